@@ -1,0 +1,49 @@
+# Every target sets up what it needs in .venv; nothing but make and Python >= 3.11 has to be there.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+# The first interpreter that is new enough and can make a virtual environment. Override with PYTHON=...
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types format clean
+
+help:
+	@echo "make demo    train the digits model and run it through relaxpy"
+	@echo "make test    run the tests, the notebooks among them"
+	@echo "make check   lint, types and tests: everything that has to pass"
+	@echo "make format  let ruff lay out and tidy the code"
+	@echo "make clean   remove the environment and all caches"
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "relaxpy needs Python 3.11 or newer, with venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(PY) examples/digits/demo.py
+
+test: $(READY)
+	$(PY) -m pytest
+
+lint: $(READY)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(READY)
+	$(PY) -m mypy --strict relaxpy
+
+check: lint types test
+
+format: $(READY)
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
