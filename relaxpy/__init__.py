@@ -1,3 +1,74 @@
-"""Relax programs written as decorated Python functions, run as NumPy-vectorised Python."""
+"""Relax programs written as decorated Python functions, run as NumPy-vectorised Python.
+
+Public names are loaded when they are first asked for, so `import relaxpy` itself costs very little.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relaxpy import arith, errors, ir, relax, runtime, script, tir, transform
+    from relaxpy.exec.compile import compile
+    from relaxpy.exec.compile import compile as build
+    from relaxpy.exec.registry import get_global_func, register_func
+    from relaxpy.exec.registry import register_func as register_global_func
+    from relaxpy.exec.vm import VirtualMachine
+    from relaxpy.ir.module import IRModule
+    from relaxpy.ir.transform import get_pipeline
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "IRModule",
+    "VirtualMachine",
+    "__version__",
+    "arith",
+    "build",
+    "compile",
+    "errors",
+    "get_global_func",
+    "get_pipeline",
+    "ir",
+    "register_func",
+    "register_global_func",
+    "relax",
+    "runtime",
+    "script",
+    "tir",
+    "transform",
+]
+
+_HOMES = {
+    "IRModule": "relaxpy.ir.module:IRModule",
+    "VirtualMachine": "relaxpy.exec.vm:VirtualMachine",
+    "arith": "relaxpy.arith",
+    "build": "relaxpy.exec.compile:compile",
+    "compile": "relaxpy.exec.compile:compile",
+    "errors": "relaxpy.errors",
+    "get_global_func": "relaxpy.exec.registry:get_global_func",
+    "get_pipeline": "relaxpy.ir.transform:get_pipeline",
+    "ir": "relaxpy.ir",
+    "register_func": "relaxpy.exec.registry:register_func",
+    "register_global_func": "relaxpy.exec.registry:register_func",
+    "relax": "relaxpy.relax",
+    "runtime": "relaxpy.runtime",
+    "script": "relaxpy.script",
+    "tir": "relaxpy.tir",
+    "transform": "relaxpy.transform",
+}
+
+if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+
+    def __getattr__(name):
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, _, attribute = _HOMES[name].partition(":")
+        value = import_module(module)
+        if attribute:
+            value = getattr(value, attribute)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,42 @@
+"""The language: its nodes and its laws. The names here are loaded when they are first asked for."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relaxpy.ir.module import IRModule
+    from relaxpy.ir.op import Op
+    from relaxpy.ir.relax.nodes import GlobalVar
+    from relaxpy.ir.structural import assert_structural_equal, structural_equal, structural_hash
+
+__all__ = [
+    "GlobalVar",
+    "IRModule",
+    "Op",
+    "assert_structural_equal",
+    "structural_equal",
+    "structural_hash",
+]
+
+_HOMES = {
+    "GlobalVar": "relaxpy.ir.relax.nodes:GlobalVar",
+    "IRModule": "relaxpy.ir.module:IRModule",
+    "Op": "relaxpy.ir.op:Op",
+    "assert_structural_equal": "relaxpy.ir.structural:assert_structural_equal",
+    "structural_equal": "relaxpy.ir.structural:structural_equal",
+    "structural_hash": "relaxpy.ir.structural:structural_hash",
+}
+
+if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+
+    def __getattr__(name):
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, _, attribute = _HOMES[name].partition(":")
+        value = getattr(import_module(module), attribute)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

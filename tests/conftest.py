@@ -1,0 +1,5 @@
+from hypothesis import settings
+
+# Examples that are slow on a busy machine are not failures, and a run repeats exactly.
+settings.register_profile("relaxpy", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("relaxpy")

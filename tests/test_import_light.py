@@ -1,0 +1,38 @@
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {
+    "astor",
+    "rich",
+    "sklearn",
+    "matplotlib",
+    "IPython",
+    "relaxpy.relax",
+    "relaxpy.script",
+    "relaxpy.exec",
+}
+
+
+def loaded_by(program: str) -> set[str]:
+    """The names of all modules in a fresh interpreter that has run `program`."""
+    report = subprocess.run(
+        [sys.executable, "-c", f"{program}; import sys; print(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(report.stdout.split())
+
+
+def test_import_relaxpy_loads_nothing_heavy() -> None:
+    loaded = loaded_by("import relaxpy")
+    assert "relaxpy" in loaded
+    assert not loaded & HEAVY
+
+
+def test_the_language_loads_neither_front_end_nor_executor() -> None:
+    loaded = loaded_by("import relaxpy.ir, relaxpy.ir.relax, relaxpy.ir.tir")
+    assert not loaded & HEAVY

@@ -1,0 +1,133 @@
+"""The tree is the architecture: who may import whom, read off the source of every file."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").rglob("*.py"))
+
+ROOMS = {
+    "errors": set(),
+    "pysource": {"errors"},
+    "ir": {"errors", "ir"},
+    "script": {"errors", "pysource", "ir", "script"},
+    "exec": {"errors", "pysource", "ir", "exec"},
+}
+DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
+LAZY_FACES = {"relaxpy/__init__.py", "relaxpy/ir/__init__.py"}
+RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def module_of(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imported(node: ast.AST, file: str) -> Iterator[str]:
+    """The absolute names of the modules that `node` imports, `node` being an import or not."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=module, names=names, level=level):
+            package = Path(file).parts[: -level or None] if level else ()
+            base = ".".join([*package, *([module] if module else [])])
+            yield from (f"{base}.{alias.name}" if base == "relaxpy" else base for alias in names)
+
+
+def run_on_import(tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes outside all functions."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def faults(file: str, text: str) -> list[str]:
+    """What in the `text` of `file` goes against the architecture, one line each."""
+    tree = ast.parse(text)
+    room = room_of(module_of(file))
+    names = [(node.lineno, name) for node in ast.walk(tree) for name in imported(node, file)]
+    found = []
+    if room in ROOMS:
+        found += [
+            f"{file}:{line}: {room} imports {name}"
+            for line, name in names
+            if name.split(".")[0] == "relaxpy" and room_of(name) not in ROOMS[room]
+        ]
+    if room not in ROOMS or file in LAZY_FACES:
+        found += [
+            f"{file}:{node.lineno}: a face defines {node.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and not (file in LAZY_FACES and node.name in {"__getattr__", "__dir__"})
+        ]
+    if file != "relaxpy/pysource.py":
+        found += [
+            f"{file}:{line}: astor is for pysource alone"
+            for line, name in names
+            if name.split(".")[0] == "astor"
+        ]
+    if room in {"", "ir"} and file not in RESOLVES_NAMES:
+        found += [
+            f"{file}:{line}: modules are named in strings in ir/hooks.py alone"
+            for line, name in names
+            if name.split(".")[0] == "importlib"
+        ]
+    found += [
+        f"{file}:{node.lineno}: {name} is not a dependency that is always there"
+        for node in run_on_import(tree)
+        for name in imported(node, file)
+        if name.split(".")[0] not in {"relaxpy", *DEPENDENCIES, *sys.stdlib_module_names}
+    ]
+    return found
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_imports_follow_the_architecture(file: str) -> None:
+    assert faults(file, (ROOT / file).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "fault"),
+    [
+        ("relaxpy/errors.py", "import relaxpy.ir", "errors imports relaxpy.ir"),
+        ("relaxpy/pysource.py", "from relaxpy import ir", "pysource imports relaxpy.ir"),
+        ("relaxpy/ir/node.py", "import relaxpy", "ir imports relaxpy"),
+        ("relaxpy/ir/relax/nodes.py", "from ...script import I", "ir imports relaxpy.script"),
+        ("relaxpy/ir/a.py", "def f():\n from relaxpy.exec import b", "ir imports relaxpy.exec"),
+        ("relaxpy/ir/a.py", "import importlib", "modules are named in strings"),
+        ("relaxpy/script/__init__.py", "from ..exec import a", "script imports relaxpy.exec"),
+        ("relaxpy/exec/a.py", "from relaxpy import tir", "exec imports relaxpy.tir"),
+        ("relaxpy/exec/a.py", "from relaxpy.relax import op", "exec imports relaxpy.relax"),
+        ("relaxpy/exec/a.py", "def f():\n import astor", "astor is for pysource alone"),
+        ("relaxpy/exec/a.py", "try:\n import torch\nfinally: 0", "torch is not a dependency"),
+        ("relaxpy/tir.py", "def f(): ...", "a face defines f"),
+        ("relaxpy/__init__.py", "class A: ...", "a face defines A"),
+    ],
+)
+def test_an_import_against_the_architecture_is_found(file: str, text: str, fault: str) -> None:
+    [found] = faults(file, text)
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("relaxpy/ir/relax/nodes.py", "from ..tir import expr\nfrom . import info"),
+        ("relaxpy/ir/__init__.py", "def __getattr__(name): ..."),
+        ("relaxpy/script/a.py", "from relaxpy import errors, pysource\nimport rich.console"),
+        ("relaxpy/exec/a.py", "def f():\n import torch"),
+        ("relaxpy/tir.py", "from relaxpy.exec import a\nfrom relaxpy.ir.tir.expr import Add"),
+    ],
+)
+def test_an_import_along_the_architecture_passes(file: str, text: str) -> None:
+    assert faults(file, text) == []

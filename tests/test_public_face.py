@@ -1,0 +1,49 @@
+"""The names that users import, and that the three places which list them agree."""
+
+import ast
+import inspect
+from importlib import import_module
+
+import pytest
+
+import relaxpy
+import relaxpy.ir
+
+FACES = ["relaxpy", "relaxpy.ir"]
+
+
+def seen_by_type_checkers(face: str) -> dict[str, str]:
+    """The names that a face imports under TYPE_CHECKING, and where from."""
+    found = {}
+    for node in ast.walk(ast.parse(inspect.getsource(import_module(face)))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("relaxpy"):
+            for alias in node.names:
+                joint = "." if node.module == "relaxpy" else ":"
+                found[alias.asname or alias.name] = f"{node.module}{joint}{alias.name}"
+    return found
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_every_place_lists_the_same_names(face: str) -> None:
+    module = import_module(face)
+    assert seen_by_type_checkers(face) == module._HOMES
+    assert set(module.__all__) - {"__version__"} == set(module._HOMES)
+    assert set(module.__all__) <= set(dir(module))
+
+
+@pytest.mark.parametrize(
+    ("face", "name"), [(face, name) for face in FACES for name in import_module(face).__all__]
+)
+def test_every_public_name_is_there(face: str, name: str) -> None:
+    assert getattr(import_module(face), name) is not None
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_name_that_is_not_there_is_an_attribute_error(face: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{face}' has no attribute 'nothing'"):
+        _ = import_module(face).nothing
+
+
+def test_both_spellings_name_one_function() -> None:
+    assert relaxpy.build is relaxpy.compile
+    assert relaxpy.register_global_func is relaxpy.register_func
