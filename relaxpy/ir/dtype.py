@@ -1,0 +1,204 @@
+"""Datatypes: names of the scalar and vector types that tensors and PrimExprs are made of."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Self
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from relaxpy.errors import MisuseError, close_names
+
+_PATTERN = re.compile(r"(int|uint|float|bfloat|handle)(\d*)(?:x(vscalex)?(\d+))?")
+_SMALL_FLOATS = {
+    "float8_e3m4": 8,
+    "float8_e4m3": 8,
+    "float8_e4m3b11fnuz": 8,
+    "float8_e4m3fn": 8,
+    "float8_e4m3fnuz": 8,
+    "float8_e5m2": 8,
+    "float8_e5m2fnuz": 8,
+    "float8_e8m0fnu": 8,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+    "float4_e2m1fn": 4,
+}
+_CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4} | {
+    name: 7 + i for i, name in enumerate(_SMALL_FLOATS)
+}
+_RELAX_BITS = {
+    "int": frozenset((1, 8, 16, 32, 64)),
+    "uint": frozenset((1, 8, 16, 32, 64)),
+    "float": frozenset((16, 32, 64)),
+}
+
+
+@cache
+def _parse(text: str) -> tuple[str, str, int, int, bool]:
+    """Canonical name, family, bits, lanes and whether the lanes are scalable."""
+    if text in ("", "void"):
+        return "", "handle", 0, 0, False
+    if text == "bool" or text.startswith("boolx"):
+        text = text.replace("bool", "uint1", 1)
+    for name, bits in _SMALL_FLOATS.items():
+        rest = text.removeprefix(name)
+        if rest != text and (not rest or re.fullmatch(r"x\d+", rest)):
+            lanes = int(rest[1:]) if rest else 1
+            return name + (f"x{lanes}" if lanes != 1 else ""), name, bits, lanes, False
+    found = _PATTERN.fullmatch(text)
+    if found is None:
+        known = [
+            "bool",
+            "bfloat16",
+            *(f"{f}{b}" for f, bs in _RELAX_BITS.items() for b in bs if b > 1),
+        ]
+        raise MisuseError(f"unknown dtype {text!r}", rule="DT-1", hint=close_names(text, known))
+    family, digits, scalable, lane_digits = found.groups()
+    bits = int(digits) if digits else {"handle": 64, "bfloat": 16}.get(family, 32)
+    lanes = int(lane_digits) if lane_digits else 1
+    if family == "handle" and bits == 0:
+        return "", "handle", 0, 0, False
+    if not 0 < bits <= 65535 or not 0 <= lanes <= 65535:
+        raise MisuseError(f"dtype {text!r} has an impossible width", rule="DT-8")
+    if family == "handle" and (lanes == 0):
+        return "", "handle", 0, 0, False
+    stem = "handle" if family == "handle" else f"{family}{bits}"
+    if family == "uint" and bits == 1 and lanes == 1:
+        stem = "bool"
+    tail = "" if lanes == 1 and not scalable else f"x{'vscalex' if scalable else ''}{lanes}"
+    return stem + tail, family, bits, lanes, bool(scalable)
+
+
+class DataType(str):
+    """A datatype, and the string that names it: `DataType("float32") == "float32"`.
+
+    `""` is Void: in an info, a datatype not known at compile time (DT-3, DT-7). `"bool"` is UInt
+    with one bit (DT-5).
+
+    Errors:
+        MisuseError (also ValueError, TypeError): the text names no datatype.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: str | Self | npt.DTypeLike = "") -> Self:
+        if isinstance(text, cls):
+            return text
+        if not isinstance(text, str):
+            text = _name_of(text)
+        return super().__new__(cls, _parse(str(text))[0])
+
+    @property
+    def family(self) -> str:
+        """`int`, `uint`, `float`, `handle`, `bfloat`, or the whole name of a small float."""
+        return _parse(self)[1]
+
+    @property
+    def bits(self) -> int:
+        """Bits of one lane."""
+        return _parse(self)[2]
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes: 1 for a scalar, 0 for Void."""
+        return _parse(self)[3]
+
+    @property
+    def type_code(self) -> int:
+        """The family as a number, as DLPack and TVM count them."""
+        return _CODES[self.family]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element, all lanes, rounded up."""
+        return (self.bits * max(1, self.lanes) + 7) // 8
+
+    @property
+    def is_void(self) -> bool:
+        """Whether this is Void: not known at compile time."""
+        return self == ""
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether one lane is a truth value."""
+        return self.family == "uint" and self.bits == 1
+
+    @property
+    def is_int(self) -> bool:
+        """Whether this is Int or UInt (Bool included)."""
+        return self.family in ("int", "uint")
+
+    @property
+    def is_float(self) -> bool:
+        """Whether this is a floating format of any kind."""
+        return not self.is_int and self.family != "handle"
+
+    @property
+    def element(self) -> DataType:
+        """The datatype of one lane."""
+        return self.with_lanes(1) if self.lanes > 1 else self
+
+    @property
+    def relax_defect(self) -> str | None:
+        """Why Relax infos may not carry this datatype (DT-2, DT-4, DT-8), or None if they may."""
+        family, bits, lanes = _parse(self)[1:4]
+        if self.is_void:
+            return None
+        if family == "handle":
+            return "DT-4: a handle is no datatype of Relax values"
+        if lanes != 1:
+            return "DT-2: vector datatypes are not allowed in Relax"
+        if bits not in _RELAX_BITS.get(family, (bits,)):
+            allowed = ", ".join(map(str, sorted(_RELAX_BITS[family])))
+            return f"DT-8: {family} comes in {allowed} bits"
+        return None
+
+    def with_lanes(self, lanes: int) -> DataType:
+        """The vector of `lanes` such elements."""
+        stem = _parse(self)[0].split("x")[0]
+        if self.family in _SMALL_FLOATS:
+            stem = self.family
+        return DataType(stem if lanes == 1 else f"{stem}x{lanes}")
+
+    def numpy(self) -> np.dtype[np.generic]:
+        """The NumPy (or ml_dtypes) type of one element.
+
+        Errors:
+            MisuseError: NumPy has no such type.
+        """
+        return _numpy_type(self.element)
+
+
+@cache
+def _numpy_type(name: str) -> np.dtype[np.generic]:
+    if name == "bool":
+        return np.dtype(np.bool_)
+    try:
+        return np.dtype(name)
+    except TypeError:
+        found = getattr(ml_dtypes, name, None)
+        if found is None:
+            raise MisuseError(f"dtype {name!r} has no NumPy form", rule="DT-8") from None
+        return np.dtype(found)
+
+
+def _name_of(value: object) -> str:
+    """The name of a NumPy type or of a Python scalar class."""
+    plain = {bool: "bool", int: "int64", float: "float64", None: ""}
+    try:
+        if value in plain:
+            return plain[value]  # type: ignore[index]
+        return np.dtype(value).name  # type: ignore[call-overload, no-any-return]
+    except TypeError:
+        raise MisuseError(f"expected a dtype, found {value!r}", rule="DT-1") from None
+
+
+BOOL = DataType("bool")
+INT32 = DataType("int32")
+INT64 = DataType("int64")
+FLOAT32 = DataType("float32")
+HANDLE = DataType("handle")
+VOID = DataType("")

@@ -1,0 +1,34 @@
+"""What the IR needs from above it: names of functions, looked up when they are first called.
+
+`ir` imports neither `script` nor `exec`; these strings are the only way up.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal
+
+Hook = Literal["short_text", "script", "show", "html", "call_function", "evaluate_call"]
+
+_TARGETS: dict[Hook, str] = {
+    "short_text": "relaxpy.ir.text:short_text",
+    "script": "relaxpy.script.printer:script",
+    "show": "relaxpy.script.printer:show",
+    "html": "relaxpy.script.printer:html",
+    "call_function": "relaxpy.exec.eager:call_function",
+    "evaluate_call": "relaxpy.exec.eager:evaluate_call",
+}
+
+
+@cache
+def _resolve(hook: Hook) -> Callable[..., Any]:
+    module, name = _TARGETS[hook].split(":")
+    target: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return target
+
+
+def call(hook: Hook, *args: object, **kwargs: object) -> Any:
+    """What the function behind `hook` gives for these arguments."""
+    return _resolve(hook)(*args, **kwargs)

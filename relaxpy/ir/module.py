@@ -1,0 +1,166 @@
+"""The module: the one mutable thing, a table from global names to frozen functions."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir import hooks
+from relaxpy.ir.node import Attrs, Node, as_attrs
+from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+
+
+class IRModule(Node):
+    """Global functions by name (AST-20), with attributes and global infos of the whole.
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): a name that the module does not have.
+        MisuseError (also TypeError): what is entered is no function.
+    """
+
+    __slots__ = ("_functions", "_vars", "attrs", "global_infos")
+    _fields = ("functions_by_name", "attrs", "global_infos")
+
+    def __init__(
+        self,
+        functions: Mapping[GlobalVar | str, BaseFunc] | None = None,
+        attrs: Mapping[str, object] | None = None,
+        global_infos: Mapping[str, Sequence[object]] | None = None,
+    ) -> None:
+        self._vars: dict[str, GlobalVar] = {}
+        self._functions: dict[GlobalVar, BaseFunc] = {}
+        self.attrs: Attrs = as_attrs(attrs)
+        self.global_infos: dict[str, tuple[object, ...]] = {
+            name: tuple(infos) for name, infos in (global_infos or {}).items()
+        }
+        for name, func in (functions or {}).items():
+            self[name] = func
+
+    @property
+    def functions(self) -> dict[GlobalVar, BaseFunc]:
+        """A copy of the table, in order of entry."""
+        return dict(self._functions)
+
+    @property
+    def functions_by_name(self) -> dict[str, BaseFunc]:
+        """A copy of the table keyed by plain names."""
+        return {var.name_hint: func for var, func in self._functions.items()}
+
+    def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
+        """The entries in alphabetical order."""
+        return sorted(self._functions.items(), key=lambda item: item[0].name_hint)
+
+    def items(self) -> ItemsView[GlobalVar, BaseFunc]:
+        """The entries in order of entry."""
+        return self.functions.items()
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """The GlobalVar that stands for entry `name`."""
+        var = self._vars.get(name)
+        if var is None:
+            raise UnknownNameError(
+                f"the module has no function {name!r}"
+                + (f"; it has {', '.join(self._vars)}" if self._vars else " (it is empty)"),
+                hint=close_names(str(name), self._vars),
+            )
+        return var
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """All GlobalVars, in order of entry."""
+        return list(self._functions)
+
+    def _find(self, name: GlobalVar | str) -> GlobalVar:
+        if isinstance(name, str):
+            return self.get_global_var(name)
+        if name in self._functions:
+            return name
+        return self.get_global_var(name.name_hint)
+
+    def __getitem__(self, name: GlobalVar | str) -> BaseFunc:
+        return self._functions[self._find(name)]
+
+    def __setitem__(self, name: GlobalVar | str, func: BaseFunc) -> None:
+        if not isinstance(func, BaseFunc):
+            raise MisuseError(
+                f"a module holds functions, found {type(func).__name__} for {name!s}", rule="AST-20"
+            )
+        hint = name if isinstance(name, str) else name.name_hint
+        present = self._vars.get(hint)
+        if present is None:
+            present = name if isinstance(name, GlobalVar) else GlobalVar(hint)
+            self._vars[hint] = present
+        elif isinstance(name, GlobalVar) and name is not present:
+            del self._functions[present]
+            self._vars[hint] = present = name
+        self._functions[present] = func
+
+    def __delitem__(self, name: GlobalVar | str) -> None:
+        var = self._find(name)
+        del self._functions[var]
+        del self._vars[var.name_hint]
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, GlobalVar):
+            return name in self._functions
+        return name in self._vars
+
+    def __iter__(self) -> Iterator[GlobalVar]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def update(self, other: IRModule | Mapping[GlobalVar | str, BaseFunc]) -> None:
+        """Enter every function of `other`, in place of those of the same names."""
+        entries = other.functions if isinstance(other, IRModule) else dict(other)
+        for name, func in entries.items():
+            self[name.name_hint if isinstance(name, GlobalVar) else name] = func
+
+    def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
+        """Enter `func` under `var`."""
+        self[var] = func
+
+    def clone(self) -> IRModule:
+        """A module with the same entries; changing one leaves the other as it is."""
+        return IRModule(self._functions, self.attrs, self.global_infos)
+
+    def __copy__(self) -> IRModule:
+        return self.clone()
+
+    def __deepcopy__(self, memo: object) -> IRModule:
+        return self.clone()
+
+    def get_attr(self, key: str) -> object | None:
+        """Attribute `key` of the module, or None."""
+        return self.attrs.get(key)
+
+    def with_attr(self, key: str, value: object) -> IRModule:
+        """A copy with attribute `key` set."""
+        return self.with_attrs({key: value})
+
+    def with_attrs(self, attrs: Mapping[str, object]) -> IRModule:
+        """A copy with a table of attributes set."""
+        return IRModule(self._functions, self.attrs.updated(attrs), self.global_infos)
+
+    def without_attr(self, key: str) -> IRModule:
+        """A copy less attribute `key`."""
+        return IRModule(self._functions, self.attrs.without(key), self.global_infos)
+
+    def update_global_info(self, name: str, infos: Sequence[object]) -> None:
+        """Set the global infos listed under `name`."""
+        self.global_infos[name] = tuple(infos)
+
+    @staticmethod
+    def from_expr(func: BaseFunc) -> IRModule:
+        """A module of this one function, named by its `global_symbol`, else `main`."""
+        return IRModule({str(func.attrs.get("global_symbol") or "main"): func})
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        bundle: dict[str, str] = hooks.call("html", self)
+        return bundle
+
+    @override
+    def __hash__(self) -> int:
+        return id(self) >> 4

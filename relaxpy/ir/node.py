@@ -1,0 +1,134 @@
+"""The base of everything in the IR: immutable nodes that say which of their fields are structure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import ClassVar, Self, TypeAlias
+
+from typing_extensions import override
+
+from relaxpy.ir import hooks
+
+
+class Node:
+    """Data of the language: frozen, printable, compared as its kind says.
+
+    `_fields` are the fields that make the node what it is, in the order in which variables come
+    into being; positions, cached and derived values are not among them. In `_binds` are those whose
+    variables are defined there, in `_binds_sizes` those where shape variables are defined, too. What
+    a node with `_scope` defines ends with it. A `_variable` is an identity: it is compared field by
+    field where it is defined, and by its definition everywhere else.
+    """
+
+    __slots__ = ("__weakref__",)
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _binds: ClassVar[frozenset[str]] = frozenset()
+    _binds_sizes: ClassVar[frozenset[str]] = frozenset()
+    _scope: ClassVar[bool] = False
+    _variable: ClassVar[bool] = False
+
+    def same_as(self, other: object) -> bool:
+        """Whether `other` is this very node."""
+        return self is other
+
+    def script(self, **options: object) -> str:
+        """The TVMScript text of this node; `options` as `relaxpy.script.printer.script` takes them."""
+        text: str = hooks.call("script", self, **options)
+        return text
+
+    def show(self, **options: object) -> None:
+        """Print the TVMScript text, in colour on a terminal and in a notebook."""
+        hooks.call("show", self, **options)
+
+    def __str__(self) -> str:
+        return self.script()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class Attrs(Mapping[str, "Attr"]):
+    """An immutable table of compile-time parameters, readable as a mapping or by attribute."""
+
+    __slots__ = ("_items",)
+    _items: Mapping[str, Attr]
+
+    def __init__(self, items: Mapping[str, object] | Iterable[tuple[str, object]] = ()) -> None:
+        object.__setattr__(
+            self, "_items", MappingProxyType({str(k): freeze(v) for k, v in dict(items).items()})
+        )
+
+    @override
+    def __getitem__(self, key: str) -> Attr:
+        return self._items[key]
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getattr__(self, key: str) -> Attr:
+        try:
+            return self._items[key]
+        except KeyError:
+            raise AttributeError(
+                f"no attribute {key!r} among {', '.join(self) or 'none'}"
+            ) from None
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError("attributes of a node cannot be changed; build a new node")
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and dict(self._items) == dict(other)
+
+    @override
+    def __hash__(self) -> int:
+        return hash(frozenset((k, repr(v)) for k, v in self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(dict(self._items))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def updated(self, changes: Mapping[str, object]) -> Attrs:
+        """These attributes with `changes` laid over them."""
+        return Attrs({**self._items, **changes})
+
+    def without(self, *keys: str) -> Attrs:
+        """These attributes less those named."""
+        return Attrs({k: v for k, v in self._items.items() if k not in keys})
+
+
+Attr: TypeAlias = None | bool | int | float | str | tuple["Attr", ...] | Attrs | Node | object
+EMPTY_ATTRS = Attrs()
+
+
+def freeze(value: object) -> Attr:
+    """`value` with lists as tuples and dicts as Attrs, at every depth."""
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(v) for v in value)
+    if isinstance(value, Mapping) and not isinstance(value, Attrs):
+        return Attrs(value)
+    return value
+
+
+def as_attrs(value: Mapping[str, object] | None) -> Attrs:
+    """`value` as Attrs; None gives the empty ones."""
+    if value is None:
+        return EMPTY_ATTRS
+    return value if isinstance(value, Attrs) else Attrs(value)

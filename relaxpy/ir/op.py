@@ -1,0 +1,80 @@
+"""Built-in operators by name: one object a name, whatever level of the IR it belongs to."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self, final
+
+from typing_extensions import override
+
+from relaxpy.errors import UnknownNameError, close_names
+from relaxpy.ir.node import Node
+
+
+@final
+class Op(Node):
+    """A built-in operator (AST-14): two references to one name are the same object.
+
+    `Op.get` answers for registered operators only; the constructor makes the object of any name, so
+    that programs can be read before they are checked (OP-16).
+    """
+
+    __slots__ = ("_attrs", "name")
+    __match_args__ = ("name",)
+    _fields = ("name",)
+    _table: ClassVar[dict[str, Op]] = {}
+    name: str
+    _attrs: dict[str, object]
+
+    def __new__(cls, name: str) -> Self:
+        op = cls._table.get(name)
+        if op is None:
+            op = object.__new__(cls)
+            object.__setattr__(op, "name", name)
+            object.__setattr__(op, "_attrs", {})
+            cls._table[name] = op
+        return op  # type: ignore[return-value]
+
+    @classmethod
+    def get(cls, name: str) -> Op:
+        """The registered operator `name`.
+
+        Errors:
+            UnknownNameError (also ValueError, KeyError): nothing was registered under it.
+        """
+        op = cls._table.get(name)
+        if op is None or not op._attrs:
+            known = cls.list_op_names()
+            raise UnknownNameError(
+                f"no operator is registered as {name!r}",
+                rule="OP-16",
+                hint=close_names(name, known),
+            )
+        return op
+
+    @classmethod
+    def list_op_names(cls) -> list[str]:
+        """The names of all registered operators, sorted."""
+        return sorted(name for name, op in cls._table.items() if op._attrs)
+
+    def get_attr(self, key: str) -> object | None:
+        """What column `key` of the registry holds for this operator, or None."""
+        return self._attrs.get(key)
+
+    def has_attr(self, key: str) -> bool:
+        """Whether column `key` of the registry holds anything for this operator."""
+        return key in self._attrs
+
+    def set_attr(self, key: str, value: object) -> None:
+        """Enter `value` in column `key`, in place of what was there."""
+        self._attrs[key] = value
+
+    def reset_attr(self, key: str) -> None:
+        """Empty column `key`."""
+        self._attrs.pop(key, None)
+
+    @override
+    def __str__(self) -> str:
+        return f"Op({self.name})"
+
+    def __reduce__(self) -> tuple[type[Op], tuple[str]]:
+        return Op, (self.name,)

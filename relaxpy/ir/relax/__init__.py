@@ -1,0 +1,1 @@
+"""Graph-level IR: expressions, StructInfo, the laws between infos, and the builder."""

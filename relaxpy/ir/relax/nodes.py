@@ -1,0 +1,706 @@
+"""The nodes of Relax: expressions, bindings and StructInfo, which name each other and so stand together.
+
+Expressions, bindings, blocks and functions are compared by identity; infos by structure, up to the
+names of their own shape variables (RES-13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir import hooks
+from relaxpy.ir.dtype import INT64, VOID, DataType
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.op import Op
+from relaxpy.ir.structural import structural_key
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir import ops
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def _set(node: Node, **fields: object) -> None:
+    for name, value in fields.items():
+        object.__setattr__(node, name, value)
+
+
+class Expr(Node):
+    """Base of all Relax expressions; compared by identity.
+
+    `struct_info` is None where nothing was derived yet: the BlockBuilder answers with nodes that
+    have it.
+    """
+
+    __slots__ = ()
+    struct_info: StructInfo | None
+    span: Span | None
+
+    def __call__(self, *args: object, attrs: Mapping[str, object] | None = None) -> Call:
+        """A call of this expression; Python numbers, strings and sequences become expressions."""
+        return Call(self, tuple(convert_to_expr(a) for a in args), attrs)
+
+    def __getitem__(self, index: int) -> Expr:
+        """Field `index` of this tuple.
+
+        Errors:
+            MisuseError: `index` is no integer; IndexError: the tuple is known to be shorter.
+        """
+        if not isinstance(index, int):
+            raise MisuseError(
+                f"[ ] projects a tuple and takes an integer, found {index!r}",
+                rule="AST-9",
+                hint="to index a tensor use R.take or R.strided_slice",
+            )
+        info = self.struct_info
+        if isinstance(info, TupleStructInfo) and not 0 <= index < len(info.fields):
+            raise IndexError(f"index {index} of a tuple with {len(info.fields)} fields")
+        return TupleGetItem(self, index)
+
+    def with_struct_info(self, struct_info: StructInfo | None) -> Self:
+        """This node built anew with another info."""
+        return cast("Self", replace(self, struct_info=struct_info))  # type: ignore[type-var]
+
+
+class StructInfo(Node):
+    """What is known about a value at compile time. `==` is sameness up to own shape variables."""
+
+    __slots__ = ("_key",)
+    _key: tuple[object, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """A value that is equal for equal infos and for no others, while both are alive."""
+        try:
+            return self._key
+        except AttributeError:
+            object.__setattr__(self, "_key", structural_key(self))
+            return self._key
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, StructInfo) and self.key == other.key
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @override
+    def __str__(self) -> str:
+        text: str = hooks.call("short_text", self)
+        return text
+
+
+def as_struct_info(value: object) -> StructInfo:
+    """`value` as an info: itself, or what `R.Tensor` and its siblings give outside a program.
+
+    Errors:
+        MisuseError (also TypeError): it is none.
+    """
+    if isinstance(value, StructInfo):
+        return value
+    as_info = getattr(value, "__struct_info__", None)
+    if as_info is not None:
+        return cast("StructInfo", as_info())
+    raise MisuseError(f"expected a StructInfo, found {type(value).__name__} {value!r:.60}")
+
+
+def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
+    """Dimensions as PrimExprs: Python integers become int64 literals (PX-9).
+
+    Errors:
+        MisuseError (also TypeError): a member is no integer expression.
+    """
+    out = []
+    for value in values:
+        if isinstance(value, (bool, float, str)):
+            raise MisuseError(f"a dimension is an integer, found {value!r}", rule="PX-9")
+        if isinstance(value, (int, np.integer)):
+            out.append(ops.const(int(value), INT64))
+            continue
+        size = ops.convert(value)
+        if isinstance(size, tir.IntImm) and size.dtype != INT64:
+            size = ops.const(size.value, INT64)
+        if not size.dtype.is_int or size.dtype.lanes != 1:
+            raise MisuseError(
+                f"a dimension is an integer, found `{size}` of {size.dtype}", rule="PX-9"
+            )
+        out.append(size)
+    return tuple(out)
+
+
+def _rank(ndim: int | None, known: int) -> int:
+    if ndim is None:
+        return known
+    if ndim < -1:
+        raise MisuseError(f"ndim is -1 (unknown) or at least 0, found {ndim}", rule="SI-11")
+    return int(ndim)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ObjectStructInfo(StructInfo):
+    """Any value (SI-10)."""
+
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrimStructInfo(StructInfo):
+    """A prim value of `dtype`, perhaps known to be `value` (SI-5).
+
+    Errors:
+        MisuseError: neither datatype nor value is given.
+    """
+
+    _fields = ("dtype", "value")
+    dtype: DataType = field(default=None)  # type: ignore[assignment]
+    value: tir.PrimExpr | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dtype, (tir.PrimExpr, int, float)):
+            raise MisuseError("PrimStructInfo takes a dtype first; write value=...")
+        value = self.value
+        if value is None and self.dtype is None:
+            raise MisuseError("PrimStructInfo needs a dtype or a value")
+        if isinstance(value, (bool, int, float)) and not isinstance(value, tir.PrimExpr):
+            default = INT64 if type(value) is int else None
+            value = ops.const(value, self.dtype or default)
+        elif value is not None:
+            value = ops.convert(value)
+        kind = value.dtype if self.dtype is None and value is not None else DataType(self.dtype)
+        _set(self, dtype=kind, value=value)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ShapeStructInfo(StructInfo):
+    """A shape value: its members where known, else its rank where known (SI-4)."""
+
+    _fields = ("ndim", "values")
+    values: tuple[tir.PrimExpr, ...] | None = None
+    ndim: int = field(default=None)  # type: ignore[assignment]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        values = None if self.values is None else as_shape(self.values)
+        _set(self, values=values, ndim=_rank(self.ndim, -1 if values is None else len(values)))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TensorStructInfo(StructInfo):
+    """A tensor: datatype (Void: unknown), rank (-1: unknown), and shape where known (SI-2).
+
+    `shape` is a ShapeExpr, or a Var that holds a shape value (SI-3); a sequence of dimensions
+    becomes a ShapeExpr.
+    """
+
+    _fields = ("dtype", "ndim", "shape", "vdevice")
+    shape: Expr | None = None
+    dtype: DataType = DataType("float32")  # noqa: RUF009
+    vdevice: object = None
+    ndim: int = field(default=None)  # type: ignore[assignment]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        shape: object = self.shape
+        if shape is not None and not isinstance(shape, Expr):
+            if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
+                raise MisuseError(
+                    f"a shape is a sequence of dimensions, found {shape!r}", rule="SI-3"
+                )
+            shape = ShapeExpr(tuple(shape))
+        known = -1
+        if isinstance(shape, ShapeExpr):
+            known = len(shape.values)
+        elif isinstance(shape, Var) and isinstance(shape.struct_info, ShapeStructInfo):
+            known = shape.struct_info.ndim
+        elif isinstance(shape, Var) and shape.struct_info is not None:
+            raise MisuseError(
+                f"a shape variable holds a shape, but {shape.name_hint} is {shape.struct_info}",
+                rule="SI-3",
+            )
+        dtype = VOID if self.dtype is None else DataType(self.dtype)
+        _set(self, shape=shape, dtype=dtype, ndim=_rank(self.ndim, known))
+
+    def get_shape(self) -> tuple[tir.PrimExpr, ...] | None:
+        """The dimensions, where they are known one by one (through a shape variable, too)."""
+        if isinstance(self.shape, ShapeExpr):
+            return self.shape.values
+        if isinstance(self.shape, Expr) and isinstance(self.shape.struct_info, ShapeStructInfo):
+            return self.shape.struct_info.values
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TupleStructInfo(StructInfo):
+    """A tuple, field by field (SI-6)."""
+
+    _fields = ("fields",)
+    fields: tuple[StructInfo, ...] = ()
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, fields=tuple(as_struct_info(f) for f in self.fields))
+
+
+DeriveFunc: TypeAlias = Callable[["Call", Any], StructInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFunc:
+    """A compile-time function known by name, such as a derivation of infos (SI-12)."""
+
+    name: str
+    func: DeriveFunc = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FuncStructInfo(StructInfo):
+    """A function: in closure form with `params`, in packed form with `derive_func` (SI-7, SI-8)."""
+
+    _fields = ("purity", "derive_func", "params", "ret")
+    _binds = frozenset(("params",))
+    _binds_sizes = frozenset(("params",))
+    _scope = True
+    params: tuple[StructInfo, ...] | None
+    ret: StructInfo
+    purity: bool = True
+    derive_func: EnvFunc | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        params = self.params
+        if params is not None:
+            params = tuple(as_struct_info(p) for p in params)
+        _set(self, params=params, ret=as_struct_info(self.ret), purity=bool(self.purity))
+
+    @staticmethod
+    def opaque_func(
+        *,
+        ret: StructInfo | None = None,
+        derive_func: EnvFunc | None = None,
+        purity: bool = False,
+    ) -> FuncStructInfo:
+        """The packed form; without a `derive_func`, the one that gives `ret` for every call."""
+        if derive_func is None:
+            given = ret
+            derive_func = (
+                EMPTY_DERIVE if given is None else EnvFunc(f"ret: {given}", lambda c, x: given)
+            )
+        return FuncStructInfo(None, ret or ObjectStructInfo(), purity, derive_func=derive_func)
+
+
+def _default_derive(call: Call, context: object) -> StructInfo:
+    """DER-28 to DER-30: what the call's `sinfo_args` say."""
+    infos = call.sinfo_args
+    if not infos:
+        return ObjectStructInfo()
+    return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+
+
+def _empty_derive(call: Call, context: object) -> StructInfo:
+    """DER-31: nothing is known."""
+    return ObjectStructInfo()
+
+
+DEFAULT_DERIVE = EnvFunc("default_derive", _default_derive)
+EMPTY_DERIVE = EnvFunc("empty_derive", _empty_derive)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GlobalVar(Expr):
+    """An entry of the module, by name (AST-8). Its info is the module's to give."""
+
+    _fields = ("name_hint",)
+    _variable = True
+    name_hint: str
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Var(Expr):
+    """A local variable (AST-7): the name is a hint, the object is the variable."""
+
+    _fields = ("struct_info",)
+    _variable = True
+    name_hint: str
+    struct_info: StructInfo | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if self.struct_info is not None:
+            _set(self, struct_info=as_struct_info(self.struct_info))
+
+    @property
+    def struct_info_annotation(self) -> StructInfo | None:
+        """The info the variable was declared with, or that its value gave it."""
+        return self.struct_info
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DataflowVar(Var):
+    """A variable that lives inside one DataflowBlock (SC-7)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Constant(Expr):
+    """A tensor literal (AST-6); the array is copied unless it already cannot be written."""
+
+    _fields = ("data",)
+    data: Array
+    struct_info: StructInfo | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        data = np.asarray(self.data)
+        if data.flags.writeable or data is not self.data:
+            data = data.copy()
+            data.flags.writeable = False
+        info = self.struct_info or TensorStructInfo(data.shape, DataType(data.dtype))  # type: ignore[arg-type]
+        _set(self, data=data, struct_info=info)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrimValue(Expr):
+    """A scalar (AST-6): an int or bool is read as int64, a float as float32."""
+
+    _fields = ("value",)
+    value: tir.PrimExpr
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        value: object = self.value
+        if isinstance(value, (bool, int)):
+            value = ops.const(int(value), INT64)
+        scalar = ops.convert(value)
+        info = self.struct_info or PrimStructInfo(scalar.dtype, scalar)
+        _set(self, value=scalar, struct_info=info)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StringImm(Expr):
+    """A string (AST-6)."""
+
+    _fields = ("value",)
+    value: str
+    struct_info: StructInfo | None = field(default=ObjectStructInfo(), kw_only=True)
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DataTypeImm(Expr):
+    """A datatype as a value (AST-6)."""
+
+    _fields = ("value",)
+    value: DataType
+    struct_info: StructInfo | None = field(default=ObjectStructInfo(), kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, value=DataType(self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ShapeExpr(Expr):
+    """A shape value built from its members (AST-16)."""
+
+    _fields = ("values",)
+    values: tuple[tir.PrimExpr, ...]
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        values = as_shape(tuple(self.values))
+        _set(self, values=values, struct_info=self.struct_info or ShapeStructInfo(values))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @override
+    def __getitem__(self, index: int) -> tir.PrimExpr:  # type: ignore[override]
+        return self.values[index]
+
+    def __iter__(self) -> Iterator[tir.PrimExpr]:
+        return iter(self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tuple(Expr):
+    """A tuple of expressions (AST-9); its info is known once those of its fields are."""
+
+    _fields = ("fields",)
+    fields: tuple[Expr, ...]
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        fields = tuple(convert_to_expr(f) for f in self.fields)
+        infos = [f.struct_info for f in fields]
+        info = self.struct_info
+        if info is None and all(i is not None for i in infos):
+            info = TupleStructInfo(tuple(i for i in infos if i is not None))
+        _set(self, fields=fields, struct_info=info)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @override
+    def __getitem__(self, index: int) -> Expr:
+        return self.fields[index]
+
+    def __iter__(self) -> Iterator[Expr]:
+        return iter(self.fields)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TupleGetItem(Expr):
+    """Field `index` of a tuple, counted from 0 (AST-9)."""
+
+    _fields = ("tuple_value", "index")
+    tuple_value: Expr
+    index: int
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.index, int) or self.index < 0:
+            raise MisuseError(
+                f"a tuple index is an integer from 0, found {self.index!r}", rule="AST-9"
+            )
+        info = self.tuple_value.struct_info
+        if self.struct_info is None and isinstance(info, TupleStructInfo):
+            if self.index >= len(info.fields):
+                raise MisuseError(
+                    f"index {self.index} is out of bounds for a tuple of {len(info.fields)} fields",
+                    rule="DER-33",
+                )
+            _set(self, struct_info=info.fields[self.index])
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Call(Expr):
+    """`op` applied to `args` (AST-15); `sinfo_args` are infos given in the text."""
+
+    _fields = ("op", "args", "attrs", "sinfo_args")
+    op: Expr | Op
+    args: tuple[Expr, ...]
+    attrs: Attrs = EMPTY_ATTRS
+    sinfo_args: tuple[StructInfo, ...] = ()
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(
+            self,
+            args=tuple(self.args),
+            attrs=as_attrs(self.attrs),
+            sinfo_args=tuple(as_struct_info(s) for s in self.sinfo_args or ()),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class If(Expr):
+    """One of two expressions (AST-13)."""
+
+    _fields = ("cond", "true_branch", "false_branch")
+    cond: Expr
+    true_branch: Expr
+    false_branch: Expr
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class VarBinding(Node):
+    """`var` = `value` (AST-18)."""
+
+    _fields = ("var", "value")
+    _binds = frozenset(("var",))
+    var: Var
+    value: Expr
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MatchCast(Node):
+    """`value` checked against `struct_info`, then bound to `var` if there is one (AST-19)."""
+
+    _fields = ("value", "struct_info", "var")
+    _binds = frozenset(("var", "struct_info"))
+    _binds_sizes = frozenset(("struct_info",))
+    var: Var | None
+    value: Expr
+    struct_info: StructInfo
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, struct_info=as_struct_info(self.struct_info))
+
+
+Binding: TypeAlias = VarBinding | MatchCast
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BindingBlock(Node):
+    """Bindings in order (AST-17)."""
+
+    _fields = ("bindings",)
+    bindings: tuple[Binding, ...]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, bindings=tuple(self.bindings))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DataflowBlock(BindingBlock):
+    """Bindings without side effects or control flow (PU-5, WF-7)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SeqExpr(Expr):
+    """Blocks in order, then the value of `body` (AST-10)."""
+
+    _fields = ("blocks", "body")
+    blocks: tuple[BindingBlock, ...]
+    body: Expr
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, blocks=tuple(self.blocks))
+
+
+class BaseFunc(Expr):
+    """What a module may hold: a Relax Function, a PrimFunc or an ExternFunc."""
+
+    __slots__ = ()
+    attrs: Attrs
+
+    def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
+        """This function with attribute `key` set to `value`, or with a table of attributes set."""
+        changes = {key: value} if isinstance(key, str) else dict(key)
+        return self._with_attrs(self.attrs.updated(changes))
+
+    def with_attrs(self, attrs: Mapping[str, object]) -> Self:
+        """This function with a table of attributes set."""
+        return self._with_attrs(self.attrs.updated(attrs))
+
+    def without_attr(self, key: str) -> Self:
+        """This function less attribute `key`."""
+        return self._with_attrs(self.attrs.without(key))
+
+    def _with_attrs(self, attrs: Attrs) -> Self:
+        return cast("Self", replace(self, attrs=attrs))  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Function(BaseFunc):
+    """A Relax function (AST-11); it has no name of its own (AST-12)."""
+
+    _fields = ("params", "ret_struct_info", "is_pure", "body", "attrs")
+    _binds = frozenset(("params",))
+    _binds_sizes = frozenset(("params",))
+    _scope = True
+    params: tuple[Var, ...]
+    body: Expr
+    ret_struct_info: StructInfo | None = None
+    is_pure: bool = True
+    attrs: Attrs = EMPTY_ATTRS
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        ret = None if self.ret_struct_info is None else as_struct_info(self.ret_struct_info)
+        params = tuple(self.params)
+        _set(
+            self,
+            params=params,
+            ret_struct_info=ret,
+            is_pure=True if self.is_pure is None else bool(self.is_pure),
+            attrs=as_attrs(self.attrs),
+        )
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:  # type: ignore[override]
+        """Run this function on arrays, or build a Call if an argument is a Relax expression."""
+        if any(isinstance(a, Expr) for a in args):
+            return Expr.__call__(self, *args)
+        return hooks.call("call_function", self, args, kwargs)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ExternFunc(BaseFunc):
+    """A packed function by the name it is registered under (AST-14, DER-34)."""
+
+    _fields = ("global_symbol", "attrs")
+    global_symbol: str
+    struct_info: StructInfo | None = None
+    attrs: Attrs = field(default=EMPTY_ATTRS, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        info = self.struct_info
+        if info is None:
+            info = FuncStructInfo.opaque_func(derive_func=DEFAULT_DERIVE)
+        _set(self, struct_info=as_struct_info(info), attrs=as_attrs(self.attrs))
+
+
+AnyExpr: TypeAlias = GlobalVar | Var | DataflowVar | Constant | PrimValue | StringImm | DataTypeImm | ShapeExpr | Tuple | TupleGetItem | Call | If | SeqExpr | Function | ExternFunc | Op
+AnyStructInfo: TypeAlias = ObjectStructInfo | PrimStructInfo | ShapeStructInfo | TensorStructInfo | TupleStructInfo | FuncStructInfo
+
+
+def const(value: object, dtype: str | None = None) -> Constant:
+    """A tensor literal; without `dtype`, int64 data become int32 and float64 data float32.
+
+    Errors:
+        MisuseError (also TypeError): `value` is no array of numbers.
+    """
+    if isinstance(value, np.ndarray) and dtype is not None:
+        data = value.astype(DataType(dtype).numpy())
+    else:
+        try:
+            data = np.array(value, DataType(dtype).numpy() if dtype else None)
+        except (ValueError, TypeError) as error:
+            raise MisuseError(f"no tensor can be made of {value!r:.60}: {error}") from None
+        if dtype is None and not isinstance(value, np.generic):
+            narrower = {"int64": "int32", "float64": "float32"}.get(data.dtype.name)
+            data = data.astype(narrower) if narrower else data
+    if data.dtype.hasobject or data.dtype.kind in "USmMc":
+        raise MisuseError(f"a tensor holds numbers or Booleans, found {value!r:.60}", rule="VAL-1")
+    return Constant(data)
+
+
+def convert_to_expr(value: object) -> Expr:
+    """`value` as an expression: numbers as PrimValue, strings, sequences as Tuple.
+
+    Errors:
+        MisuseError (also TypeError): there is no such expression.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool):
+        return PrimValue(ops.const(value, "bool"))
+    if isinstance(value, (int, np.integer)):
+        return PrimValue(ops.const(int(value), INT64))
+    if isinstance(value, (float, np.floating)):
+        return PrimValue(ops.const(float(value), "float64"))
+    if isinstance(value, tir.PrimExpr) and not isinstance(value, tir.StringImm):
+        return PrimValue(value)
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, (tuple, list)):
+        return Tuple(tuple(convert_to_expr(v) for v in value))
+    raise MisuseError(f"expected a Relax expression, found {type(value).__name__} {value!r:.60}")

@@ -1,0 +1,180 @@
+"""Sameness of programs up to the names of variables: equality, hash, and the first difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+
+from relaxpy.ir.node import Attrs, Node
+
+
+class Token(NamedTuple):
+    """One step of a walk through a node: a comparable value, where it stands, and what it is of."""
+
+    value: object
+    path: tuple[str, ...]
+    subject: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    subject: object
+    path: tuple[str, ...]
+    defines: bool = False
+    sizes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _EndScope:
+    names: dict[int, tuple[str, int]]
+
+
+def tokens(root: object, *, map_free_vars: bool = False) -> Iterator[Token]:
+    """The structure of `root` as a flat stream: equal streams mean equal up to renaming.
+
+    A variable is numbered where it is defined; a use is the number, or for a free variable its
+    identity (its number, too, with `map_free_vars`). The walk keeps its own stack, so that depth is
+    no limit.
+    """
+    names: dict[int, tuple[str, int]] = {}
+    counter = 0
+    stack: list[_Visit | _EndScope] = [_Visit(root, ())]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, _EndScope):
+            names = item.names
+            continue
+        subject, path = item.subject, item.path
+        if isinstance(subject, Node):
+            kind = type(subject)
+            if kind._variable and not (item.defines or (item.sizes and id(subject) not in names)):
+                name = names.get(id(subject))
+                if name is None:
+                    if not map_free_vars:
+                        yield Token(("free", _free_name(subject)), path, subject)
+                        continue
+                else:
+                    yield Token(name, path, subject)
+                    continue
+            if kind._variable:
+                if id(subject) not in names:
+                    counter += 1
+                    names[id(subject)] = ("var", counter)
+                yield Token((kind.__name__, names[id(subject)]), path, subject)
+            else:
+                yield Token(kind.__name__, path, subject)
+            if kind._scope:
+                stack.append(_EndScope(dict(names)))
+            for field in reversed(kind._fields):
+                value = getattr(subject, field)
+                defines = field in kind._binds and not isinstance(value, str)
+                sizes = field in kind._binds_sizes or item.sizes
+                stack.append(_Visit(value, (*path, f".{field}"), defines, sizes))
+        elif isinstance(subject, tuple):
+            yield Token(("tuple", len(subject)), path, subject)
+            for i in range(len(subject) - 1, -1, -1):
+                stack.append(_Visit(subject[i], (*path, f"[{i}]"), item.defines, item.sizes))
+        elif isinstance(subject, (Attrs, Mapping)):
+            keys = sorted(subject, key=str)
+            yield Token(("table", tuple(map(str, keys))), path, subject)
+            for key in reversed(keys):
+                stack.append(_Visit(subject[key], (*path, f"[{str(key)!r}]")))
+        else:
+            yield Token(_plain(subject), path, subject)
+
+
+def _free_name(node: Node) -> object:
+    """What a variable defined nowhere in the walk is known by: global ones by name."""
+    hint = getattr(node, "name_hint", None)
+    return ("global", hint) if type(node).__name__ == "GlobalVar" else id(node)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return "array", value.dtype.name, value.shape, np.ascontiguousarray(value).tobytes()
+    if isinstance(value, float):
+        return "float", value.hex()
+    if isinstance(value, bool):
+        return "bool", value
+    return value
+
+
+def structural_key(node: object) -> tuple[object, ...]:
+    """A hashable value equal for structurally equal nodes, as long as both are alive."""
+    return tuple(token.value for token in tokens(node))
+
+
+def structural_hash(node: object, map_free_vars: bool = False) -> int:
+    """A hash that structurally equal nodes share."""
+    return hash(tuple(token.value for token in tokens(node, map_free_vars=map_free_vars)))
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Where two nodes first differ, and what stands there on either side."""
+
+    path: str
+    lhs: object
+    rhs: object
+
+    def __str__(self) -> str:
+        return (
+            f"the two differ at <root>{self.path}\n"
+            f"  left:  {_snippet(self.lhs)}\n"
+            f"  right: {_snippet(self.rhs)}"
+        )
+
+
+def _snippet(subject: object, limit: int = 300) -> str:
+    text = (
+        str(subject)
+        if not isinstance(subject, np.ndarray)
+        else np.array2string(subject, threshold=8)
+    )
+    text = "\n         ".join(text.splitlines()[:8])
+    return text if len(text) <= limit else text[:limit] + " ..."
+
+
+def first_mismatch(lhs: object, rhs: object, map_free_vars: bool = False) -> Mismatch | None:
+    """The first place where the two differ, or None if they are structurally equal."""
+    if lhs is rhs:
+        return None
+    left = tokens(lhs, map_free_vars=map_free_vars)
+    right = tokens(rhs, map_free_vars=map_free_vars)
+    for one, other in zip_longest(left, right):
+        if one is None or other is None or one.value != other.value:
+            present = one or other
+            assert present is not None
+            return Mismatch(
+                "".join(present.path),
+                one.subject if one else "(nothing)",
+                other.subject if other else "(nothing)",
+            )
+    return None
+
+
+def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> bool:
+    """Whether the two are the same program up to the names of variables.
+
+    With `map_free_vars`, variables defined nowhere in them may differ in name, too.
+    """
+    return first_mismatch(lhs, rhs, map_free_vars) is None
+
+
+def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:
+    """Check structural equality.
+
+    Errors:
+        StructuralMismatch (a ValueError and an AssertionError): they differ; the text shows where.
+    """
+    mismatch = first_mismatch(lhs, rhs, map_free_vars)
+    if mismatch is not None:
+        raise StructuralMismatch(str(mismatch))
+
+
+class StructuralMismatch(ValueError, AssertionError):
+    """Two nodes that were to be equal are not; the text shows the first difference."""

@@ -1,0 +1,1 @@
+"""Loop-level IR: PrimExprs, statements, buffers and PrimFuncs."""

@@ -1,0 +1,321 @@
+"""Buffers, regions of them, and the two expressions over them: Range and BufferLoad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import BOOL, FLOAT32, INT32, DataType
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Ramp, Var
+from relaxpy.ir.types import PointerType, PrimType
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Range(Node):
+    """The half-open stretch from `min` with `extent` members."""
+
+    _fields = ("min", "extent")
+    min: PrimExpr
+    extent: PrimExpr
+
+    def __init__(self, begin: ExprLike, end: ExprLike | None = None) -> None:
+        """`Range(begin, end)`, or `Range(end)` from 0."""
+        if end is None:
+            stop = ops.convert(begin)
+            start, size = ops.const(0, stop.dtype), stop
+        else:
+            start, stop = ops.match_dtypes(begin, end)
+            size = ops.sub(stop, start)
+        object.__setattr__(self, "min", start)
+        object.__setattr__(self, "extent", size)
+
+    @classmethod
+    def from_min_extent(cls, min: ExprLike, extent: ExprLike) -> Range:
+        """The stretch from `min` with `extent` members."""
+        made = cls(0)
+        start, size = ops.match_dtypes(min, extent)
+        object.__setattr__(made, "min", start)
+        object.__setattr__(made, "extent", size)
+        return made
+
+    @classmethod
+    def point(cls, index: PrimExpr) -> Range:
+        """The stretch of `index` alone."""
+        return cls.from_min_extent(index, ops.const(1, index.dtype))
+
+    @property
+    def stop(self) -> PrimExpr:
+        """One past the last member."""
+        return ops.add(self.min, self.extent)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IterVar(Node):
+    """An iteration variable with its domain; usable where an expression is wanted."""
+
+    _fields = ("dom", "var", "iter_type", "thread_tag")
+    _binds = frozenset(("var",))
+    dom: Range | None
+    var: Var
+    iter_type: IterVarKind
+    thread_tag: str = ""
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        dom = self.dom
+        if isinstance(dom, (tuple, list)):
+            object.__setattr__(self, "dom", Range(*dom))
+        if isinstance(self.var, str):
+            kind = dom.extent.dtype if isinstance(dom, Range) else INT32
+            object.__setattr__(self, "var", Var(self.var, kind))
+        object.__setattr__(self, "iter_type", IterVarKind(self.iter_type))
+
+    def __prim_expr__(self) -> PrimExpr:
+        return self.var
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Buffer(Node):
+    """A named array in memory: compared by identity, its shape may hold variables.
+
+    Shapes:
+        shape    any rank; dimensions are integer expressions
+        strides  one for each dimension, or none for the compact layout
+    """
+
+    _fields = (
+        "dtype",
+        "data",
+        "shape",
+        "strides",
+        "elem_offset",
+        "data_alignment",
+        "offset_factor",
+        "buffer_type",
+        "axis_separators",
+    )
+    _binds_sizes = frozenset(("data", "shape", "strides", "elem_offset"))
+    _variable = True
+    data: Var
+    dtype: DataType
+    shape: tuple[PrimExpr, ...]
+    strides: tuple[PrimExpr, ...] = ()
+    elem_offset: PrimExpr = field(default_factory=lambda: ops.const(0, INT32))
+    name: str = "buffer"
+    data_alignment: int = 64
+    offset_factor: int = 1
+    buffer_type: int = 1
+    axis_separators: tuple[int, ...] = ()
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DataType(self.dtype))
+        object.__setattr__(self, "shape", tuple(ops.convert(s) for s in self.shape))
+        object.__setattr__(self, "strides", tuple(ops.convert(s) for s in self.strides))
+        object.__setattr__(self, "elem_offset", ops.convert(self.elem_offset))
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def scope(self) -> str:
+        """The memory that the buffer lies in."""
+        kind = self.data.type_annotation
+        return (kind.storage_scope if isinstance(kind, PointerType) else "") or "global"
+
+    def __getitem__(self, index: Index | tuple[Index, ...]) -> BufferLoad | BufferRegion:
+        """A load; with slices without step, a region; with a stepped last slice, a vector load.
+
+        Errors:
+            MisuseError: the number of indices differs from the rank, or a slice is not constant.
+        """
+        indices = index if isinstance(index, tuple) else (index,)
+        indices = _expand(indices, self.ndim)
+        if len(indices) != self.ndim:
+            raise MisuseError(
+                f"buffer {self.name} has {self.ndim} dimensions, found {len(indices)} indices"
+            )
+        if any(isinstance(i, slice) and i.step is None for i in indices):
+            return BufferRegion(self, _region(self, indices))
+        return BufferLoad(self, tuple(_vector(i) if isinstance(i, slice) else i for i in indices))
+
+    def __iter__(self) -> None:
+        raise MisuseError(f"buffer {self.name} cannot be iterated over; loop over its indices")
+
+    def vload(self, begin: Sequence[ExprLike], dtype: str | None = None) -> BufferLoad:
+        """A load at `begin`, of as many lanes as `dtype` has."""
+        lanes = DataType(dtype).lanes if dtype else 1
+        indices = [ops.convert(b) for b in begin]
+        if lanes > 1:
+            indices[-1] = Ramp(indices[-1], 1, lanes)
+        return BufferLoad(self, tuple(indices))
+
+    def with_name(self, name: str) -> Buffer:
+        """This buffer under another name, on a data variable of that name."""
+        return decl_buffer(
+            self.shape,
+            self.dtype,
+            name,
+            strides=self.strides,
+            elem_offset=self.elem_offset,
+            scope=self.scope(),
+            data_alignment=self.data_alignment,
+            offset_factor=self.offset_factor,
+            axis_separators=self.axis_separators,
+        )
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
+Index: TypeAlias = ExprLike | slice | EllipsisType | IterVar
+
+
+def _expand(indices: tuple[Index, ...], ndim: int) -> tuple[Index, ...]:
+    at = next((k for k, i in enumerate(indices) if isinstance(i, EllipsisType)), None)
+    if at is None:
+        return indices
+    missing = ndim - (len(indices) - 1)
+    return (*indices[:at], *([slice(None)] * missing), *indices[at + 1 :])
+
+
+def _region(buffer: Buffer, indices: tuple[Index, ...]) -> tuple[Range, ...]:
+    ranges = []
+    for index, size in zip(indices, buffer.shape, strict=True):
+        if isinstance(index, slice):
+            start = 0 if index.start is None else index.start
+            ranges.append(Range(start, size if index.stop is None else index.stop))
+        else:
+            ranges.append(Range.point(ops.convert(index)))
+    return tuple(ranges)
+
+
+def _vector(index: slice) -> PrimExpr:
+    extent = ops.sub(index.stop, 0 if index.start is None else index.start)
+    lanes = ops.ceildiv(extent, index.step)
+    if not isinstance(lanes, IntImm):
+        raise MisuseError(f"a slice with a step has a constant length, found `{lanes}`")
+    start = ops.convert(0 if index.start is None else index.start)
+    return start if lanes.value == 1 else Ramp(start, index.step, lanes.value)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class BufferRegion(Node):
+    """A box of a buffer: one Range a dimension."""
+
+    _fields = ("buffer", "region")
+    buffer: Buffer
+    region: tuple[Range, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "region", tuple(self.region))
+        if len(self.region) != self.buffer.ndim:
+            raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
+
+    def __prim_expr__(self) -> PrimExpr:
+        raise MisuseError(
+            f"a slice of buffer {self.buffer.name} is a region, not a value",
+            hint="give every dimension an index, or the last slice a step",
+        )
+
+
+class BufferLoad(PrimExpr):
+    """The element of `buffer` at `indices`; a vector where the last index is one."""
+
+    __slots__ = ("buffer", "indices", "predicate")
+    __match_args__ = ("buffer", "indices", "predicate")
+    _fields = ("buffer", "indices", "predicate")
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+    predicate: PrimExpr | None
+
+    def __new__(
+        cls,
+        buffer: Buffer,
+        indices: Sequence[ExprLike | IterVar],
+        predicate: PrimExpr | None = None,
+        span: Span | None = None,
+    ) -> Self:
+        """Errors: MisuseError if the number of indices differs from the rank."""
+        return cls._make(*load_parts(buffer, indices), predicate)
+
+
+def load_parts(
+    buffer: Buffer, indices: Sequence[ExprLike | IterVar]
+) -> tuple[DataType, Buffer, tuple[PrimExpr, ...]]:
+    """The datatype that an access to `buffer` has, and its checked indices."""
+    values = tuple(ops.convert(i) for i in indices)
+    if len(values) != buffer.ndim:
+        raise MisuseError(
+            f"buffer {buffer.name} has {buffer.ndim} dimensions, found {len(values)} indices"
+        )
+    for value in values:
+        if not value.dtype.is_int:
+            raise MisuseError(
+                f"an index of {buffer.name} is an integer, found `{value}` of {value.dtype}"
+            )
+    if any(v.dtype.lanes != 1 for v in values[:-1]):
+        raise MisuseError(f"only the last index of {buffer.name} may be a vector")
+    lanes = values[-1].dtype.lanes if values else 1
+    dtype = buffer.dtype if lanes == 1 else buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
+    return dtype, buffer, values
+
+
+def decl_buffer(
+    shape: Sequence[ExprLike] | ExprLike,
+    dtype: str | None = None,
+    name: str = "buffer",
+    data: Var | None = None,
+    strides: Sequence[ExprLike] | None = None,
+    elem_offset: ExprLike | None = None,
+    scope: str = "",
+    data_alignment: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str | int = "",
+    axis_separators: Sequence[int] | None = None,
+) -> Buffer:
+    """A new buffer; a lone size makes it one-dimensional, the default datatype is float32.
+
+    Units:
+        data_alignment  bytes
+    Errors:
+        MisuseError: `data` is no pointer variable.
+    """
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    kind = DataType(dtype) if dtype else FLOAT32
+    if data is None:
+        element = DataType("int8") if kind == BOOL else kind
+        data = Var(name, PointerType(PrimType(element), scope))
+    elif not isinstance(data.type_annotation, PointerType):
+        raise MisuseError(
+            f"data of buffer {name} is a pointer variable, found {data.type_annotation}"
+        )
+    dims = tuple(ops.convert(s) for s in sizes)  # type: ignore[arg-type]
+    offset_type = dims[0].dtype if dims else INT32
+    if elem_offset is None:
+        free = offset_factor != 0
+        elem_offset = Var(f"{name}_elem_offset", offset_type) if free else ops.const(0, offset_type)
+    return Buffer(
+        data,
+        kind,
+        dims,
+        tuple(ops.convert(s) for s in strides or ()),
+        ops.convert(elem_offset),
+        name,
+        64 if data_alignment <= 0 else data_alignment,
+        offset_factor or 1,
+        2 if buffer_type in ("auto_broadcast", 2) else 1,
+        tuple(axis_separators or ()),
+    )

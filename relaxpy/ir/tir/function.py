@@ -1,0 +1,139 @@
+"""PrimFunc: a loop-level kernel with its signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir import hooks
+from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs, as_attrs
+from relaxpy.ir.relax.nodes import (
+    BaseFunc,
+    Expr,
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.stmt import Stmt
+from relaxpy.ir.traverse import walk
+from relaxpy.ir.types import PointerType, PrimType
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrimFunc(BaseFunc):
+    """A kernel (AST-4): parameters are scalars and handles, `buffer_map` gives handles their buffers.
+
+    A Buffer among `params` stands for a handle of its name with an entry in `buffer_map`.
+    """
+
+    _fields = ("params", "buffer_map_items", "ret_type", "body", "attrs")
+    _binds = frozenset(("params", "buffer_map_items"))
+    _scope = True
+    params: tuple[Var, ...]
+    body: Stmt
+    ret_type: DataType | None = None
+    buffer_map: Mapping[Var, Buffer] = field(default_factory=dict)
+    attrs: Attrs = EMPTY_ATTRS
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        params: list[Var] = []
+        buffers = dict(self.buffer_map or {})
+        for param in self.params:
+            if isinstance(param, Buffer):
+                handle = Var(param.name, "handle")
+                buffers[handle] = param
+                params.append(handle)
+            elif isinstance(param, Var):
+                params.append(param)
+            else:
+                raise MisuseError(
+                    f"a parameter is a Var or a Buffer, found {param!r:.60}", rule="AST-4"
+                )
+        ret = self.ret_type
+        if isinstance(ret, PrimType):
+            ret = ret.dtype
+        set_field = object.__setattr__
+        set_field(self, "params", tuple(params))
+        set_field(self, "buffer_map", MappingProxyType(buffers))
+        set_field(self, "ret_type", None if not ret else DataType(ret))
+        set_field(self, "attrs", as_attrs(self.attrs))
+        set_field(self, "struct_info", _signature(self))
+
+    @property
+    def buffer_map_items(self) -> tuple[Buffer | None, ...]:
+        """For each parameter its buffer, or None."""
+        return tuple(self.buffer_map.get(p) for p in self.params)
+
+    def buffer_of(self, param: Var) -> Buffer | None:
+        """The buffer that parameter `param` is a handle of, or None."""
+        return self.buffer_map.get(param)
+
+    def with_fields(self, **changes: Any) -> PrimFunc:
+        """This kernel with some of `_fields` replaced, its signature derived anew."""
+        params = changes.get("params", self.params)
+        buffers = changes.get("buffer_map_items", self.buffer_map_items)
+        return PrimFunc(
+            params,
+            changes.get("body", self.body),
+            changes.get("ret_type", self.ret_type),
+            {p: b for p, b in zip(params, buffers, strict=True) if b is not None},
+            changes.get("attrs", self.attrs),
+            span=self.span,
+        )
+
+    def with_body(self, body: Stmt) -> PrimFunc:
+        """This kernel with another body."""
+        return self.with_fields(body=body)
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:  # type: ignore[override]
+        """Run this kernel on arrays (it writes into them), or build a Call on Relax expressions."""
+        if any(isinstance(a, Expr) for a in args):
+            return Expr.__call__(self, *args)
+        return hooks.call("call_function", self, args, kwargs)
+
+
+def _signature(func: PrimFunc) -> FuncStructInfo:
+    """DER-49: impure closure form, read off parameters and buffers."""
+    bound = {p for p in func.params if func.buffer_of(p) is None and p.dtype.is_int}
+    for buffer in func.buffer_map.values():
+        bound |= {s for s in buffer.shape if isinstance(s, Var)}
+    params: list[StructInfo] = []
+    for param in func.params:
+        found = func.buffer_of(param)
+        if found is not None:
+            used = {v for size in found.shape for v in walk(size) if isinstance(v, Var)}
+            known = used <= bound
+            params.append(
+                TensorStructInfo(
+                    _as_int64(found.shape) if known else None,  # type: ignore[arg-type]
+                    found.dtype,
+                    ndim=found.ndim,
+                )
+            )
+        elif isinstance(param.type_annotation, PointerType) or param.dtype.family == "handle":
+            params.append(ObjectStructInfo())
+        else:
+            params.append(PrimStructInfo(param.dtype, param))
+    ret: StructInfo = (
+        TupleStructInfo(()) if func.ret_type is None else PrimStructInfo(func.ret_type)
+    )
+    return FuncStructInfo(tuple(params), ret, False)
+
+
+def _as_int64(shape: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+    return tuple(s if s.dtype == INT64 else ops.cast_to(s, INT64) for s in shape)

@@ -1,0 +1,293 @@
+"""The intrinsics of TIR by name: their calls, and what is known of their effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import ml_dtypes
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import BOOL, HANDLE, INT32, VOID, DataType
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import Call, ExprLike, FloatImm, IntImm, PrimExpr, Select, StringImm
+
+
+class CallEffectKind(IntEnum):
+    """What a call of an intrinsic may do besides giving a value."""
+
+    ExprAnnotation = 0
+    Pure = 1
+    ReadState = 2
+    UpdateState = 3
+    SpecialCallArg = 4
+    EmbedInfo = 5
+    ControlJump = 6
+
+
+UNARY_MATH = ["exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "popcount", "clz", "fabs", "floor", "ceil", "round", "nearbyint", "trunc"]
+BINARY_MATH = ["atan2", "nextafter", "hypot", "copysign", "ldexp", "fmod", "pow"]
+BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"]
+
+_EFFECTS: dict[CallEffectKind, list[str]] = {
+    CallEffectKind.ExprAnnotation: ["likely"],
+    CallEffectKind.Pure: [
+        *UNARY_MATH,
+        *BINARY_MATH,
+        *BITWISE,
+        "if_then_else",
+        "isnan",
+        "reinterpret",
+        "address_of",
+        "call_pure_extern",
+        "large_uint_imm",
+        "isnullptr",
+        "vscale",
+    ],
+    CallEffectKind.ReadState: ["tvm_struct_get", "undef"],
+    CallEffectKind.UpdateState: [
+        "call_extern",
+        "tvm_call_packed",
+        "tvm_call_cpacked",
+        "tvm_struct_set",
+    ],
+    CallEffectKind.SpecialCallArg: ["tvm_access_ptr"],
+    CallEffectKind.EmbedInfo: ["assume"],
+    CallEffectKind.ControlJump: ["ret", "break_loop", "continue_loop"],
+}
+
+for _kind, _names in _EFFECTS.items():
+    for _name in _names:
+        Op(f"tir.{_name}").set_attr("TCallEffectKind", _kind)
+
+
+def _unary(name: str) -> Callable[[ExprLike], PrimExpr]:
+    def intrinsic(x: ExprLike) -> PrimExpr:
+        value = ops.convert(x)
+        return Call(value.dtype, f"tir.{name}", (value,))
+
+    intrinsic.__name__ = intrinsic.__qualname__ = name
+    intrinsic.__doc__ = f"{name} of x, in the datatype of x."
+    return intrinsic
+
+
+exp, exp2, exp10 = map(_unary, ("exp", "exp2", "exp10"))
+log, log2, log10, log1p = map(_unary, ("log", "log2", "log10", "log1p"))
+sqrt, rsqrt = map(_unary, ("sqrt", "rsqrt"))
+sin, cos, tan = map(_unary, ("sin", "cos", "tan"))
+asin, acos, atan = map(_unary, ("asin", "acos", "atan"))
+sinh, cosh, tanh = map(_unary, ("sinh", "cosh", "tanh"))
+asinh, acosh, atanh = map(_unary, ("asinh", "acosh", "atanh"))
+erf, sigmoid, popcount = map(_unary, ("erf", "sigmoid", "popcount"))
+
+
+def _rounding(name: str) -> Callable[[ExprLike], PrimExpr]:
+    plain = _unary(name)
+
+    def intrinsic(x: ExprLike) -> PrimExpr:
+        value = ops.convert(x)
+        return value if value.dtype.is_int else plain(value)
+
+    intrinsic.__name__ = intrinsic.__qualname__ = name
+    intrinsic.__doc__ = f"{name} of x; an integer is returned as it is."
+    return intrinsic
+
+
+floor, ceil, round, nearbyint, trunc = map(
+    _rounding, ("floor", "ceil", "round", "nearbyint", "trunc")
+)
+
+
+def _binary(name: str) -> Callable[[ExprLike, ExprLike], PrimExpr]:
+    def intrinsic(x1: ExprLike, x2: ExprLike) -> PrimExpr:
+        left, right = ops.convert(x1), ops.convert(x2)
+        return Call(left.dtype, f"tir.{name}", (left, right))
+
+    intrinsic.__name__ = intrinsic.__qualname__ = name
+    intrinsic.__doc__ = f"{name} of x1 and x2, in the datatype of x1."
+    return intrinsic
+
+
+atan2, nextafter, hypot, copysign, ldexp, fmod = map(
+    _binary, ("atan2", "nextafter", "hypot", "copysign", "ldexp", "fmod")
+)
+
+
+def pow(x: ExprLike, y: ExprLike) -> PrimExpr:
+    """x to the power y, on floats. Errors: MisuseError on integers."""
+    left, right = ops.match_dtypes(x, y)
+    if not left.dtype.is_float:
+        raise MisuseError(f"pow needs floats, found {left.dtype}")
+    return Call(left.dtype, "tir.pow", (left, right))
+
+
+def clz(x: ExprLike) -> PrimExpr:
+    """Number of leading zero bits, as int32."""
+    return Call(INT32, "tir.clz", (ops.convert(x),))
+
+
+def abs(x: ExprLike) -> PrimExpr:
+    """The absolute value; an unsigned integer is returned as it is."""
+    value = ops.convert(x)
+    if isinstance(value, IntImm):
+        return ops.const(value.value if value.value >= 0 else -value.value, value.dtype)
+    if value.dtype.family == "uint":
+        return value
+    if value.dtype.is_int:
+        zero = ops.const(0, value.dtype)
+        return Select(value >= zero, value, ops.sub(zero, value))
+    return Call(value.dtype, "tir.fabs", (value,))
+
+
+def isnan(x: ExprLike) -> PrimExpr:
+    """Whether x is not a number; false for integers."""
+    value = ops.convert(x)
+    if value.dtype.is_int:
+        return ops.const(False, _truth_type(value))
+    return Call(_truth_type(value), "tir.isnan", (value,))
+
+
+def isinf(x: ExprLike) -> PrimExpr:
+    """Whether x is an infinity; false for integers."""
+    value = ops.convert(x)
+    if value.dtype.is_int:
+        return ops.const(False, _truth_type(value))
+    return ops.all_of(abs(value) == infinity(value.dtype), ops.logical_not(isnan(value)))
+
+
+def isfinite(x: ExprLike) -> PrimExpr:
+    """Whether x is neither an infinity nor not-a-number."""
+    value = ops.convert(x)
+    return ops.all_of(ops.logical_not(isinf(value)), ops.logical_not(isnan(value)))
+
+
+def _truth_type(value: PrimExpr) -> DataType:
+    return BOOL.with_lanes(value.dtype.lanes)
+
+
+def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> PrimExpr:
+    """`t` where `cond` holds, else `f`; only the one taken is evaluated.
+
+    Errors: MisuseError if the condition is no scalar Boolean.
+    """
+    test = ops.truth(cond)
+    yes, no = ops.match_dtypes(t, f)
+    if isinstance(test, IntImm):
+        return yes if test.value else no
+    return Call(yes.dtype, "tir.if_then_else", (test, yes, no))
+
+
+def likely(cond: ExprLike) -> PrimExpr:
+    """`cond`, marked as usually true."""
+    test = ops.convert(cond)
+    return test if isinstance(test, IntImm) else Call(test.dtype, "tir.likely", (test,))
+
+
+def reinterpret(dtype: str, value: ExprLike) -> PrimExpr:
+    """The bits of `value` read as `dtype`. Errors: MisuseError if the sizes differ."""
+    kind, source = DataType(dtype), ops.convert(value)
+    if kind == source.dtype:
+        return source
+    if kind.bits * kind.lanes != source.dtype.bits * source.dtype.lanes:
+        raise MisuseError(f"reinterpret keeps the bits: {source.dtype} to {kind}")
+    return Call(kind, "tir.reinterpret", (source,))
+
+
+def min_value(dtype: str) -> PrimExpr:
+    """The least finite value of `dtype`."""
+    kind = DataType(dtype)
+    if kind.is_int:
+        return ops.const(ops.int_range(kind)[0], kind)
+    return FloatImm(kind, -_largest(kind))
+
+
+def max_value(dtype: str) -> PrimExpr:
+    """The largest finite value of `dtype`."""
+    kind = DataType(dtype)
+    if kind.is_int:
+        return ops.const(ops.int_range(kind)[1], kind)
+    return FloatImm(kind, _largest(kind))
+
+
+def _largest(kind: DataType) -> float:
+    return float(ml_dtypes.finfo(kind.numpy()).max)
+
+
+def infinity(dtype: str) -> PrimExpr:
+    """Positive infinity. Errors: MisuseError for a datatype that has none."""
+    kind = DataType(dtype)
+    if not kind.is_float:
+        raise MisuseError(f"{kind} has no infinity")
+    return FloatImm(kind, float("inf"))
+
+
+def call_intrin(dtype: str, func_name: str | Op, *args: ExprLike | Node) -> PrimExpr:
+    """A call of the intrinsic `func_name` giving a value of `dtype`."""
+    return Call(dtype, func_name, [_argument(a) for a in args])
+
+
+def call_extern(dtype: str, func_name: str, *args: ExprLike | Node) -> PrimExpr:
+    """A call of the external function `func_name`, which may have effects."""
+    return Call(dtype, "tir.call_extern", [StringImm(func_name), *map(_argument, args)])
+
+
+def call_pure_extern(dtype: str, func_name: str, *args: ExprLike | Node) -> PrimExpr:
+    """A call of the external function `func_name`, which has no effects."""
+    return Call(dtype, "tir.call_pure_extern", [StringImm(func_name), *map(_argument, args)])
+
+
+def call_packed(*args: Any) -> PrimExpr:
+    """A call of the packed function named by the first argument."""
+    return Call(INT32, "tir.tvm_call_packed", [_argument(a) for a in args])
+
+
+def _argument(value: Any) -> PrimExpr:
+    return value.data if isinstance(value, Buffer) else ops.convert(value)
+
+
+def ret(value: ExprLike) -> PrimExpr:
+    """The end of the function with this value."""
+    result = ops.convert(value)
+    return Call(result.dtype, "tir.ret", (result,))
+
+
+def continue_loop() -> PrimExpr:
+    """On with the next iteration of the innermost loop."""
+    return Call(VOID, "tir.continue_loop", ())
+
+
+def break_loop() -> PrimExpr:
+    """The end of the innermost loop."""
+    return Call(VOID, "tir.break_loop", ())
+
+
+def assume(cond: ExprLike) -> PrimExpr:
+    """A promise that `cond` holds."""
+    return Call(BOOL, "tir.assume", (ops.truth(cond),))
+
+
+def undef() -> PrimExpr:
+    """Any int32 value at all."""
+    return Call(INT32, "tir.undef", ())
+
+
+def address_of(where: Buffer | BufferLoad) -> PrimExpr:
+    """The address of an element, or of the first element of a buffer."""
+    if isinstance(where, Buffer):
+        where = BufferLoad(where, [ops.const(0, s.dtype) for s in where.shape])
+    return Call(HANDLE, "tir.address_of", (where,))
+
+
+def effect_of(call: Call) -> CallEffectKind:
+    """What `call` may do: calls of functions of the module, and of unknown intrinsics, update state."""
+    kind = call.op.get_attr("TCallEffectKind") if isinstance(call.op, Op) else None
+    return kind if isinstance(kind, CallEffectKind) else CallEffectKind.UpdateState
+
+
+def cast(value: ExprLike, dtype: str) -> PrimExpr:
+    """`value` converted to `dtype`, as `ops.cast_to`."""
+    return ops.cast_to(value, dtype)

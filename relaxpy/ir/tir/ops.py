@@ -1,0 +1,393 @@
+"""Functions and Python operators over PrimExprs: datatypes are matched and constants folded.
+
+`expr` and this module name each other: the nodes' Python operators are these functions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import numpy as np
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import BOOL, FLOAT32, INT32, INT64, DataType
+from relaxpy.ir.tir import expr
+
+
+def int_range(dtype: DataType) -> tuple[int, int]:
+    """The smallest and the largest value of an integer datatype."""
+    if dtype.family == "uint":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+
+
+def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
+    """A literal of `dtype`; without one, as `convert` reads the value. Vectors are broadcast.
+
+    Errors:
+        MisuseError: the value is no number, or outside the datatype.
+    """
+    if isinstance(value, expr.ConstExpr) and not isinstance(value, expr.StringImm):
+        value = cast("int | float", value.value)
+    if isinstance(value, np.generic):
+        dtype = dtype or value.dtype.name
+        value = value.item()
+    if not isinstance(value, (bool, int, float)):
+        raise MisuseError(f"a constant is a number, found {value!r}")
+    if dtype is None:
+        return convert(value)
+    kind = DataType(dtype)
+    scalar = kind.element
+    if scalar.is_float:
+        literal: expr.PrimExpr = expr.FloatImm(scalar, float(value))
+    elif scalar.is_int:
+        literal = expr.IntImm(scalar, int(bool(value)) if scalar.is_bool else int(value))
+    else:
+        raise MisuseError(f"there are no constants of dtype {str(kind)!r}")
+    return expr.Broadcast(literal, kind.lanes) if kind.lanes > 1 else literal
+
+
+def convert(value: object) -> expr.PrimExpr:
+    """`value` as a PrimExpr: bool as Bool, int as int32 or int64, float as float32, str as StringImm.
+
+    Errors:
+        MisuseError (also TypeError): there is no such expression.
+    """
+    if isinstance(value, expr.PrimExpr):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return expr.IntImm(BOOL, int(value))
+    if isinstance(value, (int, np.integer)):
+        number = int(value)
+        low, high = int_range(INT32)
+        return expr.IntImm(INT32 if low <= number <= high else INT64, number)
+    if isinstance(value, (float, np.floating)):
+        return expr.FloatImm(FLOAT32, float(value))
+    if isinstance(value, str):
+        return expr.StringImm(value)
+    as_expr = getattr(value, "__prim_expr__", None)
+    if as_expr is not None:
+        return cast("expr.PrimExpr", as_expr())
+    raise MisuseError(f"expected a scalar expression, found {type(value).__name__} {value!r:.60}")
+
+
+def truth(value: expr.ExprLike) -> expr.PrimExpr:
+    truth_value = convert(value)
+    if not truth_value.dtype.is_bool:
+        raise MisuseError(
+            f"expected a Boolean, found `{truth_value}` of {truth_value.dtype}", rule="PX-4"
+        )
+    return truth_value
+
+
+def _adopt(value: expr.ExprLike, other: expr.ExprLike) -> expr.PrimExpr:
+    """`value` as an expression; a Python number takes the datatype of the `other` operand."""
+    if (
+        isinstance(other, expr.PrimExpr)
+        and isinstance(value, (int, float))
+        and not isinstance(value, bool)
+    ):
+        kind = other.dtype
+        if kind.is_float or (isinstance(value, int) and kind.is_int and not kind.is_bool):
+            return const(value, kind)
+    return convert(value)
+
+
+def same_dtype(
+    what: str, a: expr.ExprLike, b: expr.ExprLike
+) -> tuple[expr.PrimExpr, expr.PrimExpr]:
+    left, right = _adopt(a, b), _adopt(b, a)
+    if left.dtype != right.dtype:
+        raise MisuseError(f"{what}: mismatched types {left.dtype} and {right.dtype}")
+    return left, right
+
+
+def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, expr.PrimExpr]:
+    """Both operands in the one datatype that the wider, or the floating, of them has.
+
+    Errors:
+        MisuseError: a handle meets a number, or vectors differ in lanes.
+    """
+    left, right = _adopt(a, b), _adopt(b, a)
+    if left.dtype == right.dtype:
+        return left, right
+    lanes = max(left.dtype.lanes, right.dtype.lanes)
+    if lanes > 1:
+        left, right = _widen(left, lanes), _widen(right, lanes)
+    x, y = left.dtype, right.dtype
+    if x.family == "handle" or y.family == "handle":
+        raise MisuseError(f"cannot match types {x} and {y}")
+    rank = {"float": 3, "bfloat": 2, "int": 0, "uint": 0}
+    rx, ry = rank.get(x.family, 1), rank.get(y.family, 1)
+    if rx != ry:
+        target = x if rx > ry else y
+    elif x.bits != y.bits:
+        target = x if x.bits > y.bits else y
+    else:
+        target = x if x.family == "uint" else y
+    return cast_to(left, target), cast_to(right, target)
+
+
+def _widen(value: expr.PrimExpr, lanes: int) -> expr.PrimExpr:
+    if value.dtype.lanes == lanes:
+        return value
+    if value.dtype.lanes != 1:
+        raise MisuseError(f"cannot match {value.dtype.lanes} lanes with {lanes}")
+    return expr.Broadcast(value, lanes)
+
+
+def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
+    """`value` converted to `dtype`, literals at once; the same node if it has that datatype.
+
+    Errors:
+        MisuseError: a handle, or a vector to another number of lanes.
+    """
+    source, kind = convert(value), DataType(dtype)
+    if source.dtype == kind:
+        return source
+    if source.dtype.family == "handle":
+        raise MisuseError("cannot cast a handle to other types")
+    if source.dtype.lanes == 1 and kind.lanes > 1:
+        return expr.Broadcast(cast_to(source, kind.element), kind.lanes)
+    if isinstance(source, (expr.IntImm, expr.FloatImm)) and kind.lanes == 1:
+        number = source.value
+        if kind.is_float or isinstance(number, int) or np.isfinite(number):
+            return const(bool(number) if kind.is_bool else number, kind)
+    if isinstance(source, expr.Broadcast):
+        return expr.Broadcast(cast_to(source.value, kind.element), source.lanes)
+    if isinstance(source, expr.Ramp) and kind.is_int:
+        element = kind.element
+        return expr.Ramp(
+            cast_to(source.base, element), cast_to(source.stride, element), source.lanes
+        )
+    return expr.Cast(kind, source)
+
+
+def wrap_int(value: int, dtype: DataType) -> int:
+    """`value` modulo 2**bits, in the range of `dtype`."""
+    low, high = int_range(dtype)
+    return (value - low) % (high - low + 1) + low
+
+
+def trunc_div(a: int, b: int) -> int:
+    """a / b rounded toward zero."""
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _literals(a: expr.PrimExpr, b: expr.PrimExpr) -> tuple[Any, Any] | None:
+    if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm):
+        return a.value, b.value
+    if isinstance(a, expr.FloatImm) and isinstance(b, expr.FloatImm) and a.dtype.bits >= 32:
+        return a.value, b.value
+    return None
+
+
+def _literal(value: float, dtype: DataType) -> expr.PrimExpr:
+    if dtype.is_int:
+        return expr.IntImm(dtype, wrap_int(int(value), dtype))
+    with np.errstate(all="ignore"):
+        return expr.FloatImm(dtype, float(dtype.numpy().type(value)))
+
+
+def _is(value: expr.PrimExpr, number: int) -> bool:
+    return isinstance(value, (expr.IntImm, expr.FloatImm)) and value.value == number
+
+
+def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """a + b; literals are folded, and adding 0 gives the other operand."""
+    x, y = match_dtypes(a, b)
+    if (pair := _literals(x, y)) is not None:
+        return _literal(pair[0] + pair[1], x.dtype)
+    if _is(y, 0):
+        return x
+    return y if _is(x, 0) else expr.Add(x, y)
+
+
+def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """a - b; literals are folded, and taking away 0 gives the other operand."""
+    x, y = match_dtypes(a, b)
+    if (pair := _literals(x, y)) is not None:
+        return _literal(pair[0] - pair[1], x.dtype)
+    return x if _is(y, 0) else expr.Sub(x, y)
+
+
+def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """a * b; literals are folded, and so are the factors 1 and (on integers) 0."""
+    x, y = match_dtypes(a, b)
+    if (pair := _literals(x, y)) is not None:
+        return _literal(pair[0] * pair[1], x.dtype)
+    for one, other in ((x, y), (y, x)):
+        if _is(one, 1):
+            return other
+        if _is(one, 0) and x.dtype.is_int:
+            return one
+    return expr.Mul(x, y)
+
+
+def _divide(
+    node: type[expr.BinaryOpExpr], a: expr.ExprLike, b: expr.ExprLike, *, integers: bool
+) -> expr.PrimExpr:
+    x, y = match_dtypes(a, b)
+    if integers and not x.dtype.is_int:
+        raise MisuseError(f"{node.__name__} needs integers, found {x.dtype}", hint="use T.Div or /")
+    if _is(y, 0):
+        raise MisuseError(f"division of `{x}` by zero", rule="PX-3")
+    if (pair := _literals(x, y)) is not None:
+        p, q = pair
+        if not x.dtype.is_int:
+            return _literal(p / q, x.dtype) if node is expr.Div else node(x, y)
+        fold = {
+            expr.Div: trunc_div,
+            expr.Mod: lambda m, n: m - n * trunc_div(m, n),
+            expr.FloorDiv: lambda m, n: m // n,
+            expr.FloorMod: lambda m, n: m % n,
+        }
+        return _literal(fold[node](p, q), x.dtype)
+    if x.dtype.is_int:
+        remainder = node in (expr.Mod, expr.FloorMod)
+        if _is(x, 0) or (remainder and _is(y, 1)):
+            return const(0, x.dtype)
+    if _is(y, 1) and node in (expr.Div, expr.FloorDiv):
+        return x
+    return node(x, y)
+
+
+def truncdiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """a / b on integers, rounded toward zero. Errors: MisuseError for floats or a literal 0."""
+    return _divide(expr.Div, a, b, integers=True)
+
+
+def truncmod(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """The remainder of `truncdiv`. Errors: MisuseError for a literal 0."""
+    return _divide(expr.Mod, a, b, integers=False)
+
+
+def floordiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """a / b on integers, rounded down. Errors: MisuseError for floats or a literal 0."""
+    return _divide(expr.FloorDiv, a, b, integers=True)
+
+
+def floormod(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """The remainder of `floordiv`. Errors: MisuseError for floats or a literal 0."""
+    return _divide(expr.FloorMod, a, b, integers=True)
+
+
+def div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """a / b, on integers rounded toward zero (PX-2). Errors: MisuseError for a literal 0."""
+    return _divide(expr.Div, a, b, integers=False)
+
+
+def true_div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """a / b on floats. Errors: MisuseError on integers, where rounding must be chosen."""
+    if convert(a).dtype.is_int and convert(b).dtype.is_int:
+        raise MisuseError(
+            "/ on integers leaves the rounding open",
+            hint="use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)",
+        )
+    return _divide(expr.Div, a, b, integers=False)
+
+
+def ceildiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """a / b on integers, rounded up."""
+    return floordiv(sub(add(a, b), 1), b)
+
+
+def minimum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """The smaller of two; literals and equal operands are folded."""
+    x, y = match_dtypes(a, b)
+    if (pair := _literals(x, y)) is not None:
+        return _literal(min(pair), x.dtype)
+    return x if x is y else expr.Min(x, y)
+
+
+def maximum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """The larger of two; literals and equal operands are folded."""
+    x, y = match_dtypes(a, b)
+    if (pair := _literals(x, y)) is not None:
+        return _literal(max(pair), x.dtype)
+    return x if x is y else expr.Max(x, y)
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+}
+
+
+def compare(node: type[expr.CmpExpr], a: expr.ExprLike, b: object) -> expr.PrimExpr:
+    """The comparison `node` of two values, folded on literals."""
+    x, y = match_dtypes(a, cast("expr.ExprLike", b))
+    if (pair := _literals(x, y)) is not None:
+        return expr.IntImm(BOOL, int(_COMPARISONS[node.__name__](*pair)))
+    return node(x, y)
+
+
+def all_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
+    """The conjunction, from the left; literals are folded.
+
+    Errors: MisuseError if there is no condition, or one is not Bool.
+    """
+    return _chain(expr.And, conditions)
+
+
+def any_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
+    """The disjunction, from the left; literals are folded.
+
+    Errors: MisuseError if there is no condition, or one is not Bool.
+    """
+    return _chain(expr.Or, conditions)
+
+
+def _chain(node: type[expr.And], conditions: Iterable[expr.ExprLike]) -> expr.PrimExpr:
+    terms = [truth(c) for c in conditions]
+    if not terms:
+        raise MisuseError("at least one condition is needed")
+    neutral = node is expr.And
+    result = terms[0]
+    for term in terms[1:]:
+        if isinstance(result, expr.IntImm):
+            result = term if bool(result.value) == neutral else result
+        elif isinstance(term, expr.IntImm):
+            result = result if bool(term.value) == neutral else term
+        else:
+            result = node(result, term)
+    return result
+
+
+def logical_not(a: expr.ExprLike) -> expr.PrimExpr:
+    """not a, folded on literals. Errors: MisuseError if it is not Bool."""
+    x = truth(a)
+    return expr.IntImm(BOOL, 1 - x.value) if isinstance(x, expr.IntImm) else expr.Not(x)
+
+
+def bitwise(name: str, a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+    """A bit operation (`tir.bitwise_and` …, `tir.shift_left` …), folded on literals.
+
+    Errors: MisuseError if an operand is no integer or a literal shift is outside the width.
+    """
+    x, y = match_dtypes(a, b)
+    if not x.dtype.is_int:
+        raise MisuseError(f"{name} needs integers, found {x.dtype}")
+    shift = name.startswith("tir.shift")
+    if shift and isinstance(y, expr.IntImm) and not 0 <= y.value < x.dtype.bits:
+        raise MisuseError(f"a shift by {y.value} is outside [0, {x.dtype.bits})")
+    if shift and _is(y, 0):
+        return x
+    if isinstance(x, expr.IntImm) and isinstance(y, expr.IntImm):
+        p, q = x.value, y.value
+        fold = {
+            "tir.bitwise_and": lambda: p & q,
+            "tir.bitwise_or": lambda: p | q,
+            "tir.bitwise_xor": lambda: p ^ q,
+            "tir.shift_left": lambda: p << q,
+            "tir.shift_right": lambda: p >> q,
+        }
+        return _literal(fold[name](), x.dtype)
+    return expr.Call(x.dtype, name, (x, y))

@@ -1,0 +1,365 @@
+"""TIR statements: loops, stores, blocks, and what encloses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, load_parts
+from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+class ForKind(IntEnum):
+    """How the iterations of a loop may run."""
+
+    SERIAL = 0
+    PARALLEL = 1
+    VECTORIZED = 2
+    UNROLLED = 3
+    THREAD_BINDING = 4
+
+
+class Stmt(Node):
+    """Base of all statements; compared by identity."""
+
+    __slots__ = ()
+
+
+def _set(node: Node, **fields: object) -> None:
+    for name, value in fields.items():
+        object.__setattr__(node, name, value)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LetStmt(Stmt):
+    """`var` stands for `value` in `body`."""
+
+    _fields = ("value", "var", "body")
+    _binds = frozenset(("var",))
+    var: Var
+    value: PrimExpr
+    body: Stmt
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, value=ops.convert(self.value))
+        if self.value.dtype != self.var.dtype:
+            raise MisuseError(f"{self.var.name} of {self.var.dtype} is bound to {self.value.dtype}")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AttrStmt(Stmt):
+    """`body` under the annotation `attr_key` = `value` on `node`."""
+
+    _fields = ("node", "attr_key", "value", "body")
+    node: Attr
+    attr_key: str
+    value: PrimExpr
+    body: Stmt
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, value=ops.convert(self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AssertStmt(Stmt):
+    """`body` after a check that `condition` holds, else the error `message`."""
+
+    _fields = ("condition", "message", "body")
+    condition: PrimExpr
+    message: PrimExpr
+    body: Stmt
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, condition=ops.truth(self.condition), message=ops.convert(self.message))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class While(Stmt):
+    """`body` as long as `condition` holds."""
+
+    _fields = ("condition", "body")
+    condition: PrimExpr
+    body: Stmt
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, condition=ops.truth(self.condition))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class For(Stmt):
+    """`body` for `loop_var` from `min` through `extent` values."""
+
+    _fields = ("min", "extent", "loop_var", "kind", "thread_binding", "annotations", "body")
+    _binds = frozenset(("loop_var",))
+    loop_var: Var
+    min: PrimExpr
+    extent: PrimExpr
+    kind: ForKind
+    body: Stmt
+    thread_binding: IterVar | None = None
+    annotations: Attrs = EMPTY_ATTRS
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        kind = self.loop_var.dtype
+        bounds = []
+        for bound in (self.min, self.extent):
+            value = ops.convert(bound)
+            if isinstance(value, IntImm):
+                value = ops.cast_to(value, kind)
+            if value.dtype != kind:
+                raise MisuseError(
+                    f"loop variable {self.loop_var.name} of {kind} has a bound of {value.dtype}"
+                )
+            bounds.append(value)
+        _set(
+            self,
+            min=bounds[0],
+            extent=bounds[1],
+            kind=ForKind(self.kind),
+            annotations=as_attrs(self.annotations),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BufferStore(Stmt):
+    """`buffer[indices] = value`."""
+
+    _fields = ("buffer", "indices", "value", "predicate")
+    buffer: Buffer
+    value: PrimExpr
+    indices: tuple[PrimExpr, ...]
+    predicate: PrimExpr | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        dtype, _, indices = load_parts(self.buffer, self.indices)
+        value = ops.convert(self.value)
+        if value.dtype != dtype:
+            raise MisuseError(
+                f"dtype mismatch on BufferStore: {self.buffer.name} holds {dtype}, the value is {value.dtype}"
+            )
+        _set(self, indices=indices, value=value)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BufferRealize(Stmt):
+    """`body` with the box `bounds` of `buffer` realised."""
+
+    _fields = ("buffer", "bounds", "condition", "body")
+    buffer: Buffer
+    bounds: tuple[Node, ...]
+    condition: PrimExpr
+    body: Stmt
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, bounds=tuple(self.bounds), condition=ops.convert(self.condition))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Allocate(Stmt):
+    """`body` with fresh memory of `extents` elements under `buffer_var`."""
+
+    _fields = ("extents", "dtype", "condition", "buffer_var", "annotations", "body")
+    _binds = frozenset(("buffer_var",))
+    buffer_var: Var
+    dtype: DataType
+    extents: tuple[PrimExpr, ...]
+    condition: PrimExpr
+    body: Stmt
+    annotations: Attrs = EMPTY_ATTRS
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(
+            self,
+            dtype=DataType(self.dtype),
+            extents=tuple(ops.convert(e) for e in self.extents),
+            condition=ops.convert(self.condition),
+            annotations=as_attrs(self.annotations),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AllocateConst(Stmt):
+    """`body` with the constant `data` under `buffer_var`."""
+
+    _fields = ("extents", "dtype", "data", "buffer_var", "annotations", "body")
+    _binds = frozenset(("buffer_var",))
+    buffer_var: Var
+    dtype: DataType
+    extents: tuple[PrimExpr, ...]
+    data: Attr
+    body: Stmt
+    annotations: Attrs = EMPTY_ATTRS
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(
+            self,
+            dtype=DataType(self.dtype),
+            extents=tuple(ops.convert(e) for e in self.extents),
+            annotations=as_attrs(self.annotations),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DeclBuffer(Stmt):
+    """`body` where `buffer` is declared over existing memory."""
+
+    _fields = ("buffer", "body")
+    _binds = frozenset(("buffer",))
+    buffer: Buffer
+    body: Stmt
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SeqStmt(Stmt):
+    """Statements one after the other; a sequence inside is laid flat."""
+
+    _fields = ("seq",)
+    seq: tuple[Stmt, ...]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        flat: list[Stmt] = []
+        for stmt in self.seq:
+            flat += stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+        _set(self, seq=tuple(flat))
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def __iter__(self) -> Iterator[Stmt]:
+        return iter(self.seq)
+
+    def __getitem__(self, index: int) -> Stmt:
+        return self.seq[index]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IfThenElse(Stmt):
+    """One of two statements; `else_case` may be None."""
+
+    _fields = ("condition", "then_case", "else_case")
+    condition: PrimExpr
+    then_case: Stmt
+    else_case: Stmt | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, condition=ops.truth(self.condition))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Evaluate(Stmt):
+    """An expression for its effect."""
+
+    _fields = ("value",)
+    value: PrimExpr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, value=ops.convert(self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MatchBufferRegion(Node):
+    """`buffer` as a view of the region `source`."""
+
+    _fields = ("source", "buffer")
+    _binds = frozenset(("buffer",))
+    buffer: Buffer
+    source: BufferRegion
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Block(Stmt):
+    """A computation over its own iteration variables, with declared reads and writes."""
+
+    _fields = (
+        "iter_vars",
+        "alloc_buffers",
+        "match_buffers",
+        "reads",
+        "writes",
+        "annotations",
+        "init",
+        "body",
+    )
+    _binds = frozenset(("alloc_buffers",))
+    iter_vars: tuple[IterVar, ...]
+    reads: tuple[BufferRegion, ...]
+    writes: tuple[BufferRegion, ...]
+    name_hint: str
+    body: Stmt
+    init: Stmt | None = None
+    alloc_buffers: tuple[Buffer, ...] = ()
+    match_buffers: tuple[MatchBufferRegion, ...] = ()
+    annotations: Attrs = EMPTY_ATTRS
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        _set(
+            self,
+            iter_vars=tuple(self.iter_vars),
+            reads=tuple(self.reads),
+            writes=tuple(self.writes),
+            alloc_buffers=tuple(self.alloc_buffers or ()),
+            match_buffers=tuple(self.match_buffers or ()),
+            annotations=as_attrs(self.annotations),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BlockRealize(Stmt):
+    """`block` run once with `iter_values` for its variables, where `predicate` holds."""
+
+    _fields = ("iter_values", "predicate", "block")
+    iter_values: tuple[PrimExpr, ...]
+    predicate: PrimExpr
+    block: Block
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        values = tuple(ops.convert(v) for v in self.iter_values)
+        if len(values) != len(self.block.iter_vars):
+            raise MisuseError(
+                f"block {self.block.name_hint} has {len(self.block.iter_vars)} iteration variables, "
+                f"found {len(values)} values"
+            )
+        _set(self, iter_values=values, predicate=ops.truth(self.predicate))
+
+
+AnyStmt: TypeAlias = LetStmt | AttrStmt | AssertStmt | While | For | BufferStore | BufferRealize | Allocate | AllocateConst | DeclBuffer | SeqStmt | IfThenElse | Evaluate | Block | BlockRealize
+
+
+def stmt_seq(*stmts: Stmt | ExprLike) -> Stmt:
+    """The statements in order: one stands for itself, an expression is evaluated."""
+    parts = [s if isinstance(s, Stmt) else Evaluate(ops.convert(s)) for s in stmts]
+    return parts[0] if len(parts) == 1 else SeqStmt(tuple(parts))
+
+
+def regions(items: Sequence[BufferRegion | BufferLoad]) -> tuple[BufferRegion, ...]:
+    """Regions, where a load stands for the one element it reads."""
+    return tuple(
+        BufferRegion(item.buffer, tuple(Range.point(index) for index in item.indices))
+        if isinstance(item, BufferLoad)
+        else item
+        for item in items
+    )

@@ -1,0 +1,131 @@
+"""Walking and rewriting of nodes, generic over the fields that each kind of node declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.tir.expr import PrimExpr, Var
+
+N = TypeVar("N", bound=Node)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes in the fields of `node`, in order, those in tuples and tables included."""
+    for name in node._fields:
+        yield from _nodes(getattr(node, name))
+
+
+def _nodes(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _nodes(item)
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """Every node under `root` once, children before parents.
+
+    Variables are not entered: neither the info of a Relax Var nor the shape of a Buffer.
+    """
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.append((node, True))
+        if node._variable and node is not root:
+            continue
+        stack += [(child, False) for child in reversed(list(children(node)))]
+
+
+def map_children(fn: Callable[[Node], Node], node: N) -> N:
+    """`node` rebuilt over `fn` of its children, or `node` itself if none changed."""
+    changes = {}
+    for name in node._fields:
+        old = getattr(node, name)
+        new = _map(fn, old)
+        if new is not old:
+            changes[name] = new
+    return node if not changes else rebuild(node, **changes)
+
+
+def _map(fn: Callable[[Node], Node], value: Any) -> Any:
+    if isinstance(value, Node):
+        return fn(value)
+    if isinstance(value, tuple):
+        out = tuple(_map(fn, item) for item in value)
+        return value if all(a is b for a, b in zip(out, value, strict=True)) else out
+    if isinstance(value, Attrs):
+        table = {k: _map(fn, v) for k, v in value.items()}
+        return value if all(table[k] is v for k, v in value.items()) else Attrs(table)
+    return value
+
+
+def rebuild(node: N, **changes: object) -> N:
+    """`node` with some fields replaced; what was derived from the old ones is dropped."""
+    with_fields = getattr(node, "with_fields", None)
+    if with_fields is not None:
+        return cast("N", with_fields(**changes))
+    assert is_dataclass(node)
+    derived = {f.name for f in dataclass_fields(node)} & {"struct_info"} - set(node._fields)
+    return cast("N", replace(node, **changes, **dict.fromkeys(derived)))
+
+
+def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:
+    """`root` with `rule` applied once to each node, children first; None leaves a node as it is.
+
+    What is shared stays shared; variables are offered to the rule, but not entered.
+    """
+    done: dict[int, Node] = {}
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in done:
+            continue
+        if not ready and not (node._variable and node is not root):
+            stack.append((node, True))
+            stack += [(child, False) for child in children(node) if id(child) not in done]
+            continue
+        rebuilt = map_children(lambda child: done[id(child)], node) if ready else node
+        changed = rule(rebuilt)
+        done[id(node)] = rebuilt if changed is None else changed
+    return done[id(root)]
+
+
+def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
+    """`node` with the TIR variables in `values` replaced at every use.
+
+    Literals are not folded. Buffers whose shape, strides or offset mention a replaced variable are
+    rebuilt, one new buffer for each.
+    """
+    if not values:
+        return node
+
+    def rule(found: Node) -> Node | None:
+        if isinstance(found, Var):
+            return values.get(found)
+        if found._variable and found._binds_sizes and any(v in values for v in _size_vars(found)):
+            return map_children(lambda child: substitute(child, values), found)
+        return None
+
+    return cast("N", rewrite(node, rule))
+
+
+def _size_vars(variable: Node) -> Iterator[Var]:
+    for child in children(variable):
+        for found in walk(child):
+            if isinstance(found, Var):
+                yield found

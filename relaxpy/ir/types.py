@@ -1,0 +1,25 @@
+"""Types of TIR variables: a scalar, or a pointer to scalars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxpy.ir.dtype import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class PrimType:
+    """The type of a scalar of this datatype."""
+
+    dtype: DataType
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DataType(self.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class PointerType:
+    """The type of a pointer to elements, in the memory that `storage_scope` names ("" is global)."""
+
+    element_type: PrimType
+    storage_scope: str = ""
