@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relaxpy import arith, errors, ir, relax, runtime, script, tir, transform
-    from relaxpy.exec.compile import compile
-    from relaxpy.exec.compile import compile as build
-    from relaxpy.exec.registry import get_global_func, register_func
-    from relaxpy.exec.registry import register_func as register_global_func
+    from relaxpy.exec.compile import compile, compile as build
+    from relaxpy.exec.registry import (
+        get_global_func,
+        register_func,
+        register_func as register_global_func,
+    )
     from relaxpy.exec.vm import VirtualMachine
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.transform import get_pipeline

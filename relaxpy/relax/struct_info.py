@@ -1,0 +1,23 @@
+"""What is known of a value before it runs."""
+
+from relaxpy.ir.relax.nodes import (
+    EnvFunc,
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+__all__ = [
+    "EnvFunc",
+    "FuncStructInfo",
+    "ObjectStructInfo",
+    "PrimStructInfo",
+    "ShapeStructInfo",
+    "StructInfo",
+    "TensorStructInfo",
+    "TupleStructInfo",
+]
