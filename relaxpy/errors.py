@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from typing_extensions import override
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """One text that programs are read from: `first_line` is the number its first line has in the file."""
+    """A text to read programs from; `first_line` is the number of its first line in the file."""
 
     name: str
     text: str = field(repr=False)
@@ -18,7 +21,7 @@ class Source:
     _lines: list[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_lines", self.text.splitlines())
+        object.__setattr__(self, "_lines", re.split(r"\r\n|\r|\n", self.text))
 
     def line(self, number: int) -> str:
         """The text of line `number` of the file, without its end; empty where there is none."""
@@ -41,6 +44,7 @@ class Span:
         """The name of the file, or of what stands for one."""
         return self.source.name
 
+    @override
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
 
@@ -51,7 +55,7 @@ def _cells(text: str) -> str:
     for char in text:
         if char == "\t":
             out.append("\t")
-        elif unicodedata.combining(char):
+        elif unicodedata.category(char) in ("Mn", "Me", "Cf"):
             continue
         else:
             out.append("  " if unicodedata.east_asian_width(char) in "WF" else " ")
@@ -60,7 +64,7 @@ def _cells(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing wrong with a program: which rule, where, what was found and what to write instead."""
+    """One thing wrong with a program: which rule, where, what was found, what to write instead."""
 
     message: str
     rule: str | None = None
@@ -81,6 +85,7 @@ class Diagnostic:
         width = max(1, len(_cells(text[start:end].rstrip())))
         return text, _cells(text[:start]) + "^" * width
 
+    @override
     def __str__(self) -> str:
         where = f"{self.span}: " if self.span is not None else ""
         rule = f" [{self.rule}]" if self.rule else ""
@@ -95,7 +100,7 @@ class Diagnostic:
 
 
 class RelaxpyError(Exception):
-    """Whatever is wrong with a program, its input or its use; `diagnostics` says what, all at once."""
+    """Whatever is wrong with a program, its input or its use: `diagnostics`, all at once."""
 
     diagnostics: tuple[Diagnostic, ...]
 
@@ -130,6 +135,7 @@ class RelaxpyError(Exception):
             )
         return self
 
+    @override
     def __str__(self) -> str:
         return "\n".join(str(d) for d in self.diagnostics)
 
@@ -177,7 +183,7 @@ class PackedFuncError(RelaxpyError, ValueError):
 class UnknownNameError(RelaxpyError, KeyError, ValueError):
     """A name that the module, executable or registry does not have."""
 
-    __str__ = RelaxpyError.__str__
+    __str__ = RelaxpyError.__str__  # a KeyError shows the repr of its argument
 
 
 class MisuseError(RelaxpyError, TypeError, ValueError):

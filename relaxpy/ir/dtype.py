@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Self
+from typing import Any, Self
 
 import ml_dtypes
 import numpy as np
@@ -85,6 +85,7 @@ class DataType(str):
     __slots__ = ()
 
     def __new__(cls, text: str | Self | npt.DTypeLike = "") -> Self:
+        """The datatype that `text`, a NumPy type or a Python scalar class names."""
         if isinstance(text, cls):
             return text
         if not isinstance(text, str):
@@ -179,19 +180,20 @@ def _numpy_type(name: str) -> np.dtype[np.generic]:
     try:
         return np.dtype(name)
     except TypeError:
-        found = getattr(ml_dtypes, name, None)
+        found: type[np.generic] | None = getattr(ml_dtypes, name, None)
         if found is None:
             raise MisuseError(f"dtype {name!r} has no NumPy form", rule="DT-8") from None
         return np.dtype(found)
 
 
-def _name_of(value: object) -> str:
+def _name_of(value: Any) -> str:
     """The name of a NumPy type or of a Python scalar class."""
     plain = {bool: "bool", int: "int64", float: "float64", None: ""}
     try:
         if value in plain:
-            return plain[value]  # type: ignore[index]
-        return np.dtype(value).name  # type: ignore[call-overload, no-any-return]
+            return plain[value]
+        name: str = np.dtype(value).name
+        return name
     except TypeError:
         raise MisuseError(f"expected a dtype, found {value!r}", rule="DT-1") from None
 

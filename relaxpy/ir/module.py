@@ -25,7 +25,7 @@ class IRModule(Node):
 
     def __init__(
         self,
-        functions: Mapping[GlobalVar | str, BaseFunc] | None = None,
+        functions: Mapping[GlobalVar, BaseFunc] | Mapping[str, BaseFunc] | None = None,
         attrs: Mapping[str, object] | None = None,
         global_infos: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
@@ -126,9 +126,11 @@ class IRModule(Node):
         """A module with the same entries; changing one leaves the other as it is."""
         return IRModule(self._functions, self.attrs, self.global_infos)
 
+    @override
     def __copy__(self) -> IRModule:
         return self.clone()
 
+    @override
     def __deepcopy__(self, memo: object) -> IRModule:
         return self.clone()
 

@@ -1,4 +1,4 @@
-"""The base of everything in the IR: immutable nodes that say which of their fields are structure."""
+"""The base of everything in the IR: immutable nodes that name those fields that are structure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Node:
 
     `_fields` are the fields that make the node what it is, in the order in which variables come
     into being; positions, cached and derived values are not among them. In `_binds` are those whose
-    variables are defined there, in `_binds_sizes` those where shape variables are defined, too. What
-    a node with `_scope` defines ends with it. A `_variable` is an identity: it is compared field by
-    field where it is defined, and by its definition everywhere else.
+    variables are defined there, in `_binds_sizes` those where shape variables are, too. What a node
+    with `_scope` defines ends with it. A `_variable` is an identity: it is compared field by field
+    where it is defined, and by its definition everywhere else.
     """
 
     __slots__ = ("__weakref__",)
@@ -33,7 +33,7 @@ class Node:
         return self is other
 
     def script(self, **options: object) -> str:
-        """The TVMScript text of this node; `options` as `relaxpy.script.printer.script` takes them."""
+        """The TVMScript text of this node; for `options` see `relaxpy.script.printer.script`."""
         text: str = hooks.call("script", self, **options)
         return text
 
@@ -41,9 +41,11 @@ class Node:
         """Print the TVMScript text, in colour on a terminal and in a notebook."""
         hooks.call("show", self, **options)
 
+    @override
     def __str__(self) -> str:
         return self.script()
 
+    @override
     def __repr__(self) -> str:
         return str(self)
 
@@ -85,6 +87,7 @@ class Attrs(Mapping[str, "Attr"]):
                 f"no attribute {key!r} among {', '.join(self) or 'none'}"
             ) from None
 
+    @override
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError("attributes of a node cannot be changed; build a new node")
 
@@ -96,6 +99,7 @@ class Attrs(Mapping[str, "Attr"]):
     def __hash__(self) -> int:
         return hash(frozenset((k, repr(v)) for k, v in self._items.items()))
 
+    @override
     def __repr__(self) -> str:
         return repr(dict(self._items))
 
@@ -114,7 +118,7 @@ class Attrs(Mapping[str, "Attr"]):
         return Attrs({k: v for k, v in self._items.items() if k not in keys})
 
 
-Attr: TypeAlias = None | bool | int | float | str | tuple["Attr", ...] | Attrs | Node | object
+Attr: TypeAlias = bool | int | float | str | tuple["Attr", ...] | Attrs | Node | object | None
 EMPTY_ATTRS = Attrs()
 
 

@@ -26,13 +26,14 @@ class Op(Node):
     _attrs: dict[str, object]
 
     def __new__(cls, name: str) -> Self:
+        """The object that stands for `name`."""
         op = cls._table.get(name)
         if op is None:
             op = object.__new__(cls)
             object.__setattr__(op, "name", name)
             object.__setattr__(op, "_attrs", {})
             cls._table[name] = op
-        return op  # type: ignore[return-value]
+        return op
 
     @classmethod
     def get(cls, name: str) -> Op:
@@ -76,5 +77,6 @@ class Op(Node):
     def __str__(self) -> str:
         return f"Op({self.name})"
 
+    @override
     def __reduce__(self) -> tuple[type[Op], tuple[str]]:
         return Op, (self.name,)

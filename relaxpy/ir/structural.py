@@ -8,7 +8,9 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
+from relaxpy.errors import RelaxpyError
 from relaxpy.ir.node import Attrs, Node
 
 
@@ -76,13 +78,14 @@ def tokens(root: object, *, map_free_vars: bool = False) -> Iterator[Token]:
                 stack.append(_Visit(value, (*path, f".{field}"), defines, sizes))
         elif isinstance(subject, tuple):
             yield Token(("tuple", len(subject)), path, subject)
-            for i in range(len(subject) - 1, -1, -1):
-                stack.append(_Visit(subject[i], (*path, f"[{i}]"), item.defines, item.sizes))
+            stack += [
+                _Visit(subject[i], (*path, f"[{i}]"), item.defines, item.sizes)
+                for i in range(len(subject) - 1, -1, -1)
+            ]
         elif isinstance(subject, (Attrs, Mapping)):
             keys = sorted(subject, key=str)
             yield Token(("table", tuple(map(str, keys))), path, subject)
-            for key in reversed(keys):
-                stack.append(_Visit(subject[key], (*path, f"[{str(key)!r}]")))
+            stack += [_Visit(subject[k], (*path, f"[{str(k)!r}]")) for k in reversed(keys)]
         else:
             yield Token(_plain(subject), path, subject)
 
@@ -121,6 +124,7 @@ class Mismatch:
     lhs: object
     rhs: object
 
+    @override
     def __str__(self) -> str:
         return (
             f"the two differ at <root>{self.path}\n"
@@ -176,5 +180,5 @@ def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = Fals
         raise StructuralMismatch(str(mismatch))
 
 
-class StructuralMismatch(ValueError, AssertionError):
+class StructuralMismatch(RelaxpyError, ValueError, AssertionError):  # noqa: N818
     """Two nodes that were to be equal are not; the text shows the first difference."""

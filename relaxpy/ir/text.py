@@ -1,4 +1,4 @@
-"""The short form of PrimExprs, infos and leaf expressions, as messages and the printer write them."""
+"""The short form of PrimExprs, infos and leaves, as messages and the printer write them."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class ShortText:
     def dims(
         self, values: Iterable[tir.PrimExpr], *, quoted: frozenset[tir.Var] | None = None
     ) -> list[str]:
-        """Dimensions; with `quoted`, those over these variables are strings, as signatures have them."""
+        """Dimensions; with `quoted`, symbolic ones are strings, as signatures have them."""
         return [self._dim(v, quoted) for v in values]
 
     def _dim(self, value: tir.PrimExpr, quoted: frozenset[tir.Var] | None) -> str:

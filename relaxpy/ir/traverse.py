@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass, replace
+from dataclasses import fields as dataclass_fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from relaxpy.ir.node import Attrs, Node

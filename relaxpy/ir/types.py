@@ -19,7 +19,7 @@ class PrimType:
 
 @dataclass(frozen=True, slots=True)
 class PointerType:
-    """The type of a pointer to elements, in the memory that `storage_scope` names ("" is global)."""
+    """The type of a pointer to elements in the memory `storage_scope` names ("" is global)."""
 
     element_type: PrimType
     storage_scope: str = ""

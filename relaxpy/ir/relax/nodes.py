@@ -1,4 +1,4 @@
-"""The nodes of Relax: expressions, bindings and StructInfo, which name each other and so stand together.
+"""The nodes of Relax: expressions, bindings and StructInfo, which name each other.
 
 Expressions, bindings, blocks and functions are compared by identity; infos by structure, up to the
 names of their own shape variables (RES-13).
@@ -20,8 +20,7 @@ from relaxpy.ir.dtype import INT64, VOID, DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node, as_attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.structural import structural_key
-from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import expr as tir, ops
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -47,7 +46,7 @@ class Expr(Node):
 
     def __call__(self, *args: object, attrs: Mapping[str, object] | None = None) -> Call:
         """A call of this expression; Python numbers, strings and sequences become expressions."""
-        return Call(self, tuple(convert_to_expr(a) for a in args), attrs)
+        return Call(self, tuple(convert_to_expr(a) for a in args), as_attrs(attrs))
 
     def __getitem__(self, index: int) -> Expr:
         """Field `index` of this tuple.
@@ -68,7 +67,7 @@ class Expr(Node):
 
     def with_struct_info(self, struct_info: StructInfo | None) -> Self:
         """This node built anew with another info."""
-        return cast("Self", replace(self, struct_info=struct_info))  # type: ignore[type-var]
+        return replace(self, struct_info=struct_info)  # type: ignore[type-var]
 
 
 class StructInfo(Node):
@@ -604,7 +603,7 @@ class BaseFunc(Expr):
         return self._with_attrs(self.attrs.without(key))
 
     def _with_attrs(self, attrs: Attrs) -> Self:
-        return cast("Self", replace(self, attrs=attrs))  # type: ignore[type-var]
+        return replace(self, attrs=attrs)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -634,7 +633,8 @@ class Function(BaseFunc):
             attrs=as_attrs(self.attrs),
         )
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:  # type: ignore[override]
+    @override
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run this function on arrays, or build a Call if an argument is a Relax expression."""
         if any(isinstance(a, Expr) for a in args):
             return Expr.__call__(self, *args)
@@ -658,8 +658,32 @@ class ExternFunc(BaseFunc):
         _set(self, struct_info=as_struct_info(info), attrs=as_attrs(self.attrs))
 
 
-AnyExpr: TypeAlias = GlobalVar | Var | DataflowVar | Constant | PrimValue | StringImm | DataTypeImm | ShapeExpr | Tuple | TupleGetItem | Call | If | SeqExpr | Function | ExternFunc | Op
-AnyStructInfo: TypeAlias = ObjectStructInfo | PrimStructInfo | ShapeStructInfo | TensorStructInfo | TupleStructInfo | FuncStructInfo
+AnyExpr: TypeAlias = (
+    GlobalVar
+    | Var
+    | DataflowVar
+    | Constant
+    | PrimValue
+    | StringImm
+    | DataTypeImm
+    | ShapeExpr
+    | Tuple
+    | TupleGetItem
+    | Call
+    | If
+    | SeqExpr
+    | Function
+    | ExternFunc
+    | Op
+)
+AnyStructInfo: TypeAlias = (
+    ObjectStructInfo
+    | PrimStructInfo
+    | ShapeStructInfo
+    | TensorStructInfo
+    | TupleStructInfo
+    | FuncStructInfo
+)
 
 
 def const(value: object, dtype: str | None = None) -> Constant:

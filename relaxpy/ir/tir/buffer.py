@@ -148,7 +148,8 @@ class Buffer(Node):
             )
         if any(isinstance(i, slice) and i.step is None for i in indices):
             return BufferRegion(self, _region(self, indices))
-        return BufferLoad(self, tuple(_vector(i) if isinstance(i, slice) else i for i in indices))
+        points = [_vector(i) if isinstance(i, slice) else i for i in indices]
+        return BufferLoad(self, [i for i in points if not isinstance(i, EllipsisType)])
 
     def __iter__(self) -> None:
         raise MisuseError(f"buffer {self.name} cannot be iterated over; loop over its indices")
@@ -302,7 +303,7 @@ def decl_buffer(
         raise MisuseError(
             f"data of buffer {name} is a pointer variable, found {data.type_annotation}"
         )
-    dims = tuple(ops.convert(s) for s in sizes)  # type: ignore[arg-type]
+    dims = tuple(ops.convert(s) for s in sizes)
     offset_type = dims[0].dtype if dims else INT32
     if elem_offset is None:
         free = offset_factor != 0

@@ -48,6 +48,7 @@ class PrimExpr(Node):
     _stored: ClassVar[tuple[str, ...]] = ()
     dtype: DataType
 
+    @override
     def __init_subclass__(cls) -> None:
         cls._stored = tuple(name for name in cls._fields if name != "dtype")
 
@@ -63,14 +64,16 @@ class PrimExpr(Node):
             _interned[key] = node
         return cast("Self", node)
 
+    @override
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a {type(self).__name__} cannot be changed; build a new one")
 
     def with_fields(self, **changes: object) -> PrimExpr:
         """This node built anew over other fields; the datatype follows them."""
         names = self.__match_args__  # type: ignore[attr-defined]
-        return cast("PrimExpr", type(self)(*(changes.get(n, getattr(self, n)) for n in names)))
+        return type(self)(*(changes.get(n, getattr(self, n)) for n in names))
 
+    @override
     def __reduce__(self) -> tuple[object, ...]:
         names = self.__match_args__  # type: ignore[attr-defined]
         return type(self), tuple(getattr(self, n) for n in names)
@@ -80,17 +83,21 @@ class PrimExpr(Node):
         text: str = hooks.call("short_text", self)
         return text
 
+    @override
     def __repr__(self) -> str:
         return str(self)
 
+    @override
     def __hash__(self) -> int:
         return id(self) >> 4
 
+    @override
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, (PrimExpr, int, float, np.number, np.bool_)):
             return NotImplemented
         return ops.compare(EQ, self, other)
 
+    @override
     def __ne__(self, other: object) -> Any:
         if not isinstance(other, (PrimExpr, int, float, np.number, np.bool_)):
             return NotImplemented
@@ -242,7 +249,8 @@ class ConstExpr(PrimExpr):
 
     __slots__ = ("value",)
     __match_args__ = ("dtype", "value")
-    _fields = ("dtype", "value")
+    _fields: ClassVar[tuple[str, ...]] = ("dtype", "value")
+    value: int | float | str
 
 
 class IntImm(ConstExpr):
@@ -265,6 +273,7 @@ class IntImm(ConstExpr):
     def __int__(self) -> int:
         return self.value
 
+    @override
     def __bool__(self) -> bool:
         return bool(self.value)
 
@@ -335,19 +344,19 @@ class BinaryOpExpr(PrimExpr):
 
 
 class Add(BinaryOpExpr):
-    """a + b"""
+    """a + b, in the datatype of both."""
 
     __slots__ = ()
 
 
 class Sub(BinaryOpExpr):
-    """a - b"""
+    """a - b, in the datatype of both."""
 
     __slots__ = ()
 
 
 class Mul(BinaryOpExpr):
-    """a * b"""
+    """a * b, in the datatype of both."""
 
     __slots__ = ()
 
@@ -404,6 +413,7 @@ class EQ(CmpExpr):
 
     __slots__ = ()
 
+    @override
     def __bool__(self) -> bool:
         return self.a is self.b
 
@@ -413,30 +423,31 @@ class NE(CmpExpr):
 
     __slots__ = ()
 
+    @override
     def __bool__(self) -> bool:
         return self.a is not self.b
 
 
 class LT(CmpExpr):
-    """a < b"""
+    """Whether a < b."""
 
     __slots__ = ()
 
 
 class LE(CmpExpr):
-    """a <= b"""
+    """Whether a <= b."""
 
     __slots__ = ()
 
 
 class GT(CmpExpr):
-    """a > b"""
+    """Whether a > b."""
 
     __slots__ = ()
 
 
 class GE(CmpExpr):
-    """a >= b"""
+    """Whether a >= b."""
 
     __slots__ = ()
 
@@ -448,7 +459,7 @@ class LogicalExpr(PrimExpr):
 
 
 class And(LogicalExpr):
-    """a and b"""
+    """Whether both a and b hold."""
 
     __slots__ = ("a", "b")
     __match_args__ = ("a", "b")
@@ -463,13 +474,13 @@ class And(LogicalExpr):
 
 
 class Or(And):
-    """a or b"""
+    """Whether a, b or both hold."""
 
     __slots__ = ()
 
 
 class Not(LogicalExpr):
-    """not a"""
+    """Whether a does not hold."""
 
     __slots__ = ("a",)
     __match_args__ = ("a",)

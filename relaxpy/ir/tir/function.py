@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.dtype import INT64, DataType
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrimFunc(BaseFunc):
-    """A kernel (AST-4): parameters are scalars and handles, `buffer_map` gives handles their buffers.
+    """A kernel (AST-4): parameters are scalars and handles; `buffer_map` has the handles' buffers.
 
     A Buffer among `params` stands for a handle of its name with an entry in `buffer_map`.
     """
@@ -100,7 +102,8 @@ class PrimFunc(BaseFunc):
         """This kernel with another body."""
         return self.with_fields(body=body)
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:  # type: ignore[override]
+    @override
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run this kernel on arrays (it writes into them), or build a Call on Relax expressions."""
         if any(isinstance(a, Expr) for a in args):
             return Expr.__call__(self, *args)

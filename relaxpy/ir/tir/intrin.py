@@ -29,7 +29,39 @@ class CallEffectKind(IntEnum):
     ControlJump = 6
 
 
-UNARY_MATH = ["exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "popcount", "clz", "fabs", "floor", "ceil", "round", "nearbyint", "trunc"]
+UNARY_MATH = [
+    "exp",
+    "exp2",
+    "exp10",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "sigmoid",
+    "popcount",
+    "clz",
+    "fabs",
+    "floor",
+    "ceil",
+    "round",
+    "nearbyint",
+    "trunc",
+]
 BINARY_MATH = ["atan2", "nextafter", "hypot", "copysign", "ldexp", "fmod", "pow"]
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"]
 
@@ -214,7 +246,7 @@ def max_value(dtype: str) -> PrimExpr:
 
 
 def _largest(kind: DataType) -> float:
-    return float(ml_dtypes.finfo(kind.numpy()).max)
+    return float(ml_dtypes.finfo(kind.numpy()).max)  # type: ignore[no-untyped-call]
 
 
 def infinity(dtype: str) -> PrimExpr:
@@ -283,7 +315,7 @@ def address_of(where: Buffer | BufferLoad) -> PrimExpr:
 
 
 def effect_of(call: Call) -> CallEffectKind:
-    """What `call` may do: calls of functions of the module, and of unknown intrinsics, update state."""
+    """What `call` may do: one of a function, or of an unknown intrinsic, updates state."""
     kind = call.op.get_attr("TCallEffectKind") if isinstance(call.op, Op) else None
     return kind if isinstance(kind, CallEffectKind) else CallEffectKind.UpdateState
 

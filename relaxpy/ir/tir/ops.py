@@ -30,10 +30,10 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
         MisuseError: the value is no number, or outside the datatype.
     """
     if isinstance(value, expr.ConstExpr) and not isinstance(value, expr.StringImm):
-        value = cast("int | float", value.value)
+        value = value.value
     if isinstance(value, np.generic):
         dtype = dtype or value.dtype.name
-        value = value.item()
+        value = cast("bool | int | float", value.item())
     if not isinstance(value, (bool, int, float)):
         raise MisuseError(f"a constant is a number, found {value!r}")
     if dtype is None:
@@ -50,7 +50,7 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
 
 
 def convert(value: object) -> expr.PrimExpr:
-    """`value` as a PrimExpr: bool as Bool, int as int32 or int64, float as float32, str as StringImm.
+    """`value` as a PrimExpr: an int as int32 or int64, a float as float32, a str as StringImm.
 
     Errors:
         MisuseError (also TypeError): there is no such expression.
@@ -74,6 +74,7 @@ def convert(value: object) -> expr.PrimExpr:
 
 
 def truth(value: expr.ExprLike) -> expr.PrimExpr:
+    """`value` as a PrimExpr. Errors: MisuseError (also TypeError) if it is not Bool."""
     truth_value = convert(value)
     if not truth_value.dtype.is_bool:
         raise MisuseError(
@@ -98,6 +99,7 @@ def _adopt(value: expr.ExprLike, other: expr.ExprLike) -> expr.PrimExpr:
 def same_dtype(
     what: str, a: expr.ExprLike, b: expr.ExprLike
 ) -> tuple[expr.PrimExpr, expr.PrimExpr]:
+    """Both operands of `what`. Errors: MisuseError (also TypeError) if their datatypes differ."""
     left, right = _adopt(a, b), _adopt(b, a)
     if left.dtype != right.dtype:
         raise MisuseError(f"{what}: mismatched types {left.dtype} and {right.dtype}")
@@ -239,7 +241,7 @@ def _divide(
         p, q = pair
         if not x.dtype.is_int:
             return _literal(p / q, x.dtype) if node is expr.Div else node(x, y)
-        fold = {
+        fold: dict[type[expr.BinaryOpExpr], Callable[[int, int], int]] = {
             expr.Div: trunc_div,
             expr.Mod: lambda m, n: m - n * trunc_div(m, n),
             expr.FloorDiv: lambda m, n: m // n,

@@ -150,7 +150,8 @@ class BufferStore(Stmt):
         value = ops.convert(self.value)
         if value.dtype != dtype:
             raise MisuseError(
-                f"dtype mismatch on BufferStore: {self.buffer.name} holds {dtype}, the value is {value.dtype}"
+                f"dtype mismatch on BufferStore: {self.buffer.name} holds {dtype}, "
+                f"the value is {value.dtype}"
             )
         _set(self, indices=indices, value=value)
 
@@ -340,13 +341,29 @@ class BlockRealize(Stmt):
         values = tuple(ops.convert(v) for v in self.iter_values)
         if len(values) != len(self.block.iter_vars):
             raise MisuseError(
-                f"block {self.block.name_hint} has {len(self.block.iter_vars)} iteration variables, "
-                f"found {len(values)} values"
+                f"block {self.block.name_hint} has {len(self.block.iter_vars)} iteration "
+                f"variables, found {len(values)} values"
             )
         _set(self, iter_values=values, predicate=ops.truth(self.predicate))
 
 
-AnyStmt: TypeAlias = LetStmt | AttrStmt | AssertStmt | While | For | BufferStore | BufferRealize | Allocate | AllocateConst | DeclBuffer | SeqStmt | IfThenElse | Evaluate | Block | BlockRealize
+AnyStmt: TypeAlias = (
+    LetStmt
+    | AttrStmt
+    | AssertStmt
+    | While
+    | For
+    | BufferStore
+    | BufferRealize
+    | Allocate
+    | AllocateConst
+    | DeclBuffer
+    | SeqStmt
+    | IfThenElse
+    | Evaluate
+    | Block
+    | BlockRealize
+)
 
 
 def stmt_seq(*stmts: Stmt | ExprLike) -> Stmt:
