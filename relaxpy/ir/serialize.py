@@ -18,9 +18,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir import buffer as tir_buffer
-from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir import stmt as tir_stmt
+from relaxpy.ir.tir import buffer as tir_buffer, expr as tir, stmt as tir_stmt
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.types import PointerType, PrimType
 
@@ -149,7 +147,9 @@ class _Writer:
             case rx.EnvFunc(name=name) if name in _ENV_FUNCS:
                 return {"env_func": name}
             case _:
-                raise MisuseError(f"a value of type {type(value).__name__} cannot be saved: {value!r:.60}")
+                raise MisuseError(
+                    f"a value of type {type(value).__name__} cannot be saved: {value!r:.60}"
+                )
 
 
 def save_json(node: Node) -> str:
@@ -197,7 +197,8 @@ class _Reader:
                 return _ENV_FUNCS[content]
             case "array", [str() as dtype, list() as shape, str() as text]:
                 return _array(DataType(dtype), shape, text)
-        raise MisuseError(f"not a saved value: {value!r:.60}")
+            case _:
+                raise MisuseError(f"not a saved value: {value!r:.60}")
 
     def build(self, row: object) -> Node:
         match row:
