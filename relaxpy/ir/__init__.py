@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.op import Op
     from relaxpy.ir.relax.nodes import GlobalVar
+    from relaxpy.ir.serialize import load_json, save_json
     from relaxpy.ir.structural import assert_structural_equal, structural_equal, structural_hash
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
     "IRModule",
     "Op",
     "assert_structural_equal",
+    "load_json",
+    "save_json",
     "structural_equal",
     "structural_hash",
 ]
@@ -23,6 +26,8 @@ _HOMES = {
     "IRModule": "relaxpy.ir.module:IRModule",
     "Op": "relaxpy.ir.op:Op",
     "assert_structural_equal": "relaxpy.ir.structural:assert_structural_equal",
+    "load_json": "relaxpy.ir.serialize:load_json",
+    "save_json": "relaxpy.ir.serialize:save_json",
     "structural_equal": "relaxpy.ir.structural:structural_equal",
     "structural_hash": "relaxpy.ir.structural:structural_hash",
 }
