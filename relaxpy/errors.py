@@ -100,9 +100,13 @@ class Diagnostic:
 
 
 class RelaxpyError(Exception):
-    """Whatever is wrong with a program, its input or its use: `diagnostics`, all at once."""
+    """Whatever is wrong with a program, its input or its use: `diagnostics`, all at once.
+
+    `about` is the very value at fault, where there is one: whoever read it knows where it stands.
+    """
 
     diagnostics: tuple[Diagnostic, ...]
+    about: object
 
     def __init__(
         self,
@@ -112,6 +116,7 @@ class RelaxpyError(Exception):
         span: Span | None = None,
         hint: str | None = None,
         notes: Iterable[str] = (),
+        about: object = None,
     ) -> None:
         if isinstance(message, Diagnostic):
             diagnostics: tuple[Diagnostic, ...] = (message,)
@@ -121,6 +126,7 @@ class RelaxpyError(Exception):
             diagnostics = tuple(message)
         super().__init__(diagnostics)
         self.diagnostics = diagnostics
+        self.about = about
 
     @property
     def diagnostic(self) -> Diagnostic:

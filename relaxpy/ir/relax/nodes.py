@@ -112,7 +112,9 @@ def as_struct_info(value: object) -> StructInfo:
     as_info = getattr(value, "__struct_info__", None)
     if as_info is not None:
         return cast("StructInfo", as_info())
-    raise MisuseError(f"expected a StructInfo, found {type(value).__name__} {value!r:.60}")
+    raise MisuseError(
+        f"expected a StructInfo, found {type(value).__name__} {value!r:.60}", about=value
+    )
 
 
 def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
@@ -124,7 +126,9 @@ def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
     out = []
     for value in values:
         if isinstance(value, (bool, float, str)):
-            raise MisuseError(f"a dimension is an integer, found {value!r}", rule="PX-9")
+            raise MisuseError(
+                f"a dimension is an integer, found {value!r}", rule="PX-9", about=value
+            )
         if isinstance(value, (int, np.integer)):
             out.append(ops.const(int(value), INT64))
             continue
@@ -133,7 +137,9 @@ def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
             size = ops.const(size.value, INT64)
         if not size.dtype.is_int or size.dtype.lanes != 1:
             raise MisuseError(
-                f"a dimension is an integer, found `{size}` of {size.dtype}", rule="PX-9"
+                f"a dimension is an integer, found `{size}` of {size.dtype}",
+                rule="PX-9",
+                about=value,
             )
         out.append(size)
     return tuple(out)
@@ -727,4 +733,6 @@ def convert_to_expr(value: object) -> Expr:
         return StringImm(value)
     if isinstance(value, (tuple, list)):
         return Tuple(tuple(convert_to_expr(v) for v in value))
-    raise MisuseError(f"expected a Relax expression, found {type(value).__name__} {value!r:.60}")
+    raise MisuseError(
+        f"expected a Relax expression, found {type(value).__name__} {value!r:.60}", about=value
+    )

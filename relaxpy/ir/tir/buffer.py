@@ -229,6 +229,7 @@ class BufferRegion(Node):
         raise MisuseError(
             f"a slice of buffer {self.buffer.name} is a region, not a value",
             hint="give every dimension an index, or the last slice a step",
+            about=self,
         )
 
 
@@ -265,7 +266,8 @@ def load_parts(
     for value in values:
         if not value.dtype.is_int:
             raise MisuseError(
-                f"an index of {buffer.name} is an integer, found `{value}` of {value.dtype}"
+                f"an index of {buffer.name} is an integer, found `{value}` of {value.dtype}",
+                about=value,
             )
     if any(v.dtype.lanes != 1 for v in values[:-1]):
         raise MisuseError(f"only the last index of {buffer.name} may be a vector")

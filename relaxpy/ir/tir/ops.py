@@ -70,7 +70,9 @@ def convert(value: object) -> expr.PrimExpr:
     as_expr = getattr(value, "__prim_expr__", None)
     if as_expr is not None:
         return cast("expr.PrimExpr", as_expr())
-    raise MisuseError(f"expected a scalar expression, found {type(value).__name__} {value!r:.60}")
+    raise MisuseError(
+        f"expected a scalar expression, found {type(value).__name__} {value!r:.60}", about=value
+    )
 
 
 def truth(value: expr.ExprLike) -> expr.PrimExpr:
@@ -78,7 +80,9 @@ def truth(value: expr.ExprLike) -> expr.PrimExpr:
     truth_value = convert(value)
     if not truth_value.dtype.is_bool:
         raise MisuseError(
-            f"expected a Boolean, found `{truth_value}` of {truth_value.dtype}", rule="PX-4"
+            f"expected a Boolean, found `{truth_value}` of {truth_value.dtype}",
+            rule="PX-4",
+            about=value,
         )
     return truth_value
 
