@@ -196,6 +196,10 @@ class MisuseError(RelaxpyError, TypeError, ValueError):
     """An argument of relaxpy's own Python interface is of the wrong kind or value."""
 
 
+class BuilderStateError(MisuseError, RuntimeError):
+    """A BlockBuilder is asked for what its open scopes do not allow."""
+
+
 class RelaxpyWarning(UserWarning):
     """What can be neither proved nor refuted at compile time, or surely fails at run time."""
 
