@@ -192,6 +192,10 @@ class UnknownNameError(RelaxpyError, KeyError, ValueError):
     __str__ = RelaxpyError.__str__  # a KeyError shows the repr of its argument
 
 
+class UnknownPackedFuncError(PackedFuncError, UnknownNameError):
+    """No packed function is registered under a name."""
+
+
 class MisuseError(RelaxpyError, TypeError, ValueError):
     """An argument of relaxpy's own Python interface is of the wrong kind or value."""
 
