@@ -1,0 +1,1 @@
+"""Integer reasoning: canonical forms, bounds, residues, and proofs over PrimExprs."""

@@ -1,0 +1,168 @@
+"""Polynomials with integer coefficients over PrimExprs: the form in which integer terms are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from math import gcd
+from typing import TypeAlias
+
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir import expr as tir
+
+Monomial: TypeAlias = tuple[tir.PrimExpr, ...]
+Poly: TypeAlias = Mapping[Monomial, int]
+"""Coefficients by monomial, none of them 0; `()` is the constant's monomial, atoms stand in order."""
+
+ONE: Monomial = ()
+ZERO: Poly = {}
+
+
+@lru_cache(maxsize=1 << 16)
+def text_key(node: tir.PrimExpr) -> str:
+    """A text to sort by: variables by name, before anything compound; the same in every run."""
+    if isinstance(node, tir.Var):
+        return node.name
+    if isinstance(node, tir.ConstExpr):
+        return f"{node.value!r:>20}"
+    parts: list[str] = []
+    for name in node._fields:
+        _key_parts(getattr(node, name), parts)
+    return f"~{type(node).__name__}({','.join(parts)})"
+
+
+def _key_parts(value: object, parts: list[str]) -> None:
+    if isinstance(value, tir.PrimExpr):
+        parts.append(text_key(value))
+    elif isinstance(value, tuple):
+        for item in value:
+            _key_parts(item, parts)
+    elif isinstance(value, Node):
+        parts.append(str(getattr(value, "name", "")))
+    else:
+        parts.append(str(value))
+
+
+def atom_key(atom: tir.PrimExpr) -> tuple[str, int]:
+    """What atoms are ordered by: their text, then identity, as names are only hints."""
+    return text_key(atom), id(atom)
+
+
+def monomial_key(monomial: Monomial) -> tuple[int, list[tuple[str, int]]]:
+    """What monomials are ordered by: higher degree first, the constant last."""
+    return -len(monomial), [atom_key(atom) for atom in monomial]
+
+
+def sorted_terms(poly: Poly) -> list[tuple[Monomial, int]]:
+    """The terms in the order in which they are written."""
+    if len(poly) < 2:
+        return list(poly.items())
+    return sorted(poly.items(), key=lambda term: monomial_key(term[0]))
+
+
+def constant(value: int) -> Poly:
+    """The polynomial that is `value` everywhere."""
+    return {ONE: value} if value else ZERO
+
+
+def atom(expr: tir.PrimExpr) -> Poly:
+    """The polynomial that is `expr` alone."""
+    return {(expr,): 1}
+
+
+def constant_of(poly: Poly) -> int | None:
+    """The value of a constant polynomial, or None for another."""
+    if not poly:
+        return 0
+    return poly.get(ONE) if len(poly) == 1 else None
+
+
+def accumulate(out: dict[Monomial, int], poly: Poly, scale: int = 1) -> None:
+    """Add `scale` times `poly` to `out`, in place."""
+    for monomial, coefficient in poly.items():
+        total = out.get(monomial, 0) + scale * coefficient
+        if total:
+            out[monomial] = total
+        else:
+            out.pop(monomial, None)
+
+
+def add(a: Poly, b: Poly, scale: int = 1) -> Poly:
+    """a + scale * b"""
+    out = dict(a)
+    accumulate(out, b, scale)
+    return out
+
+
+def scaled(poly: Poly, factor: int) -> Poly:
+    """factor * poly"""
+    if factor == 1:
+        return poly
+    return {m: factor * c for m, c in poly.items()} if factor else ZERO
+
+
+def multiply(a: Poly, b: Poly) -> Poly:
+    """a * b"""
+    for one, other in ((a, b), (b, a)):
+        factor = constant_of(one)
+        if factor is not None:
+            return scaled(other, factor)
+    out: dict[Monomial, int] = {}
+    for left, p in a.items():
+        for right, q in b.items():
+            joined = (
+                tuple(sorted((*left, *right), key=atom_key)) if left and right else left + right
+            )
+            total = out.get(joined, 0) + p * q
+            if total:
+                out[joined] = total
+            else:
+                out.pop(joined, None)
+    return out
+
+
+def content(poly: Poly, *, with_constant: bool = True) -> int:
+    """The greatest common divisor of the coefficients, 0 for none of them."""
+    found = 0
+    for monomial, coefficient in poly.items():
+        if monomial or with_constant:
+            found = gcd(found, coefficient)
+    return found
+
+
+def divide_exactly(poly: Poly, divisor: int) -> Poly:
+    """poly / divisor, which must divide every coefficient."""
+    return {m: c // divisor for m, c in poly.items()} if divisor != 1 else poly
+
+
+def leading(poly: Poly) -> tuple[Monomial, int]:
+    """The term that is written first."""
+    return min(poly.items(), key=lambda term: monomial_key(term[0]))
+
+
+def common_factor(monomials: Iterable[Monomial]) -> Monomial:
+    """The monomial of the atoms, with multiplicity, that all of them share."""
+    shared: list[tir.PrimExpr] | None = None
+    for monomial in monomials:
+        if shared is None:
+            shared = list(monomial)
+            continue
+        rest, kept = list(monomial), []
+        for factor in shared:
+            if factor in rest:
+                rest.remove(factor)
+                kept.append(factor)
+        shared = kept
+        if not shared:
+            break
+    return tuple(shared or ())
+
+
+def quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    """monomial / divisor, or None if it has a factor too few."""
+    rest = list(monomial)
+    for factor in divisor:
+        if factor not in rest:
+            return None
+        rest.remove(factor)
+    return tuple(rest)

@@ -1,0 +1,24 @@
+"""Proofs for all values of the variables: the prover that relations between infos rest on."""
+
+from __future__ import annotations
+
+from relaxpy.ir.arith.canonical import GENERAL
+from relaxpy.ir.tir import expr as tir
+
+
+def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
+    """Whether `a` and `b` have one value (True), never one (False), or neither is known (None).
+
+    Rule:
+        CMP-1 to CMP-3. True and False hold for all integer values of the variables, negative ones
+        included; values at which a side divides by zero give no dimension (PX-3) and count for
+        nothing. True means that both have the same canonical form, so it is an equivalence.
+    """
+    if a is b:
+        return True
+    return GENERAL.prove_equal(a, b)
+
+
+def simplify(expr: tir.PrimExpr) -> tir.PrimExpr:
+    """`expr` in canonical, readable form: equal for all values of the variables."""
+    return GENERAL.simplify(expr)

@@ -1,0 +1,177 @@
+"""Least upper and greatest lower bounds of infos under `<<:` (SUB-20 to SUB-38)."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import replace
+
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.dtype import VOID
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.compatibility import is_base_of
+from relaxpy.ir.relax.mapping import map_params
+from relaxpy.ir.relax.shape_vars import (
+    enlarged,
+    free_shape_vars,
+    own_shape_vars,
+    rename_apart,
+    substitute_info,
+)
+from relaxpy.ir.tir import expr as tir
+
+Scope = Container[tir.Var]
+
+
+def struct_info_lca(
+    a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
+) -> rx.StructInfo:
+    """The least info that is above both ("unify").
+
+    Rule:
+        SUB-20 to SUB-30. `shape_vars` are in scope around both.
+    """
+    if is_base_of(b, a, shape_vars):
+        return b
+    if is_base_of(a, b, shape_vars):
+        return a
+    match a, b:
+        case rx.TensorStructInfo(), rx.TensorStructInfo():
+            return rx.TensorStructInfo(
+                a.shape if _same_shape(a, b) else None,
+                a.dtype if a.dtype == b.dtype else VOID,
+                a.vdevice if a.vdevice == b.vdevice else None,
+                a.ndim if a.ndim == b.ndim else -1,
+            )
+        case rx.ShapeStructInfo(), rx.ShapeStructInfo():
+            return rx.ShapeStructInfo(None, a.ndim if a.ndim == b.ndim else -1)
+        case rx.PrimStructInfo(), rx.PrimStructInfo() if a.dtype == b.dtype:
+            return rx.PrimStructInfo(a.dtype)
+        case rx.TupleStructInfo(fields=p), rx.TupleStructInfo(fields=q) if len(p) == len(q):
+            return rx.TupleStructInfo(
+                tuple(struct_info_lca(x, y, shape_vars) for x, y in zip(p, q, strict=True))
+            )
+        case rx.FuncStructInfo(), rx.FuncStructInfo():
+            return _function_lub(a, b, shape_vars) or rx.ObjectStructInfo()
+        case _:
+            return rx.ObjectStructInfo()
+
+
+def struct_info_glb(
+    a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
+) -> rx.StructInfo | None:
+    """The greatest info that is below both, or None where there is none.
+
+    Rule:
+        SUB-31 to SUB-38. `shape_vars` are in scope around both.
+    """
+    if is_base_of(b, a, shape_vars):
+        return a
+    if is_base_of(a, b, shape_vars):
+        return b
+    match a, b:
+        case rx.TensorStructInfo(), rx.TensorStructInfo():
+            return _tensor_glb(a, b)
+        case rx.TupleStructInfo(fields=p), rx.TupleStructInfo(fields=q) if len(p) == len(q):
+            fields = [struct_info_glb(x, y, shape_vars) for x, y in zip(p, q, strict=True)]
+            known = tuple(f for f in fields if f is not None)
+            return rx.TupleStructInfo(known) if len(known) == len(fields) else None
+        case rx.FuncStructInfo(), rx.FuncStructInfo():
+            return _function_glb(a, b, shape_vars)
+        case _:
+            return None
+
+
+def _same_shape(a: rx.TensorStructInfo, b: rx.TensorStructInfo) -> bool:
+    if a.shape is None or b.shape is None:
+        return False
+    if a.shape is b.shape:
+        return True
+    p, q = a.get_shape(), b.get_shape()
+    if p is None or q is None or len(p) != len(q):
+        return False
+    return all(x is y or prove_equal(x, y) is True for x, y in zip(p, q, strict=True))
+
+
+def _tensor_glb(a: rx.TensorStructInfo, b: rx.TensorStructInfo) -> rx.TensorStructInfo | None:
+    """SUB-33: what is unknown on one side gives way to the other; a conflict has no bound."""
+    if a.shape is not None and b.shape is not None and not _same_shape(a, b):
+        return None
+    dtypes = {d for d in (a.dtype, b.dtype) if not d.is_void}
+    ranks = {n for n in (a.ndim, b.ndim) if n != -1}
+    devices = [d for d in (a.vdevice, b.vdevice) if d is not None]
+    if len(dtypes) > 1 or len(ranks) > 1 or (len(devices) == 2 and devices[0] != devices[1]):
+        return None
+    shape = a.shape if a.shape is not None else b.shape
+    ndim = ranks.pop() if ranks else -1
+    return rx.TensorStructInfo(
+        shape, dtypes.pop() if dtypes else VOID, devices[0] if devices else None, ndim
+    )
+
+
+def _aligned(a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope) -> rx.FuncStructInfo:
+    """`b` with its own variables called as those of `a` that stand in their places."""
+    renamed = rename_apart(b, scope)
+    assert a.params is not None
+    assert renamed.params is not None
+    own = own_shape_vars(a, scope)
+    table: dict[tir.Var, tir.PrimExpr] = {}
+    for var, image in map_params(renamed.params, a.params, scope).items():
+        if image in own and not any(image is taken for taken in table.values()):
+            table[var] = image
+    return substitute_info(renamed, table)
+
+
+def _packed(a: rx.FuncStructInfo, b: rx.FuncStructInfo, *, purity: bool) -> rx.FuncStructInfo:
+    return replace(a, purity=purity, ret=a.ret if a.ret == b.ret else rx.ObjectStructInfo())
+
+
+def _function_lub(
+    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
+) -> rx.FuncStructInfo | None:
+    """SUB-28 to SUB-30; None stands for Object."""
+    purity = a.purity and b.purity
+    if a.params is None and b.params is None:
+        if a.derive_func == b.derive_func:
+            return _packed(a, b, purity=purity)
+        return rx.FuncStructInfo(None, rx.ObjectStructInfo(), purity, derive_func=rx.EMPTY_DERIVE)
+    if a.params is None or b.params is None or len(a.params) != len(b.params):
+        return None
+    other = _aligned(a, b, scope)
+    own = (*own_shape_vars(a, scope), *own_shape_vars(other, scope))
+    inner = enlarged(scope, own)
+    assert other.params is not None
+    params = [struct_info_glb(p, q, inner) for p, q in zip(a.params, other.params, strict=True)]
+    known = tuple(p for p in params if p is not None)
+    if len(known) != len(params):
+        return None
+    found = rx.FuncStructInfo(known, struct_info_lca(a.ret, other.ret, inner), purity)
+    if own and not (is_base_of(found, a, scope) and is_base_of(found, b, scope)):
+        return None
+    return found
+
+
+def _function_glb(
+    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
+) -> rx.FuncStructInfo | None:
+    """SUB-36 to SUB-38."""
+    purity = a.purity or b.purity
+    if a.params is None and b.params is None:
+        if a.derive_func == b.derive_func or b.derive_func == rx.EMPTY_DERIVE:
+            return replace(a, purity=purity)
+        return replace(b, purity=purity) if a.derive_func == rx.EMPTY_DERIVE else None
+    if a.params is None or b.params is None or len(a.params) != len(b.params):
+        return None
+    other = _aligned(a, b, scope)
+    own = (*own_shape_vars(a, scope), *own_shape_vars(other, scope))
+    inner = enlarged(scope, own)
+    assert other.params is not None
+    params = [struct_info_lca(p, q, inner) for p, q in zip(a.params, other.params, strict=True)]
+    ret = struct_info_glb(a.ret, other.ret, inner)
+    if ret is None:
+        return None
+    found = rx.FuncStructInfo(tuple(params), ret, purity)
+    if any(var in own for var in free_shape_vars(found, scope)):
+        return None
+    if own and not (is_base_of(a, found, scope) and is_base_of(b, found, scope)):
+        return None
+    return found

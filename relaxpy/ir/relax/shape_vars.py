@@ -1,0 +1,184 @@
+"""Shape variables of infos: which are mentioned, which are bound where, renaming and substitution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar, cast
+
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.traverse import substitute, walk
+
+I = TypeVar("I", bound=rx.StructInfo)  # noqa: E741
+
+
+@lru_cache(maxsize=1 << 14)
+def variables_of(size: tir.PrimExpr) -> tuple[tir.Var, ...]:
+    """The variables in an expression, each once, from left to right."""
+    if isinstance(size, tir.Var):
+        return (size,)
+    if isinstance(size, tir.IntImm):
+        return ()
+    bound = {node.var for node in walk(size) if isinstance(node, tir.Let)}
+    return tuple(node for node in walk(size) if isinstance(node, tir.Var) and node not in bound)
+
+
+def sizes_of(info: rx.StructInfo) -> tuple[tir.PrimExpr, ...]:
+    """The dimensions, members or value that the info itself states, those of its parts excluded."""
+    match info:
+        case rx.TensorStructInfo(shape=rx.ShapeExpr(values=values)):
+            return values
+        case rx.ShapeStructInfo(values=values) if values is not None:
+            return values
+        case rx.PrimStructInfo(value=value) if value is not None:
+            return (value,)
+        case _:
+            return ()
+
+
+def _lone(infos: Collection[rx.StructInfo]) -> Iterator[tir.Var]:
+    for info in infos:
+        if isinstance(info, rx.TupleStructInfo):
+            yield from _lone(info.fields)
+        else:
+            yield from (size for size in sizes_of(info) if isinstance(size, tir.Var))
+
+
+def definable_shape_vars(*infos: rx.StructInfo) -> tuple[tir.Var, ...]:
+    """The variables that stand alone in `infos` outside Func infos, each once, in order (WF-6a)."""
+    return tuple(dict.fromkeys(_lone(infos)))
+
+
+def own_shape_vars(
+    info: rx.FuncStructInfo, shape_vars: Container[tir.Var] = ()
+) -> tuple[tir.Var, ...]:
+    """The variables that a closure form binds itself where `shape_vars` are in scope (SC-16)."""
+    if not info.params:
+        return ()
+    return tuple(var for var in definable_shape_vars(*info.params) if var not in shape_vars)
+
+
+class Scope:
+    """A container of variables with some more laid over it."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, outer: Container[tir.Var], inner: Collection[tir.Var]) -> None:
+        self._outer = outer
+        self._inner = frozenset(inner)
+
+    def __contains__(self, var: object) -> bool:
+        return var in self._inner or var in self._outer
+
+
+def enlarged(scope: Container[tir.Var], more: Collection[tir.Var]) -> Container[tir.Var]:
+    """`scope` and `more` together."""
+    return Scope(scope, more) if more else scope
+
+
+def _mentioned(info: rx.StructInfo, scope: Container[tir.Var]) -> Iterator[tir.Var]:
+    match info:
+        case rx.TupleStructInfo(fields=fields):
+            for part in fields:
+                yield from _mentioned(part, scope)
+        case rx.FuncStructInfo(params=params, ret=ret):
+            own = frozenset(own_shape_vars(info, scope))
+            for part in (*(params or ()), ret):
+                for var in _mentioned(part, enlarged(scope, own)):
+                    if var not in own:
+                        yield var
+        case _:
+            for size in sizes_of(info):
+                yield from variables_of(size)
+
+
+def free_shape_vars(
+    info: rx.StructInfo, shape_vars: Container[tir.Var] = ()
+) -> tuple[tir.Var, ...]:
+    """The variables that `info` mentions, each once, in order, less those its Func infos own.
+
+    `shape_vars` are in scope around it: a Func info does not own those.
+    """
+    return tuple(dict.fromkeys(_mentioned(info, shape_vars)))
+
+
+def map_infos(fn: Callable[[rx.StructInfo], rx.StructInfo], info: I) -> I:
+    """`info` rebuilt over `fn` of its parts, or itself if none changed."""
+    match info:
+        case rx.TupleStructInfo(fields=fields):
+            new = tuple(fn(f) for f in fields)
+            if all(a is b for a, b in zip(fields, new, strict=True)):
+                return info
+            return cast("I", replace(info, fields=new))
+        case rx.FuncStructInfo(params=params, ret=ret):
+            parts = None if params is None else tuple(fn(p) for p in params)
+            result = fn(ret)
+            same = all(a is b for a, b in zip(params or (), parts or (), strict=True))
+            if result is ret and same:
+                return info
+            return cast("I", replace(info, params=parts, ret=result))
+        case _:
+            return info
+
+
+def map_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], info: I) -> I:
+    """`info` with each size, at every depth, replaced by `fn` of it; itself if none changed."""
+    match info:
+        case rx.TupleStructInfo() | rx.FuncStructInfo():
+            return map_infos(lambda part: map_sizes(fn, part), info)
+    old = sizes_of(info)
+    new = tuple(fn(size) for size in old)
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return info
+    match info:
+        case rx.TensorStructInfo(shape=rx.ShapeExpr(span=span)):
+            return cast("I", replace(info, shape=rx.ShapeExpr(new, span=span)))
+        case rx.ShapeStructInfo():
+            return cast("I", replace(info, values=new))
+        case rx.PrimStructInfo():
+            return cast("I", replace(info, value=new[0]))
+    return info
+
+
+def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
+    """`info` with variables replaced at every place at once, changed sizes simplified.
+
+    `values` and the variables in them count as in scope around `info`: none is taken for a Func
+    info's own. An info from elsewhere goes through `rename_apart` first (MAP-9, RES-71).
+    """
+    if not values:
+        return info
+    table = {
+        var: ops.cast_to(value, var.dtype) if value.dtype.is_int else value
+        for var, value in values.items()
+    }
+
+    def replaced(size: tir.PrimExpr) -> tir.PrimExpr:
+        if isinstance(size, tir.Var):
+            return table.get(size, size)
+        if not any(var in table for var in variables_of(size)):
+            return size
+        return simplify(substitute(size, table))
+
+    return map_sizes(replaced, info)
+
+
+def rename_apart(info: I, shape_vars: Container[tir.Var] = ()) -> I:
+    """`info` with the own variables of its Func infos, at every depth, made new ones (MAP-9, RES-71).
+
+    `shape_vars` are in scope where `info` was written.
+    """
+    match info:
+        case rx.FuncStructInfo():
+            own = own_shape_vars(info, shape_vars)
+            fresh = {var: var.renamed(var.name) for var in own}
+            inner = enlarged(shape_vars, tuple(fresh.values()))
+            renamed = substitute_info(info, fresh)
+            return map_infos(lambda part: rename_apart(part, inner), renamed)
+        case rx.TupleStructInfo():
+            return map_infos(lambda part: rename_apart(part, shape_vars), info)
+        case _:
+            return info
