@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.ir.arith import poly as P
+from relaxpy.ir.arith import poly as po
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
 
@@ -11,27 +11,27 @@ class Canonical:
     """Canonical polynomials of expressions."""
 
     def __init__(self) -> None:
-        self._polys: dict[tir.PrimExpr, P.Poly] = {}
+        self._polys: dict[tir.PrimExpr, po.Poly] = {}
 
-    def poly(self, expr: tir.PrimExpr) -> P.Poly:
+    def poly(self, expr: tir.PrimExpr) -> po.Poly:
         """The polynomial of an integer expression."""
         found = self._polys.get(expr)
         if found is None:
             found = self._polys[expr] = self._poly(expr)
         return found
 
-    def _poly(self, expr: tir.PrimExpr) -> P.Poly:
+    def _poly(self, expr: tir.PrimExpr) -> po.Poly:
         match expr:
             case tir.IntImm(value=value):
-                return P.constant(value)
+                return po.constant(value)
             case tir.Add(a=a, b=b):
-                return P.add(self.poly(a), self.poly(b))
+                return po.add(self.poly(a), self.poly(b))
             case tir.Sub(a=a, b=b):
-                return P.add(self.poly(a), self.poly(b), -1)
+                return po.add(self.poly(a), self.poly(b), -1)
             case tir.Mul(a=a, b=b):
-                return P.multiply(self.poly(a), self.poly(b))
+                return po.multiply(self.poly(a), self.poly(b))
             case _:
-                return P.atom(expr)
+                return po.atom(expr)
 
     def prove_equal(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
         """Whether the two are equal, unequal, or undecided."""
@@ -42,8 +42,8 @@ class Canonical:
         p, q = self.poly(a), self.poly(b)
         if p == q:
             return True
-        difference = P.add(p, q, -1)
-        if P.constant_of(difference) is not None:
+        difference = po.add(p, q, -1)
+        if po.constant_of(difference) is not None:
             return False
         return None
 
@@ -53,10 +53,10 @@ class Canonical:
             return expr
         return self.expression(self.poly(expr), expr.dtype)
 
-    def expression(self, poly: P.Poly, dtype: DataType) -> tir.PrimExpr:
+    def expression(self, poly: po.Poly, dtype: DataType) -> tir.PrimExpr:
         """A polynomial as an expression."""
         total: tir.PrimExpr | None = None
-        for monomial, coefficient in P.sorted_terms(poly):
+        for monomial, coefficient in po.sorted_terms(poly):
             term: tir.PrimExpr | None = None
             for factor in monomial:
                 piece = ops.cast_to(factor, dtype)

@@ -1,4 +1,4 @@
-"""Polynomials with integer coefficients over PrimExprs: the form in which integer terms are compared."""
+"""Polynomials with integer coefficients over PrimExprs, the form in which terms are compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relaxpy.ir.tir import expr as tir
 
 Monomial: TypeAlias = tuple[tir.PrimExpr, ...]
 Poly: TypeAlias = Mapping[Monomial, int]
-"""Coefficients by monomial, none of them 0; `()` is the constant's monomial, atoms stand in order."""
+"""Coefficients by monomial, none of them 0; `()` is the monomial of the constant."""
 
 ONE: Monomial = ()
 ZERO: Poly = {}
@@ -88,21 +88,21 @@ def accumulate(out: dict[Monomial, int], poly: Poly, scale: int = 1) -> None:
 
 
 def add(a: Poly, b: Poly, scale: int = 1) -> Poly:
-    """a + scale * b"""
+    """a + scale * b."""
     out = dict(a)
     accumulate(out, b, scale)
     return out
 
 
 def scaled(poly: Poly, factor: int) -> Poly:
-    """factor * poly"""
+    """factor * poly."""
     if factor == 1:
         return poly
     return {m: factor * c for m, c in poly.items()} if factor else ZERO
 
 
 def multiply(a: Poly, b: Poly) -> Poly:
-    """a * b"""
+    """a * b."""
     for one, other in ((a, b), (b, a)):
         factor = constant_of(one)
         if factor is not None:

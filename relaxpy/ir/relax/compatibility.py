@@ -1,4 +1,4 @@
-"""Compatibility and `<<:`: whether a value of one info is accepted where another is expected (CMP, SUB)."""
+"""Compatibility and `<<:`: whether one info is accepted where another is expected (CMP, SUB)."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class _Check:
 def instantiated(
     s1: rx.FuncStructInfo, s2: rx.FuncStructInfo, scope: Container[tir.Var]
 ) -> tuple[rx.FuncStructInfo, tuple[tir.Var, ...]]:
-    """`s1` with its own variables replaced by what `s2` has there, and what is bound inside (CMP-20)."""
+    """`s1` with what `s2` has for its own variables, and what both bind inside (CMP-20)."""
     own2 = own_shape_vars(s2, scope)
     if not own_shape_vars(s1, scope):
         return s1, own2

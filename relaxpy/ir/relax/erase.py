@@ -1,9 +1,10 @@
-"""Erasure: what is left of an info where some of the variables it mentions are not in scope (ERA)."""
+"""Erasure: what is left of an info where some of its variables are not in scope (ERA)."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar, cast
 
 from relaxpy.ir.relax import nodes as rx
@@ -31,10 +32,8 @@ def erase_to_well_defined(
     """
     match info:
         case rx.TensorStructInfo(shape=shape) if shape is not None:
-            if isinstance(shape, rx.Var):
-                kept = shape in relax_vars
-            else:
-                kept = _in_scope(info, shape_vars)
+            is_var = isinstance(shape, rx.Var)
+            kept = shape in relax_vars if is_var else _in_scope(info, shape_vars)
             return info if kept else cast("I", replace(info, shape=None))
         case rx.ShapeStructInfo() if not _in_scope(info, shape_vars):
             return cast("I", replace(info, values=None))
@@ -59,7 +58,8 @@ def _erase_function(
     own = own_shape_vars(info, shape_vars)
     while True:
         scope = enlarged(shape_vars, own)
-        erased = map_infos(lambda p, s=scope: erase_to_well_defined(p, relax_vars, s), info)
+        rule = partial(erase_to_well_defined, relax_vars=relax_vars, shape_vars=scope)
+        erased = map_infos(rule, info)
         left = own_shape_vars(erased, shape_vars)
         if len(left) == len(own):
             return erased

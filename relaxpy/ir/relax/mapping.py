@@ -79,6 +79,8 @@ def _pairs(
                 for size, image in zip(sizes1, sizes2, strict=True):
                     if isinstance(size, tir.Var) and size in unbound and _fits(size, image):
                         yield size, image
+        case _:
+            pass
 
 
 def _fits(var: tir.Var, image: tir.PrimExpr) -> bool:

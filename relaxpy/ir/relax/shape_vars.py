@@ -1,4 +1,4 @@
-"""Shape variables of infos: which are mentioned, which are bound where, renaming and substitution."""
+"""Shape variables of infos: which are mentioned, which are bound where, renaming, substitution."""
 
 from __future__ import annotations
 
@@ -129,6 +129,11 @@ def map_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], info: I) -> I:
     match info:
         case rx.TupleStructInfo() | rx.FuncStructInfo():
             return map_infos(lambda part: map_sizes(fn, part), info)
+        case _:
+            return _map_own_sizes(fn, info)
+
+
+def _map_own_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], info: I) -> I:
     old = sizes_of(info)
     new = tuple(fn(size) for size in old)
     if all(a is b for a, b in zip(old, new, strict=True)):
@@ -140,7 +145,8 @@ def map_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], info: I) -> I:
             return cast("I", replace(info, values=new))
         case rx.PrimStructInfo():
             return cast("I", replace(info, value=new[0]))
-    return info
+        case _:
+            return info
 
 
 def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
@@ -167,7 +173,7 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
 
 
 def rename_apart(info: I, shape_vars: Container[tir.Var] = ()) -> I:
-    """`info` with the own variables of its Func infos, at every depth, made new ones (MAP-9, RES-71).
+    """`info` with the own variables of its Func infos, at every depth, made new ones (RES-71).
 
     `shape_vars` are in scope where `info` was written.
     """
