@@ -10,7 +10,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal
 
-Hook = Literal["short_text", "script", "show", "html", "call_function", "evaluate_call"]
+Hook = Literal[
+    "short_text", "script", "show", "html", "call_function", "evaluate_call", "packed_is_pure"
+]
 
 _TARGETS: dict[Hook, str] = {
     "short_text": "relaxpy.ir.text:short_text",
@@ -19,6 +21,7 @@ _TARGETS: dict[Hook, str] = {
     "html": "relaxpy.script.printer:html",
     "call_function": "relaxpy.exec.eager:call_function",
     "evaluate_call": "relaxpy.exec.eager:evaluate_call",
+    "packed_is_pure": "relaxpy.exec.registry:is_registered_pure",
 }
 
 
