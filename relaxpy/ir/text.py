@@ -1,41 +1,65 @@
-"""The short form of PrimExprs, infos and leaves, as messages and the printer write them."""
+"""The short form of PrimExprs, infos and leaves, as messages and the printer write them.
+
+What is written reads back to the very same nodes: where an operator of the language would fold what
+stands there, the constructor of the node is written in its place.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
-from relaxpy.ir.dtype import BOOL, INT32, DataType
-from relaxpy.ir.node import Node
+from relaxpy.errors import MisuseError
+from relaxpy.ir.doc import Concat, Doc, Group, Infix, call, flat, keyword, tuple_doc
+from relaxpy.ir.dtype import BOOL, INT32, INT64, DataType
+from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.buffer import (
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    IterVar,
+    Range,
+    vector_index,
+)
+from relaxpy.ir.traverse import walk
 
-_INFIX: dict[type[tir.PrimExpr], tuple[str, int]] = {
-    tir.Or: ("or", 1),
-    tir.And: ("and", 2),
-    tir.EQ: ("==", 4),
-    tir.NE: ("!=", 4),
-    tir.LT: ("<", 4),
-    tir.LE: ("<=", 4),
-    tir.GT: (">", 4),
-    tir.GE: (">=", 4),
-    tir.Add: ("+", 9),
-    tir.Sub: ("-", 9),
-    tir.Mul: ("*", 10),
-    tir.FloorDiv: ("//", 10),
-    tir.FloorMod: ("%", 10),
+Fold = Callable[[tir.PrimExpr, tir.PrimExpr], tir.PrimExpr]
+
+_INFIX: dict[type[tir.PrimExpr], tuple[str, int, Fold]] = {
+    tir.Or: ("or", 1, ops.any_of),
+    tir.And: ("and", 2, ops.all_of),
+    tir.EQ: ("==", 4, lambda a, b: ops.compare(tir.EQ, a, b)),
+    tir.NE: ("!=", 4, lambda a, b: ops.compare(tir.NE, a, b)),
+    tir.LT: ("<", 4, lambda a, b: ops.compare(tir.LT, a, b)),
+    tir.LE: ("<=", 4, lambda a, b: ops.compare(tir.LE, a, b)),
+    tir.GT: (">", 4, lambda a, b: ops.compare(tir.GT, a, b)),
+    tir.GE: (">=", 4, lambda a, b: ops.compare(tir.GE, a, b)),
+    tir.Add: ("+", 9, ops.add),
+    tir.Sub: ("-", 9, ops.sub),
+    tir.Mul: ("*", 10, ops.mul),
+    tir.Div: ("/", 10, ops.true_div),
+    tir.FloorDiv: ("//", 10, ops.floordiv),
+    tir.FloorMod: ("%", 10, ops.floormod),
 }
+_FUNCTIONS: dict[type[tir.PrimExpr], tuple[str, Fold]] = {
+    tir.Min: ("min", ops.minimum),
+    tir.Max: ("max", ops.maximum),
+    tir.Mod: ("truncmod", ops.truncmod),
+}
+# How an intrinsic is called in a program, where that is not by its own name.
+_SPELLINGS = {"fabs": "abs", "tvm_call_packed": "call_packed"}
+_DTYPE_FIRST = ("call_extern", "call_pure_extern", "reinterpret")
+_NOT = 3
+_COMPARISON = 4
+_UNARY = 11
 _ATOM = 20
-_CALL_NAMES = {
-    tir.Min: "min",
-    tir.Max: "max",
-    tir.Mod: "truncmod",
-    tir.Select: "Select",
-}
+_INLINE_CONSTANT = 16
 
 
 def _variable_name(variable: Node) -> str:
@@ -45,10 +69,10 @@ def _variable_name(variable: Node) -> str:
 
 
 class ShortText:
-    """Writes leaves of the IR; `name_of` gives a variable's name, `int_dtype` what ints read as.
+    """Writes leaves of the IR, as documents or (`prim`, `info`, `leaf`) on one line.
 
-    `int_dtype` is the datatype that a bare integer has where the text is read: int32 in a kernel,
-    int64 among dimensions.
+    `name_of` gives a variable's name. A bare integer is int32 in a kernel and int64 among the
+    dimensions of Relax; `int_dtype` says which of the two is being written.
     """
 
     def __init__(
@@ -63,229 +87,419 @@ class ShortText:
         self.relax_prefix = relax_prefix
 
     def prim(self, expr: tir.PrimExpr, int_dtype: DataType = INT32) -> str:
+        """A PrimExpr as TVMScript, on one line."""
+        return flat(self.prim_doc(expr, int_dtype))
+
+    def info(self, info: rx.StructInfo, *, quoted: frozenset[tir.Var] = frozenset()) -> str:
+        """An info as TVMScript, on one line."""
+        return flat(self.info_doc(info, quoted))
+
+    def leaf(self, expr: Node) -> str:
+        """A variable, literal, or tuple of such, on one line."""
+        return flat(self.leaf_doc(expr))
+
+    # PrimExprs: documents of the parts first, so that no depth is too deep.
+
+    def prim_doc(self, expr: tir.PrimExpr, int_dtype: DataType = INT32) -> Doc:
         """A PrimExpr as TVMScript."""
-        return self._prim(expr, int_dtype)[0]
+        if isinstance(expr, tir.Var):
+            return self.name_of(expr)
+        if isinstance(expr, tir.ConstExpr):
+            return self._literal(expr, int_dtype)[0]
+        return _PrimText(self, int_dtype).write(expr)[0]
 
-    def _prim(self, expr: tir.PrimExpr, int_dtype: DataType) -> tuple[str, int]:
-        """The text, and how tightly its outermost operator binds."""
-        t = self.tir_prefix
-
-        def plain(e: tir.PrimExpr) -> str:
-            return self._prim(e, int_dtype)[0]
-
-        def call(name: str, *args: str) -> tuple[str, int]:
-            return f"{t}.{name}({', '.join(args)})", _ATOM
-
+    def _literal(self, expr: tir.ConstExpr, bare: DataType) -> tuple[Doc, int]:
+        """A literal where a bare integer would be read as `bare`."""
         match expr:
-            case tir.Var():
-                return self.name_of(expr), _ATOM
             case tir.IntImm(dtype=dtype, value=value):
-                if dtype == BOOL:
-                    return call("bool", str(bool(value)))
-                if dtype == int_dtype:
-                    return str(value), _ATOM if value >= 0 else 11
-                return call(str(dtype), str(value))
+                if dtype == bare and not dtype.is_bool:
+                    return str(value), _ATOM if value >= 0 else _UNARY
+                text = str(bool(value)) if dtype == BOOL else str(value)
+                return f"{self.tir_prefix}.{dtype}({text})", _ATOM
             case tir.FloatImm(dtype=dtype, value=value):
-                return call(str(dtype), float_text(value))
-            case tir.StringImm(value=text):
-                return repr(text).replace("'", '"') if '"' not in text else repr(text), _ATOM
-            case tir.Cast(dtype=dtype, value=inner):
-                return call("Cast", f'"{dtype}"', plain(inner))
-            case tir.Select(condition=c, true_value=a, false_value=b):
-                return call("Select", plain(c), plain(a), plain(b))
-            case tir.Not(a=a):
-                text, level = self._prim(a, int_dtype)
-                return f"not {text if level > 3 else f'({text})'}", 3
-            case tir.Div(a=a, b=b):
-                if a.dtype.is_int:
-                    return call("Div", plain(a), plain(b))
-                return self._infix("/", 10, a, b, int_dtype)
-            case tir.And() | tir.BinaryOpExpr():
-                found = _INFIX.get(type(expr))
-                literal = isinstance(expr.a, tir.ConstExpr) and isinstance(expr.b, tir.ConstExpr)
-                if found is None or (literal and not isinstance(expr, tir.And)):
-                    return call(
-                        _CALL_NAMES.get(type(expr), type(expr).__name__),
-                        plain(expr.a),
-                        plain(expr.b),
-                    )
-                return self._infix(*found, expr.a, expr.b, int_dtype)
-            case tir.Ramp(base=base, stride=stride, lanes=lanes):
-                return call("Ramp", plain(base), plain(stride), str(lanes))
-            case tir.Broadcast(value=value, lanes=lanes):
-                return call("Broadcast", plain(value), str(lanes))
-            case tir.Shuffle(vectors=vectors, indices=indices):
-                parts = (", ".join(map(plain, group)) for group in (vectors, indices))
-                return call("Shuffle", *(f"[{part}]" for part in parts))
-            case tir.Let(var=var, value=value, body=body):
-                return call("Let", plain(body), f"where={{{self.name_of(var)}: {plain(value)}}}")
-            case BufferLoad(buffer=buffer, indices=indices):
-                return f"{self.name_of(buffer)}[{self.indices(indices)}]", _ATOM
-            case tir.Call(dtype=dtype, op=op, args=args):
-                return self._call(dtype, op, args), _ATOM
+                return f"{self.tir_prefix}.{dtype}({float_text(value)})", _ATOM
             case _:
-                return f"<{type(expr).__name__}>", _ATOM
+                return string_text(str(expr.value)), _ATOM
 
-    def _infix(
-        self, sign: str, level: int, a: tir.PrimExpr, b: tir.PrimExpr, int_dtype: DataType
-    ) -> tuple[str, int]:
-        left, left_level = self._prim(a, int_dtype)
-        right, right_level = self._prim(b, int_dtype)
-        chained = level == 4
-        if left_level < level or (chained and left_level == level):
-            left = f"({left})"
-        if right_level <= level:
-            right = f"({right})"
-        return f"{left} {sign} {right}", level
-
-    def _call(self, dtype: DataType, op: Node, args: tuple[tir.PrimExpr, ...]) -> str:
-        t, texts = (
-            self.tir_prefix,
-            [self.prim(a) if isinstance(a, tir.PrimExpr) else str(a) for a in args],
-        )
-        if not isinstance(op, Op):
-            return f"{self.name_of(op)}({', '.join(texts)})"
-        name = op.name.removeprefix("tir.")
-        names = {
-            "fabs": "fabs",
-            "tvm_call_packed": "call_packed",
-            "tvm_call_cpacked": "call_cpacked",
-        }
-        if name in ("call_extern", "call_pure_extern", "reinterpret"):
-            texts.insert(0, f'"{dtype}"')
-        return f"{t}.{names.get(name, name)}({', '.join(texts)})"
-
-    def indices(self, indices: Iterable[tir.PrimExpr]) -> str:
-        """Indices between brackets; a vector index is a slice."""
-        out = []
+    def index_docs(self, indices: Iterable[tir.PrimExpr]) -> list[Doc]:
+        """Indices between brackets: a vector of steps is a slice with a step."""
+        out: list[Doc] = []
         for index in indices:
-            if isinstance(index, tir.Ramp):
-                stop = index.base + index.stride * index.lanes
-                step = (
-                    ""
-                    if tir.IntImm(index.stride.dtype, 1) is index.stride
-                    else f":{self.prim(index.stride)}"
-                )
-                out.append(f"{self.prim(index.base)}:{self.prim(stop)}{step or ':1'}")
-            else:
-                out.append(self.prim(index))
-        return ", ".join(out) or "()"
+            if isinstance(index, tir.Ramp) and isinstance(index.stride, tir.IntImm):
+                stop = ops.add(index.base, index.stride.value * index.lanes)
+                if vector_index(slice(index.base, stop, index.stride.value)) is index:
+                    bounds = Concat(self.prim_doc(index.base), ":", self.prim_doc(stop))
+                    out.append(Concat(bounds, f":{index.stride.value}"))
+                    continue
+            out.append(self.prim_doc(index))
+        return out or ["()"]
 
-    def range(self, found: Range) -> str:
+    def access_doc(
+        self,
+        buffer: Buffer,
+        indices: Iterable[tir.PrimExpr],
+        predicate: tir.PrimExpr | None = None,
+    ) -> Doc:
+        """`buffer[indices]`."""
+        if predicate is not None:
+            places = Group("[", (self.prim_doc(i) for i in indices), "]")
+            mask = keyword("predicate", self.prim_doc(predicate))
+            return call(f"{self.name_of(buffer)}.vload", places, mask)
+        return Group(f"{self.name_of(buffer)}[", self.index_docs(indices), "]")
+
+    def bounds_docs(self, start: tir.PrimExpr, extent: tir.PrimExpr) -> tuple[Doc, Doc]:
+        """First and one past the last of a stretch, such that Range() of them gives it back."""
+        stop = ops.add(start, extent)
+        if isinstance(extent, tir.Sub) and extent.b is start:
+            again = Range(start, extent.a)
+            stop = extent.a if again.extent is extent else stop
+        return self.prim_doc(start), self.prim_doc(stop)
+
+    def range_doc(self, found: Range) -> Doc:
         """A range between brackets: a point, or a slice."""
         if isinstance(found.extent, tir.IntImm) and found.extent.value == 1:
-            return self.prim(found.min)
-        return f"{self.prim(found.min)}:{self.prim(found.stop)}"
+            return self.prim_doc(found.min)
+        start, stop = self.bounds_docs(found.min, found.extent)
+        return Concat(start, ":", stop)
 
-    def region(self, found: BufferRegion) -> str:
+    def region_doc(self, found: BufferRegion) -> Doc:
         """A region as slices of its buffer."""
-        inside = ", ".join(self.range(r) for r in found.region) or "()"
-        return f"{self.name_of(found.buffer)}[{inside}]"
+        inside = [self.range_doc(r) for r in found.region] or ["()"]
+        return Group(f"{self.name_of(found.buffer)}[", inside, "]")
 
-    def dims(
-        self, values: Iterable[tir.PrimExpr], *, quoted: frozenset[tir.Var] | None = None
-    ) -> list[str]:
-        """Dimensions; with `quoted`, symbolic ones are strings, as signatures have them."""
+    # Infos
+
+    def dim_docs(
+        self, values: Iterable[tir.PrimExpr], quoted: frozenset[tir.Var] = frozenset()
+    ) -> list[Doc]:
+        """Dimensions; those over variables in `quoted` are strings, as signatures have them."""
         return [self._dim(v, quoted) for v in values]
 
-    def _dim(self, value: tir.PrimExpr, quoted: frozenset[tir.Var] | None) -> str:
-        text = self.prim(value, DataType("int64"))
-        if quoted is None or isinstance(value, tir.IntImm):
-            return text
-        return f'"{text}"'
+    def _dim(self, value: tir.PrimExpr, quoted: frozenset[tir.Var]) -> Doc:
+        doc = self.prim_doc(value, INT64)
+        if not quoted or isinstance(value, tir.ConstExpr):
+            return doc
+        if any(v in quoted for v in walk(value) if isinstance(v, tir.Var)):
+            return string_text(flat(doc))
+        return doc
 
-    def info(self, info: rx.StructInfo, *, quoted: frozenset[tir.Var] | None = None) -> str:
-        """An info as TVMScript; with `quoted`, symbolic dimensions are strings."""
+    def info_doc(self, info: rx.StructInfo, quoted: frozenset[tir.Var] = frozenset()) -> Doc:
+        """An info as TVMScript; dimensions over variables in `quoted` are strings."""
         r = self.relax_prefix
         match info:
             case rx.ObjectStructInfo():
                 return f"{r}.Object"
-            case rx.PrimStructInfo(dtype=dtype, value=value):
-                if value is None:
-                    return f'{r}.Prim("{dtype}")'
-                return f"{r}.Prim(value={self._dim(value, quoted)})"
-            case rx.ShapeStructInfo(values=values, ndim=ndim):
-                if values is not None:
-                    return f"{r}.Shape([{', '.join(self.dims(values, quoted=quoted))}])"
+            case rx.PrimStructInfo(dtype=dtype, value=None):
+                return f'{r}.Prim("{dtype}")'
+            case rx.PrimStructInfo(value=tir.PrimExpr() as value):
+                return call(f"{r}.Prim", keyword("value", self._dim(value, quoted)))
+            case rx.ShapeStructInfo(values=None, ndim=ndim):
                 return f"{r}.Shape" if ndim < 0 else f"{r}.Shape(ndim={ndim})"
+            case rx.ShapeStructInfo(values=tuple() as values):
+                return call(f"{r}.Shape", Group("[", self.dim_docs(values, quoted), "]"))
             case rx.TensorStructInfo():
                 return self._tensor(info, quoted)
             case rx.TupleStructInfo(fields=fields):
-                return f"{r}.Tuple({', '.join(self.info(f, quoted=quoted) for f in fields)})"
-            case rx.FuncStructInfo(params=params, ret=ret, purity=purity, derive_func=derive):
-                if params is None:
-                    how = (
-                        ""
-                        if derive is rx.EMPTY_DERIVE or derive is None
-                        else f'derive_func="{derive.name}"'
-                    )
-                    pure = f"purity={purity}" if purity else ""
-                    inside = ", ".join(part for part in (how, pure) if part)
-                    return f"{r}.Callable({inside})" if inside else f"{r}.Callable"
-                texts = [self.info(p, quoted=quoted) for p in params]
-                inner = ", ".join(texts) + ("," if len(texts) == 1 else "")
-                return f"{r}.Callable(({inner}), {self.info(ret, quoted=quoted)}, {purity})"
+                return call(f"{r}.Tuple", *(self.info_doc(f, quoted) for f in fields))
+            case rx.FuncStructInfo():
+                return self._callable(info, quoted)
             case _:
                 return f"<{type(info).__name__}>"
 
-    def _tensor(self, info: rx.TensorStructInfo, quoted: frozenset[tir.Var] | None) -> str:
-        parts = []
+    def _tensor(self, info: rx.TensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
+        parts: list[Doc] = []
         if isinstance(info.shape, rx.ShapeExpr):
-            dims = self.dims(info.shape.values, quoted=quoted)
-            parts.append(f"({', '.join(dims)}{',' if len(dims) == 1 else ''})")
+            parts.append(tuple_doc(self.dim_docs(info.shape.values, quoted)))
         elif info.shape is not None:
-            parts.append(self.leaf(info.shape))
+            parts.append(self.leaf_doc(info.shape))
         if not info.dtype.is_void:
             parts.append(f'dtype="{info.dtype}"')
         if info.shape is None and info.ndim >= 0:
             parts.append(f"ndim={info.ndim}")
         if info.vdevice is not None:
-            parts.append(f'vdevice="{info.vdevice}"')
-        return (
-            f"{self.relax_prefix}.Tensor({', '.join(parts)})"
-            if parts
-            else f"{self.relax_prefix}.Tensor"
-        )
+            parts.append(f"vdevice={string_text(str(info.vdevice))}")
+        name = f"{self.relax_prefix}.Tensor"
+        return call(name, *parts) if parts else name
 
-    def leaf(self, expr: Node) -> str:
-        """A variable, literal, or tuple of such, on one line."""
+    def _callable(self, info: rx.FuncStructInfo, quoted: frozenset[tir.Var]) -> Doc:
+        name = f"{self.relax_prefix}.Callable"
+        if info.params is not None:
+            params = tuple_doc(self.info_doc(p, quoted) for p in info.params)
+            return call(name, params, self.info_doc(info.ret, quoted), str(info.purity))
+        parts: list[Doc] = []
+        derive = info.derive_func
+        if derive is not None and derive is not rx.EMPTY_DERIVE:
+            if derive == rx.FuncStructInfo.opaque_func(ret=info.ret).derive_func:
+                parts.append(keyword("ret", self.info_doc(info.ret, quoted)))
+            else:
+                parts.append(f"derive_func={string_text(derive.name)}")
+        if info.purity:
+            parts.append("purity=True")
+        return call(name, *parts) if parts else name
+
+    # Leaves of Relax, and attributes
+
+    def leaf_doc(self, expr: Node) -> Doc:
+        """A variable, literal, or tuple of such."""
         r = self.relax_prefix
         match expr:
             case rx.Var() | rx.GlobalVar():
                 return self.name_of(expr)
             case rx.PrimValue(value=value):
-                return f"{r}.prim_value({self.prim(value, DataType('int64'))})"
+                return call(f"{r}.prim_value", self.prim_doc(value, INT64))
             case rx.StringImm(value=value):
-                return f"{r}.str({value!r})"
+                return f"{r}.str({string_text(value)})"
             case rx.DataTypeImm(value=value):
                 return f'{r}.dtype("{value}")'
             case rx.ShapeExpr(values=values):
-                return f"{r}.shape([{', '.join(self.dims(values))}])"
+                return call(f"{r}.shape", Group("[", self.dim_docs(values), "]"))
             case rx.Tuple(fields=fields):
-                inside = ", ".join(self.leaf(f) for f in fields)
-                return f"({inside}{',' if len(fields) == 1 else ''})"
-            case rx.ExternFunc(global_symbol=name):
-                return f'{r}.ExternFunc("{name}")'
-            case rx.Constant(data=data):
-                return constant_text(data, r)
+                return tuple_doc(self.leaf_doc(f) for f in fields) if fields else f"{r}.tuple()"
+            case rx.TupleGetItem(tuple_value=value, index=index):
+                return Concat(self.leaf_doc(value), f"[{index}]")
+            case rx.ExternFunc(global_symbol=name, struct_info=info):
+                given: list[Doc] = [string_text(name)]
+                if info is not None and info != rx.ExternFunc(name).struct_info:
+                    given.append(self.info_doc(info))
+                return call(f"{r}.ExternFunc", *given)
+            case rx.Constant():
+                return self.constant_doc(expr)
             case Op(name=name):
                 return name
             case _:
                 return f"<{type(expr).__name__}>"
 
+    def constant_doc(self, expr: rx.Constant) -> Doc:
+        """A tensor literal: written out where it is small."""
+        inline = constant_literal(expr.data) if expr.data.size <= _INLINE_CONSTANT else None
+        if inline is not None:
+            return call(f"{self.relax_prefix}.const", *inline)
+        return f"<{expr.data.dtype.name} constant of shape {expr.data.shape}>"
+
+    def attr_doc(self, value: object) -> Doc:
+        """The value of an attribute or annotation."""
+        match value:
+            case bool() | int() | None:
+                return repr(value)
+            case float():
+                return python_float_text(value)
+            case str():
+                return string_text(value)
+            case tuple() | list():
+                return Group("[", map(self.attr_doc, value), "]")
+            case Attrs() | Mapping():
+                return self.table_doc(value)
+            case tir.PrimExpr():
+                return self.prim_doc(value)
+            case rx.StructInfo():
+                return self.info_doc(value)
+            case Buffer() | rx.Expr():
+                return self.leaf_doc(value) if isinstance(value, rx.Expr) else self.name_of(value)
+            case _:
+                return self.opaque_doc(value)
+
+    def table_doc(self, items: Mapping[str, object]) -> Doc:
+        """A table of attributes."""
+        entries = (
+            Concat(f"{string_text(str(key))}: ", self.attr_doc(value))
+            for key, value in items.items()
+        )
+        return Group("{", entries, "}")
+
+    def opaque_doc(self, value: object) -> Doc:
+        """What has no form in the language."""
+        return f"<{type(value).__name__}>"
+
+
+class _PrimText:
+    """Writes one PrimExpr, from its leaves up."""
+
+    def __init__(self, text: ShortText, int_dtype: DataType) -> None:
+        self.text = text
+        self.int_dtype = int_dtype
+        self.done: dict[int, tuple[Doc, int]] = {}
+
+    def write(self, root: tir.PrimExpr) -> tuple[Doc, int]:
+        """The document, and how tightly its outermost operator binds."""
+        for node in walk(root):
+            if isinstance(node, tir.PrimExpr) and not isinstance(node, tir.ConstExpr):
+                self.done[id(node)] = self._node(node)
+        return self.done[id(root)]
+
+    def _part(self, expr: tir.PrimExpr, bare: DataType = INT32) -> tuple[Doc, int]:
+        if isinstance(expr, tir.ConstExpr):
+            return self.text._literal(expr, bare)
+        return self.done[id(expr)]
+
+    def _plain(self, expr: tir.PrimExpr) -> Doc:
+        return self._part(expr)[0]
+
+    def _call(self, name: str, *args: Doc) -> tuple[Doc, int]:
+        return call(f"{self.text.tir_prefix}.{name}", *args), _ATOM
+
+    def _node(self, expr: tir.PrimExpr) -> tuple[Doc, int]:
+        match expr:
+            case tir.Var():
+                return self.text.name_of(expr), _ATOM
+            case tir.And() | tir.BinaryOpExpr():
+                return self._binary(expr)
+            case tir.Not(a=a):
+                if isinstance(a, tir.ConstExpr):
+                    return self._call("Not", self._plain(a))
+                doc, level = self._part(a)
+                return Concat("not ", doc if level > _NOT else _parenthesised(doc)), _NOT
+            case tir.Cast(dtype=dtype, value=inner):
+                return self._call("Cast", f'"{dtype}"', self._plain(inner))
+            case tir.Select(condition=c, true_value=a, false_value=b):
+                return self._call("Select", *map(self._plain, (c, a, b)))
+            case tir.Ramp(base=base, stride=stride, lanes=lanes):
+                return self._call("Ramp", self._plain(base), self._plain(stride), str(lanes))
+            case tir.Broadcast(value=value, lanes=lanes):
+                return self._call("Broadcast", self._plain(value), str(lanes))
+            case tir.Shuffle(vectors=vectors, indices=indices):
+                groups = (Group("[", map(self._plain, g), "]") for g in (vectors, indices))
+                return self._call("Shuffle", *groups)
+            case tir.Let(var=var, value=value, body=body):
+                entry = Concat(f"{self.text.name_of(var)}: ", self._plain(value))
+                where = keyword("where", Group("{", [entry], "}"))
+                return self._call("Let", self._plain(body), where)
+            case BufferLoad(buffer=buffer, indices=indices, predicate=predicate):
+                return self.text.access_doc(buffer, indices, predicate), _ATOM
+            case tir.Call(op=op, args=args):
+                return self._intrinsic(expr, op, args)
+            case _:
+                fields = (self._field(getattr(expr, name)) for name in expr._fields)
+                return self._call(type(expr).__name__, *fields)
+
+    def _binary(self, expr: tir.And | tir.BinaryOpExpr) -> tuple[Doc, int]:
+        a, b = expr.a, expr.b
+        # A bare integer takes the datatype of an operand that is no literal.
+        left = self._part(a, INT32 if isinstance(b, tir.ConstExpr) else self.int_dtype)
+        right = self._part(b, INT32 if isinstance(a, tir.ConstExpr) else self.int_dtype)
+        kind = type(expr)
+        if kind in _INFIX:
+            sign, level, fold = _INFIX[kind]
+            if _gives(fold, expr, a, b):
+                return self._infix(sign, level, left, right)
+        elif kind in _FUNCTIONS:
+            name, fold = _FUNCTIONS[kind]
+            if _gives(fold, expr, a, b):
+                return self._call(name, left[0], right[0])
+        return self._call(kind.__name__, left[0], right[0])
+
+    def _infix(
+        self, sign: str, level: int, a: tuple[Doc, int], b: tuple[Doc, int]
+    ) -> tuple[Doc, int]:
+        (left, left_level), (right, right_level) = a, b
+        if left_level < level or left_level == level == _COMPARISON:
+            left = _parenthesised(left)
+        if right_level <= level:
+            right = _parenthesised(right)
+        return Infix(left, sign, right, level), level
+
+    def _intrinsic(
+        self, expr: tir.Call, op: Node, args: tuple[tir.PrimExpr, ...]
+    ) -> tuple[Doc, int]:
+        docs = [self._field(a) for a in args]
+        if not isinstance(op, Op):
+            return call(self.text.name_of(op), *docs), _ATOM
+        name = op.name.removeprefix("tir.")
+        spelling = _SPELLINGS.get(name, name)
+        if name in intrin.BITWISE:
+            if name == "bitwise_not" or _gives(
+                lambda a, b: ops.bitwise(op.name, a, b), expr, *args
+            ):
+                return self._call(name, *docs)
+        elif op.has_attr("TCallEffectKind") and hasattr(intrin, spelling):
+            dtype = (expr.dtype,) if name in _DTYPE_FIRST else ()
+            values = (a.value if isinstance(a, tir.StringImm) else a for a in args)
+            if _gives(getattr(intrin, spelling), expr, *dtype, *values):
+                shown = name if name == "fabs" else spelling
+                return self._call(shown, *(f'"{d}"' for d in dtype), *docs)
+        return self._call("call_intrin", f'"{expr.dtype}"', f'"{op.name}"', *docs)
+
+    def _field(self, value: object) -> Doc:
+        if isinstance(value, tir.PrimExpr):
+            return self._plain(value) if id(value) in self.done else self.text.prim_doc(value)
+        if isinstance(value, tuple):
+            return Group("[", map(self._field, value), "]")
+        return repr(value)
+
+
+def _gives(function: Callable[..., tir.PrimExpr], expr: tir.PrimExpr, *args: object) -> bool:
+    """Whether `function` builds `expr` itself of `args`, folding nothing."""
+    if isinstance(expr, tir.BinaryOpExpr) and not any(isinstance(a, tir.ConstExpr) for a in args):
+        match expr:
+            case tir.Div():
+                return not expr.dtype.is_int
+            case tir.FloorDiv():
+                return expr.dtype.is_int
+            case tir.Min() | tir.Max():
+                return expr.a is not expr.b
+            case _:
+                return True
+    try:
+        return function(*args) is expr
+    except MisuseError:
+        return False
+
+
+def _parenthesised(doc: Doc) -> Doc:
+    return Concat("(", doc, ")")
+
+
+def string_text(value: str) -> str:
+    """A string literal, in double quotes where that needs no escapes."""
+    text = repr(value)
+    if text[0] == "'" and '"' not in value:
+        return '"' + text[1:-1].replace("\\'", "'") + '"'
+    return text
+
 
 def float_text(value: float) -> str:
-    """A float as an argument: infinities and NaN as strings."""
+    """A float as an argument of a datatype: infinities and NaN as strings."""
     return repr(value) if math.isfinite(value) else f'"{value}"'
 
 
-def constant_text(
-    data: np.ndarray[tuple[int, ...], np.dtype[np.generic]], prefix: str = "R"
-) -> str:
-    """A tensor literal, cut short where it is long."""
-    if data.size > 16:
-        return f"<{data.dtype.name} constant of shape {data.shape}>"
-    return f'{prefix}.const({data.tolist()!r}, "{DataType(data.dtype)}")'
+def python_float_text(value: float) -> str:
+    """A float as a Python expression of literals alone."""
+    if math.isnan(value):
+        return "1e999 - 1e999"
+    return repr(value).replace("inf", "1e999")
+
+
+def constant_literal(data: npt.NDArray[np.generic]) -> tuple[Doc, Doc] | None:
+    """The arguments of `R.const` that give `data` to the last bit, or None if there are none."""
+    if 0 in data.shape[:-1]:  # nested lists cannot tell how many columns no rows have
+        return None
+    dtype = str(DataType(data.dtype))
+    for element in (str, lambda v: repr(v.item())):
+        values = [_element_text(element(v), bool(np.signbit(v))) for v in data.ravel()]
+        plain = np.array([v.strip('"') for v in values], dtype=object)
+        if data.dtype == np.bool_ or _same_bits(plain, data):
+            return _nested(values, data.shape), f'"{dtype}"'
+    return None
+
+
+def _element_text(text: str, negative: bool) -> str:
+    if text == "nan":
+        return '"-nan"' if negative else '"nan"'
+    return f'"{text}"' if text.endswith("inf") else text
+
+
+def _same_bits(texts: npt.NDArray[np.object_], data: npt.NDArray[np.generic]) -> bool:
+    number = int if DataType(data.dtype).is_int else float
+    again = np.array([number(t) for t in texts], dtype=data.dtype)
+    return again.tobytes() == data.tobytes()
+
+
+def _nested(values: list[str], shape: tuple[int, ...]) -> Doc:
+    """The elements as lists in lists."""
+    if not shape:
+        return values[0]
+    step = len(values) // shape[0] if shape[0] else 0
+    rows = (_nested(values[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0]))
+    return Group("[", rows, "]")
 
 
 def short_text(node: Node) -> str:
@@ -296,9 +510,10 @@ def short_text(node: Node) -> str:
     if isinstance(node, rx.StructInfo):
         return writer.info(node)
     if isinstance(node, BufferRegion):
-        return writer.region(node)
+        return flat(writer.region_doc(node))
     if isinstance(node, IterVar):
         return writer.name_of(node.var)
     if isinstance(node, Range):
-        return f"{writer.tir_prefix}.Range({writer.prim(node.min)}, {writer.prim(node.stop)})"
+        start, stop = writer.bounds_docs(node.min, node.extent)
+        return flat(call(f"{writer.tir_prefix}.Range", start, stop))
     return writer.leaf(node)

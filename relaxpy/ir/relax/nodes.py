@@ -702,7 +702,7 @@ def const(value: object, dtype: str | None = None) -> Constant:
         data = value.astype(DataType(dtype).numpy())
     else:
         try:
-            data = np.array(value, DataType(dtype).numpy() if dtype else None)
+            data = _array(value, DataType(dtype) if dtype else None)
         except (ValueError, TypeError) as error:
             raise MisuseError(f"no tensor can be made of {value!r:.60}: {error}") from None
         if dtype is None and not isinstance(value, np.generic):
@@ -711,6 +711,15 @@ def const(value: object, dtype: str | None = None) -> Constant:
     if data.dtype.hasobject or data.dtype.kind in "USmMc":
         raise MisuseError(f"a tensor holds numbers or Booleans, found {value!r:.60}", rule="VAL-1")
     return Constant(data)
+
+
+def _array(value: object, dtype: DataType | None) -> Array:
+    """An array of `value`, where "nan", "inf" and "-inf" may stand among floats."""
+    if dtype is None:
+        return np.array(value)
+    if dtype.is_float and dtype.family != "float":  # NumPy's own floats read these strings, too
+        return np.array(value, np.float64).astype(dtype.numpy())
+    return np.array(value, dtype.numpy())
 
 
 def convert_to_expr(value: object) -> Expr:

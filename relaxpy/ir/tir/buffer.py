@@ -13,7 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import BOOL, FLOAT32, INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Ramp, Var
+from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Ramp, Var
 from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Range(Node):
             start, size = ops.const(0, stop.dtype), stop
         else:
             start, stop = ops.match_dtypes(begin, end)
-            size = ops.sub(stop, start)
+            size = _between(start, stop)
         object.__setattr__(self, "min", start)
         object.__setattr__(self, "extent", size)
 
@@ -57,6 +57,13 @@ class Range(Node):
     def stop(self) -> PrimExpr:
         """One past the last member."""
         return ops.add(self.min, self.extent)
+
+
+def _between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
+    """stop - start, where `start + extent` gives `extent` back without any proof."""
+    if stop is start:
+        return ops.const(0, stop.dtype)
+    return stop.b if isinstance(stop, Add) and stop.a is start else ops.sub(stop, start)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -148,7 +155,12 @@ class Buffer(Node):
             )
         if any(isinstance(i, slice) and i.step is None for i in indices):
             return BufferRegion(self, _region(self, indices))
-        points = [_vector(i) if isinstance(i, slice) else i for i in indices]
+        points = [
+            vector_index(slice(i.start, size if i.stop is None else i.stop, i.step))
+            if isinstance(i, slice)
+            else i
+            for i, size in zip(indices, self.shape, strict=True)
+        ]
         return BufferLoad(self, [i for i in points if not isinstance(i, EllipsisType)])
 
     def __iter__(self) -> None:
@@ -203,12 +215,16 @@ def _region(buffer: Buffer, indices: tuple[Index, ...]) -> tuple[Range, ...]:
     return tuple(ranges)
 
 
-def _vector(index: slice) -> PrimExpr:
-    extent = ops.sub(index.stop, 0 if index.start is None else index.start)
-    lanes = ops.ceildiv(extent, index.step)
+def vector_index(index: slice) -> PrimExpr:
+    """The index that a slice with a step stands for: a Ramp, or a point if it has one member.
+
+    Errors:
+        MisuseError: the number of its members is not constant.
+    """
+    start, stop = ops.match_dtypes(0 if index.start is None else index.start, index.stop)
+    lanes = ops.ceildiv(_between(start, stop), index.step)
     if not isinstance(lanes, IntImm):
         raise MisuseError(f"a slice with a step has a constant length, found `{lanes}`")
-    start = ops.convert(0 if index.start is None else index.start)
     return start if lanes.value == 1 else Ramp(start, index.step, lanes.value)
 
 
