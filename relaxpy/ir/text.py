@@ -472,19 +472,26 @@ def constant_literal(data: npt.NDArray[np.generic]) -> tuple[Doc, Doc] | None:
     """The arguments of `R.const` that give `data` to the last bit, or None if there are none."""
     if 0 in data.shape[:-1]:  # nested lists cannot tell how many columns no rows have
         return None
-    dtype = str(DataType(data.dtype))
+    dtype = DataType(data.dtype)
+    to_text = _float_element if dtype.is_float else _plain_element
     for element in (str, lambda v: repr(v.item())):
-        values = [_element_text(element(v), bool(np.signbit(v))) for v in data.ravel()]
+        values = [to_text(element(v), v) for v in data.ravel()]
         plain = np.array([v.strip('"') for v in values], dtype=object)
         if data.dtype == np.bool_ or _same_bits(plain, data):
             return _nested(values, data.shape), f'"{dtype}"'
     return None
 
 
-def _element_text(text: str, negative: bool) -> str:
+def _plain_element(text: str, value: np.generic) -> str:
+    return text
+
+
+def _float_element(text: str, value: np.generic) -> str:
     if text == "nan":
-        return '"-nan"' if negative else '"nan"'
-    return f'"{text}"' if text.endswith("inf") else text
+        return '"-nan"' if np.signbit(value) else '"nan"'
+    if text.endswith("inf"):
+        return f'"{text}"'
+    return f"{text}.0" if text.lstrip("-").isdigit() else text  # -0 would be the integer 0
 
 
 def _same_bits(texts: npt.NDArray[np.object_], data: npt.NDArray[np.generic]) -> bool:
