@@ -1,0 +1,1 @@
+"""From IR to running code: values, checks, the reference evaluator, kernels, executables."""

@@ -1,0 +1,40 @@
+"""Decorated functions called on arrays: compiled at the first call, and kept while they live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from weakref import WeakKeyDictionary
+
+from relaxpy.exec.compile import compile
+from relaxpy.exec.executable import EntryPoint
+from relaxpy.exec.reference import evaluate
+from relaxpy.exec.values import Value
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import BaseFunc, Expr
+
+_compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
+
+
+def call_function(
+    func: BaseFunc, args: Sequence[object], kwargs: Mapping[str, object] | None = None
+) -> Value:
+    """What `func`, which is part of no module, gives for these arguments.
+
+    Errors:
+        CompileError: it cannot be run by itself. RuntimeCheckError: an argument does not fit.
+    """
+    entry = _compiled.get(func)
+    if entry is None:
+        executable = compile(func)
+        [name] = executable.function_names
+        entry = _compiled[func] = executable[name]
+    return entry(*args, **(kwargs or {}))
+
+
+def evaluate_call(expr: Expr, module: IRModule | None = None) -> Value:
+    """The value of a call whose operands are constants, by the reference evaluator.
+
+    Errors:
+        RelaxpyError: the evaluation fails.
+    """
+    return evaluate(expr, module)

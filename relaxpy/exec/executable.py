@@ -1,0 +1,156 @@
+"""What `compile` gives: functions by name, the generated source, a report on the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import FunctionSignatureError, RuntimeCheckError, UnknownNameError, close_names
+from relaxpy.exec.checks import Signature
+from relaxpy.exec.report import ExecutionReport
+from relaxpy.exec.values import Value, from_outside
+
+_ndarray: Final = np.ndarray
+
+
+class EntryPoint:
+    """A function of an executable, callable with arrays, scalars and whatever speaks DLPack.
+
+    Arguments may be given by name where the names of the parameters differ.
+
+    Errors:
+        RuntimeCheckError: a wrong number of arguments, or a check of the program failed.
+        FunctionSignatureError: an argument does not fit its parameter.
+    """
+
+    __slots__ = ("_arity", "_run", "signature")
+
+    def __init__(self, signature: Signature, run: Callable[..., Value]) -> None:
+        self.signature = signature
+        self._run = run
+        self._arity = len(signature.params)
+
+    def __call__(self, *args: object, **kwargs: object) -> Value:
+        """What the function gives for these arguments."""
+        if kwargs:
+            args = self.place(args, kwargs)
+        if len(args) != self._arity:
+            self.signature.check_count(len(args))
+        for arg in args:
+            if type(arg) is not _ndarray:
+                args = self._converted(args)
+                break
+        try:
+            return self._run(*args)
+        except RecursionError:
+            raise RuntimeCheckError(
+                f"calls inside {self.signature.name} nest deeper than Python allows",
+                hint="sys.setrecursionlimit(...) allows more",
+            ) from None
+
+    def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
+        values = []
+        for param, arg in zip(self.signature.params, args, strict=True):
+            try:
+                values.append(from_outside(arg, param.struct_info))
+            except RuntimeCheckError as error:
+                raise FunctionSignatureError(
+                    f"parameter {param.name_hint} of {self.signature.name}: "
+                    f"expected {param.struct_info}: {error.diagnostic.message}",
+                    rule="FN-1",
+                    span=param.span,
+                ) from None
+        return tuple(values)
+
+    def place(self, args: tuple[object, ...], named: Mapping[str, object]) -> tuple[object, ...]:
+        """The arguments in the order of the parameters.
+
+        Errors:
+            RuntimeCheckError: one is missing, too many, given twice or of an unknown name.
+        """
+        names = [param.name_hint for param in self.signature.params]
+        found = dict(zip(names, args, strict=False))
+        for name, value in named.items():
+            if names.count(name) != 1 or name in found:
+                problem = "is given twice" if name in found else "is no parameter's name"
+                raise RuntimeCheckError(
+                    f"{self.signature.name}: argument {name!r} {problem}",
+                    rule="FN-11",
+                    hint=close_names(name, names),
+                    notes=(f"its signature is {self.signature}",),
+                )
+            found[name] = value
+        if len(args) + len(named) != len(names):
+            self.signature.check_count(len(args) + len(named))
+        return tuple(found[name] for name in names)
+
+    @override
+    def __repr__(self) -> str:
+        return f"<function {self.signature}>"
+
+
+class Executable:
+    """Compiled functions by name."""
+
+    def __init__(
+        self,
+        entries: Mapping[str, EntryPoint],
+        *,
+        target: str,
+        source: str | Callable[[], str],
+        report: ExecutionReport,
+        private_names: Collection[str] = (),
+    ) -> None:
+        self.target = target
+        self._source = source
+        self._entries = dict(entries)
+        self._report = report
+        self._private_names = frozenset(private_names)
+
+    def __getitem__(self, name: str) -> EntryPoint:
+        """The function that can be called under `name` (TOP-3).
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is none, or it is private (TOP-4).
+        """
+        found = self._entries.get(name)
+        if found is not None:
+            return found
+        if name in self._private_names:
+            raise UnknownNameError(
+                f"function {name!r} is private: it has no global_symbol", rule="TOP-4"
+            )
+        known = ", ".join(self._entries) or "none"
+        raise UnknownNameError(
+            f"the executable has no function {name!r}; its functions: {known}",
+            hint=close_names(str(name), self._entries),
+        )
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __call__(self, *args: object, **kwargs: object) -> Value:
+        """What `main` gives for these arguments (TOP-2)."""
+        return self["main"](*args, **kwargs)
+
+    @property
+    def source(self) -> str:
+        """The whole generated Python text; for the reference target, the program it evaluates."""
+        return self._source if isinstance(self._source, str) else self._source()
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The names that can be called, in the module's order."""
+        return tuple(self._entries)
+
+    def report(self) -> ExecutionReport:
+        """How each kernel runs, and why where that is slow."""
+        return self._report
+
+    @override
+    def __repr__(self) -> str:
+        signatures = "".join(f"\n  {entry.signature}" for entry in self._entries.values())
+        return f"<Executable for {self.target}>{signatures}"

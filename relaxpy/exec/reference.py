@@ -1,0 +1,360 @@
+"""The reference evaluator: a module run literally by the evaluation rules (EV-1 to EV-27).
+
+It is slow and obvious, and takes IR that is not in normal form. Kernels run scalar by scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError
+from relaxpy.exec.checks import Bindings, Signature, match_cast
+from relaxpy.exec.operators import RUNTIME_OPERATORS, truth
+from relaxpy.exec.registry import get_global_func
+from relaxpy.exec.scalar import ScalarEvaluator, checked
+from relaxpy.exec.tir_reference import check_supported, run_prim_func
+from relaxpy.exec.values import (
+    Array,
+    Category,
+    Closure,
+    PrimFuncValue,
+    ShapeTuple,
+    Value,
+    category_of,
+    describe,
+    fresh_tensor,
+    from_packed,
+    prim_value,
+)
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.traverse import walk
+
+SPECIAL_OPERATORS = frozenset(
+    (
+        "relax.call_tir",
+        "relax.call_tir_inplace",
+        "relax.call_dps_packed",
+        "relax.call_pure_packed",
+        "relax.invoke_closure",
+        "relax.invoke_pure_closure",
+    )
+)
+"""Operators that call something, and so need more than their values."""
+
+
+def check_runnable(module: IRModule) -> None:
+    """Look for what neither target can run.
+
+    Errors:
+        CompileError: operators without a lowering, names that the module does not have,
+            intrinsics without meaning; all of them are named.
+    """
+    faults: list[Diagnostic] = []
+    for name, func in module.functions_by_name.items():
+        if isinstance(func, PrimFunc):
+            check_supported(func, name)
+            continue
+        for node in walk(func):
+            error = _fault(node, name, module)
+            if error is not None:
+                faults += error.diagnostics
+    if faults:
+        raise CompileError(faults)
+
+
+def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
+    if isinstance(node, rx.GlobalVar) and node not in module:
+        return CompileError(
+            f"{name} uses the global function {node.name_hint}, which the module does not have",
+            rule="SC-1",
+            span=node.span,
+        )
+    if not isinstance(node, rx.Call) or not isinstance(node.op, Op):
+        return None
+    operator = node.op.name
+    if operator in RUNTIME_OPERATORS or operator in SPECIAL_OPERATORS:
+        return None
+    return CompileError(
+        f"operator {operator} has no lowering (in {name})",
+        span=node.span,
+        hint="legalise it first, or write it as a PrimFunc and use R.call_tir",
+    )
+
+
+@dataclass(slots=True)
+class Scope:
+    """The variables in scope with their values."""
+
+    values: dict[rx.Var, Value] = field(default_factory=dict)
+    bindings: Bindings = field(default_factory=Bindings)
+
+    def opened(self) -> Scope:
+        """A scope inside this one (EV-20)."""
+        return Scope(dict(self.values), self.bindings.copy())
+
+    def bind(self, var: rx.Var, value: Value) -> None:
+        """Let `var` stand for `value`, itself and not a copy (EV-21)."""
+        self.values[var] = value
+        self.bindings.shapes[var] = value
+
+
+class ReferenceEvaluator:
+    """Runs the functions of one module."""
+
+    def __init__(self, module: IRModule) -> None:
+        self.module = module
+        self.symbols = {
+            str(func.attrs["global_symbol"]): var
+            for var, func in module.functions.items()
+            if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
+        }
+
+    def run(self, name: str, args: Sequence[Value]) -> Value:
+        """What global function `name` gives for values `args`.
+
+        Errors:
+            RuntimeCheckError: a check of the program fails.
+        """
+        return self.call(self.global_value(self.module.get_global_var(name)), args)
+
+    def global_value(self, var: rx.GlobalVar) -> Value:
+        """The function that a GlobalVar stands for, as a value (TOP-5, TOP-6)."""
+        func = self.module[var]
+        if isinstance(func, PrimFunc):
+            return self._prim_func(func, var.name_hint)
+        if isinstance(func, rx.ExternFunc):
+            return get_global_func(func.global_symbol)
+        assert isinstance(func, rx.Function)
+        return self._closure(func, Scope(), var.name_hint)
+
+    def _prim_func(self, func: PrimFunc, name: str) -> PrimFuncValue:
+        def run(*args: Value) -> Value:
+            result = run_prim_func(func, args, name, self._call_global)
+            return () if result is None else result
+
+        info = func.struct_info
+        assert isinstance(info, rx.FuncStructInfo)
+        return PrimFuncValue(run, info, name)
+
+    def _call_global(self, var: rx.GlobalVar, args: tuple[Value, ...]) -> Value:
+        return self.call(self.global_value(var), args)
+
+    def call(self, callee: Value, args: Sequence[Value]) -> Value:
+        """EV-17 to EV-19, EV-27: what a function value gives for `args`."""
+        match category_of(callee):
+            case Category.CLOSURE | Category.PRIM_FUNC:
+                return callee(*args)
+            case Category.PACKED_FUNC:
+                return from_packed(callee(*args), ())
+            case _:
+                raise RuntimeCheckError(f"{describe(callee)} cannot be called", rule="EV-17")
+
+    # ---- expressions
+
+    def value(self, expr: rx.Expr | Op, scope: Scope) -> Value:
+        """What `expr` gives in `scope`."""
+        match expr:
+            case rx.Constant(data=data):
+                return np.array(data)
+            case rx.Var():
+                return self._variable(expr, scope)
+            case rx.GlobalVar():
+                return self.global_value(expr)
+            case rx.Tuple(fields=fields):
+                return tuple(self.value(f, scope) for f in fields)
+            case rx.TupleGetItem(tuple_value=of, index=index):
+                return self._field(self.value(of, scope), index)
+            case rx.ShapeExpr(values=values):
+                return ShapeTuple(scope.bindings.evaluate(v) for v in values)
+            case rx.PrimValue(value=scalar):
+                evaluator = ScalarEvaluator(scope.bindings.sizes, checked)
+                return prim_value(evaluator.value(scalar), scalar.dtype)
+            case rx.StringImm(value=text):
+                return text
+            case rx.DataTypeImm(value=dtype):
+                return dtype
+            case rx.Function():
+                return self._closure(expr, scope.opened(), "")
+            case rx.If(cond=cond, true_branch=yes, false_branch=no):
+                return self.value(yes if truth(self.value(cond, scope)) else no, scope.opened())
+            case rx.SeqExpr():
+                return self._sequence(expr, scope.opened())
+            case rx.ExternFunc(global_symbol=name):
+                return self._extern(name)
+            case rx.Call():
+                return self._call(expr, scope)
+            case _:
+                raise CompileError(f"{expr} has no value here")
+
+    def _variable(self, var: rx.Var, scope: Scope) -> Value:
+        if var not in scope.values:
+            raise RuntimeCheckError(
+                f"variable {var.name_hint} is not bound here", rule="SC-5", span=var.span
+            )
+        return scope.values[var]
+
+    def _field(self, of: Value, index: int) -> Value:
+        if category_of(of) is not Category.TUPLE or index >= len(of):
+            raise RuntimeCheckError(f"{describe(of)} has no field {index}", rule="EV-5")
+        return of[index]
+
+    def _sequence(self, seq: rx.SeqExpr, scope: Scope) -> Value:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self._bind(binding, scope)
+            for binding in block.bindings:
+                if isinstance(binding.var, rx.DataflowVar):
+                    del scope.values[binding.var]
+        return self.value(seq.body, scope)
+
+    def _bind(self, binding: rx.Binding, scope: Scope) -> None:
+        if isinstance(binding.value, rx.Function):
+            captured = scope.opened()
+            name = binding.var.name_hint if binding.var is not None else ""
+            value: Value = self._closure(binding.value, captured, name)
+            if binding.var is not None:
+                captured.bind(binding.var, value)
+        else:
+            value = self.value(binding.value, scope)
+        if isinstance(binding, rx.MatchCast):
+            where = f" of {binding.var.name_hint}" if binding.var is not None else ""
+            match_cast(
+                value, binding.struct_info, scope.bindings, f"match_cast{where}", binding.span
+            )
+        if binding.var is not None:
+            scope.bind(binding.var, value)
+
+    # ---- functions
+
+    def _closure(self, func: rx.Function, captured: Scope, name: str) -> Closure:
+        """EV-8: the function with the present values of what is free in it."""
+        signature = Signature.of(func, name or "the local function")
+
+        def run(*args: Value) -> Value:
+            scope = captured.opened()
+            signature.bind(args, scope.bindings)
+            for param, arg in zip(func.params, args, strict=True):
+                scope.bind(param, arg)
+            result = self.value(func.body, scope)
+            signature.check_result(result, scope.bindings)
+            return result
+
+        return Closure(run, function_info(func), name, captured.bindings.sizes)
+
+    def _extern(self, name: str) -> Value:
+        """EV-13, EV-14: a registered function, else the module's own PrimFunc of that symbol."""
+        found = get_global_func(name, allow_missing=True)
+        if found is None and name in self.symbols:
+            return self.global_value(self.symbols[name])
+        return get_global_func(name) if found is None else found
+
+    # ---- calls
+
+    def _call(self, call: rx.Call, scope: Scope) -> Value:
+        if isinstance(call.op, Op):
+            return self._operator(call, call.op.name, scope)
+        callee = self.value(call.op, scope)
+        args = [self.value(a, scope) for a in call.args]
+        return self._invoke(callee, args, call)
+
+    def _invoke(self, callee: Value, args: Sequence[Value], call: rx.Call) -> Value:
+        if category_of(callee) is Category.PACKED_FUNC:
+            return from_packed(callee(*args, **call.attrs), call.sinfo_args)
+        return self.call(callee, args)
+
+    def _operator(self, call: rx.Call, name: str, scope: Scope) -> Value:
+        match name:
+            case "relax.call_tir" | "relax.call_tir_inplace":
+                return self._call_tir(call, scope)
+            case "relax.call_dps_packed":
+                return self._call_dps_packed(call, scope)
+            case "relax.call_pure_packed":
+                callee, *args = (self.value(a, scope) for a in call.args)
+                return self._invoke(callee, args, call)
+            case "relax.invoke_closure" | "relax.invoke_pure_closure":
+                callee, args = (self.value(a, scope) for a in call.args)
+                return self.call(callee, args)
+            case _ if name in RUNTIME_OPERATORS:
+                values = [self.value(a, scope) for a in call.args]
+                return RUNTIME_OPERATORS[name](*values, **call.attrs)
+            case _:
+                raise CompileError(f"operator {name} has no lowering", span=call.span)
+
+    def _call_tir(self, call: rx.Call, scope: Scope) -> Value:
+        """OP-5 to OP-8, with the scalars of `tir_vars` at the end."""
+        callee = self.value(call.args[0], scope)
+        if category_of(callee) is not Category.PRIM_FUNC:
+            raise RuntimeCheckError(
+                f"call_tir calls a PrimFunc, found {describe(callee)}", rule="OP-1", span=call.span
+            )
+        inputs = self.value(call.args[1], scope)
+        scalars = self.value(call.args[2], scope) if len(call.args) > 2 else ()
+        infos = output_infos(call)
+        indices = call.attrs.get("inplace_indices", (-1,) * len(infos))
+        assert isinstance(indices, tuple)
+        outputs = [
+            self._allocate(info, scope) if index < 0 else inputs[index]
+            for info, index in zip(infos, indices, strict=True)
+        ]
+        fresh = [out for out, index in zip(outputs, indices, strict=True) if index < 0]
+        callee(*inputs, *fresh, *scalars)
+        return outputs_value(call, outputs)
+
+    def _call_dps_packed(self, call: rx.Call, scope: Scope) -> Value:
+        callee = self.value(call.args[0], scope)
+        inputs = self.value(call.args[1], scope)
+        outputs = [self._allocate(info, scope) for info in output_infos(call)]
+        self.call(callee, (*inputs, *outputs))
+        return outputs_value(call, outputs)
+
+    def _allocate(self, info: rx.TensorStructInfo, scope: Scope) -> Array:
+        assert info.shape is not None
+        return fresh_tensor(tuple(self.value(info.shape, scope)), info.dtype)
+
+
+def output_infos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
+    """The infos of the tensors that a call in destination-passing style writes (OP-3).
+
+    Errors:
+        CompileError: they do not say datatype and shape.
+    """
+    [info] = call.sinfo_args or (None,)
+    fields = info.fields if isinstance(info, rx.TupleStructInfo) else (info,)
+    outputs = []
+    for output in fields:
+        known = isinstance(output, rx.TensorStructInfo) and output.shape is not None
+        if not known or output.dtype.is_void:  # type: ignore[union-attr]
+            raise CompileError(
+                f"the output of {call.op} needs a datatype and a shape, found {output}",
+                rule="OP-3",
+                span=call.span,
+            )
+        outputs.append(output)
+    return tuple(outputs)  # type: ignore[arg-type]
+
+
+def outputs_value(call: rx.Call, outputs: list[Array]) -> Value:
+    """OP-6: the tensor, or the tuple of them."""
+    several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
+    return tuple(outputs) if several else outputs[0]
+
+
+def function_info(func: rx.Function) -> rx.FuncStructInfo:
+    """The info of a function: the derived one, else what its signature says."""
+    if isinstance(func.struct_info, rx.FuncStructInfo):
+        return func.struct_info
+    infos = (p.struct_info or rx.ObjectStructInfo() for p in func.params)
+    return rx.FuncStructInfo(
+        tuple(infos), func.ret_struct_info or rx.ObjectStructInfo(), func.is_pure
+    )
+
+
+def evaluate(expr: rx.Expr, module: IRModule | None = None) -> Value:
+    """The value of an expression without free variables; globals are those of `module`."""
+    return ReferenceEvaluator(module or IRModule()).value(expr, Scope())

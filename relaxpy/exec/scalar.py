@@ -1,0 +1,360 @@
+"""Scalar arithmetic, one operation at a time: what every PrimExpr gives, by the datatype it has.
+
+Integers are Python integers brought into the range of their datatype after each operation, Booleans
+Python's, floats NumPy (or ml_dtypes) scalars rounded after each operation; a vector is a tuple.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxpy.errors import CompileError, RuntimeCheckError
+from relaxpy.ir.dtype import INT32, DataType
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import BufferLoad
+
+Scalar: TypeAlias = Any
+Integers: TypeAlias = Callable[[int, DataType], int]
+"""What becomes of an integer result: brought into range, or refused."""
+
+
+def wrapped(value: int, dtype: DataType) -> int:
+    """`value` as a kernel computes it: modulo 2**bits."""
+    return bool(value & 1) if dtype.is_bool else ops.wrap_int(value, dtype)
+
+
+def checked(value: int, dtype: DataType) -> int:
+    """`value` as a dimension is computed.
+
+    Errors:
+        RuntimeCheckError: it is outside its datatype (PX-9).
+    """
+    low, high = ops.int_range(dtype)
+    if low <= value <= high:
+        return bool(value) if dtype.is_bool else value
+    raise RuntimeCheckError(f"the size {value} is outside the range of {dtype}", rule="PX-9")
+
+
+def _divisor(value: int) -> int:
+    if value == 0:
+        raise RuntimeCheckError("division by zero", rule="PX-3")
+    return value
+
+
+_INTEGER: dict[type[tir.PrimExpr], Callable[[int, int], int]] = {
+    tir.Add: operator.add,
+    tir.Sub: operator.sub,
+    tir.Mul: operator.mul,
+    tir.Div: lambda a, b: ops.trunc_div(a, _divisor(b)),
+    tir.Mod: lambda a, b: a - b * ops.trunc_div(a, _divisor(b)),
+    tir.FloorDiv: lambda a, b: a // _divisor(b),
+    tir.FloorMod: lambda a, b: a % _divisor(b),
+    tir.Min: min,
+    tir.Max: max,
+}
+_FLOAT: dict[type[tir.PrimExpr], Callable[[Any, Any], Any]] = {
+    tir.Add: operator.add,
+    tir.Sub: operator.sub,
+    tir.Mul: operator.mul,
+    tir.Div: operator.truediv,
+    tir.Mod: np.fmod,
+    tir.FloorDiv: lambda a, b: np.floor(a / b),
+    tir.FloorMod: lambda a, b: a - np.floor(a / b) * b,
+    tir.Min: np.minimum,
+    tir.Max: np.maximum,
+}
+_COMPARE: dict[type[tir.PrimExpr], Callable[[Any, Any], Any]] = {
+    tir.EQ: operator.eq,
+    tir.NE: operator.ne,
+    tir.LT: operator.lt,
+    tir.LE: operator.le,
+    tir.GT: operator.gt,
+    tir.GE: operator.ge,
+}
+
+
+def literal(value: bool | int | float, dtype: DataType) -> Scalar:
+    """A literal of `dtype`."""
+    if dtype.is_int:
+        return bool(value) if dtype.is_bool else int(value)
+    return dtype.numpy().type(value)
+
+
+def cast(value: Scalar, source: DataType, target: DataType) -> Scalar:
+    """`value` converted as C converts: floats to integers toward zero, numbers to Bool by != 0."""
+    if target.family == "handle":
+        return value
+    if target.is_bool:
+        return bool(value != 0)
+    if not target.is_int:
+        return target.numpy().type(value)
+    if not source.is_float:
+        return wrapped(int(value), target)
+    if np.isfinite(value):
+        low, high = ops.int_range(target)
+        truncated = int(value)
+        if low <= truncated <= high:
+            return truncated
+    return int(np.asarray(value, np.float64).astype(target.numpy()))
+
+
+def _bits_of(value: int, dtype: DataType) -> int:
+    return int(value) & ((1 << dtype.bits) - 1)
+
+
+def _shift_left(a: int, b: int, dtype: DataType) -> int:
+    return a << b if 0 <= b < dtype.bits else 0
+
+
+def _shift_right(a: int, b: int, dtype: DataType) -> int:
+    return a >> (b if 0 <= b < dtype.bits else dtype.bits)
+
+
+_BIT_OPERATIONS: dict[str, Callable[[int, int, DataType], int]] = {
+    "bitwise_and": lambda a, b, dtype: a & b,
+    "bitwise_or": lambda a, b, dtype: a | b,
+    "bitwise_xor": lambda a, b, dtype: a ^ b,
+    "shift_left": _shift_left,
+    "shift_right": _shift_right,
+}
+
+_MATH: dict[str, Callable[..., Any]] = {
+    **{n: getattr(np, n) for n in ("exp", "exp2", "log", "log2", "log10", "log1p", "sqrt")},
+    **{n: getattr(np, n) for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "fabs")},
+    **{n: getattr(np, n) for n in ("floor", "ceil", "trunc", "hypot", "copysign", "fmod")},
+    **{f"a{n}": getattr(np, f"arc{n}") for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "atan2": np.arctan2,
+    "exp10": lambda x: np.power(np.float64(10), x),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "erf": math.erf,
+    "round": np.rint,
+    "nearbyint": np.rint,
+    "pow": np.power,
+    "ldexp": lambda x, e: np.ldexp(x, int(e)),
+}
+
+
+def _popcount(value: int, kind: DataType, result: DataType) -> int:
+    return _bits_of(value, kind).bit_count()
+
+
+def _leading_zeros(value: int, kind: DataType, result: DataType) -> int:
+    return kind.bits - _bits_of(value, kind).bit_length()
+
+
+def _nextafter(x: Any, y: Any, kind: DataType) -> Any:
+    return np.nextafter(kind.numpy().type(x), kind.numpy().type(y))
+
+
+def reinterpret(value: Scalar, source: DataType, target: DataType) -> Scalar:
+    """The bits of `value` read as `target`."""
+    bits = np.array(value, source.numpy()).view(target.numpy())[()]
+    return bits.item() if target.is_int else bits
+
+
+SUPPORTED: frozenset[str] = frozenset(
+    (
+        *_MATH,
+        *_BIT_OPERATIONS,
+        *("bitwise_not", "popcount", "clz", "nextafter", "isnan", "reinterpret", "if_then_else"),
+        *("likely", "assume", "undef", "vscale", "large_uint_imm", "ret", "break_loop"),
+        *("continue_loop", "call_extern", "call_pure_extern", "tvm_call_packed"),
+        *("tvm_call_cpacked", "address_of", "isnullptr"),
+    )
+)
+"""The intrinsics that can be evaluated, without the leading `tir.`"""
+
+
+def unsupported(call: tir.Call, where: str) -> CompileError:
+    """The error for an intrinsic that no machine at hand performs."""
+    name = call.op.name if isinstance(call.op, Op) else str(call.op)
+    return CompileError(
+        f"the intrinsic {name} cannot run here" + (f" (in {where})" if where else ""),
+        hint="it needs hardware, or a pass that lowers it",
+    )
+
+
+class ScalarEvaluator:
+    """Evaluates PrimExprs over the variables in `values`; `integers` says how integers overflow."""
+
+    def __init__(self, values: Mapping[tir.Var, Scalar], integers: Integers = wrapped) -> None:
+        self.values = values
+        self.integers = integers
+        self.name = ""
+
+    def value(self, expr: tir.PrimExpr) -> Scalar:
+        """What `expr` gives with the present values of its variables.
+
+        Errors:
+            RuntimeCheckError: division by zero, or (with `checked`) a result out of range.
+            CompileError: an intrinsic that cannot be performed.
+        """
+        match expr:
+            case tir.Var():
+                return self.variable(expr)
+            case tir.StringImm(value=text):
+                return text
+            case tir.IntImm(dtype=dtype, value=number):
+                return literal(number, dtype)
+            case tir.FloatImm(dtype=dtype, value=real):
+                return literal(real, dtype)
+            case BufferLoad():
+                return self.load(expr)
+            case tir.BinaryOpExpr(a=a, b=b):
+                return self._binary(type(expr), a.dtype, self.value(a), self.value(b))
+            case tir.Call():
+                return self.call(expr)
+            case tir.Cast(dtype=dtype, value=inner):
+                return _lanewise(
+                    lambda v: cast(v, inner.dtype.element, dtype.element), self.value(inner)
+                )
+            case tir.Or(a=a, b=b):
+                return self._logical(a, b, decided=True)
+            case tir.And(a=a, b=b):
+                return self._logical(a, b, decided=False)
+            case tir.Not(a=a):
+                return _lanewise(operator.not_, self.value(a))
+            case tir.Select(condition=condition, true_value=yes, false_value=no):
+                chosen = self.value(condition)
+                if not isinstance(chosen, tuple):
+                    return self.value(yes if chosen else no)
+                return _lanewise(
+                    lambda c, x, y: x if c else y, chosen, self.value(yes), self.value(no)
+                )
+            case tir.Let(var=var, value=bound, body=body):
+                return self.within({var: self.value(bound)}, body)
+            case tir.Ramp(base=base, stride=stride, lanes=lanes):
+                start, step = self.value(base), self.value(stride)
+                return tuple(self.integers(start + step * i, base.dtype) for i in range(lanes))
+            case tir.Broadcast(value=inner, lanes=lanes):
+                return (self.value(inner),) * lanes
+            case tir.Shuffle(vectors=vectors, indices=indices):
+                pool = [lane for vector in vectors for lane in lanes_of(self.value(vector))]
+                chosen_lanes = tuple(pool[self.value(i)] for i in indices)
+                return chosen_lanes if len(chosen_lanes) > 1 else chosen_lanes[0]
+            case _:
+                raise CompileError(f"a {type(expr).__name__} has no value: `{expr}`")
+
+    def variable(self, var: tir.Var) -> Scalar:
+        """The present value of `var`.
+
+        Errors:
+            RuntimeCheckError: it has none (PX-7).
+        """
+        try:
+            return self.values[var]
+        except KeyError:
+            raise RuntimeCheckError(f"the variable {var.name} is not bound", rule="PX-7") from None
+
+    def load(self, load: BufferLoad) -> Scalar:
+        """An element of a buffer; here there are no buffers."""
+        raise CompileError(f"`{load}` reads a buffer outside a kernel")
+
+    def within(self, more: Mapping[tir.Var, Scalar], body: tir.PrimExpr) -> Scalar:
+        """`body` with `more` variables."""
+        outer = self.values
+        self.values = {**outer, **more}
+        try:
+            return self.value(body)
+        finally:
+            self.values = outer
+
+    def _logical(self, a: tir.PrimExpr, b: tir.PrimExpr, *, decided: bool) -> Scalar:
+        first = self.value(a)
+        if isinstance(first, tuple):
+            either = operator.or_ if decided else operator.and_
+            return _lanewise(either, first, self.value(b))
+        return first if bool(first) is decided else self.value(b)
+
+    def _binary(self, kind: type[tir.PrimExpr], dtype: DataType, a: Scalar, b: Scalar) -> Scalar:
+        scalar = dtype.element
+        compare = _COMPARE.get(kind)
+        if compare is not None:
+            return _lanewise(lambda x, y: bool(compare(x, y)), a, b)
+        if scalar.is_int:
+            whole = _INTEGER[kind]
+            return _lanewise(lambda x, y: self.integers(whole(int(x), int(y)), scalar), a, b)
+        number, rounded = _FLOAT[kind], scalar.numpy().type
+        return _lanewise(lambda x, y: rounded(number(x, y)), a, b)
+
+    def call(self, call: tir.Call) -> Scalar:
+        """What a call of an intrinsic gives.
+
+        Errors:
+            CompileError: there is no way to perform it here.
+        """
+        name = call.op.name.removeprefix("tir.") if isinstance(call.op, Op) else ""
+        args = [a for a in call.args if isinstance(a, tir.PrimExpr)]
+        dtype = call.dtype.element
+        match name:
+            case "if_then_else":
+                return self.value(args[1] if self.value(args[0]) else args[2])
+            case "likely" | "assume":
+                return self.value(args[0])
+            case "undef":
+                return literal(0, dtype)
+            case "vscale":
+                return 1
+            case "large_uint_imm":
+                low, high = map(self.value, args)
+                return self.integers((high << 32) + low, dtype)
+            case _:
+                return self._intrinsic(call, name, args)
+
+    def _intrinsic(self, call: tir.Call, name: str, args: list[tir.PrimExpr]) -> Scalar:
+        dtype = call.dtype.element
+        values = [self.value(a) for a in args]
+        kinds = [a.dtype.element for a in args]
+        operation = self._operation(name, kinds, dtype)
+        if operation is None:
+            raise unsupported(call, self.name)
+        return _lanewise(operation, *values)
+
+    def _operation(
+        self, name: str, kinds: list[DataType], dtype: DataType
+    ) -> Callable[..., Scalar] | None:
+        """The scalar function that intrinsic `name` performs, or None."""
+        if name in _BIT_OPERATIONS:
+            combine = _BIT_OPERATIONS[name]
+            return lambda a, b: wrapped(combine(int(a), int(b), dtype), dtype)
+        if name in _MATH:
+            function, double = _MATH[name], np.float64
+            return lambda *xs: cast(double(function(*map(double, xs))), DataType("float64"), dtype)
+        match name:
+            case "bitwise_not":
+                return lambda a: wrapped(~int(a), dtype)
+            case "popcount":
+                return lambda a: _popcount(a, kinds[0], dtype)
+            case "clz":
+                return lambda a: _leading_zeros(a, kinds[0], INT32)
+            case "nextafter":
+                return lambda a, b: _nextafter(a, b, dtype)
+            case "isnan":
+                return lambda a: bool(a != a)
+            case "isnullptr":
+                return lambda a: a is None
+            case "reinterpret":
+                return lambda a: reinterpret(a, kinds[0], dtype)
+            case _:
+                return None
+
+
+def lanes_of(value: Scalar) -> tuple[Scalar, ...]:
+    """The lanes of a vector; a scalar is its own only lane."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _lanewise(function: Callable[..., Scalar], *values: Scalar) -> Scalar:
+    """`function` of scalars, or lane by lane where any operand is a vector."""
+    count = next((len(v) for v in values if isinstance(v, tuple)), None)
+    if count is None:
+        return function(*values)
+    lanes = [v if isinstance(v, tuple) else (v,) * count for v in values]
+    return tuple(map(function, *lanes))

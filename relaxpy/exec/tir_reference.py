@@ -1,0 +1,426 @@
+"""The reference evaluator's half for kernels: a PrimFunc run literally, scalar by scalar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError
+from relaxpy.exec.registry import call_packed
+from relaxpy.exec.scalar import (
+    SUPPORTED,
+    Scalar,
+    ScalarEvaluator,
+    cast,
+    lanes_of,
+    unsupported,
+)
+from relaxpy.exec.values import Array, Value, counted, describe, prim_value
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.tir import expr as tir, stmt as st
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.ops import int_range
+from relaxpy.ir.traverse import walk
+from relaxpy.ir.types import PointerType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from relaxpy.errors import Span
+
+CallGlobal = Callable[[GlobalVar, tuple[Value, ...]], Value]
+
+
+class _Return(BaseException):
+    """The end of the kernel, with the value it gives."""
+
+    def __init__(self, value: Scalar) -> None:
+        super().__init__()
+        self.value = value
+
+
+class _Break(BaseException):
+    """The end of the innermost loop."""
+
+
+class _Continue(BaseException):
+    """The end of this iteration of the innermost loop."""
+
+
+def check_supported(func: PrimFunc, name: str) -> None:
+    """Look for what cannot be run.
+
+    Errors:
+        CompileError: an intrinsic or statement without meaning here; it is named.
+    """
+    for node in walk(func):
+        if isinstance(node, tir.Call) and isinstance(node.op, Op):
+            if node.op.name.removeprefix("tir.") not in SUPPORTED:
+                raise unsupported(node, name).located(func.span)
+        elif isinstance(node, st.BufferRealize):
+            raise CompileError(
+                f"{name}: a BufferRealize of {node.buffer.name} must be lowered first",
+                span=node.span,
+            )
+
+
+def run_prim_func(
+    func: PrimFunc, args: Sequence[Value], name: str = "", call_global: CallGlobal | None = None
+) -> Value | None:
+    """Run `func` on `args`, writing into its arrays; the value it returns, or None.
+
+    Errors:
+        RuntimeCheckError: an argument does not fit, an index is outside its buffer, an assertion
+            fails, or an integer is divided by zero.
+        CompileError: an intrinsic that cannot be performed here.
+    """
+    with np.errstate(all="ignore"):
+        return KernelRun(func, name, call_global).run(args)
+
+
+class KernelRun(ScalarEvaluator):
+    """One run of one kernel: its variables, and the memory of its buffers."""
+
+    def __init__(self, func: PrimFunc, name: str, call_global: CallGlobal | None) -> None:
+        self.sizes: dict[tir.Var, Scalar] = {}
+        super().__init__(self.sizes)
+        self.func = func
+        self.name = name or str(func.attrs.get("global_symbol") or "kernel")
+        self.call_global = call_global
+        self.arrays: dict[Buffer, Array] = {}
+        self.memory: dict[tir.Var, Array] = {}
+
+    def run(self, args: Sequence[Value]) -> Value | None:
+        """Bind the parameters, run the body."""
+        if len(args) != len(self.func.params):
+            raise RuntimeCheckError(
+                f"{self.name} takes {counted(len(self.func.params), 'argument')}, "
+                f"found {len(args)}",
+                rule="FN-11",
+                span=self.func.span,
+            )
+        handles: list[tuple[tir.Var, Buffer, Array]] = []
+        for param, arg in zip(self.func.params, args, strict=True):
+            buffer = self.func.buffer_of(param)
+            if buffer is not None:
+                self._check_array(buffer, arg)
+                handles.append((param, buffer, arg))
+            else:
+                self._bind_scalar(param, arg)
+        for param, buffer, array in handles:
+            self.values = self.sizes
+            self._bind_sizes(buffer, array)
+            self.arrays[buffer] = array
+            self.memory[buffer.data] = self.memory[param] = array
+        for _, buffer, array in handles:
+            self._compare_sizes(buffer, array)
+        try:
+            self.execute(self.func.body)
+        except _Return as end:
+            return end.value
+        return None
+
+    def _fail(self, message: str, span: Span | None = None) -> RuntimeCheckError:
+        return RuntimeCheckError(f"{self.name}: {message}", span=span or self.func.span)
+
+    def _check_array(self, buffer: Buffer, arg: Value) -> None:
+        if buffer.dtype.lanes != 1:
+            raise CompileError(
+                f"{self.name}: buffer {buffer.name} holds vectors of {buffer.dtype}",
+                span=self.func.span,
+            )
+        wanted = buffer.dtype.numpy()
+        if not isinstance(arg, np.ndarray) or arg.ndim != buffer.ndim or arg.dtype != wanted:
+            shape = ", ".join(map(str, buffer.shape))
+            raise self._fail(
+                f"buffer {buffer.name} is {buffer.dtype} of shape ({shape}), "
+                f"the argument is {describe(arg)}"
+            )
+
+    def _bind_scalar(self, param: tir.Var, arg: Value) -> None:
+        if isinstance(param.type_annotation, PointerType) or param.dtype.family == "handle":
+            if isinstance(arg, np.ndarray):
+                self.memory[param] = arg
+            self.sizes[param] = arg
+            return
+        if isinstance(arg, np.ndarray) or not isinstance(arg, (int, float, np.generic)):
+            raise self._fail(
+                f"parameter {param.name} is a scalar of {param.dtype}, "
+                f"the argument is {describe(arg)}"
+            )
+        value = prim_value(arg, param.dtype)
+        self.sizes[param] = value if not isinstance(value, np.integer) else int(value)
+
+    def _layout(self, buffer: Buffer, array: Array) -> list[tuple[tir.PrimExpr, int, str]]:
+        """What the shape and strides of a buffer say, beside what the array has."""
+        facts = [
+            (size, array.shape[axis], f"dimension {axis}") for axis, size in enumerate(buffer.shape)
+        ]
+        facts += [
+            (stride, array.strides[axis] // array.itemsize, f"stride {axis}")
+            for axis, stride in enumerate(buffer.strides)
+        ]
+        return [*facts, (buffer.elem_offset, 0, "the offset")]
+
+    def _bind_sizes(self, buffer: Buffer, array: Array) -> None:
+        for expr, found, _ in self._layout(buffer, array):
+            if isinstance(expr, tir.Var) and expr not in self.sizes:
+                self.sizes[expr] = found
+
+    def _compare_sizes(self, buffer: Buffer, array: Array) -> None:
+        for expr, found, what in self._layout(buffer, array):
+            expected = self.value(expr)
+            if expected != found and not (what.startswith("stride") and array.size <= 1):
+                raise self._fail(
+                    f"{what} of buffer {buffer.name} is {found}, expected {expected}"
+                    + (f" (= {expr})" if not isinstance(expr, tir.IntImm) else "")
+                )
+
+    # ---- statements
+
+    def execute(self, stmt: st.Stmt) -> None:
+        """Perform one statement."""
+        match stmt:
+            case st.SeqStmt(seq=seq):
+                for part in seq:
+                    self.execute(part)
+            case st.For(loop_var=var, min=low, extent=extent, body=body):
+                start, count = self.value(low), self.value(extent)
+                self._loop(var, range(start, start + count), body)
+            case st.BufferStore():
+                self._store(stmt)
+            case st.BlockRealize(iter_values=iter_values, predicate=predicate, block=block):
+                values = [self.value(v) for v in iter_values]
+                if self.value(predicate):
+                    with self._scope(
+                        dict(zip((i.var for i in block.iter_vars), values, strict=True))
+                    ):
+                        self._block(block)
+            case st.Block():
+                with self._scope({}):
+                    self._block(stmt)
+            case st.IfThenElse(condition=condition, then_case=yes, else_case=no):
+                if self.value(condition):
+                    self.execute(yes)
+                elif no is not None:
+                    self.execute(no)
+            case st.While(condition=condition, body=body):
+                self._while(condition, body)
+            case st.LetStmt(var=var, value=bound, body=body):
+                with self._scope({var: self.value(bound)}):
+                    self.execute(body)
+            case st.Evaluate(value=value):
+                self.value(value)
+            case st.AssertStmt(condition=condition, message=message, body=body):
+                if not self.value(condition):
+                    raise self._fail(
+                        f"assertion failed: {self.value(message)} (`{condition}`)", stmt.span
+                    )
+                self.execute(body)
+            case st.AttrStmt(body=body):
+                self.execute(body)
+            case st.Allocate(buffer_var=var, dtype=dtype, extents=extents, body=body):
+                self.memory[var] = _poisoned(tuple(map(self.value, extents)), dtype)
+                self.execute(body)
+            case st.AllocateConst(buffer_var=var, data=data, body=body):
+                self.memory[var] = np.array(data)
+                self.execute(body)
+            case st.DeclBuffer(buffer=buffer, body=body):
+                self.arrays.pop(buffer, None)
+                self.execute(body)
+            case _:
+                raise CompileError(f"{self.name}: a {type(stmt).__name__} cannot be run")
+
+    @contextmanager
+    def _scope(self, more: dict[tir.Var, Scalar]) -> Iterator[None]:
+        outer = self.values
+        self.values = {**outer, **more}
+        try:
+            yield
+        finally:
+            self.values = outer
+
+    def _loop(self, var: tir.Var, numbers: range, body: st.Stmt) -> None:
+        outer = self.values
+        for number in numbers:
+            self.values = {**outer, var: number}
+            try:
+                self.execute(body)
+            except _Continue:
+                continue
+            except _Break:
+                break
+            finally:
+                self.values = outer
+
+    def _while(self, condition: tir.PrimExpr, body: st.Stmt) -> None:
+        while self.value(condition):
+            try:
+                self.execute(body)
+            except _Continue:
+                continue
+            except _Break:
+                break
+
+    def _block(self, block: st.Block) -> None:
+        """The block's buffers, then its init where all reduction variables start, then its body."""
+        for buffer in block.alloc_buffers:
+            self.arrays[buffer] = _poisoned(tuple(map(self.value, buffer.shape)), buffer.dtype)
+            self.memory[buffer.data] = self.arrays[buffer]
+        for match_buffer in block.match_buffers:
+            self._match_region(match_buffer.buffer, match_buffer.source)
+        if block.init is not None:
+            starts = (
+                self.value(i.var) == self.value(i.dom.min)
+                for i in block.iter_vars
+                if i.iter_type == tir.IterVarKind.CommReduce and i.dom is not None
+            )
+            if all(starts):
+                self.execute(block.init)
+        self.execute(block.body)
+
+    def _match_region(self, buffer: Buffer, source: BufferRegion) -> None:
+        whole = self.array(source.buffer)
+        box = []
+        for found in source.region:
+            start = self.value(found.min)
+            box.append(slice(start, start + self.value(found.extent)))
+        view = whole[tuple(box)]
+        while view.ndim > buffer.ndim and view.shape[0] == 1:
+            view = view[0]
+        if view.ndim != buffer.ndim:
+            raise self._fail(f"buffer {buffer.name} does not fit region {source}")
+        self.arrays[buffer] = view
+        self.memory[buffer.data] = view
+        offset = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+        facts = self._layout(buffer, view)[:-1]
+        for expr, found_size, _ in [*facts, (buffer.elem_offset, offset // view.itemsize, "")]:
+            if isinstance(expr, tir.Var):
+                self.values = {**self.values, expr: found_size}
+
+    # ---- memory
+
+    def array(self, buffer: Buffer) -> Array:
+        """The elements of `buffer`: its own, or a view of the memory that it was declared over."""
+        found = self.arrays.get(buffer)
+        if found is not None:
+            return found
+        base = self.memory.get(buffer.data)
+        if base is None:
+            raise self._fail(f"buffer {buffer.name} has no memory")
+        if not base.flags.c_contiguous:
+            raise self._fail(f"buffer {buffer.name} is declared over memory with gaps")
+        kind = buffer.dtype.numpy()
+        shape = tuple(map(self.value, buffer.shape))
+        flat = base.reshape(-1).view(np.uint8)[self.value(buffer.elem_offset) * kind.itemsize :]
+        flat = flat[: flat.size // kind.itemsize * kind.itemsize].view(kind)
+        if buffer.strides:
+            strides = [self.value(s) * kind.itemsize for s in buffer.strides]
+            view = np.lib.stride_tricks.as_strided(flat, shape, strides)
+        else:
+            count = int(np.prod(shape, dtype=np.int64))
+            if count > flat.size:
+                raise self._fail(f"buffer {buffer.name} of shape {shape} is larger than its memory")
+            view = flat[:count].reshape(shape)
+        self.arrays[buffer] = view
+        return view
+
+    def _places(self, access: BufferLoad | st.BufferStore) -> list[tuple[int, ...] | None]:
+        """The places that the indices mean, one a lane; None where the predicate does not hold."""
+        buffer = access.buffer
+        values = [self.value(i) for i in access.indices]
+        last = lanes_of(values[-1]) if values else ()
+        places = [(*values[:-1], lane) for lane in last] if values else [()]
+        held = [True] * len(places)
+        if access.predicate is not None:
+            held = list(lanes_of(self.value(access.predicate))) * len(places)
+        shape = self.array(buffer).shape
+        for place in (p for p, wanted in zip(places, held, strict=False) if wanted):
+            for axis, (index, size) in enumerate(zip(place, shape, strict=True)):
+                if not 0 <= index < size:
+                    raise self._fail(
+                        f"index {index} is outside dimension {axis} of buffer {buffer.name}, "
+                        f"which has size {size}"
+                    )
+        return [p if wanted else None for p, wanted in zip(places, held, strict=False)]
+
+    @override
+    def load(self, load: BufferLoad) -> Scalar:
+        array = self.array(load.buffer)
+        zero = array.dtype.type(0)
+        found = [zero if p is None else array[p] for p in self._places(load)]
+        if load.buffer.dtype.is_int:
+            found = [v.item() for v in found]
+        return tuple(found) if load.dtype.lanes > 1 else found[0]
+
+    def _store(self, store: st.BufferStore) -> None:
+        array = self.array(store.buffer)
+        value = self.value(store.value)
+        if not array.flags.writeable:
+            raise self._fail(f"buffer {store.buffer.name} lies in memory that cannot be written")
+        for place, lane in zip(self._places(store), lanes_of(value), strict=True):
+            if place is not None:
+                array[place] = lane
+
+    # ---- calls
+
+    @override
+    def call(self, call: tir.Call) -> Scalar:
+        name = call.op.name.removeprefix("tir.") if isinstance(call.op, Op) else ""
+        match name:
+            case "ret":
+                raise _Return(self._returned(call))
+            case "break_loop":
+                raise _Break
+            case "continue_loop":
+                raise _Continue
+            case "address_of":
+                [access] = call.args
+                assert isinstance(access, BufferLoad)
+                return self.array(access.buffer)
+            case "call_extern" | "call_pure_extern" | "tvm_call_packed" | "tvm_call_cpacked":
+                symbol, *args = (self._argument(a) for a in call.args)
+                result = call_packed(str(symbol), tuple(args))
+                return None if result is None or call.dtype.is_void else self._scalar(call, result)
+            case _ if isinstance(call.op, GlobalVar):
+                if self.call_global is None:
+                    raise CompileError(f"{self.name} calls {call.op.name_hint}, outside a module")
+                return self.call_global(call.op, tuple(self._argument(a) for a in call.args))
+            case _:
+                return ScalarEvaluator.call(self, call)
+
+    def _returned(self, call: tir.Call) -> Value:
+        [result] = call.args
+        assert isinstance(result, tir.PrimExpr)
+        return prim_value(self.value(result), result.dtype)
+
+    def _scalar(self, call: tir.Call, result: Value) -> Scalar:
+        try:
+            return cast(result, DataType(np.asarray(result).dtype), call.dtype)
+        except (MisuseError, TypeError, ValueError):
+            raise self._fail(f"`{call}` gave {describe(result)}, no {call.dtype}") from None
+
+    def _argument(self, arg: Any) -> Value:
+        """An argument of a call that leaves the kernel: memory is passed as an array."""
+        if isinstance(arg, tir.Var) and arg in self.memory:
+            return self.memory[arg]
+        return self.value(arg)
+
+    @override
+    def variable(self, var: tir.Var) -> Scalar:
+        return self.memory[var] if var in self.memory else super().variable(var)
+
+
+def _poisoned(shape: tuple[int, ...], dtype: DataType) -> Array:
+    """Fresh memory in which a read before a write shows: NaN, or the least integer."""
+    kind = dtype.numpy()
+    if dtype.is_float:
+        return np.full(shape, np.nan).astype(kind)
+    return np.full(shape, False if dtype.is_bool else int_range(dtype)[0], kind)

@@ -1,0 +1,114 @@
+"""VirtualMachine: TVM's way of running an executable, with inputs and outputs kept between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
+from relaxpy.exec.executable import EntryPoint, Executable
+from relaxpy.exec.values import FunctionValue, Value, describe
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFunction:
+    """A function with its arguments, to be called without any."""
+
+    function: EntryPoint
+    args: tuple[object, ...]
+    include_return: bool
+
+    def __call__(self) -> Value:
+        """The function's result, or None where results were not asked for."""
+        result = self.function(*self.args)
+        return result if self.include_return else None
+
+
+class VirtualMachine:
+    """Runs the functions of an executable; `device` is accepted, all values being in main memory."""
+
+    def __init__(self, executable: Executable, device: object = None) -> None:
+        """Errors: MisuseError (also TypeError): `executable` is none."""
+        if not isinstance(executable, Executable):
+            raise MisuseError(
+                f"a VirtualMachine runs an Executable, found {type(executable).__name__}",
+                hint="compile the module first: relaxpy.compile(mod)",
+            )
+        self._executable = executable
+        self.device = device
+        self._saved: dict[str, SavedFunction] = {}
+        self._inputs: dict[str, tuple[object, ...]] = {}
+        self._outputs: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Callable[..., Value]:
+        """The function `name`: one that was saved, else the executable's.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is none.
+        """
+        return self._saved.get(name) or self._executable[name]
+
+    def invoke_closure(self, closure: FunctionValue, *args: Value) -> Value:
+        """What a closure that a function returned gives for `args`.
+
+        Errors:
+            MisuseError (also TypeError): it is no closure.
+        """
+        if not isinstance(closure, FunctionValue):
+            raise MisuseError(f"invoke_closure takes a closure, found {describe(closure)}")
+        return closure(*args)
+
+    def save_function(
+        self,
+        func_name: str,
+        saved_name: str,
+        *args: object,
+        include_return: bool = True,
+        **kwargs: object,
+    ) -> None:
+        """Keep a function with its arguments under a name of its own.
+
+        Errors:
+            UnknownNameError: there is no such function. MisuseError: the new name is taken.
+            RuntimeCheckError: a wrong number of arguments.
+        """
+        function = self._executable[func_name]
+        if saved_name in self._executable or saved_name in self._saved:
+            raise MisuseError(f"there is already a function {saved_name!r}")
+        placed = function.place(args, kwargs)
+        self._saved[saved_name] = SavedFunction(function, placed, include_return)
+
+    def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
+        """Keep arguments for `invoke_stateful(func_name)`.
+
+        Errors:
+            UnknownNameError: there is no such function. RuntimeCheckError: a wrong number of
+            arguments.
+        """
+        self._inputs[func_name] = self._executable[func_name].place(args, kwargs)
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Call a function with the arguments last set, and keep its result.
+
+        Errors:
+            RuntimeCheckError: none were set, or a check of the program failed.
+        """
+        function = self._executable[func_name]
+        if func_name not in self._inputs:
+            raise RuntimeCheckError(
+                f"no input was set for {func_name}", hint=f"call set_input({func_name!r}, ...)"
+            )
+        self._outputs[func_name] = function(*self._inputs[func_name])
+
+    def get_outputs(self, func_name: str) -> Value:
+        """The result of the last `invoke_stateful(func_name)`.
+
+        Errors:
+            UnknownNameError: there is no such function, or it was not invoked yet.
+        """
+        _ = self._executable[func_name]
+        if func_name not in self._outputs:
+            raise UnknownNameError(
+                f"{func_name} has no outputs yet", hint=f"call invoke_stateful({func_name!r})"
+            )
+        return self._outputs[func_name]

@@ -1,0 +1,84 @@
+"""Generated Python: trees to text through astor, text to running code with lines to look up."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+import keyword
+import linecache
+import unicodedata
+import weakref
+from collections.abc import Iterable
+from typing import Any, Final
+
+import astor
+
+_SOURCE_KEY: Final = "__relaxpy_source__"
+
+
+def render(tree: ast.Module) -> str:
+    """The text of `tree`, ending with a newline."""
+    text: str = astor.to_source(ast.fix_missing_locations(tree))
+    return text
+
+
+class GeneratedSource:
+    """One generated text; while it is alive, `linecache` knows its lines under `filename`."""
+
+    __slots__ = ("__weakref__", "filename", "text")
+
+    def __init__(self, filename: str, text: str) -> None:
+        self.filename = filename
+        self.text = text
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        weakref.finalize(self, linecache.cache.pop, filename, None)
+
+
+_sources: weakref.WeakValueDictionary[str, GeneratedSource] = weakref.WeakValueDictionary()
+
+
+def load(text: str, stem: str, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Run the definitions in `text` with the names of `namespace`; the namespace with them added.
+
+    The file name of the code follows from `stem` and the text. Tracebacks, `inspect.getsource` and
+    debuggers find the lines as long as the namespace, or a function defined in it, is alive.
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    filename = f"<relaxpy {stem} {digest}>"
+    source = _sources.get(filename)
+    if source is None:
+        source = _sources[filename] = GeneratedSource(filename, text)
+    names = {"__name__": f"relaxpy_generated.{stem}", **namespace, _SOURCE_KEY: source}
+    exec(compile(text, filename, "exec"), names)
+    return names
+
+
+class Names:
+    """Gives out Python identifiers, each only once, made from hints that may be any text."""
+
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self._taken = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *reserved}
+        self._next: dict[str, int] = {}
+
+    def fresh(self, hint: str) -> str:
+        """An identifier as close to `hint` as is possible and was not given out before."""
+        stem = identifier(hint)
+        name = stem
+        while name in self._taken:
+            number = self._next.get(stem, 0) + 1
+            self._next[stem] = number
+            name = f"{stem}_{number}"
+        self._taken.add(name)
+        return name
+
+
+def identifier(hint: str) -> str:
+    """`hint` as Python reads identifiers, with what cannot stand in one replaced by `_`."""
+    text = unicodedata.normalize("NFKC", hint)
+    text = "".join(char if f"_{char}".isidentifier() else "_" for char in text)
+    while text.startswith("__"):
+        text = text[1:]
+    if not text or text == "_":
+        return "v"
+    return text if text.isidentifier() else f"_{text}"

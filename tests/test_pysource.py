@@ -1,0 +1,90 @@
+import ast
+import gc
+import inspect
+import linecache
+import traceback
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaxpy.pysource import Names, identifier, load, render
+
+TEXT = """def divide(a, b):
+    return a / b
+"""
+
+
+def test_rendered_text_is_the_same_tree_again() -> None:
+    tree = ast.parse(TEXT)
+    assert ast.dump(ast.parse(render(tree))) == ast.dump(ast.parse(TEXT))
+
+
+def test_tracebacks_show_generated_lines() -> None:
+    divide = load(TEXT, "divide", {})["divide"]
+    with pytest.raises(ZeroDivisionError) as caught:
+        divide(1, 0)
+    lines = traceback.extract_tb(caught.value.__traceback__)
+    assert lines[-1].line == "return a / b"
+
+
+def test_inspect_finds_generated_source() -> None:
+    assert inspect.getsource(load(TEXT, "divide", {})["divide"]) == TEXT
+
+
+def test_lines_live_as_long_as_the_last_code_that_has_them() -> None:
+    text = TEXT.replace("divide", "quotient")
+    first, second = load(text, "q", {})["quotient"], load(text, "q", {})["quotient"]
+    filename = first.__code__.co_filename
+    assert filename == second.__code__.co_filename
+    del first
+    gc.collect()
+    assert linecache.getline(filename, 2) == "    return a / b\n"
+    del second
+    gc.collect()
+    assert filename not in linecache.cache
+
+
+def test_the_namespace_is_visible_and_not_changed() -> None:
+    given_names = {"k": 3}
+    names = load("def f():\n    return k\n", "f", given_names)
+    assert names["f"]() == 3
+    assert given_names == {"k": 3}
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        ("x", "x"),
+        ("lambda", "lambda_1"),
+        ("match", "match_1"),
+        ("print", "print_1"),
+        ("np", "np_1"),
+        ("3d", "_3d"),
+        ("a.b", "a_b"),
+        ("", "v"),
+        ("__class__", "_class__"),
+        ("größe", "größe"),
+        ("ﬁt", "fit"),
+        ("x y", "x_y"),
+    ],
+)
+def test_hints_become_identifiers(hint: str, expected: str) -> None:
+    assert Names(["np"]).fresh(hint) == expected
+
+
+@given(st.lists(st.text(max_size=5) | st.sampled_from(["x", "x_1", "x_2", "if"]), max_size=20))
+def test_identifiers_are_valid_and_never_given_twice(hints: list[str]) -> None:
+    names = Names()
+    given_out = [names.fresh(hint) for hint in hints]
+    assert len(set(given_out)) == len(hints)
+    for name in given_out:
+        [statement] = ast.parse(f"{name} = 0").body
+        assert isinstance(statement, ast.Assign)
+        assert isinstance(statement.targets[0], ast.Name)
+        assert statement.targets[0].id == name
+        assert not name.startswith("__")
+
+
+def test_an_identifier_is_kept() -> None:
+    assert identifier("lv1") == "lv1"
