@@ -1,0 +1,354 @@
+"""What a block reads and writes, found from its body (for blocks that do not say it)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import expr as tir, ops, stmt
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.traverse import children, substitute, walk
+
+#: First and last member; None where nothing is known.
+Interval: TypeAlias = "tuple[PrimExpr, PrimExpr] | None"
+
+
+def access_regions(
+    block: stmt.Block, pointers: Container[Var] = ()
+) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """The regions that `block` reads and those it writes, over its own variables.
+
+    Loops inside the block are relaxed to all their values, and several accesses of one buffer are
+    united. With an init statement what the block writes does not count as read. `pointers` are the
+    data variables of buffers.
+
+    Errors:
+        MisuseError: a pointer is used as such, so that what it reaches cannot be told.
+    """
+    found = _Accesses(pointers)
+    found.hidden |= set(block.alloc_buffers)
+    for match in block.match_buffers:
+        found.views[match.buffer] = match.source
+    if block.init is not None:
+        found.statement(block.init)
+    found.statement(block.body)
+    left_out = set(found.writes) if block.init is not None else set()
+    reads = {buffer: sets for buffer, sets in found.reads.items() if buffer not in left_out}
+    return _regions(reads), _regions(found.writes)
+
+
+class _Accesses:
+    def __init__(self, pointers: Container[Var]) -> None:
+        self.pointers = pointers
+        self.reads: dict[Buffer, list[Interval]] = {}
+        self.writes: dict[Buffer, list[Interval]] = {}
+        self.hidden: set[Buffer] = set()
+        self.views: dict[Buffer, BufferRegion] = {}
+        self.bounds: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+        self.lets: dict[Var, PrimExpr] = {}
+
+    # --- statements
+
+    def statement(self, node: stmt.Stmt) -> None:
+        match node:
+            case stmt.SeqStmt(seq=seq):
+                for part in seq:
+                    self.statement(part)
+            case stmt.For(loop_var=var, min=first, extent=extent, body=body):
+                self.expression(first)
+                self.expression(extent)
+                low = self.interval(first)
+                last = self.interval(ops.sub(ops.add(first, extent), 1))
+                if low is not None and last is not None:
+                    self.bounds[var] = low[0], last[1]
+                self.statement(body)
+            case stmt.LetStmt(var=var, value=value, body=body):
+                self.expression(value)
+                self.lets[var] = substitute(value, self.lets)
+                self.statement(body)
+            case stmt.BufferStore(buffer=buffer, value=value, indices=indices, predicate=predicate):
+                self.access(self.writes, buffer, [Range.point(i) for i in indices])
+                for operand in (value, *indices):
+                    self.expression(operand)
+                if predicate is not None:
+                    self.expression(predicate)
+            case stmt.IfThenElse(condition=condition, then_case=yes, else_case=no):
+                self.expression(condition)
+                with self.where(condition, holds=True):
+                    self.statement(yes)
+                if no is not None:
+                    with self.where(condition, holds=False):
+                        self.statement(no)
+            case stmt.BlockRealize():
+                self.nested(node)
+            case stmt.Block():
+                self.declared(node)
+            case stmt.DeclBuffer(buffer=buffer, body=body):
+                self.hidden.add(buffer)
+                self.statement(body)
+            case _:
+                for child in children(node):
+                    if isinstance(child, stmt.Stmt):
+                        self.statement(child)
+                    elif isinstance(child, PrimExpr) and not isinstance(child, Var):
+                        self.expression(child)
+
+    def nested(self, node: stmt.BlockRealize) -> None:
+        for value in node.iter_values:
+            self.expression(value)
+        variables = [iter_var.var for iter_var in node.block.iter_vars]
+        self.lets |= {
+            var: substitute(value, self.lets)
+            for var, value in zip(variables, node.iter_values, strict=True)
+        }
+        with self.where(node.predicate, holds=True):
+            self.declared(node.block)
+
+    def declared(self, block: stmt.Block) -> None:
+        for regions, table in ((block.reads, self.reads), (block.writes, self.writes)):
+            for region in regions:
+                self.access(table, region.buffer, region.region)
+
+    # --- expressions
+
+    def expression(self, root: PrimExpr) -> None:
+        """Every load in `root`, a load before those inside its indices."""
+        seen: set[int] = set()
+        stack: list[Node] = [root]
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            match node:
+                case BufferLoad(buffer=buffer, indices=indices):
+                    self.access(self.reads, buffer, [Range.point(i) for i in indices])
+                    stack += reversed(indices)
+                case tir.Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):
+                    self.expression(condition)
+                    with self.where(condition, holds=True):
+                        self.expression(yes)
+                    with self.where(condition, holds=False):
+                        self.expression(no)
+                case tir.Let(var=var, value=value, body=body):
+                    self.expression(value)
+                    self.lets[var] = substitute(value, self.lets)
+                    stack.append(body)
+                case Var() if node in self.pointers:
+                    raise MisuseError(
+                        f"the data of buffer {node.name} is used as a pointer, so what the block "
+                        "reads and writes cannot be told",
+                        hint="say it with T.reads(...) and T.writes(...)",
+                    )
+                case _:
+                    stack += [c for c in reversed(list(children(node))) if isinstance(c, PrimExpr)]
+
+    # --- regions
+
+    def access(
+        self, table: dict[Buffer, list[Interval]], buffer: Buffer, region: Iterable[Range]
+    ) -> None:
+        view = self.views.get(buffer)
+        if view is not None:
+            buffer, region = view.buffer, view.region
+        if buffer in self.hidden:
+            return
+        found = [self.covered(part) for part in region]
+        known = table.get(buffer)
+        table[buffer] = (
+            found
+            if known is None
+            else [_union(one, other) for one, other in zip(known, found, strict=True)]
+        )
+
+    def covered(self, part: Range) -> Interval:
+        low = self.interval(part.min)
+        if isinstance(part.extent, tir.IntImm) and part.extent.value == 1:
+            return low
+        high = self.interval(ops.sub(part.stop, 1))
+        return None if low is None or high is None else (low[0], high[1])
+
+    def interval(self, expr: PrimExpr) -> Interval:
+        """The least and the greatest value of `expr` while the relaxed loops run."""
+        if isinstance(expr, tir.Ramp):
+            first = self.interval(expr.base)
+            last = self.interval(ops.add(expr.base, ops.mul(expr.stride, expr.lanes - 1)))
+            return None if first is None or last is None else (first[0], last[1])
+        return self._interval(substitute(expr, self.lets))
+
+    def _interval(self, expr: PrimExpr) -> Interval:
+        if isinstance(expr, Var):
+            return self.bounds.get(expr, (expr, expr))
+        if not any(isinstance(v, Var) and v in self.bounds for v in walk(expr)):
+            return expr, expr
+        match expr:
+            case tir.Cast(dtype=dtype, value=value) if dtype.is_int and value.dtype.is_int:
+                inner = self._interval(value)
+                return inner and (ops.cast_to(inner[0], dtype), ops.cast_to(inner[1], dtype))
+            case (
+                tir.Add()
+                | tir.Sub()
+                | tir.Mul()
+                | tir.FloorDiv()
+                | tir.FloorMod()
+                | tir.Min()
+                | tir.Max()
+            ):
+                left, right = self._interval(expr.a), self._interval(expr.b)
+                return None if left is None or right is None else _combine(expr, left, right)
+            case _:
+                return None
+
+    @contextmanager
+    def where(self, condition: PrimExpr, *, holds: bool) -> Iterator[None]:
+        """Narrower loops as long as `condition` holds (or does not)."""
+        outer = dict(self.bounds)
+        for part in _conjuncts(substitute(condition, self.lets), holds):
+            self.narrow(part)
+        try:
+            yield
+        finally:
+            self.bounds = outer
+
+    def narrow(self, condition: PrimExpr) -> None:
+        # Each comparison is read as low <= high; a loop variable alone (with a literal) on one
+        # side gets the other side's bound.
+        match condition:
+            case tir.LT(a=a, b=b):
+                self._at_most(a, ops.sub(b, 1))
+                self._at_least(b, ops.add(a, 1))
+            case tir.LE(a=a, b=b):
+                self._at_most(a, b)
+                self._at_least(b, a)
+            case tir.EQ(a=a, b=b):
+                self._at_most(a, b)
+                self._at_least(a, b)
+            case _:
+                return
+
+    def _at_most(self, expr: PrimExpr, limit: PrimExpr) -> None:
+        var, offset = _shifted(expr)
+        found = self._interval(limit)
+        if var in self.bounds and found is not None:
+            low, high = self.bounds[var]
+            self.bounds[var] = low, simplify(ops.minimum(high, ops.sub(found[1], offset)))
+
+    def _at_least(self, expr: PrimExpr, limit: PrimExpr) -> None:
+        var, offset = _shifted(expr)
+        found = self._interval(limit)
+        if var in self.bounds and found is not None:
+            low, high = self.bounds[var]
+            self.bounds[var] = simplify(ops.maximum(low, ops.sub(found[0], offset))), high
+
+
+def _shifted(expr: PrimExpr) -> tuple[Var | None, int]:
+    """`expr` as a variable and what is added to it."""
+    match expr:
+        case Var():
+            return expr, 0
+        case tir.Add(a=Var() as var, b=tir.IntImm(value=value)):
+            return var, value
+        case tir.Sub(a=Var() as var, b=tir.IntImm(value=value)):
+            return var, -value
+        case _:
+            return None, 0
+
+
+def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:
+    match condition:
+        case tir.Not(a=a):
+            yield from _conjuncts(a, not holds)
+        case tir.Or(a=a, b=b) if not holds:
+            yield from (*_conjuncts(a, False), *_conjuncts(b, False))
+        case tir.Or():
+            return
+        case tir.And(a=a, b=b) if holds:
+            yield from (*_conjuncts(a, True), *_conjuncts(b, True))
+        case tir.Call(op=Op(name="tir.likely"), args=(inner,)):
+            yield from _conjuncts(inner, holds)
+        case tir.GT(a=a, b=b):
+            yield ops.compare(tir.LT, b, a) if holds else ops.compare(tir.LE, a, b)
+        case tir.GE(a=a, b=b):
+            yield ops.compare(tir.LE, b, a) if holds else ops.compare(tir.LT, a, b)
+        case tir.LT(a=a, b=b):
+            yield condition if holds else ops.compare(tir.LE, b, a)
+        case tir.LE(a=a, b=b):
+            yield condition if holds else ops.compare(tir.LT, b, a)
+        case tir.EQ() if holds:
+            yield condition
+        case _:
+            return
+
+
+def _combine(
+    expr: tir.BinaryOpExpr, left: tuple[PrimExpr, PrimExpr], right: tuple[PrimExpr, PrimExpr]
+) -> Interval:
+    match expr:
+        case tir.Add():
+            return ops.add(left[0], right[0]), ops.add(left[1], right[1])
+        case tir.Sub():
+            return ops.sub(left[0], right[1]), ops.sub(left[1], right[0])
+        case tir.Min():
+            return ops.minimum(left[0], right[0]), ops.minimum(left[1], right[1])
+        case tir.Max():
+            return ops.maximum(left[0], right[0]), ops.maximum(left[1], right[1])
+        case tir.Mul():
+            if not isinstance(right[0], tir.IntImm):
+                left, right = right, left
+            if not isinstance(right[0], tir.IntImm) or right[0] is not right[1]:
+                return None
+            ends = ops.mul(left[0], right[0]), ops.mul(left[1], right[0])
+            return ends if right[0].value >= 0 else ends[::-1]
+        case _:
+            pass
+    divisor = right[0]
+    if not isinstance(divisor, tir.IntImm) or divisor is not right[1] or divisor.value <= 0:
+        return None
+    low, high = (simplify(ops.floordiv(end, divisor)) for end in left)
+    if isinstance(expr, tir.FloorDiv):
+        return low, high
+    if low is high:
+        return ops.floormod(left[0], divisor), ops.floormod(left[1], divisor)
+    return ops.const(0, divisor.dtype), ops.sub(divisor, 1)
+
+
+def _union(one: Interval, other: Interval) -> Interval:
+    if one is None or other is None:
+        return None
+    return _outer(one[0], other[0], least=True), _outer(one[1], other[1], least=False)
+
+
+def _outer(a: PrimExpr, b: PrimExpr, *, least: bool) -> PrimExpr:
+    if a is b:
+        return a
+    difference = simplify(ops.sub(b, a))
+    if isinstance(difference, tir.IntImm):
+        return a if (difference.value >= 0) == least else b
+    return ops.minimum(a, b) if least else ops.maximum(a, b)
+
+
+def _regions(table: dict[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]:
+    return tuple(
+        BufferRegion(buffer, tuple(map(_range, sets, buffer.shape)))
+        for buffer, sets in table.items()
+    )
+
+
+def _range(found: Interval, size: PrimExpr) -> Range:
+    if found is None:
+        return Range.from_min_extent(ops.const(0, size.dtype), size)
+    low, high = found
+    if low is high:
+        return Range.point(low)
+    low, high = simplify(low), simplify(high)
+    if isinstance(low, tir.IntImm) and low.value < 0:
+        low = ops.const(0, low.dtype)
+    if isinstance(high, tir.IntImm) and isinstance(size, tir.IntImm) and high.value >= size.value:
+        high = ops.sub(size, 1)
+    return Range.from_min_extent(low, simplify(ops.add(ops.sub(high, low), 1)))

@@ -1,0 +1,659 @@
+"""The values of Python expressions in a program, read off the syntax tree, never run by Python."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, close_names
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser.guard import OPEN, Guard, public_names
+from relaxpy.script.parser.scope import MISSING, Poison, Poisoned, Scope, unknown_name
+from relaxpy.script.parser.text import Positioned, Program, quoted_program
+
+#: What Python's own operations raise on values that they cannot take.
+VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+
+_BINARY: dict[type[ast.operator], tuple[Callable[[Any, Any], object], str]] = {
+    ast.Add: (operator.add, "+"),
+    ast.Sub: (operator.sub, "-"),
+    ast.Mult: (operator.mul, "*"),
+    ast.Div: (operator.truediv, "/"),
+    ast.FloorDiv: (operator.floordiv, "//"),
+    ast.Mod: (operator.mod, "%"),
+    ast.Pow: (operator.pow, "**"),
+    ast.LShift: (operator.lshift, "<<"),
+    ast.RShift: (operator.rshift, ">>"),
+    ast.BitAnd: (operator.and_, "&"),
+    ast.BitOr: (operator.or_, "|"),
+    ast.BitXor: (operator.xor, "^"),
+    ast.MatMult: (operator.matmul, "@"),
+}
+_UNARY: dict[type[ast.unaryop], tuple[Callable[[Any], object], str]] = {
+    ast.USub: (operator.neg, "-"),
+    ast.UAdd: (operator.pos, "+"),
+    ast.Invert: (operator.invert, "~"),
+}
+_COMPARE: dict[type[ast.cmpop], tuple[Callable[[Any, Any], object], str]] = {
+    ast.Eq: (operator.eq, "=="),
+    ast.NotEq: (operator.ne, "!="),
+    ast.Lt: (operator.lt, "<"),
+    ast.LtE: (operator.le, "<="),
+    ast.Gt: (operator.gt, ">"),
+    ast.GtE: (operator.ge, ">="),
+    ast.Is: (operator.is_, "is"),
+    ast.IsNot: (operator.is_not, "is not"),
+    ast.In: (lambda a, b: a in b, "in"),
+    ast.NotIn: (lambda a, b: a not in b, "not in"),
+}
+
+
+class Evaluator:
+    """Gives the values of expression nodes; subclasses say what operators do on IR values.
+
+    `guard` decides what text may reach: everything for a function of the user's own, little for
+    text that may be hostile.
+    """
+
+    def __init__(self, program: Program, scope: Scope, guard: Guard = OPEN) -> None:
+        self.program = program
+        self.scope = scope
+        self.guard = guard
+        self._cases: dict[type[ast.expr], Callable[[Any], object]] = {
+            ast.Name: self._name,
+            ast.Constant: self._constant,
+            ast.Attribute: self._attribute,
+            ast.Call: self._call,
+            ast.Subscript: self._subscript,
+            ast.BinOp: self._binop,
+            ast.UnaryOp: self._unaryop,
+            ast.Compare: self._compare,
+            ast.BoolOp: self._boolop,
+            ast.IfExp: self._ifexp,
+            ast.Tuple: lambda node: tuple(self._items(node.elts)),
+            ast.List: lambda node: list(self._items(node.elts)),
+            ast.Set: lambda node: set(self._items(node.elts)),
+            ast.Dict: self._dict,
+            ast.ListComp: lambda node: list(self._comprehension(node)),
+            ast.SetComp: lambda node: set(self._comprehension(node)),
+            ast.GeneratorExp: lambda node: list(self._comprehension(node)),
+            ast.DictComp: self._dictcomp,
+            ast.Lambda: self._lambda,
+            ast.JoinedStr: self._joined,
+            ast.Slice: self._slice,
+        }
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of an expression.
+
+        Errors:
+            ParseError and others of its kind, located at the smallest part that is at fault.
+            Poisoned: a name in it has no value since its definition was wrong.
+        """
+        case = self._cases.get(type(node))
+        if case is None:
+            raise self.error(
+                node, f"{_construct(node)} cannot stand in a program", hint=_instead(node)
+            )
+        if self.guard.counts:
+            self.guard.step(node, self)
+            found = case(node)
+            self.guard.result(found, node, self)
+            return found
+        return case(node)
+
+    def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
+        """The error `message` about what stands at `node`."""
+        return self.program.error(node, message, **details)
+
+    def span(self, node: Positioned) -> Span:
+        """Where `node` stands."""
+        return self.program.span(node)
+
+    def quoted(self, literal: ast.Constant) -> Any:
+        """The value of the expression written inside a string literal."""
+        tree, inner = quoted_program(self.program, literal)
+        outer = self.program
+        self.program = inner
+        try:
+            return self.value(tree)
+        finally:
+            self.program = outer
+
+    # --- what the language adds to Python's operators
+
+    def on_binary(self, sign: str, left: object, right: object) -> object:
+        """`left sign right` where Python's operator does not answer; MISSING if nothing does."""
+        return MISSING
+
+    def on_unary(self, sign: str, operand: object) -> object:
+        """`sign operand` where Python's operator does not answer; MISSING if nothing does."""
+        return MISSING
+
+    def on_call(
+        self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        """What a call gives."""
+        return function(*args, **kwargs)
+
+    def on_use(self, value: object, node: ast.expr) -> object:
+        """What the name at `node` stands for when it is used."""
+        return value
+
+    def truth(self, value: object, node: ast.expr) -> bool:
+        """The truth of a Python value.
+
+        Errors: ParseError for a value of the program, which is not known while the program is read.
+        """
+        if isinstance(value, Node):
+            raise self.error(
+                node, f"the truth of {describe(value)} is not known while the program is read"
+            )
+        try:
+            return bool(value)
+        except VALUE_ERRORS as error:
+            raise self.error(node, str(error)) from None
+
+    # --- names and attributes
+
+    def _name(self, node: ast.Name) -> object:
+        self.guard.name(node.id, node, self)
+        found = self.scope.find(node.id)
+        if found is MISSING:
+            raise unknown_name(node.id, self.scope.names()).located(self.span(node))
+        if isinstance(found, Poison):
+            raise Poisoned
+        return self.on_use(found, node)
+
+    def _constant(self, node: ast.Constant) -> object:
+        if node.value is Ellipsis or isinstance(node.value, (bytes, complex)):
+            raise self.error(node, f"{node.value!r} has no meaning in a program")
+        return node.value
+
+    def _attribute(self, node: ast.Attribute) -> object:
+        owner = self.value(node.value)
+        return self.attribute_of(owner, node)
+
+    def attribute_of(self, owner: object, node: ast.Attribute) -> object:
+        """Attribute `node.attr` of `owner`."""
+        try:
+            return self.guard.attribute(owner, node, self)
+        except AttributeError:
+            raise self.unknown_attribute(owner, node) from None
+        except MisuseError as error:
+            raise as_parse_error(error, self.span(node)) from None
+
+    def unknown_attribute(self, owner: object, node: ast.Attribute) -> ParseError:
+        """The error for an attribute that `owner` does not have, pointing at its name."""
+        known = {name for name in dir(owner) if not name.startswith("_")}
+        spoken = ast.unparse(node.value)
+        is_space = inspect.ismodule(owner) or hasattr(owner, "__public__")
+        if is_space:
+            known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
+        hint = close_names(node.attr, known)
+        if hint is not None and is_space:
+            hint = hint.replace("'", "`").replace(" `", f" `{spoken}.")
+        found = f"{spoken} has" if is_space else f"{describe(owner)} has"
+        return self.error(_tail(node), f"{found} no attribute {node.attr!r}", hint=hint)
+
+    # --- calls and subscripts
+
+    def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        """The values of the arguments of a call."""
+        args: list[Any] = []
+        for arg in node.args:
+            if isinstance(arg, ast.Starred):
+                args += self._unrolled(arg)
+            else:
+                args.append(self.value(arg))
+        kwargs: dict[str, Any] = {}
+        for keyword in node.keywords:
+            given = self.value(keyword.value)
+            if keyword.arg is not None:
+                kwargs[keyword.arg] = given
+            elif isinstance(given, Mapping) and all(isinstance(k, str) for k in given):
+                kwargs.update(given)
+            else:
+                raise self.error(keyword.value, "** takes a dict keyed by strings")
+        return args, kwargs
+
+    def _call(self, node: ast.Call) -> object:
+        function = self.value(node.func)
+        args, kwargs = self.arguments(node)
+        self.guard.call(function, args, node, self)
+        try:
+            return self.on_call(function, args, kwargs, node)
+        except RelaxpyError as error:
+            raise as_parse_error(
+                error, self._culprit(node, args, error) or self.span(node)
+            ) from None
+        except VALUE_ERRORS as error:
+            raise self._call_error(node, function, args, kwargs, error) from None
+
+    def _culprit(self, node: ast.Call, args: list[Any], error: RelaxpyError) -> Span | None:
+        """The span of the argument that `error` is about."""
+        if error.about is None:
+            return None
+        given: list[tuple[ast.expr, Any]] = []
+        if not any(isinstance(arg, ast.Starred) for arg in node.args):
+            given += zip(node.args, args, strict=True)
+        given += [(keyword.value, MISSING) for keyword in node.keywords]
+        for at, value in given:
+            found = self._part_about(at, value, error.about)
+            if found is not None:
+                return self.span(found)
+        return None
+
+    def _part_about(self, node: ast.expr, value: object, about: object) -> ast.expr | None:
+        if value is about:
+            return node
+        if isinstance(node, (ast.Tuple, ast.List)) and isinstance(value, (tuple, list)):
+            if len(node.elts) == len(value):
+                for part, member in zip(node.elts, value, strict=True):
+                    found = self._part_about(part, member, about)
+                    if found is not None:
+                        return found
+        elif isinstance(node, ast.Constant) and value is MISSING:
+            return node if node.value == about and type(node.value) is type(about) else None
+        elif isinstance(node, ast.Name) and value is MISSING:
+            return node if self.scope.find(node.id) is about else None
+        return None
+
+    def _call_error(
+        self,
+        node: ast.Call,
+        function: Any,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        error: Exception,
+    ) -> ParseError:
+        name = ast.unparse(node.func)
+        if not callable(function):
+            return self.error(node.func, f"{describe(function)} cannot be called")
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            return self.error(node, f"{name}: {error}")
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as mismatch:
+            return self._arity_error(node, name, signature, str(mismatch))
+        kind = "" if isinstance(error, (TypeError, ValueError)) else f"{type(error).__name__}: "
+        return self.error(node, f"{name}: {kind}{error}")
+
+    def _arity_error(
+        self, node: ast.Call, name: str, signature: inspect.Signature, message: str
+    ) -> ParseError:
+        parameters = signature.parameters
+        empty = inspect.Parameter.empty
+        plain = [parameter.replace(annotation=empty) for parameter in parameters.values()]
+        hint = f"it is {name}{inspect.Signature(plain)}"
+        for keyword in node.keywords:
+            if keyword.arg is not None and f"'{keyword.arg}'" in message:
+                return self.error(
+                    keyword,
+                    f"{name} {message.removeprefix('got an ').replace('unexpected', 'takes no', 1)}"
+                    if message.startswith("got an unexpected")
+                    else f"{name}: {message}",
+                    hint=close_names(keyword.arg, parameters) or hint,
+                )
+        positional = [
+            p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        if message.startswith("too many") and len(node.args) > len(positional):
+            return self.error(
+                node.args[len(positional)],
+                f"{name} takes {len(positional)} positional arguments, found {len(node.args)}",
+                hint=hint,
+            )
+        return self.error(node, f"{name}: {message}", hint=hint)
+
+    def _subscript(self, node: ast.Subscript) -> object:
+        owner = self.value(node.value)
+        index = self.value(node.slice)
+        self.guard.subscript(owner, node, self)
+        try:
+            return self.on_subscript(owner, index, node)
+        except RelaxpyError as error:
+            found = (
+                self._part_about(node.slice, index, error.about)
+                if error.about is not None
+                else None
+            )
+            raise as_parse_error(error, self.span(found or node)) from None
+        except VALUE_ERRORS as error:
+            kind = f"{type(error).__name__}: " if isinstance(error, KeyError) else ""
+            raise self.error(node, f"{kind}{error}") from None
+
+    def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
+        """`owner[index]`."""
+        if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
+            raise self.error(node.value, f"{describe(owner)} cannot be indexed")
+        return owner[index]
+
+    def _slice(self, node: ast.Slice) -> slice:
+        parts = (node.lower, node.upper, node.step)
+        return slice(*(None if part is None else self.value(part) for part in parts))
+
+    # --- operators
+
+    def _binop(self, node: ast.BinOp) -> object:
+        # `a + b + c + …` nests to the left: read it from its innermost operand outwards.
+        chain = [node]
+        while isinstance(chain[-1].left, ast.BinOp):
+            chain.append(chain[-1].left)
+        left = self.value(chain[-1].left)
+        for part in reversed(chain):
+            left = self.binary(part.op, left, self.value(part.right), part)
+        return left
+
+    def binary(self, kind: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        """`left kind right`, located at `node` when it fails."""
+        function, sign = _BINARY[type(kind)]
+        try:
+            found = self.on_binary(sign, left, right)
+            if found is not MISSING:
+                return found
+            self.guard.binary(sign, left, right, node, self)
+            return function(left, right)
+        except RelaxpyError as error:
+            raise as_parse_error(error, self._operand(node, left, right, error)) from None
+        except VALUE_ERRORS as error:
+            message = str(error)
+            if isinstance(error, TypeError):
+                message = f"{sign} is not defined between {describe(left)} and {describe(right)}"
+            raise self.error(node, message) from None
+
+    def _operand(self, node: ast.expr, left: object, right: object, error: RelaxpyError) -> Span:
+        if isinstance(node, ast.BinOp) and error.about is not None:
+            if error.about is left:
+                return self.span(node.left)
+            if error.about is right:
+                return self.span(node.right)
+        return self.span(node)
+
+    def _unaryop(self, node: ast.UnaryOp) -> object:
+        operand = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            found = self.on_unary("not", operand)
+            if found is not MISSING:
+                return found
+            if isinstance(operand, PrimExpr):
+                return self._prim(node, ops.logical_not, operand)
+            return not self.truth(operand, node.operand)
+        function, sign = _UNARY[type(node.op)]
+        try:
+            found = self.on_unary(sign, operand)
+            return function(operand) if found is MISSING else found
+        except RelaxpyError as error:
+            raise as_parse_error(error, self.span(node)) from None
+        except VALUE_ERRORS:
+            raise self.error(node, f"{sign} is not defined on {describe(operand)}") from None
+
+    def _compare(self, node: ast.Compare) -> object:
+        left = self.value(node.left)
+        result: object = True
+        for kind, comparator in zip(node.ops, node.comparators, strict=True):
+            right = self.value(comparator)
+            function, sign = _COMPARE[type(kind)]
+            step = self._comparison(node, function, sign, left, right)
+            if isinstance(step, PrimExpr) and isinstance(result, (PrimExpr, bool)):
+                result = step if result is True else self._prim(node, ops.all_of, result, step)
+            elif result is True:
+                result = step
+            else:
+                result = self._prim(node, ops.all_of, result, step)
+            if not isinstance(result, Node) and not self.truth(result, node):
+                return result
+            left = right
+        return result
+
+    def _comparison(
+        self,
+        node: ast.Compare,
+        function: Callable[[Any, Any], object],
+        sign: str,
+        left: Any,
+        right: Any,
+    ) -> object:
+        try:
+            found = self.on_binary(sign, left, right)
+            return function(left, right) if found is MISSING else found
+        except RelaxpyError as error:
+            raise as_parse_error(error, self.span(node)) from None
+        except VALUE_ERRORS:
+            raise self.error(
+                node, f"{sign} is not defined between {describe(left)} and {describe(right)}"
+            ) from None
+
+    def _boolop(self, node: ast.BoolOp) -> object:
+        conjunction = isinstance(node.op, ast.And)
+        combine = ops.all_of if conjunction else ops.any_of
+        result: object = MISSING
+        for part in node.values:
+            if result is not MISSING and not isinstance(result, PrimExpr):
+                if self.truth(result, part) != conjunction:
+                    return result
+                result = MISSING
+            found = self.value(part)
+            result = found if result is MISSING else self._prim(part, combine, result, found)
+            if isinstance(result, Node) and not isinstance(result, PrimExpr):
+                self.truth(result, part)
+        return result
+
+    def _prim(self, node: ast.expr, function: Callable[..., object], *operands: object) -> object:
+        try:
+            return function(*operands)
+        except MisuseError as error:
+            raise as_parse_error(error, self.span(node)) from None
+
+    def _ifexp(self, node: ast.IfExp) -> object:
+        condition = self.value(node.test)
+        if not isinstance(condition, PrimExpr):
+            return self.value(node.body if self.truth(condition, node.test) else node.orelse)
+        return self._prim(
+            node,
+            intrin.if_then_else,
+            condition,
+            self.value(node.body),
+            self.value(node.orelse),
+        )
+
+    # --- displays and comprehensions
+
+    def _items(self, nodes: Iterable[ast.expr]) -> Iterator[object]:
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                yield from self._unrolled(node)
+            else:
+                yield self.value(node)
+
+    def _unrolled(self, node: ast.Starred) -> Iterable[object]:
+        return self.iterable(self.value(node.value), node.value)
+
+    def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
+        """The members of a Python value.
+
+        Errors: ParseError for what has no members known while the program is read.
+        """
+        try:
+            members: Iterable[object] = iter(value)
+        except VALUE_ERRORS:
+            raise self.error(node, f"{describe(value)} has no members to go through") from None
+        return self.guard.members(members, node, self)
+
+    def _dict(self, node: ast.Dict) -> dict[Any, Any]:
+        result: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                given = self.value(value)
+                if not isinstance(given, Mapping):
+                    raise self.error(value, f"** takes a dict, found {describe(given)}")
+                result.update(given)
+                continue
+            name = self.value(key)
+            try:
+                result[name] = self.value(value)
+            except TypeError:
+                raise self.error(key, f"{describe(name)} cannot be a key") from None
+        return result
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp
+    ) -> Iterator[object]:
+        for _ in self._rounds(node.generators):
+            yield self.value(node.elt)
+
+    def _dictcomp(self, node: ast.DictComp) -> dict[Any, Any]:
+        return {self.value(node.key): self.value(node.value) for _ in self._rounds(node.generators)}
+
+    def _rounds(self, generators: list[ast.comprehension]) -> Iterator[None]:
+        """One step for each round of the comprehension, its variables bound meanwhile."""
+        first, *rest = generators
+        if first.is_async:
+            raise self.error(first.iter, "a program cannot wait for anything: no async")
+        members = self.iterable(self.value(first.iter), first.iter)
+        with self.scope.inner():
+            for member in members:
+                self.unpack(first.target, member, self.scope.set)
+                if all(self.truth(self.value(test), test) for test in first.ifs):
+                    if rest:
+                        yield from self._rounds(rest)
+                    else:
+                        yield None
+
+    def unpack(self, target: ast.expr, value: object, bind: Callable[[str, Any], None]) -> None:
+        """Bind the names of `target` to the members of `value`."""
+        if isinstance(target, ast.Name):
+            bind(target.id, value)
+            return
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            raise self.error(target, "only names can be bound here")
+        members = list(self.iterable(value, target))
+        for part, member in self.paired(target, members):
+            self.unpack(part, member, bind)
+
+    def paired(
+        self, target: ast.Tuple | ast.List, members: list[Any]
+    ) -> Iterator[tuple[ast.expr, Any]]:
+        """The parts of an unpacking target with what each receives; a starred one gets a list."""
+        parts = target.elts
+        stars = [k for k, part in enumerate(parts) if isinstance(part, ast.Starred)]
+        if len(stars) > 1:
+            raise self.error(parts[stars[1]], "at most one target may have a star")
+        fixed = len(parts) - len(stars)
+        if len(members) < fixed or (not stars and len(members) != fixed):
+            least = "at least " if stars else ""
+            raise self.error(target, f"{least}{fixed} values are needed here, found {len(members)}")
+        if stars:
+            at = stars[0]
+            tail = len(parts) - at - 1
+            middle = members[at : len(members) - tail]
+            members = [*members[:at], middle, *members[len(members) - tail :]]
+        for part, member in zip(parts, members, strict=True):
+            yield (part.value if isinstance(part, ast.Starred) else part), member
+
+    def _lambda(self, node: ast.Lambda) -> Callable[..., object]:
+        spec = node.args
+        if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.defaults:
+            raise self.error(node, "a lambda here takes plain parameters only")
+        names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
+        frames = list(self.scope.frames)
+
+        def function(*args: object) -> object:
+            if len(args) != len(names):
+                raise self.error(node, f"this takes {len(names)} arguments, found {len(args)}")
+            outer = self.scope.frames
+            self.scope.frames = [*frames, dict(zip(names, args, strict=True))]
+            try:
+                return self.value(node.body)
+            finally:
+                self.scope.frames = outer
+
+        parameters = [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names
+        ]
+        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        function.__from_text__ = True  # type: ignore[attr-defined]
+        return function
+
+    def _joined(self, node: ast.JoinedStr) -> str:
+        return "".join(self._formatted(part) for part in node.values)
+
+    def _formatted(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Constant):
+            return str(node.value)
+        assert isinstance(node, ast.FormattedValue)
+        value = self.value(node.value)
+        spec = ""
+        if node.format_spec is not None:
+            assert isinstance(node.format_spec, ast.JoinedStr)
+            spec = self._joined(node.format_spec)
+        self.guard.format(value, spec, node.value, self)
+        shown = repr(value) if node.conversion == ord("r") else value
+        try:
+            return format(shown, spec) if spec else str(shown)
+        except VALUE_ERRORS as error:
+            raise self.error(node.value, str(error)) from None
+
+
+def as_parse_error(error: RelaxpyError, span: Span) -> RelaxpyError:
+    """`error` of this program, located; misuse of an interface is a mistake of the text here."""
+    if isinstance(error, MisuseError):
+        return ParseError(error.diagnostics).located(span)
+    return error.located(span)
+
+
+def describe(value: object) -> str:
+    """What a message calls a value."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if isinstance(value, PrimExpr):
+        return f"`{value}` of {value.dtype or 'void'}"
+    if isinstance(value, Buffer):
+        return f"buffer {value.name}"
+    if isinstance(value, np.ndarray):
+        return f"a NumPy array of shape {value.shape}"
+    if inspect.isroutine(value):
+        return f"function {getattr(value, '__name__', value)!r}"
+    hint = getattr(value, "name_hint", None) if isinstance(value, Node) else None
+    kind = type(value).__name__
+    article = "an" if kind[:1] in "AEIOU" else "a"
+    return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article} {kind}"
+
+
+def _tail(node: ast.Attribute) -> ast.expr:
+    """A stand-in for the last name of an attribute path, where it can be told apart."""
+    end = node.end_col_offset
+    if end is None or node.end_lineno is None:
+        return node
+    tail = ast.Name(node.attr)
+    tail.lineno = tail.end_lineno = node.end_lineno
+    tail.end_col_offset = end
+    tail.col_offset = end - len(node.attr.encode())
+    return tail
+
+
+_NAMES: dict[type[ast.expr], tuple[str, str | None]] = {
+    ast.Await: ("await", None),
+    ast.Yield: ("yield", "return the values instead, in a tuple"),
+    ast.YieldFrom: ("yield", "return the values instead, in a tuple"),
+    ast.NamedExpr: ("an assignment inside an expression", "give it a line of its own"),
+    ast.Starred: ("a starred expression", None),
+}
+
+
+def _construct(node: ast.expr) -> str:
+    return _NAMES.get(type(node), (type(node).__name__, None))[0]
+
+
+def _instead(node: ast.expr) -> str | None:
+    return _NAMES.get(type(node), ("", None))[1]

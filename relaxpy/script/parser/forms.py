@@ -1,0 +1,311 @@
+"""What the words of `T`, and some of `R` and `I`, give: records that the parser acts upon.
+
+A record does nothing by itself, so that a namespace can be used where no program is being read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
+from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.ir.types import PointerType, PrimType
+
+if TYPE_CHECKING:
+    from relaxpy.ir.node import Attr
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Base of the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A datatype: `T.int32` in an annotation, `T.int32(x)` a value, `T.int32()` a variable."""
+
+    dtype: DataType
+
+    def __call__(
+        self, value: ExprLike | None = None, dtype: str | None = None, is_size_var: bool = False
+    ) -> PrimExpr:
+        """`value` in this datatype; without one, a new variable that its assignment names."""
+        if value is None:
+            return Var("", self.dtype)
+        if isinstance(value, str):
+            try:
+                return ops.const(float(value), self.dtype)
+            except ValueError:
+                raise MisuseError(f"{value!r} is no {self.dtype}", about=value) from None
+        if isinstance(value, (bool, int, float)):
+            return ops.const(value, self.dtype)
+        return ops.cast_to(value, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class HandleWord:
+    """`T.handle`: in an annotation an untyped pointer, called a variable of a pointer type."""
+
+    dtype: DataType = DataType("handle")  # noqa: RUF009
+
+    def __call__(self, dtype: str | None = None, storage_scope: str = "global") -> Var:
+        """A new pointer variable; with `dtype`, to elements of it."""
+        if dtype is None:
+            return Var("", "handle")
+        if isinstance(dtype, (Word, HandleWord)):
+            dtype = dtype.dtype
+        return Var("", PointerType(PrimType(DataType(dtype)), storage_scope))
+
+
+def _sizes(shape: Any) -> tuple[ExprLike, ...]:
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    for size in sizes:
+        if isinstance(size, str):
+            raise MisuseError(
+                f"a dimension of a buffer is an integer, found {size!r}",
+                about=size,
+                hint="declare a variable, as in n = T.int32(), and use T.match_buffer",
+            )
+    return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSpec(Form):
+    """A buffer without its name: `T.Buffer((4, 4), "float32")`.
+
+    Units:
+        align  bytes
+    """
+
+    shape: tuple[ExprLike, ...]
+    dtype: DataType = DataType("float32")  # noqa: RUF009
+    data: Var | None = None
+    strides: tuple[ExprLike, ...] | None = None
+    elem_offset: ExprLike | None = None
+    scope: str = "global"
+    align: int = 0
+    offset_factor: int = 0
+    buffer_type: str = ""
+    axis_separators: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        dtype: Any = self.dtype
+        if isinstance(dtype, (Word, HandleWord)):
+            dtype = dtype.dtype
+        object.__setattr__(self, "shape", _sizes(self.shape))
+        object.__setattr__(self, "dtype", DataType(dtype or "float32"))
+
+    def make(self, name: str) -> Buffer:
+        """A new buffer of this kind."""
+        return decl_buffer(
+            self.shape,
+            self.dtype,
+            name,
+            data=self.data,
+            strides=self.strides,
+            elem_offset=self.elem_offset,
+            scope=self.scope,
+            data_alignment=self.align or -1,
+            offset_factor=self.offset_factor,
+            buffer_type=self.buffer_type,
+            axis_separators=self.axis_separators,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopForm(Form):
+    """One loop for each pair of `bounds`, (first value, number of values)."""
+
+    bounds: tuple[tuple[PrimExpr, PrimExpr], ...]
+    kind: ForKind = ForKind.SERIAL
+    annotations: Mapping[str, object] = field(default_factory=dict)
+    thread: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockForm(Form):
+    """`with T.block(name)`."""
+
+    name: str
+    no_realize: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InitForm(Form):
+    """`with T.init()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AxisForm(Form):
+    """A block variable over `dom` that stands for `binding`."""
+
+    dom: Range
+    binding: PrimExpr
+    kind: IterVarKind
+
+
+@dataclass(frozen=True, slots=True)
+class RemapForm(Form):
+    """Block variables for whole loops, one letter each: S or R."""
+
+    kinds: str
+    bindings: tuple[PrimExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessForm(Form):
+    """What a block reads or writes."""
+
+    what: Literal["reads", "writes"]
+    regions: tuple[BufferRegion | BufferLoad | Buffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhereForm(Form):
+    """The condition under which a block runs."""
+
+    condition: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class AttrsForm(Form):
+    """Attributes of the block, the function or the module around."""
+
+    of: Literal["block", "function", "module"]
+    attrs: Mapping[str, Attr]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchBufferForm(Form):
+    """The buffer behind a parameter, or a view of a region."""
+
+    source: Var | BufferRegion | BufferLoad
+    spec: BufferSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocBufferForm(Form):
+    """A buffer that lives as long as the block around."""
+
+    spec: BufferSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DeclBufferForm(Form):
+    """A buffer over existing memory, or over new memory where `spec.data` is None."""
+
+    spec: BufferSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateForm(Form):
+    """Memory for the statements that follow; `data` is what it holds, for a constant."""
+
+    extents: tuple[PrimExpr, ...]
+    dtype: DataType
+    scope: str = "global"
+    condition: PrimExpr | None = None
+    annotations: Mapping[str, object] = field(default_factory=dict)
+    data: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttrForm(Form):
+    """An annotation on the statements that follow."""
+
+    node: object
+    key: str
+    value: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class EnvThreadForm(Form):
+    """A variable for a hardware index."""
+
+    tag: str
+    dtype: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchThreadForm(Form):
+    """The hardware index `thread`, by tag or variable, running over `extent` values."""
+
+    thread: str | Var
+    extent: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class RealizeForm(Form):
+    """A region made real for the statements that follow."""
+
+    region: BufferRegion
+    scope: str
+    condition: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class LetForm(Form):
+    """`var`, or a new variable, standing for `value` in what follows."""
+
+    value: PrimExpr
+    var: Var | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssertForm(Form):
+    """A check in front of the statements that follow."""
+
+    condition: PrimExpr
+    message: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateForm(Form):
+    """An expression for its effect."""
+
+    value: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class MetaVar(Form):
+    """A Python value that keeps its name without becoming a statement."""
+
+    value: object
+
+
+ScopedForm: TypeAlias = (
+    DeclBufferForm | AllocateForm | AttrForm | LaunchThreadForm | RealizeForm | LetForm | AssertForm
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataflowForm(Form):
+    """`with R.dataflow()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputForm(Form):
+    """The variables that a dataflow block hands on."""
+
+    variables: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchCastForm(Form):
+    """`value` checked against an info."""
+
+    value: object
+    annotation: object
+
+
+@dataclass(frozen=True, slots=True)
+class EmitForm(Form):
+    """`value` to be bound, whatever it is."""
+
+    value: object

@@ -1,0 +1,243 @@
+"""What a text may reach and how much work it may cause while it is read."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.traverse import children, walk
+from relaxpy.script.parser.scope import BUILTINS
+
+if TYPE_CHECKING:
+    from relaxpy.script.parser.evaluator import Evaluator
+
+MAX_STEPS = 3_000_000
+MAX_BITS = 4096
+MAX_ITEMS = 100_000
+_FORMAT = re.compile(r"[<>=^+\- 0-9.,_a-zA-Z]{0,8}")
+
+#: The attributes that text may read, by the kind of value.
+ATTRIBUTES: Mapping[type, Collection[str]] = {
+    DataType: ("bits", "lanes", "with_lanes", "element", "itemsize"),
+    PrimExpr: ("dtype", "astype", "equal"),
+    Buffer: ("data", "dtype", "elem_offset", "name", "ndim", "scope", "shape", "strides", "vload"),
+    BufferRegion: ("buffer", "region"),
+    Range: ("min", "extent"),
+    IterVar: ("var", "dom"),
+    rx.Expr: ("struct_info", "astype", "fields"),
+    rx.TensorStructInfo: ("shape", "dtype", "ndim"),
+    rx.ShapeStructInfo: ("values", "ndim"),
+    rx.PrimStructInfo: ("dtype", "value"),
+    rx.TupleStructInfo: ("fields",),
+    rx.FuncStructInfo: ("params", "ret", "purity"),
+    Attrs: ("get", "keys", "values", "items"),
+    IRModule: (),
+}
+
+
+class Guard:
+    """Lets everything pass: the text is a function of the user's own."""
+
+    counts = False
+
+    def name(self, name: str, node: ast.expr, at: Evaluator) -> None:
+        """Whether a name may be read."""
+
+    def attribute(self, owner: object, node: ast.Attribute, at: Evaluator) -> object:
+        """Attribute `node.attr` of `owner`, if it may be read."""
+        return getattr(owner, node.attr)
+
+    def call(self, function: object, args: list[Any], node: ast.Call, at: Evaluator) -> None:
+        """Whether a call may be made."""
+
+    def subscript(self, owner: object, node: ast.Subscript, at: Evaluator) -> None:
+        """Whether a value may be indexed."""
+
+    def binary(self, sign: str, left: object, right: object, node: ast.expr, at: Evaluator) -> None:
+        """Whether an operation stays small."""
+
+    def result(self, value: object, node: ast.expr, at: Evaluator) -> None:
+        """Whether a value just made is small enough."""
+
+    def members(self, members: Iterable[object], node: ast.expr, at: Evaluator) -> Iterable[object]:
+        """The members of a value, as many as may be gone through."""
+        return members
+
+    def step(self, node: ast.expr, at: Evaluator, size: int = 1) -> None:
+        """Count work."""
+
+    def format(self, value: object, spec: str, node: ast.expr, at: Evaluator) -> None:
+        """Whether a value may be put into a string in this way."""
+
+
+OPEN = Guard()
+
+
+class TextGuard(Guard):
+    """For text that may be hostile: only the public names of `namespaces`, and `handed_in`.
+
+    Every value that is made counts as work, by its size, and the sum of work is bounded.
+    """
+
+    counts = True
+
+    def __init__(self, namespaces: Iterable[object], handed_in: Iterable[object]) -> None:
+        self._spaces: dict[int, object] = {id(space): space for space in namespaces}
+        self._builtins = frozenset(map(id, BUILTINS.values()))
+        # The objects are kept alive beside their ids, so that no id comes to mean another object.
+        self._callable: dict[int, object] = {id(f): f for f in (*BUILTINS.values(), *handed_in)}
+        self._weights: dict[PrimExpr, int] = {}
+        self._steps = 0
+
+    @override
+    def name(self, name: str, node: ast.expr, at: Evaluator) -> None:
+        if name.startswith("__"):
+            raise at.error(
+                node, f"names beginning with two underscores are refused in text: {name}"
+            )
+
+    @override
+    def attribute(self, owner: object, node: ast.Attribute, at: Evaluator) -> object:
+        name = node.attr
+        if name.startswith("_"):
+            raise at.error(
+                node, f"attributes beginning with an underscore are refused in text: {name}"
+            )
+        if id(owner) in self._spaces:
+            return self._member(owner, name, node, at)
+        for kind, names in ATTRIBUTES.items():
+            if isinstance(owner, kind) and name in names:
+                found = getattr(owner, name)
+                if callable(found) and not isinstance(found, Node):
+                    self._callable[id(found)] = found
+                return found
+        if hasattr(owner, "__functions__"):  # a module being read: its names are the program's own
+            return getattr(owner, name)
+        if not hasattr(owner, name):
+            raise at.unknown_attribute(owner, node)
+        raise at.error(
+            node,
+            f"attribute {name!r} cannot be used in text",
+            hint="only those of I, R, T and of values of the program can",
+        )
+
+    def _member(self, space: object, name: str, node: ast.Attribute, at: Evaluator) -> object:
+        if name not in getattr(space, "__all__", ()) and name not in public_names(space):
+            raise at.unknown_attribute(space, node)
+        member = getattr(space, name)
+        if hasattr(member, "__all__") or hasattr(member, "__public__"):
+            self._spaces[id(member)] = member
+        if callable(member):
+            self._callable[id(member)] = member
+        return member
+
+    @override
+    def call(self, function: object, args: list[Any], node: ast.Call, at: Evaluator) -> None:
+        if isinstance(function, rx.Expr) or getattr(function, "__from_text__", False):
+            return
+        if id(function) not in self._callable:
+            raise at.error(
+                node.func, "only functions of I, R, T and those handed in can be called in text"
+            )
+        if id(function) in self._builtins and function is not range:
+            for k, arg in enumerate(args):
+                if isinstance(arg, range):
+                    self.step(node, at, len(arg))
+                elif isinstance(arg, Iterator):
+                    args[k] = self.members(arg, node, at)
+
+    @override
+    def subscript(self, owner: object, node: ast.Subscript, at: Evaluator) -> None:
+        if inspect.isclass(owner) or inspect.ismodule(owner):
+            raise at.error(node, "only values can be indexed in text")
+
+    @override
+    def binary(self, sign: str, left: object, right: object, node: ast.expr, at: Evaluator) -> None:
+        if isinstance(left, str) and sign == "%":
+            raise at.error(node, "formatting with % is refused in text", hint="use an f-string")
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, (str, list, tuple)):
+                times = max(0, other) if sign == "*" and isinstance(other, int) else 1
+                self.step(node, at, len(one) * times)
+        if isinstance(left, int) and isinstance(right, int):
+            bits = max(left.bit_length(), right.bit_length())
+            if sign == "*":
+                bits = left.bit_length() + right.bit_length()
+            elif sign == "**":
+                bits = left.bit_length() * max(1, right)
+            elif sign == "<<":
+                bits = left.bit_length() + max(0, right)
+            if bits > MAX_BITS:
+                raise at.error(node, f"an integer of more than {MAX_BITS} bits is refused in text")
+
+    @override
+    def result(self, value: object, node: ast.expr, at: Evaluator) -> None:
+        # What is shared is written out at each place where it is printed, so it counts each time.
+        if isinstance(value, PrimExpr):
+            if self._weight(value) > MAX_ITEMS:
+                raise at.error(
+                    node, f"an expression of more than {MAX_ITEMS} parts is refused in text"
+                )
+        elif isinstance(value, (list, tuple, set, dict)):
+            size, waiting = 0, [value]
+            while waiting:
+                found = waiting.pop()
+                size += len(found) or 1
+                if size > MAX_ITEMS:
+                    raise at.error(node, f"more than {MAX_ITEMS} members are refused in text")
+                inside = found.values() if isinstance(found, dict) else found
+                waiting += [v for v in inside if isinstance(v, (list, tuple, set, dict))]
+            self.step(node, at, size)
+        elif isinstance(value, str):
+            self.step(node, at, len(value))
+
+    def _weight(self, value: PrimExpr) -> int:
+        known = self._weights
+        for node in walk(value):
+            if isinstance(node, PrimExpr) and node not in known:
+                known[node] = 1 + sum(
+                    known.get(c, 1) for c in children(node) if isinstance(c, PrimExpr)
+                )
+        return known[value]
+
+    @override
+    def members(self, members: Iterable[object], node: ast.expr, at: Evaluator) -> Iterable[object]:
+        return self._counted(members, node, at)
+
+    def _counted(
+        self, members: Iterable[object], node: ast.expr, at: Evaluator
+    ) -> Iterator[object]:
+        for member in members:
+            self.step(node, at)
+            yield member
+
+    @override
+    def step(self, node: ast.expr, at: Evaluator, size: int = 1) -> None:
+        self._steps += size
+        if self._steps > MAX_STEPS:
+            raise at.error(node, f"reading the text takes more than {MAX_STEPS} steps")
+
+    @override
+    def format(self, value: object, spec: str, node: ast.expr, at: Evaluator) -> None:
+        widths = [int(digits) for digits in re.findall(r"\d+", spec)]
+        if not _FORMAT.fullmatch(spec) or any(width > 100 for width in widths):
+            raise at.error(node, f"the format {spec!r} is refused in text")
+        if not isinstance(value, (bool, int, float, str, PrimExpr)):
+            raise at.error(node, "only numbers, strings and scalar expressions go into an f-string")
+
+
+def public_names(space: object) -> Collection[str]:
+    """The names that a namespace offers beside its `__all__`: operators registered meanwhile."""
+    lists: Callable[[], Collection[str]] | None = getattr(space, "__public__", None)
+    return () if lists is None else lists()

@@ -1,0 +1,470 @@
+"""Reads one `@T.prim_func`: its signature and its statements."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import Attrs
+from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
+from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, load_parts
+from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script.parser import forms, tirwords
+from relaxpy.script.parser.evaluator import describe
+from relaxpy.script.parser.kernel_forms import SCOPED, KernelForms, scalar, typed_var
+from relaxpy.script.parser.kernel_state import Body
+from relaxpy.script.parser.report import docstring_removed, refusal
+from relaxpy.script.parser.scope import POISON, Poisoned
+
+
+class KernelReader(KernelForms):
+    """Reads the definition of one kernel."""
+
+    def function(self, node: ast.FunctionDef, *, private: bool) -> PrimFunc | None:
+        """The kernel defined at `node`, or None where something in it is wrong and reported."""
+        before = len(self.report.errors)
+        with self.scope.inner():
+            self.read_signature(node)
+            body = Body("function")
+            self.read_into(body, docstring_removed(node.body))
+            if len(self.report.errors) > before:
+                return None
+            try:
+                return self.finished(node, body, private)
+            except RelaxpyError as error:
+                self.report.add(error)
+                return None
+
+    def read_signature(self, node: ast.FunctionDef) -> None:
+        """Bind the parameters."""
+        spec = node.args
+        for extra in (spec.vararg, spec.kwarg, *spec.kwonlyargs):
+            if extra is not None:
+                self.report.add(self.error(extra, "a kernel has plain positional parameters only"))
+        for default in (*spec.defaults, *filter(None, spec.kw_defaults)):
+            self.report.add(self.error(default, "parameters of a kernel have no defaults"))
+        for arg in (*spec.posonlyargs, *spec.args):
+            self.scope.set(arg.arg, POISON)
+            try:
+                self.scope.set(arg.arg, self.parameter(arg))
+            except Poisoned:
+                continue
+            except RelaxpyError as error:
+                self.report.add(error.located(self.program.span(arg)))
+        if node.returns is not None:
+            try:
+                self.ret_type = self.return_type(node.returns)
+            except RelaxpyError as error:
+                self.report.add(error)
+
+    def parameter(self, arg: ast.arg) -> Var | Buffer:
+        """The parameter that `arg` declares."""
+        if arg.annotation is None:
+            raise self.error(
+                arg,
+                f"parameter {arg.arg!r} has no annotation",
+                hint='annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32',
+            )
+        given = self.values.value(arg.annotation)
+        if isinstance(given, forms.BufferSpec):
+            buffer: Buffer = self.made(arg.annotation, given.make, arg.arg)
+            handle = Var(arg.arg, "handle")
+            self.params.append(handle)
+            self.buffer_map[handle] = buffer
+            self.pointers.add(buffer.data)
+            return buffer
+        var = typed_var(arg.arg, given)
+        if var is None:
+            raise self.error(
+                arg.annotation,
+                f"a parameter is a buffer, a handle or a scalar, found {describe(given)}",
+            )
+        self.params.append(var)
+        self.named.add(var)
+        return var
+
+    def return_type(self, node: ast.expr) -> DataType | None:
+        """The datatype that a return annotation names."""
+        given = self.values.value(node)
+        if given is None:
+            return None
+        if isinstance(given, (forms.Word, forms.HandleWord, Var)):
+            return given.dtype
+        if isinstance(given, str):
+            kind: DataType = self.made(node, DataType, given)
+            return kind
+        raise self.error(node, f"a kernel returns a scalar datatype, found {describe(given)}")
+
+    def finished(self, node: ast.FunctionDef, body: Body, private: bool) -> PrimFunc:
+        """The kernel around `body`, with a root block where one is needed."""
+        lone = body.items[0] if len(body.items) == 1 else None
+        bare = isinstance(lone, stmt.BlockRealize) and not lone.block.iter_vars
+        if not bare:
+            body.items = [
+                self.declared(i) if isinstance(i, stmt.Stmt) and i in self.undeclared else i
+                for i in body.items
+            ]
+        whole = body.fold()
+        span = self.program.span(node)
+        if self.root.allocations or (self.has_block and not bare):
+            allocations = tuple(self.root.allocations)
+            root = stmt.Block((), (), (), "root", whole, None, allocations, span=span)
+            whole = stmt.BlockRealize((), ops.const(True, "bool"), root, span)
+        if not private:
+            self.attrs.setdefault("global_symbol", node.name)
+        elif "global_symbol" in self.attrs:
+            raise self.error(node, f"private kernel {node.name!r} has a global_symbol")
+        return PrimFunc(
+            tuple(self.params),
+            whole,
+            self.ret_type,
+            self.buffer_map,
+            Attrs(self.attrs),
+            span=span,
+        )
+
+    # --- statements
+
+    @override
+    def statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign():
+                self.assign(node)
+            case ast.For():
+                self.loop(node)
+            case ast.Expr():
+                self.expression(node.value)
+            case ast.With(items=items, body=body):
+                self.with_items(items, body)
+            case ast.If():
+                self.branch(node)
+            case ast.AugAssign():
+                self.change(node)
+            case ast.AnnAssign():
+                self.annotated(node)
+            case ast.While():
+                self.while_loop(node)
+            case ast.Return():
+                self.returned(node)
+            case ast.Break() | ast.Continue():
+                if not self.loop_depth:
+                    raise self.error(node, f"{type(node).__name__.lower()} stands outside a loop")
+                jump = intrin.break_loop if isinstance(node, ast.Break) else intrin.continue_loop
+                self.add(stmt.Evaluate(jump(), self.program.span(node)))
+            case ast.Assert(test=test, msg=msg):
+                self.check(node, test, msg)
+            case ast.Pass():
+                return
+            case _:
+                raise refusal(self.program, node, "a kernel")
+
+    def assign(self, node: ast.Assign) -> None:
+        """Read `target = value`."""
+        if len(node.targets) > 1:
+            raise self.error(node.targets[1], "bind one target in a statement")
+        [target] = node.targets
+        value = self.values.value(node.value)
+        if isinstance(target, ast.Subscript):
+            self.store(target, value, node)
+        else:
+            self.bind_target(target, value, node.value)
+
+    def bind_target(self, target: ast.expr, value: object, at: ast.expr) -> None:
+        """Bind the names of `target`."""
+        if isinstance(target, ast.Name):
+            self.made(at, self.bind, target.id, value, target)
+            return
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            raise self.error(target, "only names and elements of buffers can be assigned to")
+        names = [part.id for part in target.elts if isinstance(part, ast.Name)]
+        if len(set(names)) != len(names):
+            raise self.error(target, "a name is bound twice in one statement")
+        if isinstance(value, forms.MetaVar):
+            value = value.value
+        members: Sequence[object]
+        if isinstance(value, forms.RemapForm):
+            members = self.remapped(value, at)
+        else:
+            members = list(self.values.iterable(value, at))
+        for part, member in self.values.paired(target, list(members)):
+            self.bind_target(part, member, at)
+
+    def annotated(self, node: ast.AnnAssign) -> None:
+        """Read `name: T.int32 = value`."""
+        if not isinstance(node.target, ast.Name):
+            raise self.error(node.target, "an annotation belongs to a name")
+        if node.value is None:
+            raise self.error(node, "a name is bound with a value, as in x: T.int32 = 0")
+        var = typed_var(node.target.id, self.values.value(node.annotation))
+        if var is None:
+            raise self.error(node.annotation, "a variable in a kernel is a scalar or a handle")
+        given = self.values.value(node.value)
+        value: PrimExpr = self.made(node.value, scalar, given, var.dtype)
+        if value.dtype != var.dtype:
+            raise self.error(
+                node.value, f"{node.target.id} is {var.dtype}, the value is {value.dtype}"
+            )
+        if node.target.id in self.scope.frames[-1]:
+            raise self.error(node.target, f"{node.target.id!r} is already defined in this scope")
+        self.named.add(var)
+        self.scope.set(node.target.id, self.let(node.target.id, value, node, var))
+
+    def store(self, target: ast.Subscript, value: object, node: ast.stmt) -> None:
+        """Read `buffer[index] = value`."""
+        buffer = self.buffer_at(target)
+        indices = self.indices(buffer, target)
+        dtype, _, _ = self.made(target, load_parts, buffer, indices)
+        at = getattr(node, "value", target)
+        converted: PrimExpr = self.made(at, scalar, value, dtype)
+        stored = self.made(at, ops.cast_to, converted, dtype)
+        self.add(stmt.BufferStore(buffer, stored, indices, span=self.program.span(node)))
+
+    def buffer_at(self, target: ast.Subscript) -> Buffer:
+        """The buffer that `target` is an element of."""
+        buffer = self.values.value(target.value)
+        if not isinstance(buffer, Buffer):
+            raise self.error(
+                target.value,
+                f"only elements of buffers can be assigned to, found {describe(buffer)}",
+            )
+        return buffer
+
+    def indices(self, buffer: Buffer, target: ast.Subscript) -> tuple[PrimExpr, ...]:
+        """The indices of a store; a slice stands for a vector of them."""
+        index = self.values.value(target.slice)
+        given = index if isinstance(index, tuple) else (index,)
+        nodes = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        if len(given) != buffer.ndim:
+            raise self.error(
+                target,
+                f"buffer {buffer.name} has {buffer.ndim} dimensions, found {len(given)} indices",
+            )
+        if len(nodes) != len(given):
+            nodes = [target.slice] * len(given)
+        return tuple(
+            self.made(at, _vector, part, size)
+            if isinstance(part, slice)
+            else self.made(at, ops.convert, part)
+            for at, part, size in zip(nodes, given, buffer.shape, strict=True)
+        )
+
+    def change(self, node: ast.AugAssign) -> None:
+        """Read `buffer[index] += value`."""
+        target = node.target
+        if not isinstance(target, ast.Subscript):
+            raise self.error(
+                node,
+                "names in a kernel are bound once",
+                hint="keep what changes in a buffer, as in A[i] += 1",
+            )
+        buffer = self.buffer_at(target)
+        index = self.values.value(target.slice)
+        old = self.made(target, lambda: buffer[index])
+        value = self.values.value(node.value)
+        self.store(target, self.values.binary(node.op, old, value, node.value), node)
+
+    def loop(self, node: ast.For) -> None:
+        """Read `for targets in form:`."""
+        if node.orelse:
+            raise self.error(node.orelse[0], "a loop in a kernel has no else")
+        form = self.loop_form(node.iter)
+        dtypes = [first.dtype for first, _ in form.bounds]
+        order = list(range(len(dtypes)))
+        made: dict[int, Var] = {}
+        names: dict[str, object] = {}
+
+        def name_them(target: ast.expr, which: Any) -> None:
+            if not isinstance(target, ast.Name):
+                raise self.error(target, "a loop variable is a name")
+            if target.id in names:
+                raise self.error(target, f"{target.id!r} is bound twice in one loop")
+            if isinstance(which, int):
+                names[target.id] = made[which] = self.new_var(target.id, dtypes[which])
+                return
+            for k in which:
+                made[k] = self.new_var(f"{target.id}_{k}", dtypes[k])
+            names[target.id] = tuple(made[k] for k in which)
+
+        if isinstance(node.target, (ast.Tuple, ast.List)):
+            for part, which in self.values.paired(node.target, order):
+                name_them(part, which)
+        else:
+            name_them(node.target, order if len(order) != 1 else 0)
+        for k, (first, extent) in enumerate(form.bounds):
+            self.loops[made[k]] = Range.from_min_extent(first, extent)
+        self.loop_depth += 1
+        try:
+            body = self.inner(node.body, names)
+        finally:
+            self.loop_depth -= 1
+        span = self.program.span(node.iter)
+        for k in reversed(order):
+            first, extent = form.bounds[k]
+            binding = None
+            if form.thread is not None:
+                index = Var("", dtypes[k])
+                binding = IterVar(None, index, IterVarKind.ThreadIndex, form.thread)
+            body = stmt.For(
+                made[k],
+                first,
+                extent,
+                form.kind,
+                body,
+                binding,
+                Attrs(form.annotations),
+                span,
+            )
+        self.add(body)
+
+    def loop_form(self, node: ast.expr) -> forms.LoopForm:
+        """What a loop runs over."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            function = self.values.value(node.func)
+            if function is builtins.range:
+                args, kwargs = self.values.arguments(node)
+                if kwargs or len(args) not in (1, 2):
+                    raise self.error(node, "range in a kernel takes an end, or a start and an end")
+                form: forms.LoopForm = self.made(node, tirwords.serial, *args)
+                return form
+        value = self.values.value(node)
+        if isinstance(value, forms.LoopForm):
+            return value
+        if isinstance(value, range) and value.step == 1:
+            return tirwords.serial(value.start, value.stop)
+        raise self.error(
+            node,
+            f"a loop in a kernel runs over range, T.grid or the like, found {describe(value)}",
+        )
+
+    def while_loop(self, node: ast.While) -> None:
+        """Read `while condition:`."""
+        if node.orelse:
+            raise self.error(node.orelse[0], "a loop in a kernel has no else")
+        condition = self.made(node.test, ops.truth, self.values.value(node.test))
+        self.loop_depth += 1
+        try:
+            body = self.inner(node.body)
+        finally:
+            self.loop_depth -= 1
+        self.add(stmt.While(condition, body, self.program.span(node.test)))
+
+    def branch(self, node: ast.If) -> None:
+        """`if condition:`; a condition known while reading chooses at once."""
+        condition = self.values.value(node.test)
+        if not isinstance(condition, PrimExpr):
+            taken = node.body if self.values.truth(condition, node.test) else node.orelse
+            with self.scope.inner():
+                self.statements.read(taken, self.statement)
+            return
+        test = self.made(node.test, ops.truth, condition)
+        then_case = self.inner(node.body)
+        else_case = self.inner(node.orelse) if node.orelse else None
+        self.add(stmt.IfThenElse(test, then_case, else_case, self.program.span(node.test)))
+
+    def with_items(self, items: Sequence[ast.withitem], body: list[ast.stmt]) -> None:
+        """Read `with a, b as c:`."""
+        first, rest = items[0], items[1:]
+        at = first.context_expr
+        form = self.values.value(at)
+        name = first.optional_vars
+        if isinstance(form, (forms.BlockForm, forms.InitForm)) and (name is not None or rest):
+            raise self.error(
+                name or rest[0].context_expr, "with T.block stands alone, without `as`"
+            )
+        match form:
+            case forms.BlockForm():
+                self.block(form, body, at)
+            case forms.InitForm():
+                block = self.block_at(at, "T.init")
+                if block.init is not None:
+                    raise self.error(at, "T.init is given twice for this block")
+                block.init = self.inner(body)
+            case forms.Form() if isinstance(form, SCOPED):
+                self.with_scoped(form, name, rest, body, at)
+            case _:
+                raise self.error(at, f"with takes T.block and the like, found {describe(form)}")
+
+    def with_scoped(
+        self,
+        form: forms.Form,
+        name: ast.expr | None,
+        rest: Sequence[ast.withitem],
+        body: list[ast.stmt],
+        at: ast.expr,
+    ) -> None:
+        """Read `with form as name:`."""
+        if name is not None and not isinstance(name, ast.Name):
+            raise self.error(name, "only a name can stand here")
+        found, wrap = self.opened(name.id if name is not None else "", form, at)
+        inner = Body("inner")
+        with self.scope.inner({} if name is None else {name.id: found}):
+            if rest:
+                self.bodies.append(inner)
+                try:
+                    self.with_items(rest, body)
+                finally:
+                    self.bodies.pop()
+            else:
+                self.read_into(inner, body)
+        self.add(wrap(inner.fold()))
+
+    def returned(self, node: ast.Return) -> None:
+        """Read `return value`."""
+        if node.value is None:
+            raise self.error(node, "return in a kernel has a value", hint="leave it out otherwise")
+        value = self.values.value(node.value)
+        if not isinstance(value, (PrimExpr, bool, int, float)):
+            raise self.error(node.value, f"a kernel returns a scalar, found {describe(value)}")
+        result = self.made(node.value, scalar, value, self.ret_type)
+        self.add(stmt.Evaluate(intrin.ret(result), self.program.span(node)))
+
+    def check(self, node: ast.Assert, test: ast.expr, message: ast.expr | None) -> None:
+        """Read `assert condition, message`."""
+        condition = self.made(test, ops.truth, self.values.value(test))
+        text = "assertion failed" if message is None else self.values.value(message)
+        shown = self.made(message or node, ops.convert, text)
+        span = self.program.span(node)
+        self.add(lambda body: stmt.AssertStmt(condition, shown, body, span))
+
+    def expression(self, node: ast.expr) -> None:
+        """An expression on a line of its own."""
+        if isinstance(node, ast.Constant) and (isinstance(node.value, str) or node.value is ...):
+            return
+        value = self.values.value(node)
+        match value:
+            case None:
+                return
+            case forms.Form():
+                self.effect(value, node)
+            case tir.Call():
+                self.add(stmt.Evaluate(value, self.program.span(node)))
+            case tuple() | list() if all(v is None for v in value):
+                return
+            case PrimExpr():
+                raise self.error(
+                    node, f"the value of `{value}` is not used", hint="T.evaluate(...) evaluates it"
+                )
+            case _:
+                raise self.error(node, f"{describe(value)} does nothing here")
+
+
+def _vector(part: slice, size: PrimExpr) -> PrimExpr:
+    """The indices that a slice in a store stands for."""
+    start = ops.convert(0 if part.start is None else part.start)
+    stop = size if part.stop is None else part.stop
+    step = 1 if part.step is None else part.step
+    if isinstance(step, int) and step <= 0:
+        raise MisuseError(f"the step of a slice is positive, found {step}", about=step)
+    lanes = ops.ceildiv(ops.sub(stop, start), step)
+    if not isinstance(lanes, tir.IntImm):
+        raise MisuseError(f"a slice in a store has a constant length, found `{lanes}`")
+    if lanes.value < 1:
+        raise MisuseError("a slice in a store has at least one member")
+    return start if lanes.value == 1 else tir.Ramp(start, step, lanes.value)

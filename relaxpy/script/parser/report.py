@@ -1,0 +1,155 @@
+"""The errors of a program, collected as it is read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+
+from relaxpy.errors import Diagnostic, ParseError, RelaxpyError
+from relaxpy.script.parser.scope import POISON, Poisoned, Scope
+from relaxpy.script.parser.text import Program
+
+MAX_ERRORS = 20
+
+
+class Full(Exception):  # noqa: N818
+    """More errors would help nobody."""
+
+
+class Report:
+    """What is wrong with a program so far."""
+
+    def __init__(self) -> None:
+        self.errors: list[RelaxpyError] = []
+
+    def add(self, error: RelaxpyError) -> None:
+        """Enter an error."""
+        self.errors.append(error)
+        if len(self.errors) >= MAX_ERRORS:
+            raise Full
+
+    def failure(self) -> RelaxpyError | None:
+        """One error with every diagnostic, of the class of the first; None if nothing is wrong."""
+        if not self.errors:
+            return None
+        diagnostics: dict[Diagnostic, None] = {}
+        for error in self.errors:
+            diagnostics |= dict.fromkeys(error.diagnostics)
+        kind = type(self.errors[0])
+        return kind(list(diagnostics))
+
+
+class Statements:
+    """Reads statements one by one: what is wrong with one is reported, and the next is read."""
+
+    def __init__(self, program: Program, scope: Scope, report: Report) -> None:
+        self.program = program
+        self.scope = scope
+        self.report = report
+
+    def read(self, nodes: Iterable[ast.stmt], statement: Callable[[ast.stmt], None]) -> None:
+        """Read `nodes` with `statement`; names that a wrong one would have bound are poisoned."""
+        for node in nodes:
+            try:
+                statement(node)
+            except Poisoned:
+                self.poison(node)
+            except RelaxpyError as error:
+                self.poison(node)
+                self.report.add(error.located(self.program.span(header(node))))
+
+    def poison(self, node: ast.stmt) -> None:
+        """Mark every name that `node` would have bound."""
+        for name in bound_names(node):
+            self.scope.set(name, POISON)
+
+
+def header(node: ast.stmt) -> ast.stmt | ast.expr:
+    """What stands for a statement in a message: not the statements inside it."""
+    match node:
+        case ast.If(test=test) | ast.While(test=test):
+            return test
+        case ast.For(iter=iter_):
+            return iter_
+        case ast.With(items=[item, *_]):
+            return item.context_expr
+        case _:
+            return node
+
+
+def bound_names(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement binds around it."""
+    found: list[ast.expr]
+    match node:
+        case ast.Assign(targets=targets):
+            found = list(targets)
+        case ast.AnnAssign(target=bound) | ast.AugAssign(target=bound):
+            found = [bound]
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+            return
+        case ast.If() | ast.With():
+            for inner in (*node.body, *getattr(node, "orelse", ())):
+                yield from bound_names(inner)
+            return
+        case _:
+            return
+    while found:
+        target = found.pop()
+        if isinstance(target, ast.Name):
+            yield target.id
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            found += target.elts
+        elif isinstance(target, ast.Starred):
+            found.append(target.value)
+
+
+_STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
+    ast.While: ("while", "use recursion: a function that calls itself in one branch of an if"),
+    ast.For: ("for", "unroll it with a Python helper function, or write a @T.prim_func with loops"),
+    ast.AsyncFor: ("async for", "programs do not wait for anything"),
+    ast.AsyncWith: ("async with", "programs do not wait for anything"),
+    ast.AsyncFunctionDef: ("async def", "programs do not wait for anything"),
+    ast.Try: ("try", "errors of a running program end it; check before with an if"),
+    ast.Raise: ("raise", "use R.assert_op(condition) or T.Assert"),
+    ast.Import: ("import", "import at the top of the file; its names can be used here"),
+    ast.ImportFrom: ("import", "import at the top of the file; its names can be used here"),
+    ast.Global: ("global", "return new values instead"),
+    ast.Nonlocal: ("nonlocal", "return new values instead"),
+    ast.Delete: ("del", "values die after their last use by themselves"),
+    ast.ClassDef: ("class", "put functions into the class of an @I.ir_module"),
+    ast.Assert: ("assert", "use R.assert_op(condition, message) in an impure function"),
+    ast.AugAssign: (
+        "an augmented assignment",
+        "write x = x + y: variables are bound, never changed",
+    ),
+    ast.Break: ("break", "there are no loops to leave"),
+    ast.Continue: ("continue", "there are no loops to continue"),
+    ast.Match: ("match", "use if and else"),
+}
+
+
+def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
+    """The error for a Python statement that is none of the language read at `where`."""
+    name, hint = _STATEMENTS.get(type(node), (type(node).__name__, ""))
+    if isinstance(node, (ast.Try, ast.With, ast.ClassDef, ast.For, ast.While, ast.AsyncFor)):
+        node = _keyword(node, name)
+    return program.error(node, f"{name} is not part of {where}", hint=hint or None)
+
+
+def _keyword(node: ast.stmt, name: str) -> ast.stmt:
+    """A stand-in for the first word of a compound statement."""
+    word = ast.Pass()
+    word.lineno = word.end_lineno = node.lineno
+    word.col_offset = node.col_offset
+    word.end_col_offset = node.col_offset + len(name)
+    return word
+
+
+def docstring_removed(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a body without the docstring in front."""
+    match body:
+        case [ast.Expr(value=ast.Constant(value=str())), *rest]:
+            return rest
+        case _:
+            return body

@@ -1,0 +1,132 @@
+"""What a name means: the names a program binds itself, and those it finds around it."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType, FunctionType
+from typing import Any
+
+from relaxpy.errors import ParseError, close_names
+
+#: The built-in functions that a program may call while it is read.
+BUILTINS: Mapping[str, object] = {
+    name: getattr(builtins, name)
+    for name in (
+        *("abs", "all", "any", "bool", "dict", "divmod", "enumerate", "filter", "float", "int"),
+        *("isinstance", "len", "list", "map", "max", "min", "range", "reversed", "round", "set"),
+        *("slice", "sorted", "str", "sum", "tuple", "zip"),
+    )
+}
+
+
+class Missing:
+    """What a lookup gives where there is no such name."""
+
+
+MISSING = Missing()
+
+
+class Poison:
+    """The value of a name whose definition failed: uses of it are not reported again."""
+
+
+POISON = Poison()
+
+
+class Poisoned(Exception):  # noqa: N818
+    """A value is needed whose definition already was reported as wrong."""
+
+
+class Scope:
+    """The names of a program, innermost first, over the mappings that surround it."""
+
+    __slots__ = ("_around", "frames")
+
+    def __init__(self, *around: Mapping[str, object]) -> None:
+        self.frames: list[dict[str, object]] = [{}]
+        self._around = around
+
+    def find(self, name: str) -> object:
+        """The value of `name`, or MISSING."""
+        for frame in reversed(self.frames):
+            if name in frame:
+                return frame[name]
+        for mapping in self._around:
+            if name in mapping:
+                return mapping[name]
+        return MISSING
+
+    def find_bound(self, name: str) -> object:
+        """The value that the program itself gave `name`, or MISSING."""
+        for frame in reversed(self.frames):
+            if name in frame:
+                return frame[name]
+        return MISSING
+
+    def set(self, name: str, value: object) -> None:
+        """Bind `name` in the innermost scope."""
+        self.frames[-1][name] = value
+
+    def names(self) -> Iterator[str]:
+        """Every name in reach."""
+        for frame in reversed(self.frames):
+            yield from frame
+        for mapping in self._around:
+            yield from mapping
+
+    @contextmanager
+    def inner(self, names: Mapping[str, object] | None = None) -> Iterator[dict[str, object]]:
+        """A scope inside this one for as long as the context lasts."""
+        frame = dict(names or {})
+        depth = len(self.frames)
+        self.frames.append(frame)
+        try:
+            yield frame
+        finally:
+            del self.frames[depth:]
+
+    def around(self, *first: Mapping[str, object]) -> Scope:
+        """A scope for a function defined here: it sees what is bound now, then `first`."""
+        merged: dict[str, object] = {}
+        for frame in self.frames:
+            merged.update(frame)
+        return Scope(merged, *first, *self._around)
+
+
+def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapping[str, object]]:
+    """Where names used in `function` are found: closure, defining frame, module."""
+    closure = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            closure[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    found: list[Mapping[str, object]] = [closure]
+    if frame is not None:
+        found.append(frame_names(frame))
+    found.append(function.__globals__)
+    return found
+
+
+def frame_names(frame: FrameType) -> Mapping[str, Any]:
+    """The local names of a running frame, as they are now."""
+    return {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+
+
+def unknown_name(name: str, known: Iterable[str]) -> ParseError:
+    """The error for a name that means nothing."""
+    if hasattr(builtins, name):
+        return ParseError(
+            f"the built-in name {name!r} is not available inside a program",
+            hint="a program is read, not run; " + _instead(name),
+        )
+    public = {n for n in known if not n.startswith("_")}
+    return ParseError(f"unknown name {name!r}", hint=close_names(name, public))
+
+
+def _instead(name: str) -> str:
+    if name == "print":
+        return "to print when the function runs use R.print(...) in an impure function"
+    return "call it outside and use its result, or a helper function that calls it"

@@ -1,0 +1,170 @@
+"""Program text: its syntax tree, and the one conversion from positions in the tree to spans."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Protocol
+
+from relaxpy.errors import ParseError, Source, Span
+
+MAX_DEPTH = 90
+MAX_NODES = 2_000_000
+
+
+class Positioned(Protocol):
+    """What the syntax tree gives a position: expressions, statements, parameters, keywords."""
+
+    lineno: int
+    col_offset: int
+    end_lineno: int | None
+    end_col_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A parsed text. `shift` is what the lines of the tree lack to those of the file."""
+
+    tree: ast.Module
+    source: Source
+    lines: list[str] = field(repr=False)
+    shift: int = 0
+    indent: int = 0
+
+    def span(self, node: Positioned) -> Span:
+        """Where `node` stands: lines of the file, columns in characters from 1."""
+        line = node.lineno
+        end_line = node.end_lineno or line
+        end = node.col_offset if node.end_col_offset is None else node.end_col_offset
+        return Span(
+            self.source,
+            line + self.shift,
+            self._column(line, node.col_offset),
+            end_line + self.shift,
+            self._column(end_line, end),
+        )
+
+    def _column(self, line: int, offset: int) -> int:
+        text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        if offset > 0 and not text.isascii():
+            offset = len(text.encode()[:offset].decode(errors="ignore"))
+        return offset + 1 + self.indent
+
+    def error(self, node: Positioned, message: str, **details: object) -> ParseError:
+        """The error `message` about what stands at `node`."""
+        return ParseError(message, span=self.span(node), **details)  # type: ignore[arg-type]
+
+
+def parse_text(text: str, name: str, *, first_line: int = 1, limit: int | None = None) -> Program:
+    """`text` as a program; an indented text keeps its columns.
+
+    Errors:
+        ParseError: it is no Python, too long (more than `limit` characters), or nested too deeply.
+    """
+    source = Source(name, text, first_line)
+    if limit is not None and len(text) > limit:
+        raise ParseError(f"the text has {len(text)} characters, more than {limit} are not read")
+    indented = text[:1] in (" ", "\t")
+    code = "if 1:\n" + text if indented else text
+    shift = first_line - (2 if indented else 1)
+    try:
+        tree = ast.parse(code)
+    except SyntaxError as error:
+        raise _syntax_error(error, source, shift) from None
+    except (RecursionError, MemoryError):
+        raise ParseError("the text is nested too deeply to be read") from None
+    except ValueError as error:
+        raise ParseError(f"the text is no Python: {error}") from None
+    if indented and isinstance(tree.body[0], ast.If):
+        tree.body = tree.body[0].body
+    program = Program(tree, source, code.split("\n"), shift)
+    check_size(program)
+    return program
+
+
+def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
+    line = max(1, error.lineno or 1) + shift
+    column = max(1, error.offset or 1)
+    end_line = (error.end_lineno or 0) + shift
+    end = error.end_offset if end_line == line and error.end_offset else column + 1
+    span = Span(source, line, column, line, max(end, column + 1))
+    return ParseError(f"the text is no Python: {error.msg}", span=span)
+
+
+def check_size(program: Program) -> None:
+    """Refuse trees with too many nodes, or too deep for the stack.
+
+    A chain of operators such as `a + b + c` is read in a loop and counts as one level.
+
+    Errors:
+        ParseError: at the first place that is nested too deeply.
+    """
+    count = 0
+    stack: list[tuple[ast.AST, int]] = [(program.tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        count += 1
+        if depth > MAX_DEPTH:
+            where = node if isinstance(node, (ast.expr, ast.stmt)) else None
+            raise ParseError(
+                f"nested more than {MAX_DEPTH} levels deep",
+                span=None if where is None else program.span(where),
+                hint="bind parts of it to names",
+            )
+        first = node.left if isinstance(node, ast.BinOp) else None
+        stack += [(child, depth + (child is not first)) for child in ast.iter_child_nodes(node)]
+    if count > MAX_NODES:
+        raise ParseError(f"the text has {count} nodes, more than {MAX_NODES} are not read")
+
+
+def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, Program]:
+    """The expression written inside a string literal, with positions inside the literal.
+
+    Errors:
+        ParseError: it is no expression.
+    """
+    text = str(literal.value).strip()
+    span = program.span(literal)
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ParseError(f"{literal.value!r} is no expression", span=span) from None
+    plain = span.line == span.end_line and span.end_column - span.column == len(text) + 2
+    inner = Program(ast.Module([], []), program.source, [text], span.line - 1, span.column)
+    for node in ast.walk(tree):
+        if not plain and isinstance(node, ast.expr):
+            # Escapes or a joined literal: positions inside mean nothing, point at all of it.
+            node.lineno = node.end_lineno = 1
+            node.col_offset, node.end_col_offset = -1, span.end_column - span.column - 1
+    check_size(Program(ast.Module([ast.Expr(tree.body)], []), inner.source, [text], inner.shift))
+    return tree.body, inner
+
+
+def source_of(code: CodeType) -> Program:
+    """The text that `code`, of a function, was compiled from.
+
+    Errors:
+        ParseError: there is none, as under `python -c` and `exec`.
+    """
+    return source_at(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def source_at(filename: str, line: int, name: str) -> Program:
+    """The definition of `name`, its decorators included, that begins at `line` of a file or cell.
+
+    Errors:
+        ParseError: there is no text for it.
+    """
+    linecache.checkcache(filename)
+    lines = linecache.getlines(filename)
+    if not 0 < line <= len(lines):
+        raise ParseError(
+            f"the source text of {name!r} cannot be found: {filename} line {line} is not there",
+            hint="keep the program in a file or notebook cell, or pass its text to "
+            "relaxpy.script.from_source(text)",
+        )
+    block = inspect.getblock(lines[line - 1 :])
+    return parse_text("".join(block), filename, first_line=line)

@@ -1,0 +1,421 @@
+"""The words of `T` that give records, and those that take their arguments in several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range
+from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.forms import BufferSpec, HandleWord, Word
+
+_LANES = (2, 4, 8, 16, 32, 64)
+_FLOATS = (
+    *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
+    *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+    *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"),
+    *("float16", "float32", "float64", "bfloat16"),
+)
+
+
+def dtype_words() -> dict[str, Word | HandleWord]:
+    """Every datatype by name, as `T.int32` and `T.float8_e4m3x4` name them."""
+    names = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    words = {f"{n}x{lanes}": f"{n}x{lanes}" for n in names for lanes in _LANES} | {
+        n: n for n in names
+    }
+    for name in _FLOATS:
+        words[name] = name
+        words |= {f"{name}x{lanes}": f"{name}x{lanes}" for lanes in _LANES}
+    words |= {"bool": "bool", "boolean": "bool", "void": ""}
+    return {name: Word(DataType(dtype)) for name, dtype in words.items()}
+
+
+# --- loops
+
+
+def _bounds(start: ExprLike, stop: ExprLike | None) -> tuple[PrimExpr, PrimExpr]:
+    span = Range(start) if stop is None else Range(start, stop)
+    for part in (span.min, span.extent):
+        if not part.dtype.is_int or part.dtype.lanes != 1:
+            raise MisuseError(
+                f"a loop runs over integers, found `{part}` of {part.dtype}",
+                about=start if stop is None or part is span.min else stop,
+            )
+    return span.min, span.extent
+
+
+def _loop(kind: ForKind, name: str) -> Callable[..., forms.LoopForm]:
+    def loop(
+        start: ExprLike,
+        stop: ExprLike | None = None,
+        *,
+        annotations: Mapping[str, object] | None = None,
+    ) -> forms.LoopForm:
+        return forms.LoopForm((_bounds(start, stop),), kind, dict(annotations or {}))
+
+    loop.__name__ = loop.__qualname__ = name
+    loop.__doc__ = (
+        f"A {kind.name.lower()} loop from `start` (0 if it alone is given) to before `stop`."
+    )
+    return loop
+
+
+serial = _loop(ForKind.SERIAL, "serial")
+parallel = _loop(ForKind.PARALLEL, "parallel")
+vectorized = _loop(ForKind.VECTORIZED, "vectorized")
+unroll = _loop(ForKind.UNROLLED, "unroll")
+
+
+def thread_binding(
+    start: ExprLike,
+    stop: ExprLike | str | None = None,
+    thread: str | None = None,
+    *,
+    annotations: Mapping[str, object] | None = None,
+) -> forms.LoopForm:
+    """A loop bound to the hardware index `thread`, which may also be the second argument.
+
+    Errors: MisuseError if no index is named.
+    """
+    if thread is None:
+        start, stop, thread = 0, start, stop  # type: ignore[assignment]
+    elif stop is None:
+        start, stop = 0, start
+    if not isinstance(thread, str):
+        raise MisuseError(
+            f"thread names a hardware index such as 'threadIdx.x', found {thread!r}", about=thread
+        )
+    return forms.LoopForm(
+        (_bounds(start, stop),), ForKind.THREAD_BINDING, dict(annotations or {}), thread
+    )
+
+
+def grid(*extents: ExprLike) -> forms.LoopForm:
+    """Serial loops from 0, one inside the other."""
+    return forms.LoopForm(tuple(_bounds(extent, None) for extent in extents))
+
+
+# --- blocks
+
+
+def block(name: str = "", no_realize: bool = False) -> forms.BlockForm:
+    """A block: a computation over its own variables."""
+    if not isinstance(name, str):
+        raise MisuseError(f"a block is named by a string, found {name!r}", about=name)
+    return forms.BlockForm(name, no_realize)
+
+
+def init() -> forms.InitForm:
+    """What a block does before the first step of its reductions."""
+    return forms.InitForm()
+
+
+class Axis:
+    """`T.axis`: the variables of a block."""
+
+    @staticmethod
+    def _make(dom: Any, binding: ExprLike, kind: IterVarKind) -> forms.AxisForm:
+        value = ops.convert(binding)
+        if not value.dtype.is_int or value.dtype.lanes != 1:
+            raise MisuseError(
+                f"a block variable stands for an integer, found `{value}` of {value.dtype}",
+                about=binding,
+            )
+        if isinstance(dom, Range):
+            return forms.AxisForm(dom, value, kind)
+        ends = tuple(dom) if isinstance(dom, (tuple, list)) else (0, dom)
+        if len(ends) != 2:
+            raise MisuseError(f"a domain is an extent or (begin, end), found {dom!r}", about=dom)
+        if not any(isinstance(end, PrimExpr) for end in ends):
+            ends = tuple(ops.const(end, value.dtype) for end in ends)
+        return forms.AxisForm(Range(*ends), value, kind)
+
+    @staticmethod
+    def spatial(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
+        """A variable whose steps are independent of each other."""
+        return Axis._make(dom, binding, IterVarKind.DataPar)
+
+    @staticmethod
+    def reduce(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
+        """A variable that is summed, or otherwise reduced, over."""
+        return Axis._make(dom, binding, IterVarKind.CommReduce)
+
+    @staticmethod
+    def scan(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
+        """A variable whose steps run in order."""
+        return Axis._make(dom, binding, IterVarKind.Ordered)
+
+    @staticmethod
+    def opaque(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
+        """A variable of which nothing is promised."""
+        return Axis._make(dom, binding, IterVarKind.Opaque)
+
+    @staticmethod
+    def remap(
+        kinds: str, bindings: Sequence[PrimExpr] | PrimExpr, dtype: str = "int32"
+    ) -> forms.RemapForm:
+        """Variables for whole loops, each spatial (S) or reduced over (R)."""
+        if not isinstance(kinds, str) or set(kinds) - set("SR"):
+            raise MisuseError(
+                f"the kinds of block variables are letters S and R, found {kinds!r}", about=kinds
+            )
+        if isinstance(bindings, PrimExpr):
+            bindings = [bindings]
+        if len(kinds) != len(bindings):
+            raise MisuseError(
+                f"{len(kinds)} kinds are given for {len(bindings)} loop variables", about=bindings
+            )
+        return forms.RemapForm(kinds, tuple(bindings))
+
+    S = spatial
+    R = reduce
+
+
+axis = Axis()
+
+
+def reads(*regions: Any) -> forms.AccessForm:
+    """What the block reads."""
+    return forms.AccessForm("reads", _regions(regions))
+
+
+def writes(*regions: Any) -> forms.AccessForm:
+    """What the block writes."""
+    return forms.AccessForm("writes", _regions(regions))
+
+
+def _regions(given: tuple[Any, ...]) -> tuple[BufferRegion | BufferLoad | Buffer, ...]:
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = tuple(given[0])
+    for region in given:
+        if not isinstance(region, (BufferRegion, BufferLoad, Buffer)):
+            raise MisuseError(
+                f"expected a region of a buffer such as A[0:4], found {region!r:.60}", about=region
+            )
+        if isinstance(region, BufferLoad) and any(
+            isinstance(index, tir.Ramp) for index in region.indices
+        ):
+            raise MisuseError("a region has no steps", about=region)
+    return given
+
+
+def where(condition: ExprLike) -> forms.WhereForm:
+    """The condition under which the block runs."""
+    return forms.WhereForm(ops.truth(condition))
+
+
+def func_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
+    """Attributes of the function."""
+    return forms.AttrsForm("function", _table(attrs))
+
+
+def block_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
+    """Attributes of the block."""
+    return forms.AttrsForm("block", _table(attrs))
+
+
+def _table(attrs: object) -> Mapping[str, Any]:
+    if not isinstance(attrs, Mapping) or not all(isinstance(key, str) for key in attrs):
+        raise MisuseError(f"attributes are a dict keyed by strings, found {attrs!r}", about=attrs)
+    return dict(attrs)
+
+
+# --- buffers and memory
+
+
+def match_buffer(
+    param: Var | BufferRegion | BufferLoad,
+    shape: Sequence[ExprLike] | ExprLike | None = None,
+    dtype: str = "float32",
+    data: Var | None = None,
+    strides: Sequence[ExprLike] | None = None,
+    elem_offset: ExprLike | None = None,
+    scope: str = "global",
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
+) -> forms.MatchBufferForm:
+    """The buffer behind handle `param`; inside a block, a view of a region.
+
+    Errors: MisuseError if `param` is neither, or is a handle and no shape is given.
+    """
+    if isinstance(param, (BufferRegion, BufferLoad)):
+        if shape is None:
+            return forms.MatchBufferForm(param, None)
+    elif not isinstance(param, Var):
+        raise MisuseError(
+            f"match_buffer takes a handle parameter or a region, found {param!r:.60}", about=param
+        )
+    elif shape is None:
+        raise MisuseError(f"match_buffer of {param.name} needs a shape")
+    spec = BufferSpec(
+        shape,  # type: ignore[arg-type]
+        DataType(dtype),
+        data,
+        None if strides is None else tuple(strides),
+        elem_offset,
+        scope,
+        align,
+        offset_factor,
+        buffer_type,
+        None if axis_separators is None else tuple(axis_separators),
+    )
+    return forms.MatchBufferForm(param, spec)
+
+
+@wraps(BufferSpec, assigned=(), updated=())
+def alloc_buffer(*args: Any, **kwargs: Any) -> forms.AllocBufferForm:
+    """A buffer that lives as long as the block around; arguments as T.Buffer takes them."""
+    return forms.AllocBufferForm(BufferSpec(*args, **kwargs))
+
+
+@wraps(BufferSpec, assigned=(), updated=())
+def decl_buffer(*args: Any, **kwargs: Any) -> forms.DeclBufferForm:
+    """A buffer over the memory `data`; arguments as T.Buffer takes them."""
+    return forms.DeclBufferForm(BufferSpec(*args, **kwargs))
+
+
+def allocate(
+    extents: Sequence[ExprLike],
+    dtype: str,
+    scope: str = "global",
+    condition: ExprLike | None = None,
+    annotations: Mapping[str, object] | None = None,
+) -> forms.AllocateForm:
+    """Memory of this many elements."""
+    test = ops.const(True, "bool") if condition is None else ops.truth(condition)
+    sizes = tuple(ops.convert(extent) for extent in extents)
+    return forms.AllocateForm(sizes, DataType(dtype), scope, test, dict(annotations or {}))
+
+
+def allocate_const(
+    data: object,
+    dtype: str,
+    extents: Sequence[ExprLike],
+    annotations: Mapping[str, object] | None = None,
+) -> forms.AllocateForm:
+    """Memory that holds the constant `data`."""
+    sizes = tuple(ops.convert(extent) for extent in extents)
+    return forms.AllocateForm(sizes, DataType(dtype), "global", None, dict(annotations or {}), data)
+
+
+def attr(node: object, attr_key: str, value: ExprLike) -> forms.AttrForm:
+    """An annotation on the statements that follow."""
+    return forms.AttrForm(node, attr_key, ops.convert(value))
+
+
+def env_thread(thread_tag: str, dtype: str = "int32") -> forms.EnvThreadForm:
+    """A variable for the hardware index `thread_tag`."""
+    return forms.EnvThreadForm(thread_tag, DataType(dtype))
+
+
+def launch_thread(thread: str | Var, extent: ExprLike) -> forms.LaunchThreadForm:
+    """The hardware index `thread` running over `extent` values in what follows."""
+    return forms.LaunchThreadForm(thread, ops.convert(extent))
+
+
+def realize(
+    buffer_slice: BufferRegion, storage_scope: str, condition: ExprLike = True
+) -> forms.RealizeForm:
+    """A region made real for the statements that follow."""
+    return forms.RealizeForm(buffer_slice, storage_scope, ops.truth(condition))
+
+
+def let(v: Var, value: ExprLike, body: ExprLike | None = None) -> forms.LetForm | PrimExpr:
+    """`v` standing for `value`: in `body` if there is one, else in what follows."""
+    if body is not None:
+        return tir.Let(v, value, body)
+    return forms.LetForm(ops.convert(value), v)
+
+
+def let_stmt(
+    value: ExprLike, type_annotation: object = None, *, var: Var | None = None
+) -> forms.LetForm:
+    """`var`, or a new variable, standing for `value` in what follows."""
+    return forms.LetForm(ops.convert(value), var)
+
+
+def let_expr(expr: ExprLike, where: Mapping[Var, ExprLike]) -> PrimExpr:
+    """`expr` where each variable of `where` stands for its value."""
+    result = ops.convert(expr)
+    for var, value in reversed(list(where.items())):
+        result = tir.Let(
+            var, ops.const(value, var.dtype) if isinstance(value, (int, float)) else value, result
+        )
+    return result
+
+
+def assert_(condition: ExprLike, message: str) -> forms.AssertForm:
+    """A check in front of the statements that follow."""
+    return forms.AssertForm(ops.truth(condition), ops.convert(message))
+
+
+def evaluate(value: ExprLike) -> forms.EvaluateForm:
+    """An expression for its effect."""
+    return forms.EvaluateForm(ops.convert(value))
+
+
+def meta_var(value: object) -> forms.MetaVar:
+    """`value` as a Python value, which becomes no statement."""
+    return forms.MetaVar(value)
+
+
+# --- calls whose datatype may come by keyword
+
+
+def intrinsic(name: str) -> Callable[..., PrimExpr]:
+    """The intrinsic `name` as a function of its operands."""
+    function: Callable[..., PrimExpr] | None = getattr(intrin, name, None)
+    if function is not None:
+        return function
+
+    def word(x: ExprLike) -> PrimExpr:
+        value = ops.convert(x)
+        return tir.Call(value.dtype, f"tir.{name}", (value,))
+
+    word.__name__ = word.__qualname__ = name
+    word.__doc__ = f"{name} of x, in the datatype of x."
+    return word
+
+
+def bitwise(name: str) -> Callable[..., PrimExpr]:
+    """The bit operation `name` as a function of its operands."""
+
+    def word(*operands: ExprLike) -> PrimExpr:
+        if name == "bitwise_not":
+            [value] = operands
+            return ~ops.convert(value)
+        left, right = operands
+        return ops.bitwise(f"tir.{name}", left, right)
+
+    word.__name__ = word.__qualname__ = name
+    word.__doc__ = f"{name} of integers."
+    return word
+
+
+def ignoring_dtype(function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
+    """`function` as TVM calls it: a `dtype=` is taken and has no effect."""
+
+    @wraps(function)
+    def word(*args: Any, dtype: object = None, **kwargs: Any) -> PrimExpr:
+        return function(*args, **kwargs)
+
+    return word
+
+
+def leading_dtype(function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
+    """`function` as TVM calls it: `dtype=` may stand for the first argument."""
+
+    @wraps(function)
+    def word(*args: Any, dtype: str | None = None, **kwargs: Any) -> PrimExpr:
+        return function(*args, **kwargs) if dtype is None else function(dtype, *args, **kwargs)
+
+    return word

@@ -1,0 +1,70 @@
+"""`T`: the words of kernels.
+
+Expressions are built at once, so that they work in any Python code; words that make statements give
+records (`relaxpy.script.parser.forms`) which the parser acts upon.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops
+from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
+from relaxpy.script.parser import tirwords as _words
+from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
+from relaxpy.script.parser.forms import BufferSpec as Buffer, HandleWord as _HandleWord
+
+prim_func = _FunctionDecorator("tir")
+handle = _HandleWord()
+
+_NODES = (
+    *("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max"),
+    *("EQ", "NE", "LT", "LE", "GT", "GE", "And", "Or", "Not", "Select", "Cast", "Call"),
+    *("Ramp", "Broadcast", "Shuffle", "Var", "SizeVar", "IntImm", "FloatImm", "StringImm"),
+)
+_STATEMENTS = (
+    *("serial", "parallel", "vectorized", "unroll", "thread_binding", "grid"),
+    *("block", "init", "axis", "reads", "writes", "where", "func_attr", "block_attr"),
+    *("match_buffer", "alloc_buffer", "decl_buffer", "allocate", "allocate_const", "attr"),
+    *("env_thread", "launch_thread", "realize", "let", "evaluate", "meta_var"),
+)
+_INTRINSICS = (
+    *_intrin.UNARY_MATH,
+    *_intrin.BINARY_MATH,
+    *("abs", "address_of", "assume", "break_loop", "call_packed", "continue_loop", "if_then_else"),
+    *("infinity", "isfinite", "isinf", "isnan", "likely", "max_value", "min_value", "ret", "undef"),
+)
+_WITH_DTYPE = ("call_extern", "call_intrin", "call_pure_extern", "reinterpret")
+
+_WORDS: dict[str, Any] = {
+    **{name: getattr(_expr, name) for name in _NODES},
+    **{name: getattr(_words, name) for name in _STATEMENTS},
+    **{name: _words.ignoring_dtype(_words.intrinsic(name)) for name in _INTRINSICS},
+    **{name: _words.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
+    **{name: _words.bitwise(name) for name in _intrin.BITWISE},
+    **_words.dtype_words(),
+    "Assert": _words.assert_,
+    "CallEffectKind": _intrin.CallEffectKind,
+    "Let": _words.let_expr,
+    "LetStmt": _words.let_stmt,
+    "broadcast": _expr.Broadcast,
+    "cast": _ops.cast_to,
+    "ceildiv": _ops.ceildiv,
+    "div": _ops.div,
+    "floordiv": _ops.floordiv,
+    "floormod": _ops.floormod,
+    "max": _ops.maximum,
+    "min": _ops.minimum,
+    "ramp": _expr.Ramp,
+    "truncdiv": _ops.truncdiv,
+    "truncmod": _ops.truncmod,
+}
+globals().update(_WORDS)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+__all__ = ["Buffer", "BufferLoad", "BufferRegion", "IterVar", "Range", "handle", "prim_func"]
+__all__ += sorted(_WORDS)
