@@ -1,0 +1,1 @@
+"""Questions about Relax programs: what is free, bound, called, pure, recursive, well-formed."""

@@ -1,0 +1,75 @@
+"""Which function calls or mentions which: call graph, cycles, recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Node
+from relaxpy.ir.relax.nodes import Function, GlobalVar
+from relaxpy.ir.traverse import walk
+
+K = TypeVar("K", bound=Hashable)
+
+
+def mentioned_globals(node: Node) -> tuple[str, ...]:
+    """The names of the module's functions that `node` mentions, each once, in order."""
+    return tuple(dict.fromkeys(n.name_hint for n in walk(node) if isinstance(n, GlobalVar)))
+
+
+def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:
+    """For each Relax function of the module the functions that it mentions, nested ones too."""
+    return {
+        var.name_hint: mentioned_globals(func)
+        for var, func in mod.items()
+        if isinstance(func, Function)
+    }
+
+
+def strongly_connected(graph: Mapping[K, Iterable[K]]) -> list[tuple[K, ...]]:
+    """The groups of nodes that reach each other, a group after those that it points to.
+
+    Rule:
+        Tarjan, SIAM J. Comput. 1(2), 1972, with a stack of its own.
+    """
+    index: dict[K, int] = {}
+    low: dict[K, int] = {}
+    open_nodes: dict[K, None] = {}
+    groups: list[tuple[K, ...]] = []
+    for root in graph:
+        if root in index:
+            continue
+        work = [(root, iter(graph[root]))]
+        index[root] = low[root] = len(index)
+        open_nodes[root] = None
+        while work:
+            node, successors = work[-1]
+            step = next((s for s in successors if s in graph and s not in index), None)
+            if step is not None:
+                index[step] = low[step] = len(index)
+                open_nodes[step] = None
+                work.append((step, iter(graph[step])))
+                continue
+            work.pop()
+            reached = [low[s] for s in graph[node] if s in open_nodes]
+            low[node] = min([low[node], *reached])
+            if low[node] == index[node]:
+                group = []
+                while True:
+                    member, _ = open_nodes.popitem()
+                    group.append(member)
+                    if member == node:
+                        break
+                groups.append(tuple(reversed(group)))
+    return groups
+
+
+def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
+    """The groups of functions that call each other in a cycle, a self-recursive one included."""
+    graph = call_graph(mod)
+    return [
+        [mod.get_global_var(name) for name in group]
+        for group in strongly_connected(graph)
+        if len(group) > 1 or group[0] in graph[group[0]]
+    ]

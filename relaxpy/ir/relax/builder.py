@@ -1,0 +1,406 @@
+"""BlockBuilder: what all who make Relax programs go through, normalised and derived at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from relaxpy.errors import BuilderStateError, MisuseError, Span
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Attrs, as_attrs
+from relaxpy.ir.relax.derive import known_signature
+from relaxpy.ir.relax.emitter import Emitter
+from relaxpy.ir.relax.nodes import (
+    BaseFunc,
+    Expr,
+    Function,
+    GlobalVar,
+    MatchCast,
+    SeqExpr,
+    StructInfo,
+    Var,
+    VarBinding,
+    as_struct_info,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.normalize import Normalizer
+from relaxpy.ir.structural import structural_equal, structural_hash
+from relaxpy.ir.tir import expr as tir
+
+
+@dataclass(slots=True, eq=False)
+class _OpenFunction:
+    """A function of the module that is being built."""
+
+    name: str
+    params: tuple[Var, ...] | None
+    attrs: Attrs
+    pure: bool
+    private: bool
+    done: bool = False
+
+
+def _as_params(params: Var | Sequence[Var]) -> tuple[Var, ...]:
+    if isinstance(params, Var):
+        return (params,)
+    if isinstance(params, (list, tuple)):
+        return tuple(params)
+    raise MisuseError(f"parameters are a Var or a list of them, found {params!r:.60}", about=params)
+
+
+def _fingerprint(func: BaseFunc) -> object:
+    """What equal functions share: quick to take, however long the function."""
+    if isinstance(func, Function):
+        blocks = func.body.blocks if isinstance(func.body, SeqExpr) else ()
+        return len(func.params), func.is_pure, tuple(len(b.bindings) for b in blocks)
+    return structural_hash(func)
+
+
+_active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", default=())
+
+
+class BlockBuilder:
+    """Builds a module binding by binding: each value is normalised and derived at once.
+
+    `emit` makes names unique over the builder (`lv`, `lv1`, … in dataflow blocks, `gv`, `gv1`, …
+    outside); a front end that has names of its own hands in variables with `var=`.
+
+    Errors:
+        BuilderStateError (also RuntimeError): a call that the open scopes do not allow.
+        StructInfoError: a program whose infos do not fit together, at the call that completes it.
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self._mod = IRModule() if mod is None else mod.clone()
+        self._out = Emitter()
+        self._out.ctx.find_function = self._find
+        self._normalizer = Normalizer(self._out)
+        self._functions: list[_OpenFunction] = []
+        self._alike: dict[object, list[GlobalVar]] = {}
+        for var, func in self._mod.items():
+            self._enter(var, func)
+
+    @staticmethod
+    def current() -> BlockBuilder | None:
+        """The builder whose function or testing scope is the innermost open one, or None."""
+        builders = _active.get()
+        return builders[-1] if builders else None
+
+    def _find(self, name: str) -> BaseFunc | None:
+        if name not in self._mod:
+            return None
+        return self._mod[name]
+
+    def _enter(self, var: GlobalVar, func: BaseFunc) -> None:
+        info = known_signature(func)
+        if info is not None:
+            self._out.declare_global(var.name_hint, info)
+        self._alike.setdefault(_fingerprint(func), []).append(var)
+
+    @contextmanager
+    def function(
+        self,
+        name: str,
+        params: Var | Sequence[Var] | None = None,
+        attrs: Mapping[str, object] | None = None,
+        pure: bool = True,
+        private: bool = False,
+    ) -> Iterator[None]:
+        """The scope of a new function of the module, which `emit_func_output` completes.
+
+        Unless `private`, the function has its name as `global_symbol`. Parameters may be given to
+        `emit_func_output` instead.
+        """
+        given = None if params is None else _as_params(params)
+        opened = _OpenFunction(name, given, as_attrs(attrs), pure=pure, private=private)
+        depth = len(self._out.scopes)
+        self._out.open_scope(given or ())
+        self._functions.append(opened)
+        with self._activated():
+            try:
+                yield
+                if not opened.done:
+                    raise BuilderStateError(
+                        f"function {name} ends without emit_func_output", rule="AST-11"
+                    )
+            finally:
+                self._functions.remove(opened)
+                while len(self._out.scopes) > depth:
+                    self._out.drop_scope()
+
+    @contextmanager
+    def _activated(self) -> Iterator[None]:
+        token = _active.set((*_active.get(), self))
+        try:
+            yield
+        finally:
+            _active.reset(token)
+
+    @contextmanager
+    def testing_scope(self, def_vars: Sequence[tir.Var] = ()) -> Iterator[None]:
+        """A dataflow block outside any function, with the given shape variables in scope."""
+        depth = len(self._out.scopes)
+        self._out.open_scope((), def_vars)
+        self._out.begin_dataflow()
+        with self._activated():
+            try:
+                yield
+            finally:
+                while len(self._out.scopes) > depth:
+                    self._out.drop_scope()
+
+    @contextmanager
+    def dataflow(self) -> Iterator[None]:
+        """The scope of a DataflowBlock: what `emit` binds is gone after it, `emit_output` stays."""
+        self._out.begin_dataflow()
+        yield
+        self._out.end_dataflow()
+
+    def begin_dataflow(self) -> None:
+        """Begin a DataflowBlock."""
+        self._out.begin_dataflow()
+
+    def end_dataflow(self) -> None:
+        """End the DataflowBlock."""
+        self._out.end_dataflow()
+
+    def current_block_is_dataflow(self) -> bool:
+        """Whether the next binding goes into a DataflowBlock."""
+        return self._out.scope.dataflow
+
+    def emit(
+        self,
+        expr: object,
+        name_hint: str = "",
+        *,
+        annotation: StructInfo | None = None,
+        output: bool = False,
+        var: Var | None = None,
+        span: Span | None = None,
+    ) -> Var:
+        """Bind `expr` to a new variable and return that; lists and numbers become expressions.
+
+        `annotation` is the info the variable is declared with (DER-18 to DER-20). With `output` the
+        variable outlives its dataflow block. `var` is bound itself if it has an info, which counts
+        as its annotation, or was declared; else a copy with the value's info.
+
+        Errors:
+            StructInfoError: the expression or its annotation is refused; `about` is the operand at
+                fault. An impure call in a dataflow block (PU-5) among them.
+        """
+        value = self._normalizer.value(
+            convert_to_expr(expr) if not isinstance(expr, Expr) else expr
+        )
+        if annotation is not None:
+            var = self._annotated(name_hint, annotation, var, output=output, span=span)
+        return self._out.bind(value, var, hint=name_hint, output=output, span=span)
+
+    def _annotated(
+        self,
+        name_hint: str,
+        annotation: StructInfo,
+        var: Var | None,
+        *,
+        output: bool,
+        span: Span | None,
+    ) -> Var:
+        if var is not None:
+            return (
+                var if var.struct_info is not None else type(var)(var.name_hint, annotation, span)
+            )
+        return self._out.new_variable(
+            name_hint, as_struct_info(annotation), output=output, span=span
+        )
+
+    def emit_output(self, output: object, name_hint: str = "") -> Var:
+        """Bind `output` to a variable that outlives the dataflow block.
+
+        Errors:
+            BuilderStateError: no dataflow block is open.
+        """
+        if not self.current_block_is_dataflow():
+            raise BuilderStateError("emit_output belongs inside a dataflow block", hint="use emit")
+        return self.emit(output, name_hint, output=True)
+
+    def match_cast(
+        self,
+        value: object,
+        struct_info: StructInfo,
+        name_hint: str = "",
+        *,
+        annotation: StructInfo | None = None,
+        bind: bool = True,
+        output: bool = False,
+        var: Var | None = None,
+        span: Span | None = None,
+    ) -> Var | None:
+        """Check `value` against `struct_info` at run time and bind it; without `bind`, only check.
+
+        Shape variables that stand alone in `struct_info` and are new are bound by it.
+
+        Errors:
+            StructInfoError: the variable's annotation does not admit the info (DER-25).
+        """
+        expr = self._normalizer.value(convert_to_expr(value))
+        if annotation is not None:
+            var = self._annotated(name_hint, annotation, var, output=output, span=span)
+        return self._out.cast(
+            expr,
+            as_struct_info(struct_info),
+            var,
+            bind=bind,
+            hint=name_hint,
+            output=output,
+            span=span,
+        )
+
+    def emit_normalized(self, binding: VarBinding | MatchCast) -> Var | None:
+        """Bind what is in normal form already, to the variable that the binding names."""
+        if isinstance(binding, VarBinding):
+            return self._out.bind(binding.value, binding.var, span=binding.span, origin=binding)
+        return self._out.cast(
+            binding.value,
+            binding.struct_info,
+            binding.var,
+            bind=binding.var is not None,
+            span=binding.span,
+            origin=binding,
+        )
+
+    def normalize(self, expr: Expr) -> Expr:
+        """`expr` in normal form with its info; what it needs bound is bound in the open block.
+
+        Errors:
+            BuilderStateError: something needs to be bound, and no scope is open.
+        """
+        if isinstance(expr, SeqExpr):
+            return self._normalizer.sequence(expr)
+        return self._normalizer.value(expr)
+
+    def normalize_function(self, func: Function) -> Function:
+        """`func` in normal form with its info."""
+        return self._normalizer.function(func)
+
+    def begin_scope(
+        self, params: Sequence[Var] | None = None, shape_vars: Sequence[tir.Var] = ()
+    ) -> None:
+        """Begin a SeqExpr of its own, as branches and local functions have; `end_scope` ends it.
+
+        `params`, what their infos bind, and `shape_vars` are visible in it.
+        """
+        self._out.open_scope(params or (), shape_vars)
+
+    def end_scope(self, result: object = None) -> SeqExpr | None:
+        """End the innermost scope: the SeqExpr with `result`, or None where there is none.
+
+        Errors:
+            StructInfoError: the result is refused.
+        """
+        if result is None:
+            self._out.drop_scope()
+            return None
+        return self._out.close_scope(self._normalizer.leaf(convert_to_expr(result)))
+
+    def declare(self, var: Var) -> None:
+        """Make `var` visible before it is bound, as a function that may call itself is (SC-4)."""
+        self._out.declare(var)
+
+    def lookup_binding(self, var: Var) -> Expr | None:
+        """The value that `var` is bound to, or None for a parameter."""
+        return self._out.values.get(var)
+
+    def get_unique_name(self, name_prefix: str) -> str:
+        """The prefix, with a number behind it if the builder has given it out before."""
+        return self._out.unique_name(name_prefix)
+
+    def struct_info_of(self, expr: Expr) -> StructInfo:
+        """The info of a leaf, or of an expression that has been derived.
+
+        Errors:
+            StructInfoError: nothing is known about it.
+        """
+        return self._out.ctx.info_of(expr)
+
+    def emit_func_output(
+        self, output: object, params: Var | Sequence[Var] | None = None
+    ) -> GlobalVar:
+        """Complete the innermost function, which returns `output`, and enter it into the module.
+
+        Errors:
+            BuilderStateError: no function is open, it is complete already, or parameters are given
+                twice or not at all.
+        """
+        if not self._functions:
+            raise BuilderStateError("emit_func_output belongs inside bb.function")
+        opened = self._functions[-1]
+        if opened.done:
+            raise BuilderStateError(f"function {opened.name} has its output already")
+        if (params is None) == (opened.params is None):
+            times = "not at all" if params is None else "twice"
+            raise BuilderStateError(f"the parameters of {opened.name} are given {times}")
+        if params is not None:
+            opened.params = _as_params(params)
+            self._out.add_params(opened.params)
+        assert opened.params is not None
+        body = self._out.close_scope(self._normalizer.leaf(convert_to_expr(output)))
+        attrs, name = opened.attrs, self._free_name(opened.name)
+        if not opened.private and "global_symbol" not in attrs:
+            attrs = attrs.updated({"global_symbol": name})
+        func = Function(tuple(opened.params), body, None, opened.pure, attrs)
+        opened.done = True
+        return self.add_func(self._out.finish_function(func), name)
+
+    def declare_global(self, gvar: GlobalVar, info: StructInfo) -> None:
+        """Give the signature of a function of the module before its definition is known."""
+        self._out.declare_global(gvar.name_hint, as_struct_info(info))
+
+    def global_info(self, gvar: GlobalVar) -> StructInfo:
+        """The signature of a function of the module.
+
+        Errors:
+            StructInfoError: it is not known.
+        """
+        return self._out.ctx.global_info(gvar)
+
+    def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
+        """Enter `func` under the name, with a number behind it if that is taken.
+
+        A structurally equal function that the module has already is used instead.
+        """
+        if isinstance(func, Function) and func.struct_info is None:
+            func = self._normalizer.function(func)
+        known = [
+            var
+            for var in self._alike.get(_fingerprint(func), ())
+            if var in self._mod and structural_equal(self._mod[var], func)
+        ]
+        if known:
+            return min(known, key=lambda var: var.name_hint)
+        gvar = GlobalVar(self._free_name(func_name))
+        self._mod[gvar] = func
+        self._enter(gvar, func)
+        return gvar
+
+    def _free_name(self, prefix: str) -> str:
+        name, count = prefix, 0
+        while name in self._mod:
+            count += 1
+            name = f"{prefix}{count}"
+        return name
+
+    def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
+        """Enter a function in place of the one that `gv` stands for."""
+        if isinstance(updated_func, Function) and updated_func.struct_info is None:
+            updated_func = self._normalizer.function(updated_func)
+        self._mod[gv] = updated_func
+        self._enter(gv, updated_func)
+
+    def get(self) -> IRModule:
+        """The module as far as it is built."""
+        return self._mod.clone()
+
+    def finalize(self) -> IRModule:
+        """The module, complete."""
+        return self.get()

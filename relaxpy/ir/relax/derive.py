@@ -1,0 +1,95 @@
+"""Normalisation and derivation of whole functions and modules, callees first (DER-1, DER-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.calls import call_graph, strongly_connected
+from relaxpy.ir.relax.emitter import Emitter
+from relaxpy.ir.relax.infer import signature_of
+from relaxpy.ir.relax.nodes import BaseFunc, Function, ObjectStructInfo, StructInfo
+from relaxpy.ir.relax.normalize import Normalizer
+
+
+def known_signature(func: BaseFunc) -> StructInfo | None:
+    """What the text of a function, or an earlier derivation, says of it to its callers."""
+    if isinstance(func, Function) and func.struct_info is None:
+        return signature_of(
+            replace(
+                func,
+                params=tuple(
+                    p if p.struct_info is not None else replace(p, struct_info=ObjectStructInfo())
+                    for p in func.params
+                ),
+            )
+        )
+    return func.struct_info
+
+
+def _emitter_for(mod: IRModule) -> Emitter:
+    """An emitter that knows the signatures of a module's functions."""
+    out = Emitter()
+    functions = mod.functions_by_name
+    out.ctx.find_function = functions.get
+    for name, func in functions.items():
+        info = known_signature(func)
+        if info is not None:
+            out.declare_global(name, info)
+    out.ctx.closed = True
+    return out
+
+
+def normalize_functions(
+    mod: IRModule,
+) -> Iterator[tuple[str, Function, Function | RelaxpyError]]:
+    """Each Relax function of the module with its normal form, or with why it has none.
+
+    Functions come after those that they mention where there is no cycle, so that every use sees
+    what was derived (DER-2); inside a cycle signatures are used.
+    """
+    out = _emitter_for(mod)
+    for group in strongly_connected(call_graph(mod)):
+        for name in group:
+            func = mod[name]
+            assert isinstance(func, Function)
+            try:
+                found = Normalizer(out).function(func)
+            except RelaxpyError as error:
+                yield name, func, error
+                continue
+            assert found.struct_info is not None
+            if found is not func:
+                out.declare_global(name, found.struct_info)
+            yield name, func, found
+
+
+def normalize_module(mod: IRModule) -> IRModule:
+    """The module in normal form with every info derived; itself if it is so already.
+
+    Errors:
+        StructInfoError, WellFormedError: some function has no normal form.
+    """
+    changed: dict[str, Function] = {}
+    for name, func, found in normalize_functions(mod):
+        if isinstance(found, RelaxpyError):
+            raise found
+        if found is not func:
+            changed[name] = found
+    if not changed:
+        return mod
+    result = mod.clone()
+    for name, func in changed.items():
+        result[name] = func
+    return result
+
+
+def normalize_function(func: Function, mod: IRModule | None = None) -> Function:
+    """The function in normal form with every info derived; `mod` knows what it calls.
+
+    Errors:
+        StructInfoError, WellFormedError: it has no normal form.
+    """
+    return Normalizer(_emitter_for(mod or IRModule())).function(func)

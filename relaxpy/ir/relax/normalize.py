@@ -1,0 +1,466 @@
+"""Normal form: expressions of any shape become leaves and bindings (NF), derived on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, assert_never, cast
+
+from relaxpy.errors import RelaxpyError, WellFormedError
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.emitter import Emitter
+from relaxpy.ir.relax.infer import infer_call, infer_if, infer_tuple_get_item, signature_of
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    ObjectStructInfo,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    StructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.op.registry import find
+from relaxpy.ir.relax.relations import definable_shape_vars
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.traverse import rewrite, substitute, walk
+
+S = TypeVar("S", bound=StructInfo)
+
+ATOMS: frozenset[type] = frozenset(
+    (Var, DataflowVar, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm)
+)
+_VARIABLES = frozenset((Var, DataflowVar))
+
+
+def is_leaf(expr: Expr) -> bool:
+    """NF-1, NF-3: a variable, a literal, or a tuple of leaves."""
+    waiting = [expr]
+    while waiting:
+        found = waiting.pop()
+        if type(found) is Tuple:
+            waiting += found.fields
+        elif type(found) not in ATOMS:
+            return False
+    return True
+
+
+def is_callee(call: Call, index: int) -> bool:
+    """NF-4: whether argument `index` is what the operator calls, which need not be bound."""
+    if index or not isinstance(call.op, Op):
+        return False
+    record = find(call.op)
+    return record is not None and record.calls_operand
+
+
+def is_normal_value(expr: Expr) -> bool:
+    """NF-2, NF-4, NF-13: a leaf, or a non-leaf whose immediate parts are leaves."""
+    match expr:
+        case Call(op=op, args=args):
+            if not (type(op) in ATOMS or isinstance(op, (Op, ExternFunc))):
+                return False
+            return all(
+                is_leaf(a) or (isinstance(a, ExternFunc) and is_callee(expr, i))
+                for i, a in enumerate(args)
+            )
+        case TupleGetItem(tuple_value=value):
+            return is_leaf(value)
+        case If(cond=cond):
+            return is_leaf(cond)
+        case Function() | ExternFunc():
+            return True
+        case _:
+            return is_leaf(expr)
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    """An expression whose parts are being made leaves, those done so far in order."""
+
+    node: Expr
+    parts: Sequence[Expr]
+    done: list[Expr] = field(default_factory=list)
+
+
+class Normalizer:
+    """Writes expressions to an emitter in normal form, each with its info.
+
+    Variables without info are built anew with it, and so are parameters; `_vars` says what stands
+    for them, `_sizes` what shape variables of moved bindings became (NF-23).
+    """
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.out = emitter
+        self._vars: dict[Var, Var] = {}
+        self._sizes: dict[tir.Var, tir.PrimExpr] = {}
+
+    def value(self, expr: Expr) -> Expr:
+        """`expr` as the value of a binding; what it needs bound before it is bound.
+
+        Errors:
+            StructInfoError, WellFormedError: it has no info, or no normal form.
+        """
+        if not self._vars and not self._sizes:
+            if type(expr) is Call:
+                op = expr.op
+                known = type(op) is Op or type(op) is ExternFunc or self._are_known((op,))
+                if known and self._are_known(expr.args):
+                    return self._derive_call(expr)
+            if type(expr) in ATOMS:
+                return self._atom(expr)
+        return self._value(expr)
+
+    def leaf(self, expr: Expr) -> Expr:
+        """`expr` as a leaf: bound to a fresh variable if it is none (NF-12, NF-13)."""
+        value = self.value(expr)
+        return value if is_leaf(value) else self.out.bind(value, span=expr.span)
+
+    def _are_known(self, args: tuple[Expr, ...]) -> bool:
+        ctx = self.out.ctx
+        for arg in args:
+            kind = type(arg)
+            if kind in _VARIABLES:
+                if arg.struct_info is None or (ctx.closed and arg not in ctx.variables):
+                    return False
+            elif kind is Tuple:
+                if arg.struct_info is None or not is_leaf(arg):
+                    return False
+                if ctx.closed and not self._are_known(cast("Tuple", arg).fields):
+                    return False
+            elif kind not in ATOMS:
+                return False
+        return True
+
+    def _value(self, root: Expr) -> Expr:
+        """Operands first: the callee, then arguments from left to right (NF-17); no recursion."""
+        stack: list[_Pending] = []
+        value = self._begin(root, stack)
+        while stack:
+            top = stack[-1]
+            if value is not None:
+                top.done.append(self._operand(top, value))
+            if len(top.done) < len(top.parts):
+                value = self._begin(top.parts[len(top.done)], stack)
+            else:
+                stack.pop()
+                value = self._finish(top)
+        assert value is not None
+        return value
+
+    def _begin(self, expr: Expr, stack: list[_Pending]) -> Expr | None:
+        """The value of an expression without parts, or None when its parts are on the stack."""
+        match expr:
+            case Call(op=op, args=args):
+                stays = isinstance(op, (Op, ExternFunc))
+                stack.append(_Pending(expr, args if stays else (cast("Expr", op), *args)))
+            case Tuple(fields=fields):
+                stack.append(_Pending(expr, fields))
+            case TupleGetItem(tuple_value=value):
+                stack.append(_Pending(expr, (value,)))
+            case If(cond=cond):
+                stack.append(_Pending(expr, (cond,)))
+            case SeqExpr():
+                return self._flatten(expr)
+            case Function():
+                return self.function(expr)
+            case ExternFunc():
+                return expr
+            case _:
+                return self._atom(expr)
+        return None
+
+    def _operand(self, top: _Pending, value: Expr) -> Expr:
+        """A finished part of `top` as a leaf; callees that need no binding stay (NF-4)."""
+        index = len(top.done)
+        node = top.node
+        if type(value) in ATOMS or is_leaf(value):
+            return value
+        if isinstance(value, ExternFunc) and isinstance(node, Call) and is_callee(node, index):
+            return value
+        return self.out.bind(value, span=top.parts[index].span)
+
+    def _finish(self, top: _Pending) -> Expr:
+        node, done = top.node, top.done
+        same = all(a is b for a, b in zip(done, top.parts, strict=True))
+        match node:
+            case Call():
+                infos = tuple(self.info(s) for s in node.sinfo_args)
+                if not same or any(a is not b for a, b in zip(infos, node.sinfo_args, strict=True)):
+                    callee, args = node.op, done
+                    if len(done) > len(node.args):
+                        callee, args = done[0], done[1:]
+                    node = Call(callee, tuple(args), node.attrs, infos, span=node.span)
+                return self._derive_call(node)
+            case Tuple():
+                if same and node.struct_info is not None:
+                    return node
+                fields = TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done))
+                return replace(node, fields=tuple(done), struct_info=fields)
+            case TupleGetItem():
+                if not same:
+                    node = replace(node, tuple_value=done[0], struct_info=None)
+                return _with_info(node, infer_tuple_get_item(node, self.out.ctx))
+            case If():
+                return self._branches(node, done[0])
+            case _:
+                raise AssertionError(f"{type(node).__name__} has no parts")
+
+    def _derive_call(self, call: Call) -> Call:
+        """The call with its info; one that depends on the operands alone is not derived twice."""
+        op = call.op
+        if call.struct_info is not None and type(op) is Op:
+            record = find(op)
+            if record is not None and not record.needs_context:
+                return call
+        return _with_info(call, infer_call(call, self.out.ctx))
+
+    def _atom(self, expr: Expr) -> Expr:
+        """A variable or literal, with what stands for its variables."""
+        if isinstance(expr, Var):
+            found = self._vars.get(expr, expr)
+            self.out.ctx.info_of(found)
+            return found
+        if self._sizes and isinstance(expr, ShapeExpr):
+            values = tuple(substitute(v, self._sizes) for v in expr.values)
+            changed = any(a is not b for a, b in zip(values, expr.values, strict=True))
+            return ShapeExpr(values, span=expr.span) if changed else expr
+        if self._sizes and isinstance(expr, PrimValue):
+            value = substitute(expr.value, self._sizes)
+            return expr if value is expr.value else PrimValue(value, span=expr.span)
+        if not isinstance(expr, GlobalVar):
+            self.out.ctx.info_of(expr)
+        return expr
+
+    def info(self, info: S) -> S:
+        """An annotation, with what stands for its variables."""
+        if not self._vars and not self._sizes:
+            return info
+
+        def rule(found: Node) -> Node | None:
+            if isinstance(found, Var):
+                return self._vars.get(found)
+            if isinstance(found, tir.Var):
+                return self._sizes.get(found)
+            return None
+
+        return cast("S", rewrite(info, rule))
+
+    def _branches(self, node: If, cond: Expr) -> Expr:
+        """NF-7, NF-18: each branch is a SeqExpr of its own, with what it needs bound inside."""
+        true_branch = self.sequence(node.true_branch)
+        false_branch = self.sequence(node.false_branch)
+        if (
+            cond is not node.cond
+            or true_branch is not node.true_branch
+            or false_branch is not node.false_branch
+        ):
+            node = replace(
+                node,
+                cond=cond,
+                true_branch=true_branch,
+                false_branch=false_branch,
+                struct_info=None,
+            )
+        return _with_info(node, infer_if(node, self.out.ctx))
+
+    def sequence(self, expr: Expr, params: Sequence[Var] = ()) -> SeqExpr:
+        """`expr` as a SeqExpr with its own scope (NF-5 to NF-13), in which `params` are visible."""
+        if not self._vars and not self._sizes and self.out.is_finished(expr):
+            return cast("SeqExpr", expr)
+        depth = len(self.out.scopes)
+        self.out.open_scope(params)
+        try:
+            body = expr
+            if isinstance(expr, SeqExpr):
+                self._blocks(expr.blocks)
+                body = expr.body
+            return self.out.close_scope(self.leaf(body), expr)
+        finally:
+            while len(self.out.scopes) > depth:
+                self.out.drop_scope()
+
+    def _blocks(self, blocks: Sequence[BindingBlock]) -> None:
+        """The bindings of blocks that do not stand inside a dataflow block."""
+        for block in blocks:
+            if not block.bindings:
+                continue
+            if isinstance(block, DataflowBlock):
+                self.out.begin_dataflow(block)
+                self._bindings(block.bindings)
+                self.out.end_dataflow()
+            else:
+                self.out.begin_block(block)
+                self._bindings(block.bindings)
+
+    def _bindings(self, bindings: Sequence[Binding]) -> None:
+        for binding in bindings:
+            try:
+                self.binding(binding)
+            except RelaxpyError as error:
+                error.located(binding.value.span or binding.span)
+                raise
+
+    def _flatten(self, seq: SeqExpr) -> Expr:
+        """NF-14 to NF-16, NF-23: the value of an inner SeqExpr, whose bindings move here."""
+        scope = self.out.scope
+        blocks = [block for block in seq.blocks if block.bindings]
+        renamed = self._moved_sizes(blocks)
+        outer = {var: self._sizes.get(var) for var in renamed}
+        self._sizes.update(renamed)
+        if not scope.dataflow:
+            self._blocks(blocks)
+        else:
+            for block in blocks:
+                if not isinstance(block, DataflowBlock):
+                    raise WellFormedError(
+                        "an ordinary binding block stands inside a dataflow block",
+                        rule="NF-15",
+                        span=block.bindings[0].span or block.span or seq.span,
+                        hint="begin the inner bindings with R.dataflow(), too",
+                    )
+                self._bindings(block.bindings)
+        value = self._value(seq.body)
+        for var, before in outer.items():
+            if before is None:
+                del self._sizes[var]
+            else:
+                self._sizes[var] = before
+        return value
+
+    def _moved_sizes(self, blocks: Sequence[BindingBlock]) -> dict[tir.Var, tir.PrimExpr]:
+        """New shape variables for those that moved casts bind: their scope was the old SeqExpr."""
+        bound = [
+            var
+            for block in blocks
+            for binding in block.bindings
+            if isinstance(binding, MatchCast)
+            for var in definable_shape_vars(binding.struct_info)
+            if self._sizes.get(var, var) not in self.out.ctx.sizes
+        ]
+        return {var: var.renamed(var.name) for var in bound}
+
+    def binding(self, binding: Binding) -> None:
+        """Write one binding, after those that its value needs."""
+        var = binding.var
+        found: Var | None
+        match binding:
+            case VarBinding(value=Function() as literal):
+                found = self._local_function(binding, literal)
+            case VarBinding():
+                value = self.value(binding.value)
+                wanted = self._declared(binding.var)
+                found = self.out.bind(value, wanted, span=binding.span, origin=binding)
+            case MatchCast(struct_info=info):
+                value = self.value(binding.value)
+                found = self.out.cast(
+                    value,
+                    self.info(info),
+                    None if var is None else self._declared(var),
+                    bind=var is not None,
+                    span=binding.span,
+                    origin=binding,
+                )
+            case _:
+                assert_never(binding)
+        if var is not None and found is not None and found is not var:
+            self._vars[var] = found
+
+    def _declared(self, var: Var) -> Var:
+        """The variable with what stands for the variables in its annotation."""
+        if var.struct_info is None:
+            return var
+        info = self.info(var.struct_info)
+        return var if info is var.struct_info else replace(var, struct_info=info)
+
+    def _local_function(self, binding: VarBinding, literal: Function) -> Var:
+        """DER-21, DER-22: a function bound to a variable that it may mention."""
+        var = self._declared(binding.var)
+        recursive = var.struct_info is None and mentions(literal, binding.var)
+        if recursive:
+            params = self._parameters(literal.params)
+            ret = None if literal.ret_struct_info is None else self.info(literal.ret_struct_info)
+            info = signature_of(replace(literal, params=params, ret_struct_info=ret))
+            var = replace(var, struct_info=info)
+        if var.struct_info is not None:
+            if var is not binding.var:
+                self._vars[binding.var] = var
+            self.out.declare(var)
+        func = self.function(literal)
+        return self.out.bind(func, var, span=binding.span, origin=binding)
+
+    def _parameter(self, param: Var) -> Var:
+        info = ObjectStructInfo() if param.struct_info is None else self.info(param.struct_info)
+        return param if info is param.struct_info else replace(param, struct_info=info)
+
+    def function(self, func: Function) -> Function:
+        """A function in normal form, with its info; itself if it has been.
+
+        Errors:
+            StructInfoError, WellFormedError: some part has no info, or no normal form.
+        """
+        ctx = self.out.ctx
+        quiet, ctx.quiet = ctx.quiet, func.struct_info is not None
+        try:
+            return self.out.finish_function(self._function_parts(func))
+        except RelaxpyError as error:
+            error.located(func.body.span or func.span)
+            raise
+        finally:
+            ctx.quiet = quiet
+
+    def _function_parts(self, func: Function) -> Function:
+        params = self._parameters(func.params)
+        body = self.sequence(func.body, params)
+        ret = None if func.ret_struct_info is None else self.info(func.ret_struct_info)
+        if (
+            body is func.body
+            and ret is func.ret_struct_info
+            and all(a is b for a, b in zip(params, func.params, strict=True))
+        ):
+            return func
+        return replace(func, params=params, body=body, ret_struct_info=ret, struct_info=None)
+
+    def _parameters(self, params: Sequence[Var]) -> tuple[Var, ...]:
+        """DER-15: the parameters with an info each; what others' infos say of them follows."""
+        found: dict[Var, Var] = {}
+        for param in sorted(params, key=_names_a_variable):
+            found[param] = self._parameter(param)
+            if found[param] is not param:
+                self._vars[param] = found[param]
+        return tuple(found[p] for p in params)
+
+
+def _names_a_variable(param: Var) -> bool:
+    """Whether the info of a parameter has a variable as shape (RES-75)."""
+    info = param.struct_info
+    return info is not None and any(isinstance(node, Var) for node in walk(info))
+
+
+def mentions(func: Function, var: Var) -> bool:
+    """Whether `var` occurs in `func`."""
+    return any(node is var for node in walk(func))
+
+
+N = TypeVar("N", Call, TupleGetItem, If)
+
+
+def _with_info(node: N, info: StructInfo) -> N:
+    """The node with this info: itself if it has an equal one."""
+    return node if node.struct_info == info else replace(node, struct_info=info)

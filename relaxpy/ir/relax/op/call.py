@@ -1,0 +1,422 @@
+"""Operators that call what lies outside Relax: PrimFuncs and packed functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError
+from relaxpy.ir.node import Attrs
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ExternFunc,
+    FuncStructInfo,
+    Function,
+    GlobalVar,
+    PrimStructInfo,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    as_struct_info,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.op.registry import Operand, Written, register
+from relaxpy.ir.relax.relations import (
+    explain_incompatibility,
+    map_params,
+    provably_disjoint,
+    substitute_info,
+)
+from relaxpy.ir.tir.expr import PrimExpr
+
+Operands: TypeAlias = Operand | Sequence[Operand]
+Infos: TypeAlias = StructInfo | Sequence[StructInfo]
+
+
+def operand_tuple(args: Operands) -> Tuple:
+    """The operands as a tuple that stands in the call: one of a variable is taken apart."""
+    if isinstance(args, (list, tuple)):
+        return Tuple(tuple(convert_to_expr(a) for a in args))
+    expr = convert_to_expr(args)
+    if isinstance(expr, Tuple):
+        return expr
+    info = expr.struct_info
+    if isinstance(info, TupleStructInfo):
+        return Tuple(tuple(TupleGetItem(expr, i) for i in range(len(info.fields))))
+    return Tuple((expr,))
+
+
+def output_info(out_sinfo: Infos) -> StructInfo:
+    """One info, or the Tuple info of a list of them."""
+    if isinstance(out_sinfo, (list, tuple)):
+        return TupleStructInfo(tuple(as_struct_info(s) for s in out_sinfo))
+    return as_struct_info(out_sinfo)
+
+
+def info_list(sinfo_args: Infos) -> tuple[StructInfo, ...]:
+    """Several infos, or one, as a tuple."""
+    if isinstance(sinfo_args, (list, tuple)):
+        return tuple(as_struct_info(s) for s in sinfo_args)
+    return (as_struct_info(sinfo_args),)
+
+
+def packed_callee(func: Expr | str) -> Expr:
+    """A packed function by its name; an expression is itself.
+
+    Errors:
+        MisuseError (also TypeError): it is neither.
+    """
+    if isinstance(func, str):
+        return ExternFunc(func)
+    if isinstance(func, Expr):
+        return func
+    raise MisuseError(f"expected a packed function or its name, found {func!r:.60}", about=func)
+
+
+def _operands(call: Call, ctx: Context) -> tuple[Expr, tuple[StructInfo, ...]]:
+    """What is called, and the infos of the operands in the tuple after it."""
+    if len(call.args) < 2:
+        raise StructInfoTypeError(
+            "takes what to call and a tuple of operands", rule="OP-5", about=call
+        )
+    callee, packed = call.args[0], call.args[1]
+    info = ctx.info_of(packed)
+    if not isinstance(info, TupleStructInfo):
+        raise StructInfoTypeError(f"the operands are a tuple, found {info}", about=packed)
+    return callee, info.fields
+
+
+def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
+    """OP-2, OP-3, OP-11: the infos of the outputs, which say datatype and shape of each."""
+    if len(call.sinfo_args) != 1:
+        raise StructInfoError(
+            f"takes one info of the output, found {len(call.sinfo_args)}",
+            rule=rule,
+            hint="several outputs are a list: out_sinfo=[R.Tensor(...), R.Tensor(...)]",
+            about=call,
+        )
+    [info] = call.sinfo_args
+    fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    outputs = []
+    for field in fields:
+        if not isinstance(field, TensorStructInfo):
+            raise StructInfoTypeError(
+                f"outputs are tensors, found {field}", rule="OP-3", about=field
+            )
+        if field.dtype.is_void:
+            raise StructInfoTypeError(
+                f"the datatype of the output {field} is not given", rule="OP-3", about=field
+            )
+        if field.shape is None:
+            raise StructInfoTypeError(
+                f"the shape of the output {field} is not given, so it cannot be allocated",
+                rule="OP-2",
+                about=field,
+            )
+        outputs.append(field)
+    return tuple(outputs)
+
+
+def _scalars(call: Call, ctx: Context) -> tuple[StructInfo, ...]:
+    """The infos of the scalar arguments at the end that a shape after the operands stands for."""
+    if len(call.args) < 3:
+        return ()
+    info = ctx.info_of(call.args[2])
+    if len(call.args) > 3 or not isinstance(info, ShapeStructInfo) or info.values is None:
+        raise StructInfoTypeError(
+            f"tir_vars is a shape with known members, found {info}", about=call.args[2]
+        )
+    return tuple(PrimStructInfo(v.dtype, v) for v in info.values)
+
+
+def _check_kernel(
+    callee: Expr,
+    inputs: Sequence[StructInfo],
+    outputs: Sequence[TensorStructInfo],
+    scalars: Sequence[StructInfo],
+    call: Call,
+    ctx: Context,
+) -> None:
+    """OP-1, OP-8: the callee is a PrimFunc of the module, and nothing provably disagrees."""
+    if not isinstance(callee, GlobalVar):
+        raise StructInfoTypeError(
+            "only a PrimFunc of the module can be called so",
+            rule="OP-1",
+            hint="a packed function is called with R.call_dps_packed"
+            if isinstance(callee, ExternFunc)
+            else None,
+            about=callee,
+        )
+    if isinstance(ctx.function_of(callee), Function):
+        raise StructInfoTypeError(
+            f"{callee.name_hint} is a Relax function, not a PrimFunc",
+            rule="OP-1",
+            hint=f"call it directly: {callee.name_hint}(...)",
+            about=callee,
+        )
+    if not ctx.knows(callee):
+        if ctx.closed:
+            ctx.global_info(callee)
+        return
+    info = ctx.callee_info(callee)
+    if not isinstance(info, FuncStructInfo) or info.params is None:
+        raise StructInfoTypeError(
+            f"{callee.name_hint} is {info}, not a PrimFunc", rule="OP-1", about=callee
+        )
+    given = (*inputs, *outputs, *scalars)
+    if len(given) != len(info.params):
+        extra = f" and {len(scalars)} scalars" if scalars else ""
+        raise StructInfoTypeError(
+            f"{callee.name_hint} takes {len(info.params)} arguments, found {len(inputs)} operands, "
+            f"{len(outputs)} outputs{extra}",
+            rule="OP-5",
+            about=call,
+        )
+    images = map_params(info.params, given, ctx.sizes)
+    for i, (found, param) in enumerate(zip(given, info.params, strict=True)):
+        expected = substitute_info(param, images)
+        if found is expected or not provably_disjoint(found, expected, ctx.sizes):
+            continue
+        operand = i < len(inputs)
+        what = f"operand {i + 1}" if operand else f"output {i - len(inputs) + 1}"
+        if i >= len(inputs) + len(outputs):
+            what = f"scalar {i - len(inputs) - len(outputs) + 1}"
+        reason = explain_incompatibility(found, expected, ctx.sizes)
+        packed = call.args[1]
+        raise StructInfoTypeError(
+            f"{what} of {callee.name_hint} is {found}, the kernel takes {expected}: {reason}",
+            rule="OP-8",
+            about=packed.fields[i] if operand and isinstance(packed, Tuple) else found,
+        )
+
+
+def _infer_call_tir(call: Call, ctx: Context) -> StructInfo:
+    callee, inputs = _operands(call, ctx)
+    outputs = _outputs(call, "OP-3")
+    _check_kernel(callee, inputs, outputs, _scalars(call, ctx), call, ctx)
+    return call.sinfo_args[0]
+
+
+def _written_out(call: Call) -> Written:
+    """The arguments of an operator with operands in a tuple and infos of outputs."""
+    [out] = call.sinfo_args
+    named: dict[str, object] = dict(call.attrs)
+    named["out_sinfo"] = list(out.fields) if isinstance(out, TupleStructInfo) else out
+    if len(call.args) > 2:
+        named["tir_vars"] = call.args[2]
+    callee = call.args[0]
+    shown: object = callee.global_symbol if isinstance(callee, ExternFunc) else callee
+    return [shown, call.args[1]], named
+
+
+def _kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...]:
+    if not isinstance(gvar, Expr):
+        raise MisuseError(
+            f"expected a PrimFunc of the module, found {gvar!r:.60}", rule="OP-1", about=gvar
+        )
+    if tir_vars is None:
+        return gvar, operand_tuple(args)
+    if isinstance(tir_vars, (list, tuple)):
+        tir_vars = ShapeExpr(tuple(tir_vars))
+    if not isinstance(tir_vars, Expr):
+        raise MisuseError(f"tir_vars is a shape, found {tir_vars!r:.60}", about=tir_vars)
+    return gvar, operand_tuple(args), tir_vars
+
+
+@register(
+    "relax.call_tir", pure=True, calls_operand=True, infer=_infer_call_tir, unmake=_written_out
+)
+def call_tir(
+    gvar: Expr,
+    args: Operands,
+    out_sinfo: Infos,
+    tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
+) -> Call:
+    """What the PrimFunc `gvar` writes into new tensors of the given infos, `args` being its inputs.
+
+    Shapes:
+        args       what the PrimFunc takes before its outputs; `tir_vars` are its scalars at the end
+        out_sinfo  the tensors to allocate, datatype and shape of each given; a list for several
+        result     the tensor, or the tuple of them
+    Errors:
+        StructInfoError: `gvar` is no PrimFunc of the module, or infos provably disagree with it.
+    Rule:
+        OP-1 to OP-8; the shape of OP-2 stands in `out_sinfo`.
+    """
+    return Call(
+        Op("relax.call_tir"),
+        _kernel_args(gvar, args, tir_vars),
+        sinfo_args=(output_info(out_sinfo),),
+    )
+
+
+def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
+    callee, inputs = _operands(call, ctx)
+    outputs = _outputs(call, "OP-3")
+    indices = call.attrs.get("inplace_indices")
+    if not isinstance(indices, tuple) or len(indices) != len(outputs):
+        raise StructInfoTypeError(
+            f"inplace_indices has one entry for each of {len(outputs)} outputs, found {indices!r}",
+            about=call,
+        )
+    used = [i for i in indices if i != -1]
+    if not used or len(set(used)) != len(used):
+        raise StructInfoTypeError(
+            f"inplace_indices names different operands, at least one, found {indices!r}",
+            about=call,
+        )
+    fresh = []
+    for index, output in zip(indices, outputs, strict=True):
+        if index == -1:
+            fresh.append(output)
+            continue
+        if not isinstance(index, int) or not 0 <= index < len(inputs):
+            raise StructInfoTypeError(
+                f"inplace index {index!r} names none of {len(inputs)} operands", about=call
+            )
+        _check_same_tensor(inputs[index], output, index, ctx)
+    _check_kernel(callee, inputs, fresh, _scalars(call, ctx), call, ctx)
+    return call.sinfo_args[0]
+
+
+def _check_same_tensor(
+    found: StructInfo, output: TensorStructInfo, index: int, ctx: Context
+) -> None:
+    """An operand that becomes an output has its datatype and provably its shape."""
+    same = isinstance(found, TensorStructInfo) and found.dtype == output.dtype
+    if isinstance(found, TensorStructInfo) and same:
+        mine, wanted = found.get_shape(), output.get_shape()
+        same = found.shape is output.shape or (
+            mine is not None
+            and wanted is not None
+            and len(mine) == len(wanted)
+            and all(ctx.prove_equal(a, b) for a, b in zip(mine, wanted, strict=True))
+        )
+    if not same:
+        raise StructInfoTypeError(
+            f"operand {index + 1}, {found}, cannot hold the output {output}", about=found
+        )
+
+
+@register(
+    "relax.call_tir_inplace",
+    pure=True,
+    calls_operand=True,
+    infer=_infer_inplace,
+    unmake=_written_out,
+)
+def call_tir_inplace(
+    gvar: Expr,
+    args: Operands,
+    inplace_indices: int | Sequence[int],
+    out_sinfo: Infos,
+    tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
+) -> Call:
+    """As `call_tir`, but output i is the operand that `inplace_indices[i]` names, -1 being new.
+
+    Declared pure: whoever writes it promises that nothing else sees those operands afterwards.
+
+    Errors:
+        StructInfoError: as for `call_tir`, or an operand differs from the output in its place.
+    """
+    indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
+    return Call(
+        Op("relax.call_tir_inplace"),
+        _kernel_args(gvar, args, tir_vars),
+        Attrs({"inplace_indices": indices}),
+        (output_info(out_sinfo),),
+    )
+
+
+def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:
+    callee, _ = _operands(call, ctx)
+    _outputs(call, "OP-11")
+    _check_packed(callee, ctx)
+    return call.sinfo_args[0]
+
+
+def _check_packed(callee: Expr, ctx: Context) -> FuncStructInfo:
+    info = ctx.info_of(callee)
+    if not isinstance(info, FuncStructInfo) or info.params is not None:
+        raise StructInfoTypeError(
+            f"expected a packed function, found {info}", rule="OP-9", about=callee
+        )
+    return info
+
+
+@register("relax.call_dps_packed", infer=_infer_dps_packed, unmake=_written_out, calls_operand=True)
+def call_dps_packed(func: Expr | str, args: Operands, out_sinfo: Infos) -> Call:
+    """What the packed function `func` writes into new tensors of the given infos.
+
+    Shapes:
+        as for `call_tir`
+    Errors:
+        StructInfoError: no output info is given, or it leaves datatype or shape open.
+    Rule:
+        OP-9 to OP-11; impure, since the callee may change its inputs.
+    """
+    return Call(
+        Op("relax.call_dps_packed"),
+        (packed_callee(func), operand_tuple(args)),
+        sinfo_args=(output_info(out_sinfo),),
+    )
+
+
+def _infer_pure_packed(call: Call, ctx: Context) -> StructInfo:
+    if not call.args:
+        raise StructInfoTypeError("takes what to call", about=call)
+    info = _check_packed(call.args[0], ctx)
+    assert info.derive_func is not None
+    inner = Call(call.args[0], call.args[1:], call.attrs, call.sinfo_args, span=call.span)
+    return info.derive_func.func(inner, ctx)
+
+
+def _written_packed(call: Call) -> Written:
+    callee = call.args[0]
+    shown: object = callee.global_symbol if isinstance(callee, ExternFunc) else callee
+    named: dict[str, object] = dict(call.attrs)
+    if call.sinfo_args:
+        named["sinfo_args"] = list(call.sinfo_args)
+    return [shown, *call.args[1:]], named
+
+
+@register(
+    "relax.call_pure_packed",
+    pure=True,
+    infer=_infer_pure_packed,
+    unmake=_written_packed,
+    calls_operand=True,
+)
+def call_pure_packed(
+    func: Expr | str, *args: Operand, sinfo_args: Infos = (), **attrs: object
+) -> Call:
+    """A call of a packed function that whoever writes it promises to be pure.
+
+    Errors:
+        StructInfoError: `func` is no packed function.
+    Rule:
+        DER-38 with the derivation of `func`; PU-13.
+    """
+    return Call(
+        Op("relax.call_pure_packed"),
+        (packed_callee(func), *(convert_to_expr(a) for a in args)),
+        Attrs(attrs),
+        info_list(sinfo_args),
+    )
+
+
+def call_packed(func: Expr | str, *args: Operand, sinfo_args: Infos = (), **attrs: object) -> Call:
+    """A plain call of a packed function, which counts as impure unless registered otherwise."""
+    return Call(
+        packed_callee(func),
+        tuple(convert_to_expr(a) for a in args),
+        Attrs(attrs),
+        info_list(sinfo_args),
+    )

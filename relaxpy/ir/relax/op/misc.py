@@ -1,0 +1,101 @@
+"""Operators without mathematics: shapes, the null object, printing and assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.errors import StructInfoTypeError
+from relaxpy.ir.node import Attrs
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.nodes import (
+    Call,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.op.registry import Operand, Written, register
+
+UNIT = TupleStructInfo(())
+
+
+@register("relax.shape_of", pure=True)
+def shape_of(expr: TensorStructInfo) -> ShapeStructInfo:
+    """The shape of a tensor as a new shape value.
+
+    Shapes:
+        expr    any rank, known or not
+        result  a shape of that rank, its members where they are known
+    Rule:
+        OP-12, OP-13.
+    """
+    values = expr.get_shape()
+    return ShapeStructInfo(ndim=expr.ndim) if values is None else ShapeStructInfo(values)
+
+
+@register("relax.null_value", pure=True)
+def null_value() -> ObjectStructInfo:
+    """The null object.
+
+    Rule:
+        OP-14.
+    """
+    return ObjectStructInfo()
+
+
+@register("relax.print")
+def print(*values: StructInfo, format: str = "") -> TupleStructInfo:
+    """Unit, after the values were written to the console, laid out as `str.format` does.
+
+    Rule:
+        OP-15.
+    """
+    return UNIT
+
+
+def _infer_assert(call: Call, ctx: Context) -> StructInfo:
+    if not call.args:
+        raise StructInfoTypeError("takes a condition")
+    condition = call.args[0]
+    info = ctx.info_of(condition)
+    if not isinstance(info, (TensorStructInfo, PrimStructInfo)):
+        raise StructInfoTypeError(f"the condition is a Boolean, found {info}", about=condition)
+    unknown = isinstance(info, TensorStructInfo) and info.dtype.is_void
+    if not (info.dtype.is_bool or unknown):
+        raise StructInfoTypeError(f"the condition is a Boolean, found {info}", about=condition)
+    if isinstance(info, TensorStructInfo) and info.ndim > 0:
+        raise StructInfoTypeError(f"the condition has rank 0, found {info}", about=condition)
+    for arg in call.args[1:]:
+        ctx.info_of(arg)
+    return UNIT
+
+
+def _written_assert(call: Call) -> Written:
+    named: dict[str, object] = {}
+    if len(call.args) > 1:
+        named["format_args"] = list(call.args[1:])
+    if call.attrs.get("format"):
+        named["format"] = call.attrs["format"]
+    return [call.args[0]], named
+
+
+@register("relax.assert_op", infer=_infer_assert, unmake=_written_assert)
+def assert_op(
+    condition: Operand, format_args: Operand | Sequence[Operand] | None = None, format: str = ""
+) -> Call:
+    """Unit; where the condition is false, the program stops with the formatted message.
+
+    Shapes:
+        condition  a Boolean of rank 0, or a tensor that may be one
+    Errors:
+        StructInfoError: the condition is known to have another datatype or rank.
+    """
+    shown: list[object] = [] if format_args is None else [format_args]
+    if isinstance(format_args, (list, tuple)):
+        shown = list(format_args)
+    args = tuple(convert_to_expr(a) for a in (condition, *shown))
+    return Call(Op("relax.assert_op"), args, Attrs({"format": format}))

@@ -1,0 +1,464 @@
+"""The registry of operators: one record each, which namespaces, printer and checks read."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, update_wrapper
+from typing import Any, TypeAlias, get_args, get_origin
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import (
+    Diagnostic,
+    MisuseError,
+    RelaxpyError,
+    Span,
+    StructInfoError,
+    StructInfoTypeError,
+    close_names,
+)
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import Attrs
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context, written_at
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    const,
+    convert_to_expr,
+)
+from relaxpy.ir.tir import expr as tir
+
+InferRule: TypeAlias = Callable[[Call, Context], StructInfo]
+Operand: TypeAlias = Expr | tir.PrimExpr | bool | int | float | str
+Written: TypeAlias = tuple[list[object], dict[str, object]]
+_NO_CONTEXT = Context()
+_KIND_NAMES = {
+    TensorStructInfo: "a tensor",
+    ShapeStructInfo: "a shape",
+    PrimStructInfo: "a scalar",
+    TupleStructInfo: "a tuple",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of an operator: an operand of certain kinds of info, or else an attribute."""
+
+    name: str
+    kinds: tuple[type[StructInfo], ...]
+    choices: tuple[object, ...]
+    variadic: bool
+    default: object
+
+    @property
+    def is_operand(self) -> bool:
+        """Whether an expression is passed here."""
+        return bool(self.kinds)
+
+    @property
+    def required(self) -> bool:
+        """Whether a call must pass it."""
+        return self.default is inspect.Parameter.empty and not self.variadic
+
+    def expected(self) -> str:
+        """What an operand must be, in words."""
+        return " or ".join(_KIND_NAMES.get(kind, kind.__name__) for kind in self.kinds)
+
+    def operand(self, value: object) -> Expr:
+        """`value` as an expression of a kind that this parameter takes, as far as one can see."""
+        if isinstance(value, Expr):
+            return value
+        if ShapeStructInfo in self.kinds and isinstance(value, (list, tuple)):
+            return ShapeExpr(tuple(value))
+        scalar = isinstance(value, (bool, int, float, np.number, np.bool_))
+        if isinstance(value, np.ndarray) or (scalar and self.kinds == (TensorStructInfo,)):
+            return const(value)
+        return convert_to_expr(value)
+
+    def attribute(self, value: object) -> object:
+        """`value` converted to the attribute's type.
+
+        Errors:
+            MisuseError (also TypeError): it has another type.
+        """
+        names = [getattr(c, "__name__", str(c)) for c in self.choices]
+        for choice in self.choices:
+            if choice is type(None) and value is None:
+                return None
+            if choice is DataType and isinstance(value, (str, type, np.dtype)):
+                return DataType(value)
+            if choice is int and isinstance(value, (int, np.integer)) and type(value) is not bool:
+                return int(value)
+            if choice is float and isinstance(value, (int, float, np.number)):
+                return float(value)
+            if choice not in (int, float, DataType) and _is_instance(value, choice):
+                return value
+        raise MisuseError(
+            f"{self.name} is {' or '.join(names).replace('NoneType', 'None')}, found {value!r:.60}",
+            about=value,
+        )
+
+
+def _is_instance(value: object, choice: object) -> bool:
+    origin = get_origin(choice)
+    if origin is typing.Literal:
+        return value in get_args(choice)
+    plain = origin or choice
+    if plain in (tuple, list, Sequence):
+        return isinstance(value, (list, tuple))
+    return not isinstance(plain, type) or isinstance(value, plain)
+
+
+def _members(annotation: object) -> tuple[object, ...]:
+    if get_origin(annotation) in (typing.Union, types.UnionType):
+        return get_args(annotation)
+    return (annotation,)
+
+
+def _is_info(member: object) -> bool:
+    return isinstance(member, type) and issubclass(member, StructInfo)
+
+
+class OpDef:
+    """An operator: its name, how it is called, what it gives, and what else is registered for it.
+
+    The decorated function is either the rule itself, from the infos of operands and the values of
+    attributes to the info of the result (its signature is then the operator's), or, beside a rule
+    `infer(call, ctx)`, the function that builds the call.
+    """
+
+    __name__: str
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        infer: InferRule | None,
+        unmake: Callable[[Call], Written] | None,
+        *,
+        calls_operand: bool,
+    ) -> None:
+        self.name = name
+        self.op = Op(name)
+        self.calls_operand = calls_operand
+        self._function = function
+        self._infer = infer
+        self._unmake = unmake
+        update_wrapper(self, function)
+
+    @override
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
+
+    @property
+    def pure(self) -> bool:
+        """PU-14: whether calling it has no effect but its result."""
+        return self.op.get_attr("FPurity") is True
+
+    @property
+    def legalize(self) -> Callable[..., Any] | None:
+        """How the operator becomes a PrimFunc, if that is registered (column FLegalize)."""
+        return typing.cast("Callable[..., Any] | None", self.op.get_attr("FLegalize"))
+
+    @property
+    def gradient(self) -> Callable[..., Any] | None:
+        """How gradients pass through the operator, if registered (column FPrimalGradient)."""
+        return typing.cast("Callable[..., Any] | None", self.op.get_attr("FPrimalGradient"))
+
+    @property
+    def needs_context(self) -> bool:
+        """Whether what a call gives depends on more than its operands and attributes."""
+        return self._infer is not None or bool(self._injected)
+
+    @cached_property
+    def _hints(self) -> dict[str, object]:
+        return typing.get_type_hints(self._function)
+
+    @cached_property
+    def _injected(self) -> dict[str, type]:
+        """Parameters of the rule that receive the call or the context."""
+        if self._infer is not None:
+            return {}
+        found = {name: hint for name, hint in self._hints.items() if hint in (Call, Context)}
+        return typing.cast("dict[str, type]", found)
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What the operator takes, in the order of its signature."""
+        out = []
+        for name, found in inspect.signature(self._function).parameters.items():
+            if name in self._injected or name == "span":
+                continue
+            members = _members(self._hints.get(name, object))
+            kinds = tuple(m for m in members if _is_info(m))
+            out.append(
+                Parameter(
+                    name,
+                    typing.cast("tuple[type[StructInfo], ...]", kinds),
+                    members,
+                    found.kind is inspect.Parameter.VAR_POSITIONAL,
+                    found.default,
+                )
+            )
+        return tuple(out)
+
+    @cached_property
+    def _operands(self) -> tuple[Parameter, ...]:
+        return tuple(p for p in self.parameters if p.is_operand)
+
+    @cached_property
+    def _attributes(self) -> dict[str, Parameter]:
+        return {p.name: p for p in self.parameters if not p.is_operand}
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        found = inspect.signature(self._function)
+        kept = [p for name, p in found.parameters.items() if name not in self._injected]
+        return found.replace(parameters=kept)
+
+    def __call__(self, *args: object, **kwargs: object) -> Call:
+        """A call of the operator; see `make`."""
+        return self.make(*args, **kwargs)  # type: ignore[arg-type]
+
+    def make(self, *args: object, span: Span | None = None, **kwargs: object) -> Call:
+        """A call of the operator, with its info where those of the operands are known.
+
+        Errors:
+            MisuseError (also TypeError): the arguments do not fit the operator's signature.
+            StructInfoError: the operator does not take such operands.
+        """
+        if self._infer is not None:
+            with _Named(self.name):
+                call = typing.cast("Call", self._bind(args, kwargs))
+            call = call if span is None else replace(call, span=span)
+        else:
+            call = self._call(args, kwargs, span)
+        operands = call.args[1:] if self.calls_operand else call.args
+        if any(arg.struct_info is None for arg in operands):
+            return call
+        return replace(call, struct_info=self.infer(call, _NO_CONTEXT))
+
+    def _bind(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise MisuseError(str(error)) from None
+        return self._function(*args, **kwargs)
+
+    def _call(self, args: tuple[object, ...], kwargs: dict[str, object], span: Span | None) -> Call:
+        with _Named(self.name):
+            try:
+                bound = self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise MisuseError(str(error)) from None
+            bound.apply_defaults()
+            operands: list[Expr] = []
+            attributes: dict[str, object] = {}
+            for parameter in self.parameters:
+                value = bound.arguments[parameter.name]
+                if parameter.variadic:
+                    operands += map(parameter.operand, value)
+                elif not parameter.is_operand:
+                    attributes[parameter.name] = parameter.attribute(value)
+                elif value is not None:
+                    operands.append(parameter.operand(value))
+        return Call(self.op, tuple(operands), Attrs(attributes), span=span)
+
+    def infer(self, call: Call, ctx: Context) -> StructInfo:
+        """DER-35: the info of a call, its operands having theirs.
+
+        Errors:
+            StructInfoError: the rule refuses it (DER-36); the operand at fault is `about`.
+        """
+        if self._infer is not None:
+            with _Named(self.name, call):
+                return self._infer(call, ctx)
+        with _Named(self.name, call, ctx):
+            arguments = self._arguments(call, ctx)
+            info = self._function(*arguments[0], **arguments[1])
+        return typing.cast("StructInfo", info)
+
+    def _arguments(self, call: Call, ctx: Context) -> Written:
+        """What the rule is called with: infos by position, attributes and the rest by name."""
+        operands = self._operands
+        variadic = bool(operands) and operands[-1].variadic
+        required = sum(p.required for p in operands)
+        if len(call.args) < required or (len(call.args) > len(operands) and not variadic):
+            wanted = f"at least {required}" if variadic else str(len(operands))
+            raise StructInfoTypeError(f"takes {wanted} operands, found {len(call.args)}")
+        infos: list[object] = []
+        for i, arg in enumerate(call.args):
+            parameter = operands[min(i, len(operands) - 1)]
+            info = ctx.info_of(arg)
+            if not isinstance(info, parameter.kinds):
+                raise _wrong_kind(parameter, arg, info)
+            infos.append(info)
+        named: dict[str, object] = {}
+        for name, value in call.attrs.items():
+            if name not in self._attributes:
+                raise StructInfoTypeError(
+                    f"has no attribute {name!r}", hint=close_names(name, self._attributes)
+                )
+            named[name] = value
+        for name, kind in self._injected.items():
+            named[name] = call if kind is Call else ctx
+        return infos, named
+
+    def arguments(self, call: Call) -> Written:
+        """The positional and keyword arguments of which `make` makes `call` again."""
+        if self._unmake is not None:
+            return self._unmake(call)
+        named = {
+            name: value
+            for name, value in call.attrs.items()
+            if name not in self._attributes or self._attributes[name].default != value
+        }
+        return list(call.args), named
+
+
+def _wrong_kind(parameter: Parameter, arg: Expr, info: StructInfo) -> StructInfoTypeError:
+    vague = isinstance(info, ObjectStructInfo)
+    return StructInfoTypeError(
+        f"{parameter.name} is {parameter.expected()}, found {info}",
+        rule="SI-15" if vague else "DER-36",
+        span=written_at(arg),
+        hint="say what it is with R.match_cast first" if vague else None,
+        about=arg,
+    )
+
+
+class _Named:
+    """Puts the operator's name before the message of an error raised inside.
+
+    With a call and a context, an error about an info becomes one about the operand that has it.
+    """
+
+    __slots__ = ("call", "ctx", "name")
+
+    def __init__(self, name: str, call: Call | None = None, ctx: Context | None = None) -> None:
+        self.name = name
+        self.call = call
+        self.ctx = ctx
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, RelaxpyError):
+            return
+        about = error.about
+        if isinstance(about, StructInfo) and self.call is not None and self.ctx is not None:
+            about = next((a for a in self.call.args if self.ctx.info_of(a) is about), about)
+        span = written_at(about) if isinstance(about, Expr) else None
+        error.diagnostics = tuple(_with_name(d, self.name, span) for d in error.diagnostics)
+        error.about = about
+
+
+def _with_name(found: Diagnostic, name: str, span: Span | None) -> Diagnostic:
+    message = found.message if found.message.startswith(name) else f"{name}: {found.message}"
+    return replace(found, message=message, span=found.span or span)
+
+
+_table: dict[str, OpDef] = {}
+
+
+def register(
+    name: str,
+    *,
+    pure: bool = False,
+    infer: InferRule | None = None,
+    unmake: Callable[[Call], Written] | None = None,
+    legalize: Callable[..., Any] | None = None,
+    gradient: Callable[..., Any] | None = None,
+    calls_operand: bool = False,
+) -> Callable[[Callable[..., Any]], OpDef]:
+    """Enter the decorated function as operator `name` (OP-16).
+
+    Without `infer` the function is the rule: parameters annotated with infos are operands, those
+    annotated Call or Context receive the call and its surroundings, all others are attributes. With
+    `infer` it builds the call from what users write, and `unmake` is its inverse. An operator that
+    says nothing on purity is impure (PU-14). `calls_operand`: the first operand is what is called.
+
+    Errors:
+        MisuseError: the name is taken.
+    """
+
+    def enter(function: Callable[..., Any]) -> OpDef:
+        if name in _table:
+            raise MisuseError(f"operator {name!r} is registered already", rule="OP-16")
+        record = OpDef(name, function, infer, unmake, calls_operand=calls_operand)
+        _table[name] = record
+        columns = {
+            "FPurity": pure,
+            "FInferStructInfo": record.infer,
+            "FLegalize": legalize,
+            "FPrimalGradient": gradient,
+        }
+        for key, value in columns.items():
+            if value is not None:
+                record.op.set_attr(key, value)
+        return record
+
+    return enter
+
+
+class _View(Mapping[str, OpDef]):
+    """The table as others see it."""
+
+    @override
+    def __getitem__(self, name: str) -> OpDef:
+        return _table[name]
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(_table)
+
+    @override
+    def __len__(self) -> int:
+        return len(_table)
+
+
+_view = _View()
+
+
+def registered_ops() -> Mapping[str, OpDef]:
+    """Every registered operator by its name."""
+    return _view
+
+
+def find(op: Op) -> OpDef | None:
+    """The record of `op`, or None if nothing was registered under its name."""
+    return _table.get(op.name)
+
+
+def infer_op_call(op: Op, call: Call, ctx: Context) -> StructInfo:
+    """DER-35, OP-16: what column FInferStructInfo gives for `call`; Object where it is empty.
+
+    Errors:
+        StructInfoError: nothing is registered under the name, or the rule refuses the call.
+    """
+    rule = op.get_attr("FInferStructInfo")
+    if rule is not None:
+        return typing.cast("InferRule", rule)(call, ctx)
+    if op.get_attr("FPurity") is None:
+        raise StructInfoError(
+            f"no operator is registered as {op.name}",
+            rule="OP-16",
+            span=call.span,
+            hint=close_names(op.name, _table),
+            about=op,
+        )
+    return ObjectStructInfo()
