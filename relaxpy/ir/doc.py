@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 WIDTH = 100
 INDENT = 4
+_FEW = 12  # of more words than these, as many as fit stand on a line
 _DEEPEST = 40  # beyond this nesting, indentation leaves nothing to gain
 
 
@@ -167,17 +168,24 @@ class Layout:
         return indent + len(close)
 
     def _lay_items(self, group: Group, indent: int, out: list[str], depth: int) -> None:
-        """The items on one line of their own if they fit, else one a line."""
+        """The items on one line of their own if they fit, else one a line; many words fill up."""
         inside = group.width - len(group.open) - len(group.close)
         newline = "\n" + " " * indent
         if indent + inside <= self.width:
             out.append(newline)
             out += flat(Group("", group.items, "", lone_comma=group.lone_comma))
             return
+        room = 0
         for item in group.items:
+            size = width_of(item) + 1
+            if isinstance(item, str) and len(group.items) > _FEW and size < room:
+                out.append(f" {item},")
+                room -= size + 1
+                continue
             out.append(newline)
             self._lay(item, indent, indent, 1, out, depth + 1)
             out.append(",")
+            room = self.width - indent - size if isinstance(item, str) else 0
 
 
 def _head(parts: Sequence[Doc]) -> tuple[int, bool]:

@@ -7,7 +7,6 @@ from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
-from relaxpy.ir import hooks
 from relaxpy.ir.node import Attrs, Node, as_attrs
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 
@@ -92,7 +91,7 @@ class IRModule(Node):
             present = name if isinstance(name, GlobalVar) else GlobalVar(hint)
             self._vars[hint] = present
         elif isinstance(name, GlobalVar) and name is not present:
-            del self._functions[present]
+            self._functions = {name if v is present else v: f for v, f in self._functions.items()}
             self._vars[hint] = present = name
         self._functions[present] = func
 
@@ -158,10 +157,6 @@ class IRModule(Node):
     def from_expr(func: BaseFunc) -> IRModule:
         """A module of this one function, named by its `global_symbol`, else `main`."""
         return IRModule({str(func.attrs.get("global_symbol") or "main"): func})
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        bundle: dict[str, str] = hooks.call("html", self)
-        return bundle
 
     @override
     def __hash__(self) -> int:

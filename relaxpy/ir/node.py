@@ -41,6 +41,11 @@ class Node:
         """Print the TVMScript text, in colour on a terminal and in a notebook."""
         hooks.call("show", self, **options)
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """What a notebook shows."""
+        bundle: dict[str, str] = hooks.call("html", self)
+        return bundle
+
     @override
     def __str__(self) -> str:
         return self.script()

@@ -1,0 +1,5 @@
+"""Programs as text: what is printed reads back to the same program."""
+
+from relaxpy.script.printer.show import html, metadata, script, show
+
+__all__ = ["html", "metadata", "script", "show"]

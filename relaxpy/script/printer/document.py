@@ -1,0 +1,191 @@
+"""The text of whatever can be printed, from a module down to one variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relaxpy.ir.doc import Concat, Doc, Group, call
+from relaxpy.ir.literal import constant_literal, string_text
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Node
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.text import short_text
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import BufferRegion
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import Stmt
+from relaxpy.script.printer.graphs import GraphWriter
+from relaxpy.script.printer.kernels import KernelWriter
+from relaxpy.script.printer.names import Names, as_identifier
+from relaxpy.script.printer.options import Options
+from relaxpy.script.printer.writer import CONSTANT_KEY, METADATA, Metadata, ScriptText, Writer
+
+_MODULE = "Module"
+_OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
+
+
+class Document:
+    """One printed text, and the metadata that it mentions."""
+
+    def __init__(self, node: Node, options: Options) -> None:
+        self.options = options
+        self.metadata = Metadata()
+        self.writer = Writer(options)
+        self._title = options.name or _MODULE
+        self._reserved = {
+            options.ir_prefix,
+            options.tir_prefix,
+            options.relax_prefix,
+            options.module_alias,
+            self._title,
+            METADATA,
+        }
+        match node:
+            case IRModule():
+                self._module(node)
+            case rx.Function() | PrimFunc():
+                self._lone_function(node)
+            case _:
+                self._fragment(node)
+
+    def text(self) -> str:
+        """The whole text, its metadata as the options want it."""
+        lines = self.writer.lines
+        if not self.metadata.table:
+            return "\n".join(lines)
+        if not self.options.show_meta:
+            return "\n".join([*lines, "", _OMITTED])
+        start = 0
+        while start < len(lines) and (not lines[start] or lines[start].startswith("#")):
+            start += 1
+        return "\n".join([*lines[:start], *self._metadata_lines(), "", *lines[start:]])
+
+    def _metadata_lines(self) -> list[str]:
+        """An assignment that gives the metadata back, as far as they have a literal form."""
+        writer = Writer(self.options)
+        r = self.options.relax_prefix
+        tables: list[Doc] = []
+        for key, values in self.metadata.table.items():
+            docs = (_literal(r, v) if key == CONSTANT_KEY else repr(v) for v in values)
+            tables.append(Concat(f"{string_text(key)}: ", Group("[", docs, "]")))
+        writer.line(f"{METADATA} = ", Group("{", tables, "}"))
+        return writer.lines
+
+    # Programs
+
+    def _names(self, functions: Mapping[rx.GlobalVar, str] | None = None) -> Names:
+        names = Names(self._reserved)
+        for var, name in (functions or {}).items():
+            names.alias(var, name)
+        return names
+
+    def _writers(self, names: Names) -> tuple[GraphWriter, KernelWriter]:
+        text = ScriptText(names, self.options, self.metadata)
+        graphs = GraphWriter(self.writer, text, names, self.options)
+        return graphs, KernelWriter(self.writer, text, names)
+
+    def _function(
+        self,
+        func: rx.Function | PrimFunc,
+        name: str,
+        names: Names,
+        module: str | None = None,
+    ) -> None:
+        """A function that stands in a module or alone."""
+        symbol = func.attrs.get("global_symbol")
+        attrs = func.attrs.without("global_symbol") if symbol == name else func.attrs
+        graphs, kernels = self._writers(names)
+        private = symbol is None
+        if isinstance(func, PrimFunc):
+            kernels.function(func, name, private=private, attrs=attrs, module=module)
+        else:
+            graphs.function(func, name, private=private, attrs=attrs, module=module)
+
+    def _lone_function(self, func: rx.Function | PrimFunc) -> None:
+        kernel = isinstance(func, PrimFunc)
+        self._header(ir=False, relax=not kernel or _mentions_relax(func), tir=True)
+        symbol = func.attrs.get("global_symbol")
+        name = self.options.name or as_identifier(str(symbol or "main"))
+        self._function(func, name, self._names())
+
+    def _module(self, module: IRModule) -> None:
+        functions = module.functions
+        kernels = any(isinstance(f, PrimFunc) for f in functions.values())
+        graphs = any(not isinstance(f, PrimFunc) for f in functions.values())
+        self._header(ir=True, relax=graphs, tir=kernels or graphs)
+        options, writer = self.options, self.writer
+        writer.line(f"@{options.ir_prefix}.ir_module")
+        writer.line(f"class {self._title}:")
+        prefix = options.module_alias or self._title
+        plain = {var: as_identifier(var.name_hint) for var in functions}
+        qualified = {var: f"{prefix}.{name}" for var, name in plain.items()}
+        alias = f"{prefix} = {self._title}" if options.module_alias else None
+        with writer.indented():
+            self._module_tables(module)
+            for var, func in functions.items():
+                if writer.lines[-1] != f"class {self._title}:":
+                    writer.blank()
+                names = self._names(qualified)
+                if isinstance(func, (rx.Function, PrimFunc)):
+                    self._function(func, plain[var], names, alias)
+                else:
+                    text = ScriptText(names, options, self.metadata)
+                    writer.line(f"{plain[var]} = ", text.leaf_doc(func))
+            if writer.lines[-1] == f"class {self._title}:":
+                writer.line("pass")
+
+    def _module_tables(self, module: IRModule) -> None:
+        text = ScriptText(self._names(), self.options, self.metadata)
+        prefix = self.options.ir_prefix
+        if module.attrs:
+            self.writer.line(call(f"{prefix}.module_attrs", text.table_doc(module.attrs)))
+        if module.global_infos:
+            table = text.table_doc(module.global_infos)
+            self.writer.line(call(f"{prefix}.module_global_infos", table))
+
+    def _header(self, *, ir: bool, relax: bool, tir: bool) -> None:
+        """A comment that says what to import before the text."""
+        options = self.options
+        wanted = [
+            ("ir", options.ir_prefix, ir),
+            ("relax", options.relax_prefix, relax),
+            ("tir", options.tir_prefix, tir),
+        ]
+        names = ", ".join(f"{name} as {prefix}" for name, prefix, used in wanted if used)
+        self.writer.line(f"# from relaxpy.script import {names}")
+        self.writer.blank()
+
+    # Fragments
+
+    def _fragment(self, node: Node) -> None:
+        """A part of a program, with the names that its variables would like to have."""
+        graphs, kernels = self._writers(self._names())
+        text = graphs.text
+        match node:
+            case rx.BindingBlock():
+                graphs.block(node)
+            case rx.VarBinding() | rx.MatchCast():
+                graphs.binding(node)
+            case rx.Expr():
+                self.writer.line(graphs.sequence(node))
+            case Stmt():
+                kernels.statement(node)
+            case rx.StructInfo():
+                self.writer.line(text.info_doc(node))
+            case tir.PrimExpr():
+                self.writer.line(text.prim_doc(node))
+            case BufferRegion():
+                self.writer.line(text.region_doc(node))
+            case _:
+                self.writer.line(short_text(node))
+
+
+def _mentions_relax(func: rx.Function | PrimFunc) -> bool:
+    return any(isinstance(value, rx.Expr) for value in func.attrs.values())
+
+
+def _literal(prefix: str, value: object) -> Doc:
+    """A large constant written out."""
+    assert isinstance(value, rx.Constant)
+    inline = constant_literal(value.data, exact=False)
+    return "None" if inline is None else call(f"{prefix}.const", *inline)

@@ -1,0 +1,373 @@
+"""The text of Relax functions, blocks, bindings and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.ir.doc import Concat, Doc, Group, call, keyword, tuple_doc
+from relaxpy.ir.literal import string_text
+from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op import registered_ops
+from relaxpy.ir.tir.expr import SizeVar, Var
+from relaxpy.ir.traverse import children, walk
+from relaxpy.script.printer.names import Names
+from relaxpy.script.printer.options import Options
+from relaxpy.script.printer.writer import ScriptText, Writer
+
+_COMPOUND = (rx.Call, rx.Tuple, rx.TupleGetItem)
+_STATEMENTS = (rx.If, rx.SeqExpr, rx.Function)
+_UNIT = rx.TupleStructInfo(())
+
+
+@dataclass(slots=True)
+class Contents:
+    """What the body of a function mentions, less the insides of functions in it."""
+
+    symbols: dict[Var, None] = field(default_factory=dict)
+    inner_symbols: set[Var] = field(default_factory=set)
+    used: set[rx.Var] = field(default_factory=set)
+    names_module: bool = False
+
+
+class GraphWriter:
+    """Writes Relax. `names` are those that the text uses."""
+
+    def __init__(self, writer: Writer, text: ScriptText, names: Names, options: Options) -> None:
+        self.writer = writer
+        self.text = text
+        self.names = names
+        self.r = text.relax_prefix
+        self._annotated = options.show_all_struct_info
+        self._used: set[rx.Var] = set()
+        self._visible: set[Var] = set()
+
+    # Functions
+
+    def function(
+        self,
+        func: rx.Function,
+        name: str,
+        *,
+        private: bool,
+        attrs: Attrs,
+        module: str | None = None,
+    ) -> None:
+        """The whole of `func`; `module` is the line that names the module, if it is to be named."""
+        writer, r = self.writer, self.r
+        options = ["private=True"] if private else []
+        options += [] if func.is_pure else ["pure=False"]
+        writer.line(f"@{r}.function" + (f"({', '.join(options)})" if options else ""))
+        signature = [i for p in func.params if (i := p.struct_info) is not None]
+        own = frozenset(_symbols(signature)) - self._visible
+        params = [
+            Concat(f"{self.names.bind(p)}: ", self.text.info_doc(_declared(p), own))
+            for p in func.params
+        ]
+        result: Doc | None = None
+        if func.ret_struct_info is not None:
+            result = self.text.info_doc(func.ret_struct_info, own)
+        writer.header(name, params, result)
+        contents = self._contents(func.body)
+        around, self._visible = self._visible, self._visible | own
+        outer_used, self._used = self._used, self._used | contents.used
+        with writer.indented():
+            if attrs:
+                writer.line(call(f"{r}.func_attr", self.text.table_doc(attrs)))
+            self._declare(contents, own, around)
+            if module is not None and contents.names_module:
+                writer.line(module)
+            writer.line("return ", self.sequence(func.body))
+        self._visible = around
+        self._used = outer_used
+
+    def _declare(self, contents: Contents, own: frozenset[Var], around: set[Var]) -> None:
+        """`n = T.int64()` for the shape variables that the body speaks of."""
+        wanted = dict(contents.symbols)
+        wanted.update((v, None) for v in own if v in contents.inner_symbols)
+        for symbol in wanted:
+            if symbol not in around:
+                sized = "is_size_var=True" if isinstance(symbol, SizeVar) else ""
+                created = f"{self.text.tir_prefix}.{symbol.dtype}({sized})"
+                self.writer.line(f"{self.names.of(symbol)} = {created}")
+                self._visible.add(symbol)
+
+    def _contents(self, body: Node) -> Contents:
+        """What stands in `body`."""
+        found = Contents()
+        seen: set[int] = set()
+        stack: list[Node] = [body]
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            match node:
+                case rx.Var():
+                    found.used.add(node)
+                    continue
+                case rx.GlobalVar():
+                    found.names_module = True
+                    continue
+                case Var():
+                    found.symbols[node] = None
+                    continue
+                case rx.VarBinding(var=var, value=value):
+                    stack.append(value)
+                    shown = self._annotated and not isinstance(value, rx.Function)
+                    if shown and var.struct_info is not None:
+                        stack.append(var.struct_info)
+                    continue
+                case rx.MatchCast(var=var, value=value, struct_info=info):
+                    stack += [info, value]
+                    if self._annotated and var is not None and var.struct_info is not None:
+                        stack.append(var.struct_info)
+                    continue
+                case rx.Function():
+                    self._inner(node, found)
+                    continue
+                case _:
+                    stack += reversed(list(children(node)))
+        return found
+
+    def _inner(self, func: rx.Function, found: Contents) -> None:
+        """Add what a function inside mentions, as far as it may be of the outer one."""
+        inside = self._contents(func.body)
+        signature = [i for p in func.params if (i := p.struct_info) is not None]
+        if func.ret_struct_info is not None:
+            signature.append(func.ret_struct_info)
+        found.used |= inside.used
+        found.names_module |= inside.names_module
+        found.inner_symbols |= inside.inner_symbols | set(inside.symbols) | set(_symbols(signature))
+
+    # Sequences of bindings
+
+    def sequence(self, expr: rx.Expr) -> Doc:
+        """Write the bindings of `expr`; gives what it comes to."""
+        if not isinstance(expr, rx.SeqExpr):
+            return self.expr(expr)
+        for block in expr.blocks:
+            self.block(block)
+        return self.expr(expr.body)
+
+    def block(self, block: rx.BindingBlock) -> None:
+        """The bindings of one block."""
+        if not isinstance(block, rx.DataflowBlock):
+            for binding in block.bindings:
+                self.binding(binding)
+            return
+        self.writer.line(f"with {self.r}.dataflow():")
+        with self.writer.indented():
+            for binding in block.bindings:
+                self.binding(binding)
+            outputs = (
+                self.names.of(b.var)
+                for b in block.bindings
+                if b.var is not None and not isinstance(b.var, rx.DataflowVar)
+            )
+            self.writer.line(call(f"{self.r}.output", *outputs))
+
+    def binding(self, binding: rx.Binding) -> None:
+        """One binding."""
+        match binding:
+            case rx.VarBinding(var=var, value=rx.If() as branches):
+                self._branches(branches, self.names.bind(var), var)
+            case rx.VarBinding(var=var, value=rx.Function() as func):
+                self._local_function(func, self.names.bind(var))
+            case rx.VarBinding(var=var, value=rx.Call() as value) if (
+                var not in self._used and _is_unit(var) and _is_unit(value)
+            ):
+                self.writer.line(self.expr(value))
+            case rx.VarBinding(var=var, value=value):
+                shown = self.sequence(value)
+                self._assign(self.names.bind(var), var, shown)
+            case rx.MatchCast(var=var, value=value, struct_info=info):
+                shown = call(f"{self.r}.match_cast", self.expr(value), self.text.info_doc(info))
+                if var is None:
+                    self.writer.line(shown)
+                else:
+                    annotated = var.struct_info is not None and var.struct_info != info
+                    self._assign(self.names.bind(var), var if annotated else None, shown)
+
+    def _assign(self, name: str, annotated: rx.Var | None, value: Doc) -> None:
+        """`name: annotation = value`."""
+        info = annotated.struct_info if annotated is not None and self._annotated else None
+        if info is None:
+            self.writer.line(f"{name} = ", value)
+        else:
+            self.writer.line(f"{name}: ", self.text.info_doc(info), " = ", value)
+
+    def _local_function(self, func: rx.Function, name: str) -> None:
+        self.function(func, name, private=False, attrs=func.attrs)
+
+    def _branches(self, expr: rx.If, name: str, annotated: rx.Var | None) -> None:
+        """Two suites that end in a binding of `name`."""
+        self.writer.line("if ", self.expr(expr.cond), ":")
+        self._branch(expr.true_branch, name, annotated)
+        self.writer.line("else:")
+        self._branch(expr.false_branch, name, annotated)
+
+    def _branch(self, expr: rx.Expr, name: str, annotated: rx.Var | None) -> None:
+        with self.writer.indented():
+            blocks = expr.blocks if isinstance(expr, rx.SeqExpr) else ()
+            last = _result_binding(expr)
+            if last is None or last.var is None:
+                self._assign(name, annotated, self.sequence(expr))
+                return
+            for block in blocks[:-1]:
+                self.block(block)
+            for binding in blocks[-1].bindings[:-1]:
+                self.binding(binding)
+            self.names.alias(last.var, name)
+            match last:
+                case rx.VarBinding(value=rx.If() as inner):
+                    self._branches(inner, name, last.var)
+                case rx.VarBinding(value=value):
+                    self._assign(name, last.var, self.expr(value))
+                case rx.MatchCast(value=value, struct_info=info):
+                    shown = call(f"{self.r}.match_cast", self.expr(value), self.text.info_doc(info))
+                    self._assign(name, last.var, shown)
+
+    # Expressions
+
+    def expr(self, root: rx.Expr) -> Doc:
+        """`root` as an expression; statements inside it are written first, and named.
+
+        The parts are written from the left and from within, as they are evaluated.
+        """
+        if not isinstance(root, (*_COMPOUND, *_STATEMENTS)):
+            return self.text.leaf_doc(root)
+        done: dict[int, Doc] = {}
+        stack: list[tuple[Node, bool]] = [(root, False)]
+        while stack:
+            node, ready = stack.pop()
+            if id(node) in done:
+                continue
+            if isinstance(node, _COMPOUND) and not ready:
+                stack.append((node, True))
+                stack += [(child, False) for child in reversed(_operands(node))]
+            elif isinstance(node, rx.Call):
+                done[id(node)] = self._call(node, done)
+            elif isinstance(node, rx.Tuple):
+                fields = [done[id(f)] for f in node.fields]
+                done[id(node)] = tuple_doc(fields) if fields else f"{self.r}.tuple()"
+            elif isinstance(node, rx.TupleGetItem):
+                done[id(node)] = Concat(done[id(node.tuple_value)], f"[{node.index}]")
+            elif isinstance(node, _STATEMENTS):
+                done[id(node)] = self._hoisted(node)
+            else:
+                done[id(node)] = self.text.leaf_doc(node)
+        return done[id(root)]
+
+    def _hoisted(self, expr: rx.If | rx.SeqExpr | rx.Function) -> Doc:
+        """The name of an expression that takes statements to write."""
+        match expr:
+            case rx.SeqExpr():
+                return self.sequence(expr)
+            case rx.Function():
+                name = self.names.fresh("func")
+                self._local_function(expr, name)
+                return name
+            case rx.If():
+                name = self.names.fresh("v")
+                self._branches(expr, name, None)
+                return name
+
+    def _call(self, expr: rx.Call, done: Mapping[int, Doc]) -> Doc:
+        match expr.op:
+            case Op(name=name) as op:
+                shown = f"{self.r}.{name.removeprefix('relax.')}"
+                record = registered_ops().get(op.name)
+                if record is not None:
+                    try:
+                        args, named = record.arguments(expr)
+                    except (RelaxpyError, LookupError, ValueError):  # a malformed call
+                        return self._plain_call(shown, expr, done)
+                    docs = [self._argument(a, done) for a in args]
+                    return call(shown, *docs, *self._keywords(named, done))
+                return self._plain_call(shown, expr, done)
+            case rx.ExternFunc(global_symbol=symbol, struct_info=info) as func:
+                plain = info == rx.ExternFunc(symbol).struct_info
+                callee = string_text(symbol) if plain else self.text.leaf_doc(func)
+                return self._plain_call(f"{self.r}.call_packed", expr, done, callee)
+            case callee:
+                doc = done[id(callee)]
+                called = doc if isinstance(doc, str) else None
+                if called is not None:
+                    return self._plain_call(called, expr, done)
+                return Concat(doc, self._plain_call("", expr, done))
+
+    def _plain_call(self, name: str, expr: rx.Call, done: Mapping[int, Doc], *first: Doc) -> Doc:
+        """A call with operands, attributes and infos each written as they are."""
+        named: dict[str, object] = dict(expr.attrs)
+        if expr.sinfo_args:
+            named["sinfo_args"] = expr.sinfo_args
+        docs = [done[id(a)] for a in expr.args]
+        return call(name, *first, *docs, *self._keywords(named, done))
+
+    def _keywords(self, named: Mapping[str, object], done: Mapping[int, Doc]) -> Iterator[Doc]:
+        for key, value in named.items():
+            if key == "sinfo_args" and isinstance(value, (list, tuple)):
+                yield keyword(key, tuple_doc(self._argument(v, done) for v in value))
+            elif key.isidentifier():
+                yield keyword(key, self._argument(value, done))
+            else:
+                yield Concat("**", self.text.table_doc({key: value}))
+
+    def _argument(self, value: object, done: Mapping[int, Doc]) -> Doc:
+        """An operand, or whatever else an operator takes."""
+        if isinstance(value, rx.Expr):
+            found = done.get(id(value))
+            return self.expr(value) if found is None else found
+        if isinstance(value, (list, tuple)):
+            return Group("[", (self._argument(v, done) for v in value), "]")
+        return self.text.attr_doc(value)
+
+
+def _operands(expr: Node) -> Sequence[Node]:
+    """The expressions inside, in the order in which they are evaluated."""
+    match expr:
+        case rx.Call(op=Op() | rx.ExternFunc(), args=args):
+            return args
+        case rx.Call(op=op, args=args):
+            return (op, *args)
+        case rx.Tuple(fields=fields):
+            return fields
+        case rx.TupleGetItem(tuple_value=value):
+            return (value,)
+        case _:
+            return ()
+
+
+def _declared(param: rx.Var) -> rx.StructInfo:
+    return rx.ObjectStructInfo() if param.struct_info is None else param.struct_info
+
+
+def _is_unit(expr: rx.Expr) -> bool:
+    return expr.struct_info == _UNIT
+
+
+def _symbols(infos: Sequence[rx.StructInfo]) -> Iterator[Var]:
+    """The shape variables in `infos`."""
+    for info in infos:
+        for node in walk(info):
+            if isinstance(node, Var):
+                yield node
+
+
+def _result_binding(branch: rx.Expr) -> rx.Binding | None:
+    """The last binding of a branch, where it binds the result and says more than another name."""
+    if not isinstance(branch, rx.SeqExpr) or not branch.blocks:
+        return None
+    block = branch.blocks[-1]
+    if isinstance(block, rx.DataflowBlock) or not block.bindings:
+        return None
+    last = block.bindings[-1]
+    if last.var is None or last.var is not branch.body:
+        return None
+    if isinstance(last, rx.MatchCast) or isinstance(last.value, (rx.Call, rx.If)):
+        return last
+    return last if isinstance(last.value, rx.TupleGetItem) else None

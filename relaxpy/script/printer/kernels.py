@@ -1,0 +1,477 @@
+"""The text of PrimFuncs and their statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from relaxpy.ir.doc import Concat, Doc, Group, call, flat, keyword, tuple_doc
+from relaxpy.ir.dtype import FLOAT32, INT32
+from relaxpy.ir.literal import string_text
+from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.tir import expr as tir, ops, stmt
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.traverse import children, walk
+from relaxpy.ir.types import PointerType
+from relaxpy.script.printer.names import Names
+from relaxpy.script.printer.writer import ScriptText, Writer
+
+_AXES = {
+    IterVarKind.DataPar: "spatial",
+    IterVarKind.CommReduce: "reduce",
+    IterVarKind.Ordered: "scan",
+    IterVarKind.Opaque: "opaque",
+}
+_REMAPPED = {IterVarKind.DataPar: "S", IterVarKind.CommReduce: "R"}
+_LOOPS = {
+    stmt.ForKind.SERIAL: "serial",
+    stmt.ForKind.PARALLEL: "parallel",
+    stmt.ForKind.VECTORIZED: "vectorized",
+    stmt.ForKind.UNROLLED: "unroll",
+}
+
+
+class KernelWriter:
+    """Writes TIR: functions, statements, blocks. `names` are those that the text uses."""
+
+    def __init__(self, writer: Writer, text: ScriptText, names: Names) -> None:
+        self.writer = writer
+        self.text = text
+        self.names = names
+        self.t = text.tir_prefix
+        self._loops: dict[int, stmt.For] = {}
+
+    # Functions
+
+    def function(
+        self, func: PrimFunc, name: str, *, private: bool, attrs: Attrs, module: str | None
+    ) -> None:
+        """The whole of `func`; `module` is the line that names the module, if it is to be named."""
+        writer, t = self.writer, self.t
+        writer.line(f"@{t}.prim_func" + ("(private=True)" if private else ""))
+        used = _used_variables(func)
+        params: list[Doc] = []
+        matched: list[tuple[str, Buffer]] = []
+        for param in func.params:
+            buffer = func.buffer_of(param)
+            if buffer is None:
+                params.append(Concat(f"{self.names.bind(param)}: ", self._annotation(param)))
+            elif param in used or not self._stands_alone(buffer):
+                own_name = param.name not in ("", buffer.name)
+                handle = self.names.bind(param, param.name if own_name else f"var_{buffer.name}")
+                params.append(f"{handle}: {t}.handle")
+                matched.append((handle, buffer))
+            else:
+                spec = call(f"{t}.Buffer", *self._buffer_args(buffer, always_dtype=True))
+                params.append(Concat(f"{self._define(buffer)}: ", spec))
+        writer.header(name, params, None if func.ret_type is None else f"{t}.{func.ret_type}")
+        with writer.indented():
+            if attrs:
+                writer.line(call(f"{t}.func_attr", self.text.table_doc(attrs)))
+            if module is not None and any(isinstance(n, GlobalVar) for n in walk(func.body)):
+                writer.line(module)
+            for handle, buffer in matched:
+                self._declare(v for v in _buffer_variables(buffer) if v is not buffer.data)
+                args = self._buffer_args(buffer)
+                spec = call(f"{t}.match_buffer", handle, *args)
+                writer.line(f"{self._define(buffer)} = ", spec)
+            self._declare(_free_variables(func, used))
+            self._function_body(func.body)
+
+    def _annotation(self, param: Var) -> Doc:
+        """The datatype of a parameter, or of what a let statement binds."""
+        kind = param.type_annotation
+        if isinstance(kind, PointerType):
+            parts = [f'"{kind.element_type.dtype}"']
+            if kind.storage_scope not in ("", "global"):
+                parts.append(string_text(kind.storage_scope))
+            return call(f"{self.t}.handle", *parts)
+        sized = "(is_size_var=True)" if isinstance(param, tir.SizeVar) else ""
+        return f"{self.t}.{param.dtype or 'void'}{sized}"
+
+    def _declare(self, variables: Iterator[Var]) -> None:
+        """`n = T.int64()` for each variable that has no name yet."""
+        for variable in variables:
+            if variable not in self.names:
+                created = flat(self._annotation(variable))
+                created += "" if created.endswith(")") else "()"
+                self.writer.line(f"{self.names.bind(variable)} = {created}")
+
+    def _function_body(self, body: stmt.Stmt) -> None:
+        """The body, less the root block where the parser would put it back."""
+        if isinstance(body, stmt.BlockRealize) and _is_implied_root(body):
+            self.writer.line(f'# with {self.t}.block("root"):')
+            self._allocations(body.block)
+            body = body.block.body
+        self.statement(body)
+
+    # Buffers
+
+    def _define(self, buffer: Buffer, hint: str | None = None) -> str:
+        """A name for `buffer`, and for its data what is read off it."""
+        name = self.names.bind(buffer, hint)
+        if buffer.data not in self.names:
+            self.names.alias(buffer.data, f"{name}.data")
+        return name
+
+    def _stands_alone(self, buffer: Buffer) -> bool:
+        """Whether all that `buffer` is made of is known from the parameters before it."""
+        if buffer in self.names or buffer.data in self.names:
+            return False
+        return all(v in self.names for v in _buffer_variables(buffer) if v is not buffer.data)
+
+    def _buffer_args(self, buffer: Buffer, *, always_dtype: bool = False) -> list[Doc]:
+        """What declares a buffer like this one: defaults are left out."""
+        prim = self.text.prim_doc
+        parts: list[Doc] = [tuple_doc(map(prim, buffer.shape))]
+        if always_dtype or buffer.dtype != FLOAT32:
+            parts.append(f'"{buffer.dtype}"')
+        if buffer.data in self.names:
+            parts.append(keyword("data", self.names.of(buffer.data)))
+        if buffer.strides:
+            parts.append(keyword("strides", tuple_doc(map(prim, buffer.strides))))
+        offset_type = buffer.shape[0].dtype if buffer.shape else INT32
+        plain_offset = buffer.elem_offset is ops.const(0, offset_type)
+        if not plain_offset or buffer.offset_factor != 1:
+            parts.append(keyword("elem_offset", prim(buffer.elem_offset)))
+        if buffer.scope() != "global":
+            parts.append(keyword("scope", string_text(buffer.scope())))
+        if buffer.data_alignment != 64:
+            parts.append(f"align={buffer.data_alignment}")
+        if buffer.offset_factor != 1:
+            parts.append(f"offset_factor={buffer.offset_factor}")
+        if buffer.buffer_type != 1:
+            parts.append('buffer_type="auto_broadcast"')
+        if buffer.axis_separators:
+            parts.append(
+                keyword("axis_separators", Group("[", map(str, buffer.axis_separators), "]"))
+            )
+        return parts
+
+    def _allocations(self, block: stmt.Block) -> None:
+        for buffer in block.alloc_buffers:
+            spec = call(f"{self.t}.alloc_buffer", *self._buffer_args(buffer))
+            self.writer.line(f"{self._define(buffer)} = ", spec)
+
+    # Statements
+
+    @contextmanager
+    def _suite(self) -> Iterator[None]:
+        """An indented suite, whose names end with it."""
+        with self.writer.indented(), self.names.frame():
+            yield
+
+    def statement(self, node: stmt.Stmt, *, last: bool = True) -> None:
+        """One statement; `last` in its suite, what it defines may last until the suite ends."""
+        current: stmt.Stmt | None = node
+        while current is not None:
+            current = self._statement(current, last=last)
+
+    def _suite_of(self, body: stmt.Stmt) -> None:
+        with self._suite():
+            self.statement(body)
+
+    def _scoped(
+        self, plain: Sequence[Doc], context: Doc, body: stmt.Stmt, *, last: bool
+    ) -> stmt.Stmt | None:
+        """What holds for `body`: as a statement before it, or around it in a `with`."""
+        if last:
+            self.writer.line(*plain)
+            return body
+        self.writer.line("with ", context, ":")
+        self._suite_of(body)
+        return None
+
+    def _statement(self, node: stmt.Stmt, *, last: bool) -> stmt.Stmt | None:
+        """Write `node`; gives what is still to be written after it in the same suite."""
+        t, prim, writer = self.t, self.text.prim_doc, self.writer
+        match node:
+            case stmt.SeqStmt(seq=()):
+                writer.line("pass")
+            case stmt.SeqStmt(seq=seq):
+                for part in seq[:-1]:
+                    self.statement(part, last=False)
+                self.statement(seq[-1], last=last)
+            case stmt.For():
+                self._loop(node)
+            case stmt.BlockRealize(block=block):
+                self._block(block, node)
+            case stmt.Block():
+                self._block(node, None)
+            case stmt.BufferStore(buffer=buffer, value=value, indices=indices, predicate=None):
+                writer.line(self.text.access_doc(buffer, indices), " = ", prim(value))
+            case stmt.BufferStore(buffer=buffer, value=value, indices=indices):
+                assert node.predicate is not None
+                places = Group("[", map(prim, indices), "]")
+                mask = keyword("predicate", prim(node.predicate))
+                writer.line(call(f"{self.names.of(buffer)}.vstore", places, prim(value), mask))
+            case stmt.IfThenElse():
+                self._branches(node)
+            case stmt.While(condition=condition, body=body):
+                writer.line("while ", prim(condition), ":")
+                self._suite_of(body)
+            case stmt.Evaluate(value=value):
+                writer.line(self._evaluated(value))
+            case stmt.LetStmt() | stmt.Allocate() | stmt.AllocateConst() | stmt.DeclBuffer():
+                return self._definition(node, last=last)
+            case stmt.AssertStmt(condition=condition, message=message, body=body):
+                check = [prim(condition), prim(message)]
+                plain: list[Doc] = ["assert ", check[0], ", ", check[1]]
+                return self._scoped(plain, call(f"{t}.Assert", *check), body, last=last)
+            case stmt.AttrStmt(node=IterVar() as axis, attr_key="thread_extent", body=body):
+                spec = call(f"{t}.launch_thread", string_text(axis.thread_tag), prim(node.value))
+                return self._named(axis.var, spec, body, last=last)
+            case stmt.AttrStmt(node=about, attr_key=key, value=value, body=body):
+                shown = "0" if about is None else self.text.attr_doc(about)
+                spec = call(f"{t}.attr", shown, string_text(key), prim(value))
+                return self._scoped([spec], spec, body, last=last)
+            case stmt.BufferRealize(buffer=buffer, condition=condition, body=body):
+                region = BufferRegion(buffer, tuple(b for b in node.bounds if isinstance(b, Range)))
+                parts = [self.text.region_doc(region), string_text(buffer.scope()), prim(condition)]
+                spec = call(f"{t}.realize", *parts)
+                return self._scoped([spec], spec, body, last=last)
+            case _:
+                writer.line(f"<{type(node).__name__}>")
+        return None
+
+    def _named(
+        self, defined: Var | Buffer, spec: Doc, body: stmt.Stmt, *, last: bool
+    ) -> stmt.Stmt | None:
+        """`name = spec`, or around `body` in a `with`."""
+        if last:
+            self.writer.line(f"{self._name(defined)} = ", spec)
+            return body
+        with self.names.frame():
+            self.writer.line("with ", spec, f" as {self._name(defined)}:")
+            self._suite_of(body)
+        return None
+
+    def _name(self, defined: Var | Buffer) -> str:
+        return self._define(defined) if isinstance(defined, Buffer) else self.names.bind(defined)
+
+    def _definition(
+        self,
+        node: stmt.LetStmt | stmt.Allocate | stmt.AllocateConst | stmt.DeclBuffer,
+        *,
+        last: bool,
+    ) -> stmt.Stmt | None:
+        t, prim = self.t, self.text.prim_doc
+        match node:
+            case stmt.LetStmt(var=var, value=value, body=body) if last:
+                bound = prim(value)
+                self.writer.line(f"{self.names.bind(var)}: ", self._annotation(var), " = ", bound)
+                return body
+            case stmt.LetStmt(var=var, value=value, body=body):
+                return self._named(var, call(f"{t}.LetStmt", prim(value)), body, last=last)
+            case stmt.DeclBuffer(buffer=buffer, body=body):
+                spec = call(f"{t}.decl_buffer", *self._buffer_args(buffer))
+                return self._named(buffer, spec, body, last=last)
+            case stmt.Allocate(buffer_var=var, body=body):
+                kind = var.type_annotation
+                scope = (kind.storage_scope if isinstance(kind, PointerType) else "") or "global"
+                extents = Group("[", map(prim, node.extents), "]")
+                parts: list[Doc] = [extents, f'"{node.dtype}"', string_text(scope)]
+                if not (isinstance(node.condition, tir.IntImm) and node.condition.value):
+                    parts.append(keyword("condition", prim(node.condition)))
+                spec = call(f"{t}.allocate", *parts, *self._annotations(node.annotations))
+                return self._named(var, spec, body, last=last)
+            case stmt.AllocateConst(buffer_var=var, body=body):
+                extents = Group("[", map(prim, node.extents), "]")
+                parts = [self.text.attr_doc(node.data), f'"{node.dtype}"', extents]
+                spec = call(f"{t}.allocate_const", *parts, *self._annotations(node.annotations))
+                return self._named(var, spec, body, last=last)
+
+    def _annotations(self, table: Attrs) -> list[Doc]:
+        return [keyword("annotations", self.text.table_doc(table))] if table else []
+
+    def _evaluated(self, value: PrimExpr) -> Doc:
+        prim = self.text.prim_doc
+        match value:
+            case tir.Call(op=Op(name="tir.ret"), args=(result,)):
+                return Concat("return ", prim(result))
+            case tir.Call(op=Op(name="tir.break_loop")):
+                return "break"
+            case tir.Call(op=Op(name="tir.continue_loop")):
+                return "continue"
+            case tir.Call():
+                return prim(value)
+            case _:
+                return call(f"{self.t}.evaluate", prim(value))
+
+    def _branches(self, node: stmt.IfThenElse) -> None:
+        word = "if"
+        current: stmt.Stmt | None = node
+        while isinstance(current, stmt.IfThenElse):
+            self.writer.line(f"{word} ", self.text.prim_doc(current.condition), ":")
+            self._suite_of(current.then_case)
+            word, current = "elif", current.else_case
+        if current is not None:
+            self.writer.line("else:")
+            self._suite_of(current)
+
+    # Loops
+
+    def _loop(self, node: stmt.For) -> None:
+        nest = [node]
+        if _is_plain(node):
+            while isinstance(nest[-1].body, stmt.For) and _is_plain(nest[-1].body):
+                inner = nest[-1].body
+                outer_vars = {loop.loop_var for loop in nest}
+                if any(v in outer_vars for v in walk(inner.extent) if isinstance(v, Var)):
+                    break
+                nest.append(inner)
+        domain = self._domain(nest)
+        with self.names.frame():
+            targets = ", ".join(self.names.bind(loop.loop_var) for loop in nest)
+            self.writer.line(f"for {targets} in ", domain, ":")
+            for loop in nest:
+                self._loops[id(loop.loop_var)] = loop
+            self._suite_of(nest[-1].body)
+
+    def _domain(self, nest: Sequence[stmt.For]) -> Doc:
+        [loop, *inner] = nest
+        prim, t = self.text.prim_doc, self.t
+        if inner:
+            return call(f"{t}.grid", *(prim(n.extent) for n in nest))
+        bounds = list(self.text.bounds_docs(loop.min, loop.extent))
+        if isinstance(loop.min, tir.IntImm) and loop.min.value == 0:
+            bounds = [prim(loop.extent)]
+        extra = self._annotations(loop.annotations)
+        if loop.thread_binding is not None:
+            thread = keyword("thread", string_text(loop.thread_binding.thread_tag))
+            return call(f"{t}.thread_binding", *bounds, thread, *extra)
+        if loop.kind == stmt.ForKind.SERIAL and not extra:
+            return call("range", *bounds)
+        return call(f"{t}.{_LOOPS.get(loop.kind, 'serial')}", *bounds, *extra)
+
+    # Blocks
+
+    def _block(self, block: stmt.Block, realize: stmt.BlockRealize | None) -> None:
+        t, prim, writer = self.t, self.text.prim_doc, self.writer
+        head: list[Doc] = [string_text(block.name_hint)]
+        if realize is None:
+            head.append("no_realize=True")
+        writer.line("with ", call(f"{t}.block", *head), ":")
+        with self._suite():
+            values = realize.iter_values if realize is not None else [None] * len(block.iter_vars)
+            self._axes(list(zip(block.iter_vars, values, strict=True)))
+            if realize is not None and realize.predicate is not ops.const(True):
+                writer.line(call(f"{t}.where", prim(realize.predicate)))
+            for name, regions in (("reads", block.reads), ("writes", block.writes)):
+                writer.line(call(f"{t}.{name}", *map(self.text.region_doc, regions)))
+            if block.annotations:
+                writer.line(call(f"{t}.block_attr", self.text.table_doc(block.annotations)))
+            self._allocations(block)
+            for match in block.match_buffers:
+                source = self.text.region_doc(match.source)
+                self._declare(
+                    v for v in _buffer_variables(match.buffer) if v is not match.buffer.data
+                )
+                args = self._buffer_args(match.buffer, always_dtype=True)
+                spec = call(f"{t}.match_buffer", source, *args)
+                writer.line(f"{self._define(match.buffer)} = ", spec)
+            if block.init is not None:
+                writer.line(f"with {t}.init():")
+                self._suite_of(block.init)
+            self.statement(block.body)
+
+    def _axes(self, axes: list[tuple[IterVar, PrimExpr | None]]) -> None:
+        """The block's variables; runs of them that stand for whole loops in one statement."""
+        start = 0
+        while start < len(axes):
+            stop = start
+            while stop < len(axes) and self._follows_loop(*axes[stop]):
+                stop += 1
+            if stop - start > 1:
+                run = axes[start:stop]
+                letters = "".join(_REMAPPED[axis.iter_type] for axis, _ in run)
+                loops = Group("[", (self.text.prim_doc(v) for _, v in run if v is not None), "]")
+                targets = ", ".join(self.names.bind(axis.var) for axis, _ in run)
+                spec = call(f"{self.t}.axis.remap", f'"{letters}"', loops)
+                self.writer.line(f"{targets} = ", spec)
+                start = stop
+            else:
+                self._axis(*axes[start])
+                start += 1
+
+    def _follows_loop(self, axis: IterVar, value: PrimExpr | None) -> bool:
+        loop = self._loops.get(id(value))
+        if loop is None or axis.iter_type not in _REMAPPED or axis.dom is None:
+            return False
+        return axis.dom.min is loop.min and axis.dom.extent is loop.extent
+
+    def _axis(self, axis: IterVar, value: PrimExpr | None) -> None:
+        domain: Doc = "None"
+        if axis.dom is not None:
+            start, stop = self.text.bounds_docs(axis.dom.min, axis.dom.extent)
+            domain = tuple_doc((start, stop))
+            if isinstance(axis.dom.min, tir.IntImm) and axis.dom.min.value == 0:
+                domain = self.text.prim_doc(axis.dom.extent)
+        parts = [domain] if value is None else [domain, self.text.prim_doc(value)]
+        spec = call(f"{self.t}.axis.{_AXES.get(axis.iter_type, 'opaque')}", *parts)
+        self.writer.line(f"{self.names.bind(axis.var)} = ", spec)
+
+
+def _is_plain(loop: stmt.For) -> bool:
+    """Whether the loop is serial, from 0, and has nothing more to say."""
+    return (
+        loop.kind == stmt.ForKind.SERIAL
+        and isinstance(loop.min, tir.IntImm)
+        and loop.min.value == 0
+        and not loop.annotations
+        and loop.thread_binding is None
+    )
+
+
+def _is_implied_root(realize: stmt.BlockRealize) -> bool:
+    """Whether this is the root block that the parser would put around its body."""
+    block = realize.block
+    bare = not (
+        block.iter_vars
+        or block.reads
+        or block.writes
+        or block.annotations
+        or block.match_buffers
+        or block.init is not None
+    )
+    if not bare or block.name_hint != "root" or realize.predicate is not ops.const(True):
+        return False
+    if block.alloc_buffers:
+        return True
+    body = block.body
+    if isinstance(body, stmt.BlockRealize) and not body.iter_values:
+        return False
+    return any(isinstance(n, stmt.Block) for n in walk(body))
+
+
+def _buffer_variables(buffer: Buffer) -> Iterator[Var]:
+    """The variables that `buffer` is made of, its data among them."""
+    for part in children(buffer):
+        for node in walk(part):
+            if isinstance(node, Var):
+                yield node
+
+
+def _used_variables(func: PrimFunc) -> dict[Var, None]:
+    """The variables that occur in the body, in order."""
+    return {node: None for node in walk(func.body) if isinstance(node, Var)}
+
+
+def _free_variables(func: PrimFunc, used: dict[Var, None]) -> Iterator[Var]:
+    """The variables used in the body that no statement defines."""
+    defined: set[Node] = set(func.params)
+    for node in walk(func.body):
+        match node:
+            case stmt.For(loop_var=var) | stmt.LetStmt(var=var) | IterVar(var=var):
+                defined.add(var)
+            case stmt.Allocate(buffer_var=var) | stmt.AllocateConst(buffer_var=var):
+                defined.add(var)
+            case Buffer():
+                defined.update(_buffer_variables(node))
+            case _:
+                pass
+    return (variable for variable in used if variable not in defined)

@@ -1,0 +1,87 @@
+"""Names for variables: unique where they can be seen, the same for the same program."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Var
+
+_PYTHON = frozenset((*keyword.kwlist, *dir(builtins)))
+
+
+def hint_of(node: Node) -> str:
+    """What a variable would like to be called."""
+    if isinstance(node, (Var, Buffer)):
+        return node.name
+    return str(getattr(node, "name_hint", ""))
+
+
+def as_identifier(hint: str) -> str:
+    """A Python name spelt like `hint`; the parser refuses two underscores at the beginning."""
+    name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", hint))
+    name = re.sub(r"^__+", "_", name)
+    return name if name.isidentifier() else f"v{name}"
+
+
+class Names:
+    """Which variable has which name; `reserved` names are given to none."""
+
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self._taken = {*_PYTHON, *reserved}
+        self._counts: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._undo: list[tuple[Node | None, str, str, int]] = []
+
+    def __contains__(self, node: Node) -> bool:
+        return id(node) in self._names
+
+    def fresh(self, hint: str) -> str:
+        """A name that nothing has."""
+        return self._claim(None, hint)
+
+    def bind(self, node: Node, hint: str | None = None) -> str:
+        """A new name for `node`, like `hint` or else its own."""
+        name = self._claim(node, hint_of(node) if hint is None else hint)
+        self._names[id(node)] = name
+        return name
+
+    def alias(self, node: Node, name: str) -> None:
+        """Call `node` by a name that is in use already."""
+        self._names[id(node)] = name
+
+    def of(self, node: Node) -> str:
+        """The name of `node`; one that is defined nowhere gets it here."""
+        name = self._names.get(id(node))
+        return self.bind(node) if name is None else name
+
+    def _claim(self, node: Node | None, hint: str) -> str:
+        base = as_identifier(hint)
+        count = self._counts.get(base, 0)
+        stem = base if base.endswith("_") else f"{base}_"
+        name = base if count == 0 else f"{stem}{count}"
+        while name in self._taken:
+            count += 1
+            name = f"{stem}{count}"
+        self._undo.append((node, name, base, self._counts.get(base, 0)))
+        self._taken.add(name)
+        self._counts[base] = count + 1
+        return name
+
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """Names given inside are free again outside."""
+        start = len(self._undo)
+        yield
+        while len(self._undo) > start:
+            node, name, base, count = self._undo.pop()
+            self._taken.discard(name)
+            self._counts[base] = count
+            if node is not None:
+                self._names.pop(id(node), None)

@@ -1,0 +1,68 @@
+"""What the printer can be asked to do differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from relaxpy.errors import MisuseError, close_names
+from relaxpy.ir.doc import INDENT, WIDTH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a program is printed.
+
+    `name` is the name of the printed module or function; `show_meta` writes the large constants,
+    too; `module_alias` is the name that functions know their module by ("" for the module's own);
+    without `show_all_struct_info` bindings have no annotations.
+
+    Units:
+        indent_spaces, width  characters
+    """
+
+    name: str | None = None
+    show_meta: bool = False
+    ir_prefix: str = "I"
+    tir_prefix: str = "T"
+    relax_prefix: str = "R"
+    module_alias: str = "cls"
+    indent_spaces: int = INDENT
+    show_all_struct_info: bool = True
+    width: int = WIDTH
+
+    def __post_init__(self) -> None:
+        for key in ("ir_prefix", "tir_prefix", "relax_prefix"):
+            _require_name(key, getattr(self, key))
+        if self.name is not None:
+            _require_name("name", self.name)
+        if self.module_alias != "":
+            _require_name("module_alias", self.module_alias)
+        prefixes = {self.ir_prefix, self.tir_prefix, self.relax_prefix, self.module_alias}
+        if len(prefixes) < 4:
+            raise MisuseError("the prefixes and the module's alias must differ from each other")
+        for key in ("indent_spaces", "width"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise MisuseError(f"{key} is a positive integer, found {value!r}")
+
+    @staticmethod
+    def of(given: Mapping[str, object]) -> Options:
+        """The options given by name.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): there is no such option, or not such a value.
+        """
+        known = [f.name for f in fields(Options)]
+        for key in given:
+            if key not in known:
+                raise MisuseError(
+                    f"the printer has no option {key!r}; it has {', '.join(known)}",
+                    hint=close_names(key, known),
+                )
+        return Options(**given)  # type: ignore[arg-type]
+
+
+def _require_name(key: str, value: object) -> None:
+    if not isinstance(value, str) or not value.isidentifier():
+        raise MisuseError(f"{key} is a Python name, found {value!r}")

@@ -1,0 +1,92 @@
+"""The printer's public functions: as text, on the screen, and for notebooks."""
+
+from __future__ import annotations
+
+import html as markup
+import importlib
+import keyword
+import re
+import sys
+from collections.abc import Mapping, Sequence
+
+from relaxpy.ir.node import Node
+from relaxpy.script.printer.document import Document
+from relaxpy.script.printer.options import Options
+
+_MOST_LINES = 2000
+# Colours of middle brightness: legible (contrast 4.5 or nearly) on white and on black pages alike.
+_COLOURS = {
+    "comment": "#767676",
+    "string": "#1f8240",
+    "decorator": "#a66300",
+    "number": "#0078c8",
+    "word": "#a45bc9",
+}
+_TOKENS = re.compile(
+    r"(?P<comment>#[^\n]*)"
+    r"|(?P<string>\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
+    r"|(?P<decorator>(?<![^\s])@[\w.]+)"
+    r"|(?P<number>\b\d[\w.]*)"
+    rf"|(?P<word>\b(?:{'|'.join(keyword.kwlist)})\b)"
+    r"|(?P<name>\w+)"
+)
+
+
+def script(node: Node, **options: object) -> str:
+    """The TVMScript text of `node`; see `Options` for what can be asked for.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): an unknown option, or a value it cannot have.
+    """
+    return Document(node, Options.of(options)).text()
+
+
+def metadata(node: Node, **options: object) -> Mapping[str, Sequence[object]]:
+    """What the text of `node` calls `metadata`: large constants, and objects without a text.
+
+    Handed to `from_source` under that name, it makes the text whole.
+    """
+    return Document(node, Options.of(options)).metadata.table
+
+
+def show(node: Node, **options: object) -> None:
+    """Print the text of `node`, in colour on a terminal and in a notebook."""
+    text = script(node, **options)
+    if not (sys.stdout.isatty() or "ipykernel" in sys.modules):
+        print(text)
+        return
+    # Only here is there a screen to colour, and rich takes long to load.
+    console = importlib.import_module("rich.console").Console()
+    syntax = importlib.import_module("rich.syntax").Syntax
+    console.print(syntax(text, "python", theme="ansi_dark", background_color="default"))
+
+
+def html(node: Node) -> dict[str, str]:
+    """`node` as a notebook shows it: plain, and in colours that suit light and dark pages."""
+    try:
+        text = script(node)
+    except RecursionError:
+        text = f"<{type(node).__name__}, nested too deeply to be shown>"
+    return {"text/plain": text, "text/html": _page(text)}
+
+
+def _page(text: str) -> str:
+    """The text as HTML: escaped, without scripts, and complete in itself."""
+    lines = text.split("\n")
+    rest = len(lines) - _MOST_LINES
+    if rest > 0:
+        lines = [*lines[:_MOST_LINES], f"# … and {rest} more lines: print(….script())"]
+    return f'<pre style="line-height: 1.3">{_coloured(chr(10).join(lines))}</pre>'
+
+
+def _coloured(text: str) -> str:
+    out: list[str] = []
+    end = 0
+    for found in _TOKENS.finditer(text):
+        out.append(markup.escape(text[end : found.start()]))
+        shown = markup.escape(found.group())
+        colour = _COLOURS.get(found.lastgroup or "")
+        out.append(shown if colour is None else f'<span style="color: {colour}">{shown}</span>')
+        end = found.end()
+    out.append(markup.escape(text[end:]))
+    return "".join(out)

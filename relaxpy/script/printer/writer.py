@@ -1,0 +1,86 @@
+"""Lines of program text under construction, and the table of what stands beside the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from typing_extensions import override
+
+from relaxpy.ir.doc import Concat, Doc, Group, Layout, flat, width_of
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.text import ShortText
+from relaxpy.script.printer.names import Names
+from relaxpy.script.printer.options import Options
+
+METADATA = "metadata"
+CONSTANT_KEY = "relax.expr.Constant"
+
+
+class Writer:
+    """Collects lines at the current indentation."""
+
+    def __init__(self, options: Options) -> None:
+        self.lines: list[str] = []
+        self.step = options.indent_spaces
+        self.indent = 0
+        self._layout = Layout(options.width, options.indent_spaces)
+
+    def line(self, *parts: Doc) -> None:
+        """Write one statement, over several lines where it is too long for one."""
+        doc = parts[0] if len(parts) == 1 else Concat(*parts)
+        self.lines += self._layout.lines(doc, self.indent)
+
+    def header(self, name: str, params: Iterable[Doc], result: Doc | None) -> None:
+        """Write the first line of a function; its parameters are the first to break."""
+        if result is None:
+            self.line(Group(f"def {name}(", params, "):"))
+        elif self.indent + width_of(result) + len(") -> :") <= self._layout.width:
+            self.line(Group(f"def {name}(", params, f") -> {flat(result)}:"))
+        else:
+            self.line(Group(f"def {name}(", params, ")"), " -> ", result, ":")
+
+    def blank(self) -> None:
+        """Write an empty line."""
+        self.lines.append("")
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        """Indent the lines written inside."""
+        self.indent += self.step
+        yield
+        self.indent -= self.step
+
+
+class Metadata:
+    """The objects that a text mentions and does not contain, by kind and in order."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, list[object]] = {}
+        self._places: dict[int, str] = {}
+
+    def place(self, key: str, value: object) -> str:
+        """The expression that stands for `value`."""
+        found = self._places.get(id(value))
+        if found is None:
+            entries = self.table.setdefault(key, [])
+            entries.append(value)
+            found = self._places[id(value)] = f'{METADATA}["{key}"][{len(entries) - 1}]'
+        return found
+
+
+class ScriptText(ShortText):
+    """Leaves as a program has them: what is large or opaque is looked up in the metadata."""
+
+    def __init__(self, names: Names, options: Options, metadata: Metadata) -> None:
+        super().__init__(names.of, tir_prefix=options.tir_prefix, relax_prefix=options.relax_prefix)
+        self.metadata = metadata
+
+    @override
+    def constant_doc(self, expr: rx.Constant) -> Doc:
+        inline = self.small_constant(expr)
+        return self.metadata.place(CONSTANT_KEY, expr) if inline is None else inline
+
+    @override
+    def opaque_doc(self, value: object) -> Doc:
+        return self.metadata.place(type(value).__name__, value)
