@@ -1,0 +1,1 @@
+"""Tensor expressions: tensors as functions of their indices, turned into PrimFuncs."""

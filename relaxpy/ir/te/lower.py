@@ -1,0 +1,301 @@
+"""From tensor expressions to a PrimFunc: one loop nest with a block for each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ProducerLoad, Tensor
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.expr import (
+    And,
+    BinaryOpExpr,
+    Call,
+    Cast,
+    CmpExpr,
+    IntImm,
+    IterVarKind,
+    PrimExpr,
+    Select,
+    Var,
+)
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.reduce import Reduce
+from relaxpy.ir.tir.regions import access_regions
+from relaxpy.ir.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    ForKind,
+    LetStmt,
+    Stmt,
+    stmt_seq,
+)
+from relaxpy.ir.traverse import map_children, substitute
+
+Argument: TypeAlias = Tensor | Var
+
+
+def create_prim_func(
+    args: Sequence[Argument] | Tensor, index_dtype_override: str | None = None
+) -> PrimFunc:
+    """The kernel that computes the tensors among `args` from the placeholders among them.
+
+    Parameters stand in the order of `args`; tensors reached but not listed are allocated inside.
+    With `index_dtype_override="int64"`, shapes, loops and indices are int64 throughout.
+
+    Errors:
+        MisuseError: a placeholder is reached but not listed.
+    """
+    listed: list[Argument] = [args] if isinstance(args, Tensor) else list(args)
+    wide = index_dtype_override is not None and DataType(index_dtype_override) == INT64
+    return _Lowering(wide).function(listed)
+
+
+def _clean(name: str) -> str:
+    return name.replace(".", "_") or "tensor"
+
+
+@dataclass(slots=True)
+class _Lowering:
+    """The buffers and names of one PrimFunc under construction."""
+
+    wide: bool
+    buffers: dict[Tensor, Buffer] = field(default_factory=dict)
+    sizes: dict[Var, PrimExpr] = field(default_factory=dict)
+    block_names: set[str] = field(default_factory=set)
+
+    def function(self, args: list[Argument]) -> PrimFunc:
+        params: list[Var | Buffer] = []
+        buffer_map: dict[Var, Buffer] = {}
+        for arg in args:
+            if not isinstance(arg, Tensor):
+                params.append(arg)
+                continue
+            handle = Var(f"var_{_clean(arg.name)}", "handle")
+            buffer_map[handle] = self.buffers[arg] = self._declare(arg)
+            params.append(handle)
+        stages = _stages([a for a in args if isinstance(a, Tensor)])
+        alloc: list[Buffer] = []
+        body: list[Stmt] = []
+        for op in stages:
+            if isinstance(op, PlaceholderOp):
+                if op.output(0) not in self.buffers:
+                    raise MisuseError(
+                        f"placeholder {op.name} is read but is not among the arguments"
+                    )
+                continue
+            for k in range(op.num_outputs):
+                tensor = op.output(k)
+                if tensor not in self.buffers:
+                    self.buffers[tensor] = self._declare(tensor)
+                    alloc.append(self.buffers[tensor])
+            body.append(self._stage(op))
+        root = Block((), (), (), "root", stmt_seq(*body), None, tuple(alloc))
+        lone = len(body) == 1 and isinstance(body[0], BlockRealize) and not body[0].block.iter_vars
+        whole = body[0] if lone and not alloc else BlockRealize((), ops.const(True), root)
+        attrs = {"global_symbol": "main", "tir.noalias": True}
+        return PrimFunc(tuple(params), whole, None, buffer_map, Attrs(attrs))  # type: ignore[arg-type]
+
+    def _declare(self, tensor: Tensor) -> Buffer:
+        return decl_buffer([self._size(s) for s in tensor.shape], tensor.dtype, tensor.name)
+
+    def _size(self, size: PrimExpr) -> PrimExpr:
+        return self._index(size) if self.wide else size
+
+    def _block_name(self, hint: str) -> str:
+        stem = name = _clean(hint)
+        count = 0
+        while name in self.block_names:
+            count += 1
+            name = f"{stem}_{count}"
+        self.block_names.add(name)
+        return name
+
+    def _stage(self, op: Operation) -> Stmt:
+        if isinstance(op, ExternOp):
+            return self._extern(op)
+        assert isinstance(op, ComputeOp)
+        if isinstance(op.body[0], Reduce):
+            block = self._reduction(op, op.body[0])
+            return self._loops(op, [block])
+        return self._loops(op, [self._element(op, k) for k in range(op.num_outputs)])
+
+    def _extern(self, op: ExternOp) -> Stmt:
+        swapped = dict(
+            zip(op.input_placeholders, (self.buffers[t] for t in op.inputs), strict=True)
+        )
+        for k, buffer in enumerate(op.output_placeholders):
+            swapped[buffer] = self.buffers[op.output(k)]
+        body = _swap_buffers(op.body, swapped)
+        block = Block((), (), (), self._block_name(op.name), body)
+        return BlockRealize((), ops.const(True), _with_regions(block))
+
+    def _loops(self, op: ComputeOp, blocks: list[_Stage]) -> Stmt:
+        """The nest of loops over the axes of `op` around its blocks."""
+        axes = [*op.axis, *op.reduce_axis]
+        loops = [Var(axis.var.name, self._index_type(axis)) for axis in axes]
+        body: list[Stmt] = []
+        for stage in blocks:
+            values: tuple[PrimExpr, ...] = tuple(loops) or (ops.const(0, stage.axes[0].var.dtype),)
+            block = Block(
+                stage.axes, (), (), stage.name, stage.body, stage.init, annotations=_annotations(op)
+            )
+            body.append(BlockRealize(values, ops.const(True), _with_regions(block)))
+        inner = stmt_seq(*body)
+        for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
+            assert axis.dom is not None
+            low, extent = self._size(axis.dom.min), self._size(axis.dom.extent)
+            inner = For(loop, low, extent, ForKind.SERIAL, inner)
+        return inner
+
+    def _index_type(self, axis: IterVar) -> DataType:
+        return INT64 if self.wide else axis.var.dtype
+
+    def _block_axes(
+        self, axes: Sequence[IterVar]
+    ) -> tuple[tuple[IterVar, ...], dict[Var, PrimExpr]]:
+        """Block variables for `axes`, and what the axes' variables stand for inside the block."""
+        made, values = [], {}
+        for axis in axes:
+            assert axis.dom is not None
+            dom = Range.from_min_extent(self._size(axis.dom.min), self._size(axis.dom.extent))
+            variable = Var(f"v_{axis.var.name}", self._index_type(axis))
+            made.append(IterVar(dom, variable, axis.iter_type))
+            values[axis.var] = ops.cast_to(variable, axis.var.dtype)
+        if not made:
+            made.append(IterVar(Range(0, 1), Var("vi"), IterVarKind.DataPar))
+        return tuple(made), values
+
+    def _element(self, op: ComputeOp, index: int) -> _Stage:
+        target = self.buffers[op.output(index)]
+        axes, values = self._block_axes(op.axis)
+        where = [axis.var for axis in axes] if op.axis else []
+        value = self._value(op.body[index], values)
+        return _Stage(self._block_name(target.name), axes, BufferStore(target, value, tuple(where)))
+
+    def _reduction(self, op: ComputeOp, first: Reduce) -> _Stage:
+        targets = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
+        axes, values = self._block_axes([*op.axis, *first.axis])
+        where = tuple(axis.var for axis in axes[: len(op.axis)])
+        order = [e.value_index for e in op.body if isinstance(e, Reduce)]
+        combiner = first.combiner
+        sources = [self._value(s, values) for s in first.source]
+        loads: list[PrimExpr] = [
+            BufferLoad(targets[order.index(k)], where) for k in range(len(sources))
+        ]
+        combined = combiner.combine(loads, sources)
+        init = [
+            BufferStore(t, combiner.identity_element[k], where)
+            for t, k in zip(targets, order, strict=True)
+        ]
+        name = self._block_name(op.name)
+        if len(targets) == 1:
+            return _Stage(name, axes, BufferStore(targets[0], combined[order[0]], where), init[0])
+        held = [Var(f"v_{_clean(t.name)}", t.dtype) for t in targets]
+        body = stmt_seq(*(BufferStore(t, v, where) for t, v in zip(targets, held, strict=True)))
+        for variable, k in zip(reversed(held), reversed(order), strict=True):
+            body = LetStmt(variable, combined[k], body)
+        return _Stage(name, axes, body, stmt_seq(*init))
+
+    def _value(self, expr: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
+        """`expr` simplified, over block variables and buffers; in wide mode with int64 indices."""
+        return self._rewrite(simplify(substitute(expr, values)))
+
+    def _rewrite(self, expr: PrimExpr) -> PrimExpr:
+        if isinstance(expr, ProducerLoad):
+            indices = [self._rewrite(i) for i in expr.indices]
+            return BufferLoad(
+                self.buffers[expr.producer],
+                [self._index(i) for i in indices] if self.wide else indices,
+            )
+        rebuilt = map_children(
+            lambda child: self._rewrite(child) if isinstance(child, PrimExpr) else child, expr
+        )
+        if self.wide and isinstance(rebuilt, CmpExpr) and _is_index(rebuilt.a):
+            return type(rebuilt)(self._index(rebuilt.a), self._index(rebuilt.b))
+        return rebuilt
+
+    def _index(self, expr: PrimExpr) -> PrimExpr:
+        """An integer expression as int64, the widening pushed to its leaves."""
+        if expr.dtype == INT64 or not expr.dtype.is_int or expr.dtype.is_bool:
+            return expr
+        match expr:
+            case IntImm(value=value):
+                return ops.const(value, INT64)
+            case Var():
+                return self.sizes.setdefault(expr, expr.__class__(expr.name, INT64))
+            case Cast(value=inner) if inner.dtype == INT64:
+                return inner
+            case Select(condition=c, true_value=a, false_value=b):
+                return Select(c, self._index(a), self._index(b))
+            case Call(op=op, args=(c, a, b)) if str(op) == "Op(tir.if_then_else)":
+                assert isinstance(a, PrimExpr)
+                assert isinstance(b, PrimExpr)
+                return Call(INT64, op, (c, self._index(a), self._index(b)))
+            case BinaryOpExpr() if not isinstance(expr, (And, CmpExpr)):
+                return type(expr)(self._index(expr.a), self._index(expr.b))
+            case _:
+                return ops.cast_to(expr, INT64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What one block does, before its regions are known."""
+
+    name: str
+    axes: tuple[IterVar, ...]
+    body: Stmt
+    init: Stmt | None = None
+
+
+def _with_regions(block: Block) -> Block:
+    reads, writes = access_regions(block)
+    return replace(block, reads=reads, writes=writes)
+
+
+def _is_index(expr: PrimExpr) -> bool:
+    return expr.dtype.is_int and not expr.dtype.is_bool and expr.dtype.bits >= 32
+
+
+def _annotations(op: Operation) -> Attrs:
+    dropped = ("const_matrix", "workload", "auto_scheduler_simplify_const_tensor_indices")
+    return op.attrs.without(*dropped, "layout_free_placeholders")
+
+
+def _swap_buffers(stmt: Stmt, swapped: dict[Buffer, Buffer]) -> Stmt:
+    """`stmt` with buffers replaced at every access."""
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Buffer):
+            return swapped.get(node, node)
+        if isinstance(node, (PrimExpr, Stmt, Range, BufferRegion)):
+            return map_children(change, node)
+        return node
+
+    result = map_children(change, stmt)
+    assert isinstance(result, Stmt)
+    return result
+
+
+def _stages(tensors: list[Tensor]) -> list[Operation]:
+    """The operations behind `tensors`, inputs before what reads them."""
+    done: dict[Operation, None] = {}
+    stack: list[tuple[Operation, bool]] = [(t.op, False) for t in reversed(tensors)]
+    while stack:
+        op, ready = stack.pop()
+        if op in done:
+            continue
+        if ready:
+            done[op] = None
+            continue
+        stack.append((op, True))
+        stack += [(t.op, False) for t in reversed(op.input_tensors)]
+    return list(done)

@@ -1,0 +1,381 @@
+"""Tensors defined by what computes them, and the operations that do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import FLOAT32, INT32, DataType
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
+from relaxpy.ir.tir.reduce import Reduce
+from relaxpy.ir.tir.stmt import Evaluate, Stmt
+from relaxpy.ir.traverse import walk
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Operation(Node):
+    """What gives one or several tensors their values."""
+
+    name: str
+    tag: str = field(default="", kw_only=True)
+    attrs: Attrs = field(default=EMPTY_ATTRS, kw_only=True)
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors read, in the order of their first load."""
+        return ()
+
+    @property
+    def num_outputs(self) -> int:
+        """How many tensors this operation gives."""
+        return 1
+
+    def output(self, index: int) -> Tensor:
+        """Tensor `index` of those that this operation gives."""
+        shape, dtype = self._output(index)
+        return Tensor(shape, dtype, self, index)
+
+    def _output(self, index: int) -> tuple[tuple[PrimExpr, ...], DataType]:
+        raise MisuseError(f"operation {self.name} has no output {index}")
+
+    @override
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tensor(Node):
+    """Output `value_index` of an operation: `t(i, j)` or `t[i, j]` is its element.
+
+    Tensors are equal when they are the same output of the same operation.
+    """
+
+    _fields = ("shape", "dtype", "value_index")
+    _variable = True
+    shape: tuple[PrimExpr, ...] = field(compare=False)
+    dtype: DataType = field(compare=False)
+    op: Operation
+    value_index: int = 0
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def name(self) -> str:
+        """The operation's name, with `.v0`, `.v1` … where it has several outputs."""
+        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
+
+    def __call__(self, *indices: ExprLike | IterVar) -> ProducerLoad:
+        """The element at `indices`. Errors: MisuseError if their number differs from the rank."""
+        return ProducerLoad(self, indices)
+
+    def __getitem__(
+        self, index: ExprLike | IterVar | tuple[ExprLike | IterVar, ...]
+    ) -> ProducerLoad | TensorSlice:
+        """The element at a full index, a slice of the tensor at a shorter one."""
+        indices = index if isinstance(index, tuple) else (index,)
+        return TensorSlice(self, ())[indices]
+
+    def __iter__(self) -> Iterator[PrimExpr]:
+        raise MisuseError(f"tensor {self.name} cannot be iterated over; compute over its indices")
+
+    def __prim_expr__(self) -> PrimExpr:
+        return ProducerLoad(self, ())
+
+    @override
+    def __str__(self) -> str:
+        return f"Tensor({self.name}, [{', '.join(map(str, self.shape))}], {self.dtype})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorSlice:
+    """A tensor with its first indices given."""
+
+    tensor: Tensor
+    indices: tuple[ExprLike | IterVar, ...]
+
+    def __getitem__(self, index: Any) -> ProducerLoad | TensorSlice:
+        more = index if isinstance(index, tuple) else (index,)
+        indices = (*self.indices, *more)
+        if len(indices) >= self.tensor.ndim:
+            return ProducerLoad(self.tensor, indices)
+        return TensorSlice(self.tensor, indices)
+
+    def __prim_expr__(self) -> PrimExpr:
+        return ProducerLoad(self.tensor, self.indices)
+
+
+class ProducerLoad(PrimExpr):
+    """The element of a tensor at `indices`."""
+
+    __slots__ = ("indices", "producer")
+    __match_args__ = ("producer", "indices")
+    _fields = ("producer", "indices")
+    producer: Tensor
+    indices: tuple[PrimExpr, ...]
+
+    def __new__(
+        cls, producer: Tensor, indices: Sequence[ExprLike | IterVar], span: Span | None = None
+    ) -> Self:
+        """Errors: MisuseError if the number of indices differs from the rank."""
+        values = tuple(ops.convert(i) for i in indices)
+        if len(values) != producer.ndim:
+            raise MisuseError(
+                f"tensor {producer.name} has rank {producer.ndim}, found {len(values)} indices"
+            )
+        return cls._make(producer.dtype, producer, values)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PlaceholderOp(Operation):
+    """An input."""
+
+    shape: tuple[PrimExpr, ...] = ()
+    dtype: DataType = FLOAT32
+
+    @override
+    def _output(self, index: int) -> tuple[tuple[PrimExpr, ...], DataType]:
+        return self.shape, self.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ComputeOp(Operation):
+    """Elements given one by one by `body` over `axis`: one expression for each output."""
+
+    axis: tuple[IterVar, ...] = ()
+    body: tuple[PrimExpr, ...] = ()
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        """The axes that the body reduces over."""
+        first = self.body[0]
+        return first.axis if isinstance(first, Reduce) else ()
+
+    @property
+    @override
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        return loaded_tensors(self.body)
+
+    @property
+    @override
+    def num_outputs(self) -> int:
+        return len(self.body)
+
+    @override
+    def _output(self, index: int) -> tuple[tuple[PrimExpr, ...], DataType]:
+        sizes = tuple(a.dom.extent for a in self.axis if a.dom is not None)
+        return sizes, self.body[index].dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ExternOp(Operation):
+    """Tensors filled by a statement over buffers."""
+
+    inputs: tuple[Tensor, ...] = ()
+    input_placeholders: tuple[Buffer, ...] = ()
+    output_placeholders: tuple[Buffer, ...] = ()
+    body: Stmt = field(default_factory=lambda: Evaluate(ops.const(0)))
+
+    @property
+    @override
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        return self.inputs
+
+    @property
+    @override
+    def num_outputs(self) -> int:
+        return len(self.output_placeholders)
+
+    @override
+    def _output(self, index: int) -> tuple[tuple[PrimExpr, ...], DataType]:
+        buffer = self.output_placeholders[index]
+        return buffer.shape, buffer.dtype
+
+
+def loaded_tensors(exprs: Sequence[PrimExpr]) -> tuple[Tensor, ...]:
+    """The tensors that `exprs` read, in the order of their first load."""
+    found: dict[Tensor, None] = {}
+    for expr in exprs:
+        for node in walk(expr):
+            if isinstance(node, ProducerLoad):
+                found.setdefault(node.producer)
+    return tuple(found)
+
+
+Shape: TypeAlias = Sequence[ExprLike] | PrimExpr
+
+
+def _shape(shape: Shape) -> tuple[PrimExpr, ...]:
+    if isinstance(shape, PrimExpr):
+        return (shape,)
+    if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
+        raise MisuseError(f"a shape is a sequence of dimensions, found {shape!r}")
+    return tuple(ops.convert(int(s) if isinstance(s, float) else s) for s in shape)
+
+
+def placeholder(shape: Shape, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+    """An input tensor, float32 unless said otherwise."""
+    return PlaceholderOp(name, _shape(shape), DataType(dtype) if dtype else FLOAT32).output(0)
+
+
+def compute(
+    shape: Shape,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: dict[str, object] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Any:
+    """The tensor (or tuple of tensors) whose elements `fcompute` gives for their indices.
+
+    Axes are named as the parameters of `fcompute`. A reduction may only be the whole of the body.
+
+    Errors:
+        MisuseError: `fcompute` has other parameters than positional ones, or gives no expression.
+    """
+    sizes = _shape(shape)
+    names = _axis_names(fcompute, len(sizes), varargs_names)
+    axes = tuple(
+        IterVar(Range.from_min_extent(0, size), Var(axis, size.dtype), IterVarKind.DataPar)
+        for axis, size in zip(names, sizes, strict=False)
+    )
+    result = fcompute(*(axis.var for axis in axes))
+    many = isinstance(result, (tuple, list))
+    body = tuple(ops.convert(r) for r in (result if many else (result,)))
+    _check_reductions(name, body)
+    op = ComputeOp(name, axes, body, tag=tag, attrs=as_attrs(attrs))
+    outputs = tuple(op.output(k) for k in range(len(body)))
+    return outputs if many else outputs[0]
+
+
+def _axis_names(
+    fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None
+) -> list[str]:
+    named, varargs = [], False
+    for parameter in inspect.signature(fcompute).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            varargs = True
+        elif parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) or (
+            parameter.default is not parameter.empty
+        ):
+            raise MisuseError(f"compute: {parameter} is no plain positional parameter")
+        else:
+            named.append(parameter.name)
+    if varargs:
+        rest = ndim - len(named)
+        if varargs_names is not None and len(varargs_names) != rest:
+            raise MisuseError(
+                f"compute: varargs_names has {len(varargs_names)} names for {rest} axes"
+            )
+        named += varargs_names or [f"i{k}" for k in range(rest)]
+    elif not named:
+        named = [f"i{k}" for k in range(ndim)]
+    if len(named) > ndim:
+        raise MisuseError(f"compute: {len(named)} index parameters for {ndim} dimensions")
+    return named
+
+
+def _check_reductions(name: str, body: tuple[PrimExpr, ...]) -> None:
+    for expr in body:
+        inner = expr.source if isinstance(expr, Reduce) else (expr,)
+        if any(isinstance(n, Reduce) for source in inner for n in walk(source)):
+            raise MisuseError(f"{name}: Reductions are only allowed at the top level of compute")
+    first = body[0]
+    same = all(
+        isinstance(e, Reduce)
+        and isinstance(first, Reduce)
+        and (e.combiner, e.source, e.axis, e.condition)
+        == (first.combiner, first.source, first.axis, first.condition)
+        for e in body
+    )
+    if any(isinstance(e, Reduce) for e in body) and not same:
+        raise MisuseError(f"{name}: all outputs of a reduction come from one reducer")
+
+
+def extern(
+    shape: Any,
+    inputs: Sequence[Tensor],
+    fcompute: Callable[..., Any],
+    name: str = "extern",
+    dtype: str | Sequence[str] | None = None,
+    in_buffers: Sequence[Buffer] | Buffer | None = None,
+    out_buffers: Sequence[Buffer] | Buffer | None = None,
+    tag: str = "",
+    attrs: dict[str, object] | None = None,
+) -> Any:
+    """Tensors filled by the statement that `fcompute(ins, outs)` builds over buffers.
+
+    Errors:
+        MisuseError: no datatype can be told, buffers do not match, or no statement is given.
+    """
+    shapes = [_shape(s) for s in shape] if _is_nested(shape) else [_shape(shape)]
+    if dtype is None:
+        kinds = {t.dtype for t in inputs}
+        if len(kinds) != 1:
+            raise MisuseError(f"{name}: the datatype is needed unless all inputs share one")
+        dtypes = [kinds.pop()] * len(shapes)
+    else:
+        given = [dtype] if isinstance(dtype, str) else list(dtype)
+        dtypes = [DataType(d) for d in (given * len(shapes) if len(given) == 1 else given)]
+    ins = _buffers(in_buffers) or [_offset_buffer(t.shape, t.dtype, t.name) for t in inputs]
+    outs = _buffers(out_buffers) or [
+        _offset_buffer(s, d, name) for s, d in zip(shapes, dtypes, strict=True)
+    ]
+    if len(ins) != len(inputs) or len(outs) != len(shapes):
+        raise MisuseError(f"{name}: as many buffers as tensors are needed")
+    body = fcompute(ins, outs)
+    if isinstance(body, PrimExpr):
+        body = Evaluate(body)
+    if not isinstance(body, Stmt):
+        raise MisuseError(f"{name}: fcompute gives a statement, found {type(body).__name__}")
+    op = ExternOp(
+        name, tuple(inputs), tuple(ins), tuple(outs), body, tag=tag, attrs=as_attrs(attrs)
+    )
+    made = tuple(op.output(k) for k in range(len(outs)))
+    return made[0] if len(made) == 1 else list(made)
+
+
+def _is_nested(shape: object) -> bool:
+    return isinstance(shape, (list, tuple)) and bool(shape) and isinstance(shape[0], (list, tuple))
+
+
+def _buffers(given: Sequence[Buffer] | Buffer | None) -> list[Buffer]:
+    return [given] if isinstance(given, Buffer) else list(given or ())
+
+
+def _offset_buffer(shape: Sequence[PrimExpr], dtype: DataType, name: str) -> Buffer:
+    return decl_buffer(shape, dtype, name, elem_offset=Var("elem_offset", INT32))
+
+
+def reduce_axis(dom: Range | Sequence[ExprLike], name: str = "rv", thread_tag: str = "") -> IterVar:
+    """An axis to reduce over: a Range, or a pair (begin, end)."""
+    found = dom if isinstance(dom, Range) else Range(*dom)
+    return IterVar(found, Var(name, found.extent.dtype), IterVarKind.CommReduce, thread_tag)
+
+
+def var(name: str = "tindex", dtype: str = "int32") -> Var:
+    """A scalar parameter."""
+    return Var(name, dtype)
+
+
+def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
+    """A scalar parameter that is at least 0."""
+    return SizeVar(name, dtype)
+
+
+def const(value: ExprLike, dtype: str = "int32") -> PrimExpr:
+    """A literal."""
+    return ops.const(value, dtype)

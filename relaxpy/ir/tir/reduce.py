@@ -1,0 +1,162 @@
+"""Reductions as expressions: commutative reducers, and Reduce over iteration variables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import BOOL, DataType
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.buffer import IterVar
+from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
+from relaxpy.ir.traverse import substitute
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+Combine: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CommReducer(Node):
+    """A commutative combination of values `lhs` and `rhs` into `result`, and its identity.
+
+    All four have one member for each value that is reduced at once.
+    """
+
+    _fields = ("lhs", "rhs", "result", "identity_element")
+    _binds = frozenset(("lhs", "rhs"))
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    result: tuple[PrimExpr, ...]
+    identity_element: tuple[PrimExpr, ...]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.lhs) == len(self.rhs) == len(self.result) == len(self.identity_element):
+            raise MisuseError(
+                "a reducer has as many operands on either side as results and identities"
+            )
+        for name in ("lhs", "rhs", "result", "identity_element"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    def combine(self, left: Sequence[PrimExpr], right: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        """The combination of two groups of values."""
+        values = dict(zip(self.lhs + self.rhs, (*left, *right), strict=True))
+        return tuple(substitute(r, values) for r in self.result)
+
+
+class Reduce(PrimExpr):
+    """Value `value_index` of the reduction of `source` over `axis`, where `condition` holds."""
+
+    __slots__ = ("axis", "combiner", "condition", "init", "source", "value_index")
+    __match_args__ = ("combiner", "source", "axis", "condition", "value_index", "init")
+    _fields = ("combiner", "axis", "source", "condition", "value_index", "init")
+    combiner: CommReducer
+    source: tuple[PrimExpr, ...]
+    axis: tuple[IterVar, ...]
+    condition: PrimExpr
+    value_index: int
+    init: tuple[PrimExpr, ...]
+
+    def __new__(
+        cls,
+        combiner: CommReducer,
+        src: Sequence[ExprLike],
+        rdom: Sequence[IterVar],
+        condition: ExprLike | None = None,
+        value_index: int = 0,
+        init: Sequence[ExprLike] | None = None,
+        span: Span | None = None,
+    ) -> Self:
+        """Errors: MisuseError if an axis reduces nothing or the values are not the combiner's."""
+        source = tuple(ops.convert(s) for s in src)
+        axes = tuple(rdom)
+        for axis in axes:
+            if not isinstance(axis, IterVar) or axis.iter_type != IterVarKind.CommReduce:
+                raise MisuseError(
+                    f"expected a reduction axis, found {axis}", hint="make it by te.reduce_axis"
+                )
+        if len(source) != len(combiner.result):
+            raise MisuseError(
+                f"the reducer takes {len(combiner.result)} values, found {len(source)}"
+            )
+        start = tuple(ops.convert(i) for i in init or ())
+        if start and len(start) != len(source):
+            raise MisuseError(f"a reduction of {len(source)} values has as many initial ones")
+        test = ops.const(True, BOOL) if condition is None else ops.truth(condition)
+        dtype = source[value_index].dtype
+        return cls._make(dtype, combiner, axes, source, test, value_index, start)
+
+
+Reduction: TypeAlias = PrimExpr | tuple[PrimExpr, ...]
+
+
+def comm_reducer(
+    fcombine: Combine, fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
+    """A reducer `r(expr, axis, where=None, init=None)` from a combination and its identity.
+
+    `fcombine(x, y)` combines two values, or two tuples of values where `expr` is a tuple;
+    `fidentity` takes as many datatypes. `r(a, b, ...)` without axes combines its arguments.
+    """
+
+    def build(expr: Any, axis: Any, where: ExprLike | None, init: Any) -> Reduction:
+        axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]
+        many = isinstance(expr, (tuple, list))
+        source = [ops.convert(e) for e in (expr if many else [expr])]
+        dtypes = [s.dtype for s in source]
+        x_name, y_name = list(inspect.signature(fcombine).parameters)[:2]
+        names = [
+            (f"{x_name}_{k}", f"{y_name}_{k}") if many else (x_name, y_name)
+            for k in range(len(source))
+        ]
+        lhs = [Var(x, d) for (x, _), d in zip(names, dtypes, strict=True)]
+        rhs = [Var(y, d) for (_, y), d in zip(names, dtypes, strict=True)]
+        result = fcombine(tuple(lhs), tuple(rhs)) if many else (fcombine(lhs[0], rhs[0]),)
+        identity = fidentity(*dtypes) if many else (fidentity(dtypes[0]),)
+        combiner = CommReducer(
+            tuple(lhs),
+            tuple(rhs),
+            tuple(ops.convert(r) for r in result),
+            tuple(ops.convert(i) for i in identity),
+        )
+        start = None if init is None else (list(init) if many else [init])
+        parts = tuple(
+            Reduce(combiner, source, axes, where, index, start) for index in range(len(source))
+        )
+        return parts if many else parts[0]
+
+    def reducer(
+        expr: Any, axis: Any = None, *args: Any, where: ExprLike | None = None, init: Any = None
+    ) -> Reduction:
+        first = axis[0] if isinstance(axis, (list, tuple)) and axis else axis
+        if isinstance(first, IterVar) or (isinstance(axis, (list, tuple)) and not axis):
+            if args:
+                where, *rest = args
+                init = rest[0] if rest else init
+            return build(expr, axis, where, init)
+        combined = fcombine(expr, axis)
+        for arg in args:
+            combined = fcombine(combined, arg)
+        return combined  # type: ignore[no-any-return]
+
+    reducer.__name__ = reducer.__qualname__ = name
+    reducer.__doc__ = f"{name} of an expression over reduction axes, or of its arguments."
+    return reducer
+
+
+def _constant(value: float) -> Callable[[DataType], PrimExpr]:
+    return lambda dtype: ops.const(value, dtype)
+
+
+sum = comm_reducer(lambda x, y: x + y, _constant(0), "sum")
+prod = comm_reducer(lambda x, y: x * y, _constant(1), "prod")
+min = comm_reducer(lambda x, y: ops.minimum(x, y), intrin.max_value, "min")
+max = comm_reducer(lambda x, y: ops.maximum(x, y), intrin.min_value, "max")
+all = comm_reducer(lambda x, y: ops.all_of(x, y), _constant(True), "all")
+any = comm_reducer(lambda x, y: ops.any_of(x, y), _constant(False), "any")

@@ -1,0 +1,164 @@
+"""Tensor expressions become kernels that compute what NumPy computes."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.exec.compile import compile
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.tir import expr as tir, intrin, reduce
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import Block
+from relaxpy.ir.traverse import walk
+
+Array = np.ndarray
+
+
+def run(func: PrimFunc, *arrays: Array) -> None:
+    executable = compile(IRModule({"main": func}), target="reference")
+    executable["main"](*arrays)
+
+
+def blocks(func: PrimFunc) -> list[str]:
+    return [node.name_hint for node in walk(func.body) if isinstance(node, Block)]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("override", [None, "int64"])
+def test_stages_run_one_after_the_other(rng: np.random.Generator, override: str | None) -> None:
+    n = te.var("n", "int64")
+    a, b = te.placeholder((n, 5), name="A"), te.placeholder((5, 6), name="B")
+    k = te.reduce_axis((0, 5), "k")
+    c = te.compute((n, 6), lambda i, j: reduce.sum(a[i, k] * b[k, j], axis=k), name="C")
+    d = te.compute((n, 6), lambda i, j: c[i, j] + i.astype("float32"), name="D")
+    func = create_prim_func([a, b, d], index_dtype_override=override)
+    assert blocks(func) == ["C", "D", "root"]
+    x, w = rng.random((3, 5), "float32"), rng.random((5, 6), "float32")
+    out = np.empty((3, 6), "float32")
+    run(func, x, w, out)
+    np.testing.assert_allclose(out, x @ w + np.arange(3)[:, None], rtol=1e-5)
+
+
+def test_listed_tensors_are_parameters_and_others_are_allocated() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    c = te.compute((4,), lambda i: b[i] * 2.0, name="C")
+    assert len(create_prim_func([a, c]).params) == 2
+    both = create_prim_func([a, b, c])
+    assert len(both.params) == 3
+    root = next(
+        node for node in walk(both.body) if isinstance(node, Block) and node.name_hint == "root"
+    )
+    assert root.alloc_buffers == ()
+
+
+@pytest.mark.parametrize(
+    ("reducer", "expected"),
+    [
+        (reduce.sum, np.sum),
+        (reduce.prod, np.prod),
+        (reduce.min, np.min),
+        (reduce.max, np.max),
+    ],
+)
+def test_reducers(
+    rng: np.random.Generator, reducer: Callable[..., tir.PrimExpr], expected: Callable[..., Array]
+) -> None:
+    a = te.placeholder((3, 4), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    b = te.compute((3,), lambda i: reducer(a[i, k], axis=k), name="B")
+    x, out = rng.standard_normal((3, 4)).astype("float32"), np.empty(3, "float32")
+    run(create_prim_func([a, b]), x, out)
+    np.testing.assert_allclose(out, expected(x, axis=1), rtol=1e-5)
+
+
+def argmax(x: tuple[tir.PrimExpr, ...], y: tuple[tir.PrimExpr, ...]) -> tuple[tir.PrimExpr, ...]:
+    first = tir.Select(x[1] >= y[1], x[0], y[0])
+    return first, tir.Select(x[1] >= y[1], x[1], y[1])
+
+
+def test_a_reduction_of_tuples_gives_several_tensors(rng: np.random.Generator) -> None:
+    over = reduce.comm_reducer(
+        argmax, lambda index, value: (tir.IntImm(index, -1), intrin.min_value(value)), "argmax"
+    )
+    a = te.placeholder((3, 7), name="A")
+    k = te.reduce_axis((0, 7), "k")
+    index, value = te.compute((3,), lambda i: over((k.var, a[i, k]), axis=k), name="best")
+    x = rng.standard_normal((3, 7)).astype("float32")
+    where, best = np.empty(3, "int32"), np.empty(3, "float32")
+    run(create_prim_func([a, index, value], index_dtype_override="int64"), x, where, best)
+    np.testing.assert_array_equal(where, x.argmax(axis=1))
+    np.testing.assert_array_equal(best, x.max(axis=1))
+
+
+def test_a_scalar_result_has_one_block_over_a_unit_axis(rng: np.random.Generator) -> None:
+    a = te.placeholder((5,), name="A")
+    k = te.reduce_axis((0, 5), "k")
+    s = te.compute((), lambda: reduce.sum(a[k], axis=k), name="S")
+    t = te.compute((), lambda: s() * 2.0, name="T")
+    x, out = rng.random(5, "float32"), np.empty((), "float32")
+    run(create_prim_func([a, t]), x, out)
+    np.testing.assert_allclose(out, 2 * x.sum(), rtol=1e-6)
+
+
+def test_several_outputs_elementwise() -> None:
+    a = te.placeholder((4,), "int32", name="A")
+    b, c = te.compute((4,), lambda i: (a[i] + i, a[i] * 2), name="B")
+    x = np.arange(4, dtype="int32")
+    y, z = np.empty(4, "int32"), np.empty(4, "int32")
+    run(create_prim_func([a, b, c], index_dtype_override="int64"), x, y, z)
+    np.testing.assert_array_equal(y, x + np.arange(4))
+    np.testing.assert_array_equal(z, x * 2)
+
+
+def test_indices_may_come_from_tensors() -> None:
+    table, index = te.placeholder((5,), name="T"), te.placeholder((3,), "int32", name="I")
+    out = te.compute((3,), lambda i: table[index[i]], name="O")
+    found = np.empty(3, "float32")
+    data = np.arange(5, dtype="float32") * 10
+    run(create_prim_func([table, index, out], "int64"), data, np.array([4, 0, 2], "int32"), found)
+    np.testing.assert_array_equal(found, [40, 0, 20])
+
+
+@pytest.mark.rule("DER-49")
+def test_the_signature_is_read_off_the_parameters() -> None:
+    n = te.var("n", "int64")
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i], name="B")
+    func = create_prim_func([a, b])
+    assert str(func.struct_info) == (
+        'R.Callable((R.Tensor((n,), dtype="float32"), R.Tensor((n,), dtype="float32")), '
+        "R.Tuple(), False)"
+    )
+
+
+def test_an_unlisted_placeholder_is_refused() -> None:
+    a, b = te.placeholder((4,), name="A"), te.placeholder((4,), name="B")
+    c = te.compute((4,), lambda i: a[i] + b[i], name="C")
+    with pytest.raises(MisuseError, match="placeholder B is read but is not among the arguments"):
+        create_prim_func([a, c])
+
+
+def test_a_reduction_inside_an_expression_is_refused() -> None:
+    a = te.placeholder((4,), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    with pytest.raises(MisuseError, match="top level of compute"):
+        te.compute((4,), lambda i: reduce.sum(a[k], axis=k) + 1.0, name="C")
+
+
+def test_wrong_indices_and_parameters_are_refused() -> None:
+    a = te.placeholder((4, 4), name="A")
+    with pytest.raises(MisuseError, match="tensor A has rank 2, found 3 indices"):
+        te.compute((4,), lambda i: a[i, i, i], name="C")
+    with pytest.raises(MisuseError, match="positional"):
+        te.compute((4,), lambda i, j=3: a[i, j], name="C")
+    with pytest.raises(MisuseError, match="2 index parameters for 1 dimensions"):
+        te.compute((4,), lambda i, j: a[i, j], name="C")
