@@ -107,24 +107,22 @@ def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:
 def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
     """`node` with the TIR variables in `values` replaced at every use.
 
-    Literals are not folded. Buffers whose shape, strides or offset mention a replaced variable are
-    rebuilt, one new buffer for each.
+    Literals are not folded. Variables whose info mentions a replaced one, and buffers whose shape,
+    strides or offset do, are made anew, once each.
     """
     if not values:
         return node
+    made: dict[int, Node] = {}
 
     def rule(found: Node) -> Node | None:
         if isinstance(found, Var):
             return values.get(found)
-        if found._variable and found._binds_sizes and any(v in values for v in _size_vars(found)):
-            return map_children(lambda child: substitute(child, values), found)
-        return None
+        if not found._variable:
+            return None
+        new = made.get(id(found))
+        if new is None:
+            new = map_children(lambda child: rewrite(child, rule), found)
+            made[id(found)] = new
+        return new
 
     return cast("N", rewrite(node, rule))
-
-
-def _size_vars(variable: Node) -> Iterator[Var]:
-    for child in children(variable):
-        for found in walk(child):
-            if isinstance(found, Var):
-                yield found
