@@ -178,7 +178,7 @@ class GraphWriter:
             case rx.VarBinding(var=var, value=rx.Function() as func):
                 self._local_function(func, self.names.bind(var))
             case rx.VarBinding(var=var, value=rx.Call() as value) if (
-                var not in self._used and _is_unit(var) and _is_unit(value)
+                var not in self._used and _is_unit(var) and value.struct_info in (None, _UNIT)
             ):
                 self.writer.line(self.expr(value))
             case rx.VarBinding(var=var, value=value):
