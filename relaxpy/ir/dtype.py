@@ -61,10 +61,10 @@ def _parse(text: str) -> tuple[str, str, int, int, bool]:
     lanes = int(lane_digits) if lane_digits else 1
     if family == "handle" and bits == 0:
         return "", "handle", 0, 0, False
-    if not 0 < bits <= 65535 or not 0 <= lanes <= 65535:
-        raise MisuseError(f"dtype {text!r} has an impossible width", rule="DT-8")
-    if family == "handle" and (lanes == 0):
+    if family == "handle" and lanes == 0:
         return "", "handle", 0, 0, False
+    if not 0 < bits <= 65535 or not 0 < lanes <= 65535:
+        raise MisuseError(f"dtype {text!r} has an impossible width", rule="DT-8")
     stem = "handle" if family == "handle" else f"{family}{bits}"
     if family == "uint" and bits == 1 and lanes == 1:
         stem = "bool"
@@ -114,7 +114,13 @@ class DataType(str):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, all lanes, rounded up."""
+        """Bytes of one element, all lanes, rounded up.
+
+        Errors:
+            MisuseError (also ValueError): the number of lanes is known only to the machine.
+        """
+        if _parse(self)[4]:
+            raise MisuseError(f"{self} has no size that is known beforehand")
         return (self.bits * max(1, self.lanes) + 7) // 8
 
     @property

@@ -198,6 +198,11 @@ def _literal(value: float, dtype: DataType) -> expr.PrimExpr:
         return expr.FloatImm(dtype, float(dtype.numpy().type(value)))
 
 
+def _overflows(value: float, dtype: DataType) -> bool:
+    """Whether folding to `value` would wrap a 64-bit integer: dimensions never do (PX-9)."""
+    return dtype == INT64 and not -(1 << 63) <= value < 1 << 63
+
+
 def _is(value: expr.PrimExpr, number: int) -> bool:
     return isinstance(value, (expr.IntImm, expr.FloatImm)) and value.value == number
 
@@ -205,7 +210,7 @@ def _is(value: expr.PrimExpr, number: int) -> bool:
 def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     """a + b; literals are folded, and adding 0 gives the other operand."""
     x, y = match_dtypes(a, b)
-    if (pair := _literals(x, y)) is not None:
+    if (pair := _literals(x, y)) is not None and not _overflows(pair[0] + pair[1], x.dtype):
         return _literal(pair[0] + pair[1], x.dtype)
     if _is(y, 0):
         return x
@@ -215,7 +220,7 @@ def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     """a - b; literals are folded, and taking away 0 gives the other operand."""
     x, y = match_dtypes(a, b)
-    if (pair := _literals(x, y)) is not None:
+    if (pair := _literals(x, y)) is not None and not _overflows(pair[0] - pair[1], x.dtype):
         return _literal(pair[0] - pair[1], x.dtype)
     return x if _is(y, 0) else expr.Sub(x, y)
 
@@ -223,7 +228,7 @@ def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     """a * b; literals are folded, and so are the factors 1 and (on integers) 0."""
     x, y = match_dtypes(a, b)
-    if (pair := _literals(x, y)) is not None:
+    if (pair := _literals(x, y)) is not None and not _overflows(pair[0] * pair[1], x.dtype):
         return _literal(pair[0] * pair[1], x.dtype)
     for one, other in ((x, y), (y, x)):
         if _is(one, 1):
@@ -251,7 +256,8 @@ def _divide(
             expr.FloorDiv: lambda m, n: m // n,
             expr.FloorMod: lambda m, n: m % n,
         }
-        return _literal(fold[node](p, q), x.dtype)
+        value = fold[node](p, q)
+        return node(x, y) if _overflows(value, x.dtype) else _literal(value, x.dtype)
     if x.dtype.is_int:
         remainder = node in (expr.Mod, expr.FloorMod)
         if _is(x, 0) or (remainder and _is(y, 1)):
@@ -395,5 +401,7 @@ def bitwise(name: str, a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
             "tir.shift_left": lambda: p << q,
             "tir.shift_right": lambda: p >> q,
         }
-        return _literal(fold[name](), x.dtype)
+        value = fold[name]()
+        if not _overflows(value, x.dtype):
+            return _literal(value, x.dtype)
     return expr.Call(x.dtype, name, (x, y))
