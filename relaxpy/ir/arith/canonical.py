@@ -1,77 +1,247 @@
-"""The canonical form of integer expressions, which decides equality by being the same."""
+"""The canonical form of integer expressions, which decides equality by being the same.
+
+`Canonical.poly` maps an expression to a polynomial, operand by operand, so that two expressions
+with one polynomial are equal, and "has the same polynomial" is an equivalence (CMP-2). Remainders
+are written by quotients, a % b = a - b * (a // b), and extrema by positive parts,
+max(a, b) = b + max(a - b, 0), so that sums of them cancel by themselves.
+"""
 
 from __future__ import annotations
 
-from relaxpy.ir.arith import poly as po
+from relaxpy.ir.arith import bounds, division, extrema, logic, poly, readable, signs
+from relaxpy.ir.arith.facts import Facts
+from relaxpy.ir.arith.interval import Interval
+from relaxpy.ir.arith.poly import Poly
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import Node
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.traverse import map_children, substitute
+
+_CACHE = 1 << 16
+_PRODUCT_LIMIT = 256
+
+
+def is_integer(dtype: DataType) -> bool:
+    """Whether values of `dtype` have a polynomial: scalar integers other than Bool."""
+    return dtype.is_int and dtype.lanes == 1 and not dtype.is_bool
 
 
 class Canonical:
-    """Canonical polynomials of expressions."""
+    """Canonical forms under some facts; with none, what holds for all values of the variables."""
 
-    def __init__(self) -> None:
-        self._polys: dict[tir.PrimExpr, po.Poly] = {}
+    def __init__(self, facts: Facts | None = None) -> None:
+        self.facts = facts or Facts()
+        self._polys: dict[tir.PrimExpr, Poly] = {}
+        self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
+        self._bounds: dict[tir.PrimExpr, Interval] = {}
 
-    def poly(self, expr: tir.PrimExpr) -> po.Poly:
-        """The polynomial of an integer expression."""
+    def poly(self, expr: tir.PrimExpr) -> Poly:
+        """The polynomial of a scalar integer expression."""
         found = self._polys.get(expr)
         if found is None:
-            found = self._polys[expr] = self._poly(expr)
+            if len(self._polys) > _CACHE:
+                self._polys.clear()
+            found = self._poly(expr)
+            if expr.dtype.family == "uint":
+                found = _wrapped(found, expr.dtype.bits)
+            self._polys[expr] = found
         return found
 
-    def _poly(self, expr: tir.PrimExpr) -> po.Poly:
+    def _poly(self, expr: tir.PrimExpr) -> Poly:
         match expr:
             case tir.IntImm(value=value):
-                return po.constant(value)
-            case tir.Add(a=a, b=b):
-                return po.add(self.poly(a), self.poly(b))
-            case tir.Sub(a=a, b=b):
-                return po.add(self.poly(a), self.poly(b), -1)
+                return poly.constant(value)
+            case tir.Var():
+                return self._variable(expr)
+            case tir.Add() | tir.Sub():
+                return self._sum(expr)
             case tir.Mul(a=a, b=b):
-                return po.multiply(self.poly(a), self.poly(b))
+                return self._product(self.poly(a), self.poly(b), expr.dtype)
+            case tir.Cast(value=value) if self._keeps_value(value, expr.dtype):
+                return self.poly(value)
+            case tir.Let(var=var, value=value, body=body):
+                return self.poly(substitute(body, {var: value}))
+            case tir.Select(condition=c, true_value=a, false_value=b):
+                return self._choice(expr, c, a, b)
+            case tir.Call(args=args):
+                return self._call(expr, args)
+            case tir.BinaryOpExpr(a=a, b=b) if expr.dtype.family == "int":
+                found = self._binary(expr, self.poly(a), self.poly(b))
+                return self.opaque(expr) if found is None else found
             case _:
-                return po.atom(expr)
+                return self.opaque(expr)
+
+    def _binary(self, expr: tir.BinaryOpExpr, p: Poly, q: Poly) -> Poly | None:
+        """Divisions and extrema of signed integers; None for what has no such form."""
+        match expr:
+            case tir.FloorDiv():
+                return division.quotient(self, p, q, floor=True)
+            case tir.Div():
+                return division.quotient(self, p, q, floor=False)
+            case tir.FloorMod() | tir.Mod():
+                floor = isinstance(expr, tir.FloorMod)
+                found = division.quotient(self, p, q, floor=floor)
+                if found is None:
+                    return None
+                return poly.add(p, poly.multiply(q, found), -1)
+            case tir.Min() | tir.Max():
+                return extrema.extremum(self, expr)
+            case _:
+                return None
+
+    def _variable(self, var: tir.Var) -> Poly:
+        value = self.facts.values.get(var)
+        if value is not None:
+            return self.poly(value)
+        bound = self.facts.bounds.get(var)
+        if bound is not None and bound[0] == bound[1] and isinstance(bound[0], int):
+            return poly.constant(bound[0])
+        return poly.atom(var)
+
+    def _sum(self, expr: tir.PrimExpr) -> Poly:
+        """A chain of sums at once; deep chains are no deep recursion."""
+        out: dict[poly.Monomial, int] = {}
+        stack = [(expr, 1)]
+        while stack:
+            part, sign = stack.pop()
+            match part:
+                case tir.Add(a=a, b=b):
+                    stack += [(b, sign), (a, sign)]
+                case tir.Sub(a=a, b=b):
+                    stack += [(b, -sign), (a, sign)]
+                case _:
+                    poly.accumulate(out, self.poly(part), sign)
+        return out
+
+    def _product(self, p: Poly, q: Poly, dtype: DataType) -> Poly:
+        if len(p) * len(q) <= _PRODUCT_LIMIT:
+            return poly.multiply(p, q)
+        a, b = sorted((self.expression(p, dtype), self.expression(q, dtype)), key=poly.atom_key)
+        return poly.atom(tir.Mul(a, b))
+
+    def _keeps_value(self, value: tir.PrimExpr, target: DataType) -> bool:
+        """Whether a cast is to a signed type that holds every value; overflow does not happen."""
+        source = value.dtype
+        if source.family != "int" or target.family != "int" or source.lanes != 1:
+            return False
+        if target.bits >= source.bits:
+            return True
+        low, high = bounds.of_expr(self, value)
+        least, greatest = ops.int_range(target)
+        return least <= low and high <= greatest
+
+    def _choice(
+        self, expr: tir.PrimExpr, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
+    ) -> Poly:
+        test = self.simplify(condition)
+        if isinstance(test, tir.IntImm):
+            return self.poly(a if test.value else b)
+        p = self.poly(a)
+        return p if p == self.poly(b) else self.opaque(expr)
+
+    def _call(self, expr: tir.Call, args: tuple[tir.PrimExpr, ...]) -> Poly:
+        signed = expr.dtype.family == "int"
+        match getattr(expr.op, "name", ""), args:
+            case "tir.if_then_else", (c, a, b):
+                return self._choice(expr, c, a, b)
+            case "tir.likely", (a,):
+                return self.poly(a)
+            case "tir.shift_left", (a, tir.IntImm(value=by)) if 0 <= by < expr.dtype.bits:
+                return poly.scaled(self.poly(a), 1 << by)
+            case "tir.shift_right", (a, tir.IntImm(value=by)) if signed and by >= 0:
+                found = division.quotient(self, self.poly(a), poly.constant(1 << by), floor=True)
+                return self.opaque(expr) if found is None else found
+            case "tir.bitwise_and", (a, tir.IntImm(value=mask)) if signed and _is_mask(mask, a):
+                return self.poly(tir.FloorMod(a, tir.IntImm(a.dtype, mask + 1)))
+            case _:
+                return self.opaque(expr)
+
+    def opaque(self, expr: tir.PrimExpr) -> Poly:
+        """The atom of an expression of which only the operands are simplified."""
+        return poly.atom(self.over_simple_operands(expr))
+
+    def over_simple_operands(self, expr: tir.PrimExpr) -> tir.PrimExpr:
+        """`expr` over its operands simplified."""
+        return map_children(self._simplify_node, expr)
+
+    def _simplify_node(self, node: Node) -> Node:
+        return self.simplify(node) if isinstance(node, tir.PrimExpr) else node
+
+    def simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
+        """`expr` in canonical, readable form."""
+        if isinstance(expr, tir.ConstExpr):
+            return expr
+        found = self._simple.get(expr)
+        if found is None:
+            if len(self._simple) > _CACHE:
+                self._simple.clear()
+            found = self._simple[expr] = self._simplify(expr)
+        return found
+
+    def _simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
+        if is_integer(expr.dtype):
+            found = readable.expression(self, self.poly(expr), expr.dtype)
+            return expr if found is None else found
+        if expr.dtype.is_bool:
+            return logic.simplify(self, expr)
+        if isinstance(expr, (tir.Var, tir.Let)):
+            return expr
+        return self.over_simple_operands(expr)
+
+    def expression(self, terms: Poly, dtype: DataType) -> tir.PrimExpr:
+        """The readable expression of a polynomial whose literals fit `dtype`."""
+        found = readable.expression(self, terms, dtype)
+        assert found is not None
+        return found
+
+    def bound(self, expr: tir.PrimExpr) -> Interval:
+        """An interval around all values of an expression."""
+        found = self._bounds.get(expr)
+        if found is None:
+            if len(self._bounds) > _CACHE:
+                self._bounds.clear()
+            found = self._bounds[expr] = bounds.of_expr(self, expr)
+        return found
 
     def prove_equal(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
-        """Whether the two are equal, unequal, or undecided."""
-        if not (a.dtype.is_int and b.dtype.is_int):
-            if isinstance(a, tir.FloatImm) and isinstance(b, tir.FloatImm) and a.value != b.value:
-                return False
+        """True: equal wherever the facts hold; False: nowhere; None: not known."""
+        if a is b:
+            return True
+        if is_integer(a.dtype) and is_integer(b.dtype):
+            return self._compare(a, b)
+        if a.dtype != b.dtype:
             return None
+        if isinstance(a, tir.FloatImm) and isinstance(b, tir.FloatImm):
+            return False if a.value < b.value or a.value > b.value else None
+        p, q = self.simplify(a), self.simplify(b)
+        if p is q:
+            return True
+        literals = isinstance(p, tir.IntImm) and isinstance(q, tir.IntImm)
+        return False if literals else None
+
+    def _compare(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
         p, q = self.poly(a), self.poly(b)
         if p == q:
             return True
-        difference = po.add(p, q, -1)
-        if po.constant_of(difference) is not None:
-            return False
-        return None
+        difference = poly.add(p, q, -1)
+        if "uint" in (a.dtype.family, b.dtype.family):
+            value = poly.constant_of(_wrapped(difference, a.dtype.bits))
+            return False if value and a.dtype == b.dtype else None
+        return False if signs.never_zero(self, difference) else None
 
-    def simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
-        """The expression of the canonical form."""
-        if not expr.dtype.is_int:
-            return expr
-        return self.expression(self.poly(expr), expr.dtype)
 
-    def expression(self, poly: po.Poly, dtype: DataType) -> tir.PrimExpr:
-        """A polynomial as an expression."""
-        total: tir.PrimExpr | None = None
-        for monomial, coefficient in po.sorted_terms(poly):
-            term: tir.PrimExpr | None = None
-            for factor in monomial:
-                piece = ops.cast_to(factor, dtype)
-                term = piece if term is None else tir.Mul(term, piece)
-            if term is None:
-                term = tir.IntImm(dtype, abs(coefficient))
-            elif abs(coefficient) != 1:
-                term = tir.Mul(term, tir.IntImm(dtype, abs(coefficient)))
-            if total is None:
-                if coefficient < 0:
-                    term = ops.mul(term, ops.const(-1, dtype))
-                total = term
-            else:
-                total = tir.Add(total, term) if coefficient > 0 else tir.Sub(total, term)
-        return ops.const(0, dtype) if total is None else total
+def _is_mask(mask: int, value: tir.PrimExpr) -> bool:
+    """Whether `& mask` is the remainder by a power of two that the datatype has."""
+    return 0 < mask < ops.int_range(value.dtype)[1] and mask & (mask + 1) == 0
+
+
+def _wrapped(terms: Poly, bits: int) -> Poly:
+    """A polynomial modulo 2**bits, coefficients nearest to 0: unsigned arithmetic goes round."""
+    half, whole = 1 << (bits - 1), 1 << bits
+    if all(-half < c <= half for c in terms.values()):
+        return terms
+    reduced = {m: (c + half - 1) % whole - half + 1 for m, c in terms.items()}
+    return {m: c for m, c in reduced.items() if c}
 
 
 GENERAL = Canonical()

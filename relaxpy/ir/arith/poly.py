@@ -18,29 +18,35 @@ ONE: Monomial = ()
 ZERO: Poly = {}
 
 
+_KEY_PARTS = 256
+
+
 @lru_cache(maxsize=1 << 16)
 def text_key(node: tir.PrimExpr) -> str:
-    """A text to sort by: variables by name, before anything compound; the same in every run."""
+    """A text to sort by: variables by name, before anything compound; the same in every run.
+
+    What lies behind the first few hundred nodes does not count, so that shared parts cost nothing.
+    """
     if isinstance(node, tir.Var):
         return node.name
-    if isinstance(node, tir.ConstExpr):
-        return f"{node.value!r:>20}"
     parts: list[str] = []
-    for name in node._fields:
-        _key_parts(getattr(node, name), parts)
-    return f"~{type(node).__name__}({','.join(parts)})"
-
-
-def _key_parts(value: object, parts: list[str]) -> None:
-    if isinstance(value, tir.PrimExpr):
-        parts.append(text_key(value))
-    elif isinstance(value, tuple):
-        for item in value:
-            _key_parts(item, parts)
-    elif isinstance(value, Node):
-        parts.append(str(getattr(value, "name", "")))
-    else:
-        parts.append(str(value))
+    stack: list[object] = [node]
+    while stack and len(parts) < _KEY_PARTS:
+        match stack.pop():
+            case tir.Var(name=name):
+                parts.append(name)
+            case tir.ConstExpr(value=value):
+                parts.append(f"{value!r:>20}")
+            case tir.PrimExpr() as compound:
+                parts.append(f"~{type(compound).__name__}")
+                stack += [getattr(compound, name) for name in reversed(compound._fields)]
+            case tuple() as items:
+                stack += reversed(items)
+            case Node() as other:
+                parts.append(str(getattr(other, "name", "")))
+            case value:
+                parts.append(str(value))
+    return ",".join(parts)
 
 
 def atom_key(atom: tir.PrimExpr) -> tuple[str, int]:

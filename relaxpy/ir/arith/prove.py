@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from relaxpy.ir.arith.canonical import GENERAL
 from relaxpy.ir.tir import expr as tir
 
@@ -14,8 +16,11 @@ def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
         included; values at which a side divides by zero give no dimension (PX-3) and count for
         nothing. True means that both have the same canonical form, so it is an equivalence.
     """
-    if a is b:
-        return True
+    return True if a is b else _decided(a, b)
+
+
+@lru_cache(maxsize=1 << 16)
+def _decided(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
     return GENERAL.prove_equal(a, b)
 
 

@@ -1,0 +1,231 @@
+"""The Analyzer: simplification, bounds and proofs under what is known of the variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import IntEnum, IntFlag
+from math import inf
+from typing import ClassVar
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith import logic, modular, poly, signs
+from relaxpy.ir.arith.canonical import Canonical, is_integer
+from relaxpy.ir.arith.facts import Facts, checked_residue
+from relaxpy.ir.arith.interval import Interval
+from relaxpy.ir.arith.intset import IntervalSet, evaluate_set
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Range
+
+
+@dataclass(frozen=True, slots=True)
+class ConstIntBound:
+    """Both ends of an interval, `POS_INF` and `NEG_INF` where it is open."""
+
+    POS_INF: ClassVar[int] = (1 << 63) - 1
+    NEG_INF: ClassVar[int] = -POS_INF
+    min_value: int
+    max_value: int
+
+    @classmethod
+    def of(cls, bound: Interval) -> ConstIntBound:
+        """The interval `bound`, saturated."""
+        low, high = bound
+        return cls(
+            cls.NEG_INF if low <= cls.NEG_INF else min(int(low), cls.POS_INF),
+            cls.POS_INF if high >= cls.POS_INF else max(int(high), cls.NEG_INF),
+        )
+
+    @property
+    def interval(self) -> Interval:
+        """The interval with its open ends."""
+        return (
+            -inf if self.min_value <= self.NEG_INF else self.min_value,
+            inf if self.max_value >= self.POS_INF else self.max_value,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModularSet:
+    """The integers that are `base` modulo `coeff`; `coeff` 0 means `base` alone."""
+
+    coeff: int
+    base: int
+
+
+class ProofStrength(IntEnum):
+    """How hard `can_prove` tries; here both try the same."""
+
+    DEFAULT = 0
+    SYMBOLIC_BOUND = 1
+
+
+class Extension(IntFlag):
+    """Optional families of rules, as TVM names them."""
+
+    NoExtensions = 0
+    TransitivelyProveInequalities = 1
+    ConvertBooleanToAndOfOrs = 2
+    ApplyConstraintsToBooleanBranches = 4
+    ComparisonOfProductAndSum = 8
+
+
+class Analyzer:
+    """Integer reasoning with facts of its own: bounds, residues, values and conditions.
+
+    What it answers holds for all values of the variables that agree with the facts.
+    """
+
+    def __init__(self) -> None:
+        self._engine = Canonical()
+        self.enabled_extensions = Extension.NoExtensions
+
+    @property
+    def _facts(self) -> Facts:
+        return self._engine.facts
+
+    @_facts.setter
+    def _facts(self, facts: Facts) -> None:
+        # What was worked out under other facts may not hold any more, or not be the best.
+        self._engine = Canonical(facts)
+
+    def simplify(self, expr: tir.ExprLike, steps: int = 2) -> tir.PrimExpr:
+        """`expr` in canonical, readable form; a second step sees what the first made visible."""
+        found = ops.convert(expr)
+        for _ in range(max(1, steps)):
+            before, found = found, self._engine.simplify(found)
+            if found is before or isinstance(found, tir.ConstExpr):
+                break
+        return found
+
+    def rewrite_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
+        """`expr` simplified once."""
+        return self._engine.simplify(ops.convert(expr))
+
+    def canonical_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
+        """`expr` simplified once: one canonical form serves both of TVM's engines."""
+        return self._engine.simplify(ops.convert(expr))
+
+    def const_int_bound(self, expr: tir.ExprLike) -> ConstIntBound:
+        """An interval around all values of `expr`."""
+        return ConstIntBound.of(self._engine.bound(ops.convert(expr)))
+
+    def const_int_bound_is_bound(self, var: tir.Var) -> bool:
+        """Whether anything was said about the bounds of `var`."""
+        return var in self._facts.bounds or var in self._facts.values
+
+    def modular_set(self, expr: tir.ExprLike) -> ModularSet:
+        """What all values of `expr` are modulo what."""
+        return ModularSet(*modular.of_expr(self._engine, ops.convert(expr)))
+
+    def int_set(
+        self, expr: tir.ExprLike, dom_map: Mapping[tir.Var, IntervalSet | Range] | None = None
+    ) -> IntervalSet:
+        """An interval, perhaps symbolic, around `expr` as the variables run through `dom_map`."""
+        return evaluate_set(self._engine, ops.convert(expr), dom_map or {})
+
+    def can_prove(
+        self, expr: tir.ExprLike, strength: ProofStrength = ProofStrength.DEFAULT
+    ) -> bool:
+        """Whether the condition `expr` is always true; False where it is not known."""
+        found = self.simplify(expr)
+        return isinstance(found, tir.IntImm) and found.value != 0
+
+    def can_prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool:
+        """Whether the two are always equal; False where it is not known."""
+        return self.prove_equal(a, b) is True
+
+    def prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool | None:
+        """Whether the two are always equal (True), never (False), or neither is known (None)."""
+        x, y = ops.match_dtypes(a, b)
+        return self._engine.prove_equal(x, y)
+
+    def can_prove_greater_equal(self, expr: tir.ExprLike, lower_bound: int) -> bool:
+        """Whether `expr` is never below `lower_bound`."""
+        return self._below(expr, lower_bound) is False
+
+    def can_prove_less(self, expr: tir.ExprLike, upper_bound: int) -> bool:
+        """Whether `expr` is always below `upper_bound`."""
+        return self._below(expr, upper_bound) is True
+
+    def can_prove_less_equal_than_symbolic_shape_value(
+        self, lhs: tir.ExprLike, shape: tir.ExprLike
+    ) -> bool:
+        """Whether `lhs` is never above `shape`."""
+        return self.can_prove(ops.compare(tir.LE, lhs, shape))
+
+    def _below(self, expr: tir.ExprLike, limit: int) -> bool | None:
+        value = ops.convert(expr)
+        if not is_integer(value.dtype) or value.dtype.family == "uint":
+            low, high = self._engine.bound(value)
+            return True if high < limit else False if low >= limit else None
+        difference = poly.add(self._engine.poly(value), poly.constant(-limit))
+        return signs.is_negative(self._engine, difference)
+
+    def bind(self, var: tir.Var, expr: tir.ExprLike | Range, allow_override: bool = False) -> None:
+        """Say that `var` is `expr`, or that it runs through a Range.
+
+        Errors:
+            MisuseError: something else was said before, unless `allow_override`.
+        """
+        if isinstance(expr, Range):
+            self._bind_range(var, expr, allow_override)
+            return
+        value = ops.cast_to(ops.convert(expr), var.dtype)
+        known = self._facts.values.get(var)
+        if known is not None and not allow_override and not self.can_prove_equal(known, value):
+            raise MisuseError(f"{var.name} is bound to `{known}` already, not to `{value}`")
+        simple = self.simplify(value)
+        self._facts = self._cleared(var).with_value(var, simple)
+
+    def _bind_range(self, var: tir.Var, found: Range, allow_override: bool) -> None:
+        low, extent = self.simplify(found.min), self.simplify(found.extent)
+        if isinstance(extent, tir.IntImm) and extent.value == 1:
+            self.bind(var, low, allow_override)
+            return
+        least, _ = self._engine.bound(low)
+        _, greatest = self._engine.bound(ops.add(low, extent))
+        if least < greatest:
+            self.update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
+        value = ops.cast_to(var, low.dtype)
+        facts = logic.assume(self._engine, self._facts, ops.compare(tir.GE, value, low))
+        upper = ops.compare(tir.LT, value, ops.add(low, extent))
+        self._facts = logic.assume(self._engine, facts, upper)
+
+    def update(
+        self, var: tir.Var, info: ConstIntBound | ModularSet, override: bool = False
+    ) -> None:
+        """Say that `var` lies in a ConstIntBound, or in a ModularSet.
+
+        Errors:
+            MisuseError: what was said before is different, unless `override`.
+        """
+        if isinstance(info, ModularSet):
+            residue = checked_residue(info.coeff, info.base)
+            known = self._facts.residues.get(var)
+            if known is not None and not override and known != residue:
+                raise MisuseError(f"{var.name} has another residue already")
+            self._facts = replace(self._facts, residues={**self._facts.residues, var: residue})
+            return
+        before = self._facts.bounds.get(var)
+        if before is not None and not override and before != info.interval:
+            raise MisuseError(f"{var.name} has other bounds already: {ConstIntBound.of(before)}")
+        if info.min_value > info.max_value:
+            raise MisuseError(f"no value lies between {info.min_value} and {info.max_value}")
+        self._facts = replace(self._facts, bounds={**self._facts.bounds, var: info.interval})
+
+    def _cleared(self, var: tir.Var) -> Facts:
+        bounds = {a: b for a, b in self._facts.bounds.items() if a is not var}
+        residues = {a: r for a, r in self._facts.residues.items() if a is not var}
+        return replace(self._facts, bounds=bounds, residues=residues)
+
+    @contextmanager
+    def constraint_scope(self, cond: tir.ExprLike) -> Iterator[None]:
+        """Inside, `cond` is taken to be true; outside, everything is as before."""
+        outer = self._engine
+        self._facts = logic.assume(outer, outer.facts, ops.truth(cond))
+        try:
+            yield
+        finally:
+            self._engine = outer

@@ -1,0 +1,49 @@
+"""Atoms of canonical polynomials that are no leaves: quotients, and positive parts.
+
+They are interned as all PrimExprs are, so that one value has one atom, and stay inside this
+package: `readable` turns them back into FloorDiv, FloorMod, Div, Mod, Min and Max.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from relaxpy.ir.arith.poly import ONE, Monomial, Poly, sorted_terms
+from relaxpy.ir.dtype import INT64
+from relaxpy.ir.tir import expr as tir
+
+Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
+
+
+class Quotient(tir.PrimExpr):
+    """num / den, rounded down or (`floor` False) toward zero."""
+
+    __slots__ = ("den", "floor", "num")
+    _fields = ("num", "den", "floor")
+    num: Terms
+    den: Terms
+    floor: bool
+
+
+class Positive(tir.PrimExpr):
+    """max(inner, 0)."""
+
+    __slots__ = ("inner",)
+    _fields = ("inner",)
+    inner: Terms
+
+
+def quotient_atom(num: Poly, den: Poly, *, floor: bool) -> Quotient:
+    """The atom num / den."""
+    return Quotient._make(INT64, tuple(sorted_terms(num)), tuple(sorted_terms(den)), floor)
+
+
+def positive_atom(inner: Poly) -> Positive:
+    """The atom max(inner, 0)."""
+    return Positive._make(INT64, tuple(sorted_terms(inner)))
+
+
+def divisor(quotient: Quotient) -> int | None:
+    """The divisor where it is a literal."""
+    den = quotient.den
+    return den[0][1] if len(den) == 1 and den[0][0] == ONE else None

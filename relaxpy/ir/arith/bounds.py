@@ -1,0 +1,164 @@
+"""Intervals around the values of expressions and of canonical polynomials."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.arith import interval, readable
+from relaxpy.ir.arith.atoms import Positive, Quotient
+from relaxpy.ir.arith.interval import EVERYTHING, Interval
+from relaxpy.ir.arith.poly import Monomial, Poly
+from relaxpy.ir.dtype import INT64
+from relaxpy.ir.tir import expr as tir
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+
+def of_poly(engine: Canonical, p: Poly) -> Interval:
+    """An interval around all values of p, term by term."""
+    low: interval.Bound = 0
+    high: interval.Bound = 0
+    if not engine.facts.bounds and _hopeless(p):
+        return EVERYTHING
+    for piece in readable.pieces(p):
+        part = interval.scale(_of_piece(engine, piece), piece.coefficient)
+        low, high = low + part[0], high + part[1]
+        if part == EVERYTHING:
+            return EVERYTHING
+    return low, high
+
+
+def _hopeless(p: Poly) -> bool:
+    """Whether a variable without bounds decides: the everyday case of a symbolic dimension."""
+    free = False
+    for monomial in p:
+        if len(monomial) > 1 or (monomial and not isinstance(monomial[0], tir.Var)):
+            return False
+        free = free or (
+            bool(monomial) and type(monomial[0]) is tir.Var and monomial[0].dtype == INT64
+        )
+    return free
+
+
+def _of_piece(engine: Canonical, piece: readable.Piece) -> Interval:
+    match piece:
+        case readable.Plain(monomial=monomial):
+            return _of_product(engine, monomial)
+        case readable.Extremum(kind=kind, a=a, b=b):
+            return _extreme(kind, of_poly(engine, a), of_poly(engine, b))
+        case readable.Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
+            rest = interval.remainder(of_poly(engine, num), of_poly(engine, den), floor=floor)
+            return interval.multiply(_of_product(engine, cofactor), rest)
+
+
+def _of_product(engine: Canonical, monomial: Monomial) -> Interval:
+    result: Interval = (1, 1)
+    for factor, copies in groupby(monomial):
+        bound, power = of_atom(engine, factor), len(list(copies))
+        raised = bound
+        for _ in range(power - 1):
+            raised = interval.multiply(raised, bound)
+        if power % 2 == 0:
+            least = 0 if bound[0] <= 0 <= bound[1] else min(abs(bound[0]), abs(bound[1])) ** power
+            raised = (least, raised[1])
+        result = interval.multiply(result, raised)
+    return result
+
+
+def _extreme(kind: type[tir.PrimExpr], a: Interval, b: Interval) -> Interval:
+    if kind is tir.Max:
+        return max(a[0], b[0]), max(a[1], b[1])
+    return min(a[0], b[0]), min(a[1], b[1])
+
+
+def of_atom(engine: Canonical, atom: tir.PrimExpr) -> Interval:
+    """An interval around an atom: what is known of it, and what its kind says."""
+    known = engine.facts.bounds.get(atom)
+    match atom:
+        case tir.SizeVar():
+            found: Interval = (0, interval.of_dtype(atom.dtype)[1])
+        case tir.Var():
+            found = interval.of_dtype(atom.dtype)
+        case Quotient(num=num, den=den, floor=floor):
+            parts = of_poly(engine, dict(num)), of_poly(engine, dict(den))
+            found = interval.divide(*parts, floor=floor)
+        case Positive(inner=inner):
+            low, high = of_poly(engine, dict(inner))
+            found = max(low, 0), max(high, 0)
+        case _:
+            found = _of_node(engine, atom)
+    return found if known is None else interval.meet(known, found)
+
+
+def of_expr(engine: Canonical, expr: tir.PrimExpr) -> Interval:
+    """An interval around an expression: by its operands, and by its canonical form."""
+    if isinstance(expr, tir.Var):
+        value = engine.facts.values.get(expr)
+        return of_atom(engine, expr) if value is None else engine.bound(value)
+    found = _of_node(engine, expr)
+    if expr.dtype.family == "int" and expr.dtype.lanes == 1:
+        return interval.meet(found, of_poly(engine, engine.poly(expr)))
+    return found
+
+
+def _of_node(engine: Canonical, expr: tir.PrimExpr) -> Interval:
+    """By the operands alone; unsigned arithmetic that may go round gives the whole datatype."""
+    whole = interval.of_dtype(expr.dtype)
+    if not expr.dtype.is_int:
+        return EVERYTHING
+    found = _of_operands(engine, expr, whole)
+    if expr.dtype.family == "uint" and not (whole[0] <= found[0] and found[1] <= whole[1]):
+        return whole
+    return found
+
+
+def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Interval:
+    bound = engine.bound
+    match expr:
+        case tir.IntImm(value=value):
+            return value, value
+        case tir.Add(a=a, b=b):
+            return interval.add(bound(a), bound(b))
+        case tir.Sub(a=a, b=b):
+            return interval.add(bound(a), interval.scale(bound(b), -1))
+        case tir.Mul(a=a, b=b):
+            return interval.multiply(bound(a), bound(b))
+        case tir.FloorDiv(a=a, b=b) | tir.Div(a=a, b=b):
+            return interval.divide(bound(a), bound(b), floor=isinstance(expr, tir.FloorDiv))
+        case tir.FloorMod(a=a, b=b) | tir.Mod(a=a, b=b):
+            return interval.remainder(bound(a), bound(b), floor=isinstance(expr, tir.FloorMod))
+        case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
+            return _extreme(type(expr), bound(a), bound(b))
+        case tir.Select(true_value=a, false_value=b):
+            return interval.join(bound(a), bound(b))
+        case tir.Cast(value=value) if value.dtype.is_int:
+            inner = bound(value)
+            return inner if whole[0] <= inner[0] and inner[1] <= whole[1] else whole
+        case tir.Ramp(base=base, stride=stride, lanes=lanes):
+            last = interval.add(bound(base), interval.scale(bound(stride), lanes - 1))
+            return interval.join(bound(base), last)
+        case tir.Broadcast(value=value):
+            return bound(value)
+        case tir.Call(args=args):
+            return _of_call(engine, getattr(expr.op, "name", ""), args, whole)
+        case _:
+            return whole
+
+
+def _of_call(
+    engine: Canonical, name: str, args: tuple[tir.PrimExpr, ...], whole: Interval
+) -> Interval:
+    match name, args:
+        case "tir.if_then_else", (_, a, b):
+            return interval.join(engine.bound(a), engine.bound(b))
+        case "tir.bitwise_and", (a, b):
+            masks = [high for low, high in (engine.bound(a), engine.bound(b)) if low >= 0]
+            return (0, min(masks)) if masks else whole
+        case "tir.shift_right", (a, tir.IntImm(value=by)):
+            return interval.divide(engine.bound(a), (1 << by, 1 << by), floor=True)
+        case "tir.clz" | "tir.popcount", (a,):
+            return 0, a.dtype.bits
+        case _:
+            return whole

@@ -1,0 +1,210 @@
+"""Quotients of polynomials, rounded down or toward zero, in canonical form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.arith import bounds, poly, readable, signs
+from relaxpy.ir.arith.atoms import Quotient, divisor, quotient_atom
+from relaxpy.ir.arith.poly import ONE, Poly
+from relaxpy.ir.tir import ops
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+
+def quotient(engine: Canonical, p: Poly, q: Poly, *, floor: bool) -> Poly | None:
+    """p / q as a polynomial, or None where q is 0: that has no value (PX-3)."""
+    by = poly.constant_of(q)
+    if by == 0:
+        return None
+    if by is None:
+        return _symbolic(engine, p, q, floor=floor)
+    if by < 0:
+        p, by = poly.scaled(p, -1), -by
+    if by == 1:
+        return p
+    return floor_by(engine, p, by) if floor else _truncate_by(engine, p, by)
+
+
+def floor_by(engine: Canonical, p: Poly, by: int) -> Poly:
+    """p // by for a literal by > 1.
+
+    Rule:
+        (by*q + r) // by = q + r // by; common factors of r and `by` cancel, the constant rounded
+        down; -r // by = -((r + by - 1) // by) gives r a positive first term.
+    """
+    whole, rest = _split(p, by)
+    number = rest.get(ONE, 0)
+    if len(rest) == (number != 0):
+        return whole
+    common = gcd(poly.content(rest, with_constant=False), by)
+    if common > 1:
+        rest = {m: c // common for m, c in rest.items() if c // common}
+        by //= common
+        if by == 1:
+            return poly.add(whole, rest)
+    if poly.leading(rest)[1] < 0:
+        rest = poly.add(poly.scaled(rest, -1), poly.constant(by - 1))
+        return poly.add(whole, _floor_rest(engine, rest, by), -1)
+    return poly.add(whole, _floor_rest(engine, rest, by))
+
+
+def _split(p: Poly, by: int) -> tuple[Poly, Poly]:
+    """(q, r) with p = by*q + r and r small; a remainder stays whole unless `by` fits its range."""
+    whole: dict[poly.Monomial, int] = {}
+    rest: dict[poly.Monomial, int] = {}
+    for coefficient, unit, modulus in _units(p):
+        if modulus is not None and coefficient % by and coefficient * modulus % by == 0:
+            for monomial, factor in unit.items():
+                part = {monomial: coefficient * factor}
+                exact = coefficient * factor % by == 0
+                poly.accumulate(whole if exact else rest, _divided(part, by) if exact else part)
+            continue
+        times = coefficient // by if unit.keys() == {ONE} else ops.trunc_div(coefficient, by)
+        poly.accumulate(whole, unit, times)
+        poly.accumulate(rest, unit, coefficient - times * by)
+    if not whole:
+        return poly.ZERO, p
+    more, rest_again = _split(rest, by)
+    return poly.add(whole, more), rest_again
+
+
+def _divided(part: Poly, by: int) -> Poly:
+    return {m: c // by for m, c in part.items()}
+
+
+def _units(p: Poly) -> Iterator[tuple[int, Poly, int | None]]:
+    """The terms of p: a coefficient, what it multiplies, and of a remainder the modulus."""
+    if not any(isinstance(factor, Quotient) for monomial in p for factor in monomial):
+        for monomial, coefficient in p.items():
+            yield coefficient, {monomial: 1}, None
+        return
+    for group in readable.remainders(p):
+        yield group.coefficient, group.unit, group.modulus
+
+
+def _floor_rest(engine: Canonical, rest: Poly, by: int) -> Poly:
+    """rest // by, where no term can be taken out."""
+    nested = _nested(rest)
+    if nested is not None:
+        inner = divisor(nested)
+        assert inner is not None
+        others = poly.add(rest, poly.atom(nested), -1)
+        return floor_by(engine, poly.add(dict(nested.num), others, inner), by * inner)
+    low, high = bounds.of_poly(engine, rest)
+    if isinstance(low, int) and isinstance(high, int) and low // by == high // by:
+        return poly.constant(low // by)
+    reduced = _without_small_part(engine, rest, by)
+    if reduced is not None:
+        return reduced
+    return poly.atom(quotient_atom(rest, poly.constant(by), floor=True))
+
+
+def _nested(rest: Poly) -> Quotient | None:
+    """A term y // a by itself: (y//a + m) // b = (y + a*m) // (a*b)."""
+    found = [
+        monomial[0]
+        for monomial, coefficient in rest.items()
+        if coefficient == 1 and len(monomial) == 1
+        if isinstance(monomial[0], Quotient) and monomial[0].floor and divisor(monomial[0])
+    ]
+    return min(found, key=poly.atom_key) if found else None
+
+
+def _without_small_part(engine: Canonical, rest: Poly, by: int) -> Poly | None:
+    """(g*a + b) // (g*c) = (a + b//g) // c where b // g is a constant."""
+    units = list(_units(rest))
+    for step in sorted({gcd(c, by) for c, unit, _ in units if ONE not in unit}, reverse=True):
+        if step == 1:
+            continue
+        large: dict[poly.Monomial, int] = {}
+        small: dict[poly.Monomial, int] = {}
+        for coefficient, unit, _ in units:
+            poly.accumulate(large if coefficient % step == 0 else small, unit, coefficient)
+        low, high = bounds.of_poly(engine, small)
+        if isinstance(low, int) and isinstance(high, int) and low // step == high // step:
+            shifted = poly.add(_divided(large, step), poly.constant(low // step))
+            return floor_by(engine, shifted, by // step) if by > step else shifted
+    return None
+
+
+def _truncate_by(engine: Canonical, p: Poly, by: int) -> Poly:
+    """p / by toward zero: what the sign of p decides, and else common factors and nesting only."""
+    low, high = bounds.of_poly(engine, p)
+    if low >= 0:
+        return floor_by(engine, p, by)
+    if high <= 0:
+        return poly.scaled(floor_by(engine, poly.scaled(p, -1), by), -1)
+    if isinstance(low, int) and isinstance(high, int) and -by < low and high < by:
+        return poly.ZERO
+    common = gcd(poly.content(p), by)
+    p, by = poly.divide_exactly(p, common), by // common
+    if by == 1:
+        return p
+    if poly.leading(p)[1] < 0:
+        return poly.scaled(_truncate_by(engine, poly.scaled(p, -1), by), -1)
+    match list(p.items()):
+        case [((Quotient(floor=False) as inner,), 1)] if divisor(inner) is not None:
+            return _truncate_by(engine, dict(inner.num), by * (divisor(inner) or 1))
+        case _:
+            return poly.atom(quotient_atom(p, poly.constant(by), floor=False))
+
+
+def _symbolic(engine: Canonical, p: Poly, q: Poly, *, floor: bool) -> Poly:
+    """p / q for a q with variables, which is not 0 where the quotient has a value."""
+    whole, rest = _long_division(p, q)
+    if not rest:
+        return whole
+    if not floor:
+        whole, rest = poly.ZERO, p
+    shared = poly.common_factor([*rest, *q])
+    common = gcd(poly.content(rest), poly.content(q))
+    if poly.leading(q)[1] < 0:
+        common = -common
+    if _is_small(engine, rest, q):
+        return whole
+    if shared or common != 1:
+        rest, q = _cancelled(rest, shared, common), _cancelled(q, shared, common)
+        found = quotient(engine, rest, q, floor=floor)
+        assert found is not None
+        return poly.add(whole, found)
+    return poly.add(whole, poly.atom(quotient_atom(rest, q, floor=floor)))
+
+
+def _is_small(engine: Canonical, p: Poly, q: Poly) -> bool:
+    """Whether 0 <= p < q, so that p / q is 0."""
+    if bounds.of_poly(engine, p)[0] < 0:
+        return False
+    return signs.is_negative(engine, poly.add(p, q, -1)) is True
+
+
+def _cancelled(p: Poly, shared: poly.Monomial, common: int) -> Poly:
+    out = {}
+    for monomial, coefficient in p.items():
+        left = poly.quotient(monomial, shared)
+        assert left is not None
+        out[left] = coefficient // common
+    return out
+
+
+def _long_division(p: Poly, q: Poly) -> tuple[Poly, Poly]:
+    """(h, r) with p = q*h + r, dividing by the leading term of q while it goes into a term."""
+    head, factor = poly.leading(q)
+    whole: dict[poly.Monomial, int] = {}
+    rest, left = dict(p), dict(p)
+    while left:
+        monomial, coefficient = poly.leading(left)
+        ratio = poly.quotient(monomial, head)
+        times = ops.trunc_div(coefficient, factor) if ratio is not None else 0
+        if ratio is None or times == 0:
+            del left[monomial]
+            continue
+        poly.accumulate(whole, {ratio: times})
+        taken = poly.multiply({ratio: times}, q)
+        poly.accumulate(rest, taken, -1)
+        poly.accumulate(left, taken, -1)
+        left.pop(monomial, None)
+    return whole, rest

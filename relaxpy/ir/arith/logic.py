@@ -1,0 +1,331 @@
+"""Conditions: comparisons decided and put in one shape, and what they let one assume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.arith import bounds, division, poly, readable
+from relaxpy.ir.arith.atoms import Quotient, divisor
+from relaxpy.ir.arith.facts import Facts
+from relaxpy.ir.arith.poly import ONE, Poly
+from relaxpy.ir.arith.signs import is_negative, never_zero
+from relaxpy.ir.dtype import BOOL
+from relaxpy.ir.tir import expr as tir, ops
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+
+def _truth(value: bool) -> tir.PrimExpr:
+    return tir.IntImm(BOOL, int(value))
+
+
+def simplify(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
+    """A Boolean expression in canonical form, decided where it can be."""
+    found = _simplify(engine, expr)
+    known = engine.facts.truths.get(found)
+    return found if known is None else _truth(known)
+
+
+def _simplify(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
+    match expr:
+        case tir.Var():
+            value = engine.facts.values.get(expr)
+            return expr if value is None else engine.simplify(value)
+        case tir.CmpExpr():
+            return comparison(engine, expr)
+        case tir.Or(a=a, b=b):
+            return _either(engine, engine.simplify(a), engine.simplify(b))
+        case tir.And(a=a, b=b):
+            return _both(engine, engine.simplify(a), engine.simplify(b))
+        case tir.Not(a=a):
+            return negation(engine, engine.simplify(a))
+        case tir.Select(condition=c, true_value=a, false_value=b):
+            test, p, q = map(engine.simplify, (c, a, b))
+            if isinstance(test, tir.IntImm):
+                return p if test.value else q
+            return p if p is q else tir.Select(test, p, q)
+        case tir.Let():
+            return expr
+        case tir.Call(args=(a,)) if getattr(expr.op, "name", "") == "tir.likely":
+            inner = engine.simplify(a)
+            return inner if isinstance(inner, tir.IntImm) else engine.over_simple_operands(expr)
+        case _:
+            return engine.over_simple_operands(expr)
+
+
+def _both(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
+    """a and b: of two orderings the sharper one, or false where they exclude each other."""
+    if a is b:
+        return a
+    if _opposite(a, b):
+        return _truth(False)
+    p, q = _below(engine, a), _below(engine, b)
+    if p is not None and q is not None:
+        if bounds.of_poly(engine, poly.add(p, q))[0] > -2:
+            return _truth(False)
+        if bounds.of_poly(engine, poly.add(q, p, -1))[1] <= 0:
+            return a
+        if bounds.of_poly(engine, poly.add(p, q, -1))[1] <= 0:
+            return b
+    return ops.all_of(a, b)
+
+
+def _either(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
+    """a or b: of two orderings the blunter one, or true where one of them must hold."""
+    if a is b:
+        return a
+    if _opposite(a, b):
+        return _truth(True)
+    p, q = _below(engine, a), _below(engine, b)
+    if p is not None and q is not None:
+        if bounds.of_poly(engine, poly.add(p, q))[1] < 0:
+            return _truth(True)
+        if bounds.of_poly(engine, poly.add(q, p, -1))[1] <= 0:
+            return b
+        if bounds.of_poly(engine, poly.add(p, q, -1))[1] <= 0:
+            return a
+    return ops.any_of(a, b)
+
+
+def _below(engine: Canonical, expr: tir.PrimExpr) -> Poly | None:
+    return below_zero(engine, expr) if isinstance(expr, tir.CmpExpr) else None
+
+
+def _opposite(a: tir.PrimExpr, b: tir.PrimExpr) -> bool:
+    return (isinstance(a, tir.Not) and a.a is b) or (isinstance(b, tir.Not) and b.a is a)
+
+
+def negation(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
+    """not `expr`, which is simplified, pushed inside."""
+    match expr:
+        case tir.IntImm(value=value):
+            return _truth(not value)
+        case tir.Not(a=a):
+            return a
+        case tir.Or(a=a, b=b):
+            return _both(engine, negation(engine, a), negation(engine, b))
+        case tir.And(a=a, b=b):
+            return _either(engine, negation(engine, a), negation(engine, b))
+        case tir.EQ(a=a, b=b):
+            return tir.NE(a, b)
+        case tir.NE(a=a, b=b):
+            return tir.EQ(a, b)
+        case tir.CmpExpr(a=a, b=b) if a.dtype.is_int:
+            opposite = {tir.LT: tir.LE, tir.LE: tir.LT, tir.GT: tir.GE, tir.GE: tir.GT}
+            return engine.simplify(opposite[type(expr)](b, a))
+        case _:
+            return tir.Not(expr)
+
+
+def below_zero(engine: Canonical, expr: tir.CmpExpr) -> Poly | None:
+    """The polynomial that is below 0 exactly where an ordering of signed integers holds."""
+    if expr.a.dtype.family != "int" or expr.a.dtype.lanes != 1:
+        return None
+    p, q = engine.poly(expr.a), engine.poly(expr.b)
+    match expr:
+        case tir.LT():
+            return poly.add(p, q, -1)
+        case tir.LE():
+            return poly.add(poly.add(p, q, -1), poly.constant(-1))
+        case tir.GT():
+            return poly.add(q, p, -1)
+        case tir.GE():
+            return poly.add(poly.add(q, p, -1), poly.constant(-1))
+        case _:
+            return None
+
+
+def comparison(engine: Canonical, expr: tir.CmpExpr) -> tir.PrimExpr:
+    """A comparison, decided or with variables on the left and constants on the right."""
+    kind = type(expr)
+    if expr.a.dtype.family == "int" and expr.a.dtype.lanes == 1:
+        p = below_zero(engine, expr)
+        if p is not None:
+            return _ordering(engine, p, expr)
+        difference = poly.add(engine.poly(expr.a), engine.poly(expr.b), -1)
+        return _equation(engine, difference, expr)
+    a, b = engine.simplify(expr.a), engine.simplify(expr.b)
+    if expr.a.dtype.is_int and expr.a.dtype.lanes == 1:
+        decided = _by_intervals(engine, kind, a, b)
+        if decided is not None:
+            return _truth(decided)
+    return ops.compare(kind, a, b)
+
+
+def _by_intervals(
+    engine: Canonical, kind: type[tir.CmpExpr], a: tir.PrimExpr, b: tir.PrimExpr
+) -> bool | None:
+    """The answer where the intervals of the operands, or their being one, give it."""
+    if a is b:
+        return kind in (tir.EQ, tir.LE, tir.GE)
+    (low, high), (least, greatest) = engine.bound(a), engine.bound(b)
+    if kind in (tir.GT, tir.GE):
+        low, high, least, greatest = least, greatest, low, high
+        kind = tir.LT if kind is tir.GT else tir.LE
+    if kind is tir.LT:
+        return True if high < least else False if low >= greatest else None
+    if kind is tir.LE:
+        return True if high <= least else False if low > greatest else None
+    if high < least or greatest < low:
+        return kind is tir.NE
+    return None
+
+
+def _equation(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
+    equal = isinstance(expr, tir.EQ)
+    if not p:
+        return _truth(equal)
+    if never_zero(engine, p):
+        return _truth(not equal)
+    p = poly.divide_exactly(p, poly.content(p))
+    if poly.leading(p)[1] < 0:
+        p = poly.scaled(p, -1)
+    left, right = _sides(p)
+    number = right.pop(ONE, 0) - left.pop(ONE, 0)
+    if not left:
+        left, right, number = right, left, -number
+    (right if number > 0 or not right else left)[ONE] = (
+        number if number > 0 or not right else -number
+    )
+    return _written(engine, type(expr), left, right, expr)
+
+
+def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int]]:
+    """p = left - right with positive coefficients on both sides."""
+    left: dict[poly.Monomial, int] = {}
+    right: dict[poly.Monomial, int] = {}
+    for piece in readable.pieces(p):
+        side, sign = (left, 1) if piece.coefficient > 0 else (right, -1)
+        poly.accumulate(side, piece.unit, sign * piece.coefficient)
+    return left, right
+
+
+def _written(
+    engine: Canonical, kind: type[tir.CmpExpr], left: Poly, right: Poly, expr: tir.CmpExpr
+) -> tir.PrimExpr:
+    """The comparison of two sides; `expr` as it is where a literal outgrows the datatype."""
+    dtype = expr.a.dtype
+    sides = [
+        readable.expression(engine, {m: c for m, c in side.items() if c}, dtype)
+        for side in (left, right)
+    ]
+    if sides[0] is None or sides[1] is None:
+        return expr
+    return kind(sides[0], sides[1])
+
+
+def _ordering(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
+    decided = is_negative(engine, p)
+    if decided is not None:
+        return _truth(decided)
+    p = _tightened(engine, p)
+    left, right = _sides(p)
+    number = right.pop(ONE, 0) - left.pop(ONE, 0)
+    # left < right + number, over integers left <= right + number - 1.
+    loose = isinstance(expr, (tir.LE, tir.GE)) if not (left and right) else number == 1
+    kind = tir.LE if loose else tir.LT
+    number -= loose
+    if not left:
+        left[ONE] = -number
+    elif not right or number > 0:
+        right[ONE] = number
+    else:
+        left[ONE] = -number
+    return _written(engine, kind, left, right, expr)
+
+
+def _tightened(engine: Canonical, p: Poly) -> Poly:
+    """A simpler polynomial that is below 0 for the same values.
+
+    Rule:
+        g*p + k < 0 where p + k // g < 0; a lone quotient is compared through its dividend; and what
+        p // g has no more of does not matter.
+    """
+    while True:
+        common = poly.content(p, with_constant=False)
+        if common > 1:
+            p = division.floor_by(engine, p, common)
+        opened = _opened(p)
+        if opened is not None:
+            p = opened
+            continue
+        smaller = _without_small_terms(engine, p)
+        if smaller is None:
+            return p
+        p = smaller
+
+
+def _opened(p: Poly) -> Poly | None:
+    number = p.get(ONE, 0)
+    match [(m, c) for m, c in p.items() if m]:
+        case [((Quotient(floor=True) as atom,), 1 | -1 as sign)] if divisor(atom) is not None:
+            by = divisor(atom) or 1
+            num = dict(atom.num)
+            if sign == 1:
+                return poly.add(num, poly.constant(number * by))
+            return poly.add(poly.constant((number + 1) * by - 1), num, -1)
+        case _:
+            return None
+
+
+def _without_small_terms(engine: Canonical, p: Poly) -> Poly | None:
+    sizes = {abs(c) for m, c in p.items() if m and abs(c) > 1}
+    for size in sorted(sizes, reverse=True):
+        found = division.floor_by(engine, p, size)
+        if len(found) < len(p) and set(found) <= {*p, ONE}:
+            return found
+    return None
+
+
+def assume(engine: Canonical, facts: Facts, condition: tir.PrimExpr) -> Facts:
+    """`facts` and what follows from `condition` being true."""
+    if isinstance(condition, tir.And) and not isinstance(condition, tir.Or):
+        return assume(engine, assume(engine, facts, condition.a), condition.b)
+    simple = engine.simplify(condition)
+    if isinstance(simple, tir.IntImm):
+        return facts
+    if isinstance(simple, tir.And) and not isinstance(simple, tir.Or):
+        return assume(engine, assume(engine, facts, simple.a), simple.b)
+    facts = facts.with_truth(simple, True).with_truth(negation(engine, simple), False)
+    if isinstance(simple, tir.EQ) and simple.a.dtype.family == "int":
+        p = poly.add(engine.poly(simple.a), engine.poly(simple.b), -1)
+        facts = _assume_residue(facts, p)
+        facts = _assume_negative(facts, poly.add(p, poly.constant(-1)))
+        return _assume_negative(facts, poly.add(poly.scaled(p, -1), poly.constant(-1)))
+    if isinstance(simple, tir.CmpExpr):
+        below = below_zero(engine, simple)
+        return facts if below is None else _assume_negative(facts, below)
+    return facts
+
+
+def _assume_negative(facts: Facts, p: Poly) -> Facts:
+    """`facts` and p < 0; a bound, where p has one atom."""
+    number = p.get(ONE, 0)
+    match [(m, c) for m, c in p.items() if m]:
+        case [((atom,), coefficient)]:
+            if coefficient > 0:
+                return facts.with_bound(atom, (-float("inf"), (-number - 1) // coefficient))
+            return facts.with_bound(atom, (number // -coefficient + 1, float("inf")))
+        case _:
+            return facts.with_negative(p)
+
+
+def _assume_residue(facts: Facts, p: Poly) -> Facts:
+    """`facts` and p == 0 where p is a remainder less a constant: a residue of its dividend."""
+    groups = [g for g in readable.remainders(p) if isinstance(g, readable.Remainder)]
+    number = -p.get(ONE, 0)
+    if len(groups) != 1 or groups[0].modulus is None:
+        return facts
+    group = groups[0]
+    rest = poly.add(p, group.unit, -group.coefficient)
+    value = poly.constant_of(rest)
+    if value is None or value % group.coefficient:
+        return facts
+    number = -value // group.coefficient
+    match [(m, c) for m, c in group.num.items() if m]:
+        case [((atom,), 1)]:
+            modulus = group.modulus or 1
+            return facts.with_residue(atom, (modulus, (number - group.num.get(ONE, 0)) % modulus))
+        case _:
+            return facts

@@ -1,0 +1,265 @@
+"""Polynomials as expressions that people read: remainders and extrema are put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.arith import poly
+from relaxpy.ir.arith.atoms import Positive, Quotient, divisor
+from relaxpy.ir.arith.poly import ONE, Monomial, Poly
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir import expr as tir, ops
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """`coefficient` times `cofactor` times num % den; `unit` is the polynomial of one such."""
+
+    coefficient: int
+    cofactor: Monomial
+    num: Poly
+    den: Poly
+    floor: bool
+    unit: Poly
+
+    @property
+    def modulus(self) -> int | None:
+        """The divisor, where this is nothing but the remainder by a literal, rounded down."""
+        return poly.constant_of(self.den) if self.floor and not self.cofactor else None
+
+
+@dataclass(frozen=True, slots=True)
+class Extremum:
+    """`coefficient` times the minimum or maximum of two polynomials."""
+
+    coefficient: int
+    kind: type[tir.BinaryOpExpr]
+    a: Poly
+    b: Poly
+    unit: Poly
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """`coefficient` times a product of atoms."""
+
+    coefficient: int
+    monomial: Monomial
+
+    @property
+    def unit(self) -> Poly:
+        """The product alone."""
+        return {self.monomial: 1}
+
+    @property
+    def modulus(self) -> None:
+        """None: this is no remainder."""
+
+
+Piece = Remainder | Extremum | Plain
+
+
+class OutOfRangeError(Exception):
+    """A literal does not fit the datatype: the expression is left as it is."""
+
+
+def is_plain(p: Poly) -> bool:
+    """Whether every factor is a leaf, so that there is nothing to put together."""
+    return not any(isinstance(f, (Quotient, Positive)) for monomial in p for f in monomial)
+
+
+def pieces(p: Poly) -> list[Piece]:
+    """The terms of p, with those that make a remainder or an extremum together."""
+    if is_plain(p):
+        return [Plain(c, m) for m, c in p.items()]
+    found: list[Piece] = []
+    left = dict(p)
+    for monomial in sorted(p, key=poly.monomial_key):
+        alone = len(monomial) == 1 and monomial in left
+        if alone and isinstance(monomial[0], Positive):
+            group = _extremum(left, monomial[0], left[monomial])
+            poly.accumulate(left, group.unit, -group.coefficient)
+            found.append(group)
+    return [*found, *remainders(left)]
+
+
+def remainders(p: Poly) -> list[Remainder | Plain]:
+    """The terms of p, with those that make a remainder together."""
+    found: list[Remainder | Plain] = []
+    left = dict(p)
+    quotients = dict.fromkeys(f for m in p for f in m if isinstance(f, Quotient))
+    for candidate in sorted(quotients, key=poly.atom_key):
+        for monomial in [m for m in left if candidate in m]:
+            group = _remainder(left, monomial, candidate, list(quotients))
+            if group is not None:
+                poly.accumulate(left, group.unit, -group.coefficient)
+                found.append(group)
+    return [*found, *(Plain(c, m) for m, c in left.items())]
+
+
+def _remainder(
+    left: Poly, monomial: Monomial, candidate: Quotient, others: list[Quotient]
+) -> Remainder | None:
+    """A remainder that -den * cofactor * candidate in `left` belongs to."""
+    if monomial not in left:
+        return None
+    for num, den in _dividends(candidate, others):
+        head, factor = poly.leading(den)
+        cofactor = poly.quotient(monomial, (candidate, *head))
+        times, odd = divmod(-left[monomial], factor)
+        if cofactor is None or odd:
+            continue
+        taken = poly.multiply(den, poly.multiply({cofactor: 1}, poly.atom(candidate)))
+        value = poly.multiply({cofactor: 1}, num)
+        exact = all(left.get(m, 0) == -times * c for m, c in taken.items())
+        if exact and _contains(left, value, times):
+            unit = poly.add(value, taken, -1)
+            return Remainder(times, cofactor, num, den, candidate.floor, unit)
+    return None
+
+
+def _dividends(candidate: Quotient, others: list[Quotient]) -> Iterator[tuple[Poly, Poly]]:
+    """What `candidate` may be the quotient of, by what: num/(a*b) is also (num/a)/b."""
+    num = dict(candidate.num)
+    yield num, dict(candidate.den)
+    whole = divisor(candidate)
+    for other in others:
+        part = divisor(other)
+        if whole is None or part is None or other is candidate or whole % part:
+            continue
+        apart = poly.constant_of(poly.add(num, dict(other.num), -1))
+        same_rounding = other.floor == candidate.floor and (other.floor or apart == 0)
+        if apart is not None and apart % part == 0 and same_rounding and whole != part:
+            shifted = poly.add(poly.atom(other), poly.constant(apart // part))
+            yield shifted, poly.constant(whole // part)
+
+
+def _contains(left: Poly, part: Poly, times: int) -> bool:
+    """Whether `times` times `part` can be taken out of `left` without turning a sign."""
+    for monomial, coefficient in part.items():
+        if monomial != ONE:
+            have, need = left.get(monomial, 0), times * coefficient
+            if have * need <= 0 or abs(have) < abs(need):
+                return False
+    return True
+
+
+def _extremum(left: Poly, atom: Positive, times: int) -> Extremum:
+    """times * max(p - n, 0) as an extremum of p and n, together with what of them `left` has.
+
+    Rule:
+        max(p, n) = n + max(p - n, 0) and min(p, n) = p - max(p - n, 0); the constant of `left`
+        moves inside where `times` divides it.
+    """
+    inner = dict(atom.inner)
+    shift = inner.pop(ONE, 0)
+    p: dict[Monomial, int] = {}
+    n: dict[Monomial, int] = {}
+    for piece in pieces(inner):
+        side, sign = (p, 1) if piece.coefficient > 0 else (n, -1)
+        poly.accumulate(side, piece.unit, sign * piece.coefficient)
+    size, rest = abs(times), left.get(ONE, 0)
+    sign = 1 if times > 0 else -1
+    moved = rest // size if rest % size == 0 else 0
+    positive = poly.atom(atom)
+    if n and _contains(left, inner, -times):
+        offset = sign * moved + shift
+        turned = poly.add(poly.scaled(inner, -1), poly.constant(offset - shift))
+        unit = poly.add(poly.add(positive, inner, -1), poly.constant(offset - shift))
+        return Extremum(times, tir.Max, turned, poly.constant(offset), unit)
+    if sign > 0 and n and _contains(left, n, size):
+        return _maximum(p, n, shift, moved, positive, size)
+    if _contains(left, p, -times):
+        offset = -sign * moved
+        a, b = poly.add(p, poly.constant(offset)), poly.add(n, poly.constant(offset - shift))
+        return Extremum(-times, tir.Min, a, b, poly.add(a, positive, -1))
+    if sign < 0 and n and _contains(left, n, times):
+        return _maximum(p, n, shift, -moved, positive, times)
+    return _maximum(inner, poly.ZERO, shift, sign * moved, positive, times)
+
+
+def _maximum(p: Poly, n: Poly, shift: int, moved: int, positive: Poly, times: int) -> Extremum:
+    a, b = poly.add(p, poly.constant(shift + moved)), poly.add(n, poly.constant(moved))
+    return Extremum(times, tir.Max, a, b, poly.add(b, positive))
+
+
+def expression(engine: Canonical, p: Poly, dtype: DataType) -> tir.PrimExpr | None:
+    """p as an expression of `dtype`, constants last; None where a literal is too large."""
+    try:
+        return _Writer(engine, dtype).sum(p)
+    except OutOfRangeError:
+        return None
+
+
+class _Writer:
+    """Writes polynomials in one datatype."""
+
+    def __init__(self, engine: Canonical, dtype: DataType) -> None:
+        self.engine = engine
+        self.dtype = dtype
+        self.range = ops.int_range(dtype)
+
+    def literal(self, value: int) -> tir.PrimExpr:
+        if self.dtype.family == "uint":
+            value = ops.wrap_int(value, self.dtype)
+        if not self.range[0] <= value <= self.range[1]:
+            raise OutOfRangeError
+        return tir.IntImm(self.dtype, value)
+
+    def sum(self, p: Poly) -> tir.PrimExpr:
+        """All terms: the first positive one first, so that no sign leads."""
+        terms = [(self.factors(piece), piece.coefficient) for piece in pieces(p)]
+        terms.sort(key=lambda term: poly.monomial_key(term[0]))
+        first = next((i for i, (_, c) in enumerate(terms) if c > 0), 0)
+        terms.insert(0, terms.pop(first)) if terms else None
+        total: tir.PrimExpr | None = None
+        for factors, coefficient in terms:
+            if total is None:
+                total = self.term(factors, coefficient)
+            elif coefficient > 0:
+                total = tir.Add(total, self.term(factors, coefficient))
+            else:
+                total = tir.Sub(total, self.term(factors, -coefficient))
+        return self.literal(0) if total is None else total
+
+    def term(self, factors: Monomial, coefficient: int) -> tir.PrimExpr:
+        """coefficient * factors, the literal last."""
+        if not factors:
+            return self.literal(coefficient)
+        product = self.typed(factors[0])
+        for factor in factors[1:]:
+            product = tir.Mul(product, self.typed(factor))
+        if coefficient == 1:
+            return product
+        return tir.Mul(product, self.literal(coefficient))
+
+    def typed(self, factor: tir.PrimExpr) -> tir.PrimExpr:
+        """A factor in the datatype of the sum."""
+        return factor if factor.dtype == self.dtype else ops.cast_to(factor, self.dtype)
+
+    def factors(self, piece: Piece) -> Monomial:
+        """What a term multiplies, as expressions."""
+        match piece:
+            case Plain(monomial=monomial):
+                return tuple(self.atom(f) for f in monomial)
+            case Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
+                kind = tir.FloorMod if floor else tir.Mod
+                return (*(self.atom(f) for f in cofactor), kind(self.sum(num), self.sum(den)))
+            case Extremum(kind=extreme, a=a, b=b):
+                return (extreme(self.sum(a), self.sum(b)),)
+
+    def atom(self, factor: tir.PrimExpr) -> tir.PrimExpr:
+        """An atom as an expression without atoms of this package."""
+        match factor:
+            case Quotient(num=num, den=den, floor=floor):
+                kind = tir.FloorDiv if floor else tir.Div
+                return kind(self.sum(dict(num)), self.sum(dict(den)))
+            case Positive(inner=inner):
+                return tir.Max(self.sum(dict(inner)), self.literal(0))
+            case _:
+                return factor

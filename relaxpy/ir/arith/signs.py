@@ -1,0 +1,60 @@
+"""Whether a polynomial is below zero, and whether it can be zero at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.arith import bounds, modular, poly
+from relaxpy.ir.arith.poly import ONE, Poly
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+
+def is_negative(engine: Canonical, p: Poly) -> bool | None:
+    """Whether p is always below 0 (True), never (False), or neither is known (None).
+
+    Rule:
+        By its interval, or as a known negative polynomial plus what its interval keeps at most 0.
+    """
+    low, high = bounds.of_poly(engine, p)
+    if high < 0:
+        return True
+    if low >= 0:
+        return False
+    if _follows(engine, p, 2):
+        return True
+    opposite = poly.add(poly.scaled(p, -1), poly.constant(-1))
+    return False if _follows(engine, opposite, 2) else None
+
+
+def _follows(engine: Canonical, p: Poly, steps: int, slack: int = 0) -> bool:
+    """Whether p - slack < 0 follows from at most `steps` known negative polynomials."""
+    for known in engine.facts.negative:
+        rest = poly.add(p, known, -1)
+        if len(rest) > len(p) + 1:
+            continue
+        # known <= -1, hence p <= rest - 1.
+        if bounds.of_poly(engine, rest)[1] <= slack:
+            return True
+        if steps > 1 and _follows(engine, rest, steps - 1, slack + 1):
+            return True
+    return False
+
+
+def never_zero(engine: Canonical, p: Poly) -> bool:
+    """Whether p is provably different from 0: by residue, by interval, or by known inequalities."""
+    number = poly.constant_of(p)
+    if number is not None:
+        return number != 0
+    if p.get(ONE, 0) % poly.content(p, with_constant=False):
+        return True
+    coeff, base = modular.of_poly(engine, p)
+    if coeff != 1 and base != 0:
+        return True
+    low, high = bounds.of_poly(engine, p)
+    if low > 0 or high < 0:
+        return True
+    if not engine.facts.negative:
+        return False
+    return is_negative(engine, p) is True or is_negative(engine, poly.scaled(p, -1)) is True

@@ -1,0 +1,193 @@
+"""The Analyzer: what it says under bounds, bindings and constraints."""
+
+from __future__ import annotations
+
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, ModularSet
+from relaxpy.ir.arith.intset import IntervalSet
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Range
+
+E = tir.PrimExpr
+x, y, z, n = (tir.Var(name, "int32") for name in "xyzn")
+a, b = tir.Var("a", "int64"), tir.Var("b", "int64")
+fld, flm, tdiv, tmod = ops.floordiv, ops.floormod, ops.truncdiv, ops.truncmod
+INF, NEG = ConstIntBound.POS_INF, ConstIntBound.NEG_INF
+
+
+def analyzer(**bounds: tuple[int, int]) -> Analyzer:
+    made = Analyzer()
+    for name, (low, high) in bounds.items():
+        made.update({"x": x, "y": y, "z": z, "a": a}[name], ConstIntBound(low, high))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("expr", "bounds", "expected"),
+    [
+        (tir.Var("i", "int8"), {}, (-128, 127)),
+        (tir.Var("u", "uint8"), {}, (0, 255)),
+        (x, {}, (-(2**31), 2**31 - 1)),
+        (a, {}, (NEG, INF)),
+        (tir.SizeVar("s", "int64"), {}, (0, INF)),
+        (x + y, {"x": (0, 4), "y": (1, 10)}, (1, 14)),
+        (x - y, {"x": (0, 4), "y": (1, 10)}, (-10, 3)),
+        (x * y, {"x": (-3, 4), "y": (-8, 2)}, (-32, 24)),
+        (tdiv(x, y), {"x": (-9, 4), "y": (4, 10)}, (-2, 1)),
+        (fld(x, y), {"x": (-9, 4), "y": (4, 10)}, (-3, 1)),
+        (tmod(x, y), {"x": (-9, 4), "y": (4, 10)}, (-9, 4)),
+        (flm(x, y), {"x": (-9, 4), "y": (4, 10)}, (0, 9)),
+        (flm(x, y), {"x": (0, 6), "y": (-5, 7)}, (-4, 6)),
+        (ops.minimum(x, y), {"x": (-9, 11), "y": (4, 10)}, (-9, 10)),
+        (ops.maximum(x, y), {"x": (-9, 11), "y": (4, 10)}, (4, 11)),
+        (tir.Select(x > 1, y, z + 1), {"y": (4, 10), "z": (-9, 11)}, (-8, 12)),
+        (tmod(x, 8) + tdiv(x, 8) * 8, {"x": (0, 23)}, (0, 23)),
+        (ops.bitwise("tir.bitwise_and", x, y), {"x": (-9, 11), "y": (2, 10)}, (0, 10)),
+        (ops.bitwise("tir.shift_right", x, ops.const(1)), {"x": (-9, 11)}, (-5, 5)),
+        (a * a, {}, (0, INF)),
+    ],
+)
+def test_bounds(expr: E, bounds: dict[str, tuple[int, int]], expected: tuple[int, int]) -> None:
+    assert analyzer(**bounds).const_int_bound(expr) == ConstIntBound(*expected)
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (x * 6 + y * 4, (2, 0)),
+        ((x * 4 + 2) * (y * 6 + 1), (4, 2)),
+        ((x * 4 + 1) * (y * 8 + 3), (4, 3)),
+        (fld(x * 4 + 2, 2), (2, 1)),
+        (flm(x * 4 + 3, 8), (4, 3)),
+        (flm(x * 128 + y * 4, 256), (4, 0)),
+        (ops.minimum(x * 3, y * 9), (3, 0)),
+        (ops.maximum(x * 3 + 1, y * 9 + 4), (3, 1)),
+        ((x * 12 + 1) - (y * 21 + 2), (3, 2)),
+        (tir.Select(x > 0, y * 8 + 2, z * 12 + 6), (4, 2)),
+        (ops.const(7), (0, 7)),
+        (x, (1, 0)),
+    ],
+)
+def test_residues(expr: E, expected: tuple[int, int]) -> None:
+    assert Analyzer().modular_set(expr) == ModularSet(*expected)
+
+
+def test_residues_of_nested_scopes_meet() -> None:
+    made = Analyzer()
+    with made.constraint_scope(flm(x, 3).equal(2)):
+        with made.constraint_scope(flm(x, 5).equal(3)), made.constraint_scope(flm(x, 7).equal(2)):
+            assert made.modular_set(x) == ModularSet(105, 23)
+        assert made.modular_set(x) == ModularSet(3, 2)
+    assert made.modular_set(x) == ModularSet(1, 0)
+
+
+def test_a_scope_is_left_by_an_error_too() -> None:
+    made = Analyzer()
+    with pytest.raises(KeyError), made.constraint_scope(x < 3):
+        raise KeyError
+    assert not made.can_prove(x < 3)
+
+
+def test_constraints_decide_comparisons() -> None:
+    made = Analyzer()
+    with made.constraint_scope(tir.And(x <= 10, y <= x)):
+        assert made.can_prove(x < 11)
+        assert made.can_prove(y < 11)
+        assert not made.can_prove(y < 10)
+        assert made.simplify(tir.LE(y, x)) is ops.const(True)
+    assert not made.can_prove(x < 11)
+
+
+def test_a_loop_variable_is_below_a_symbolic_extent() -> None:
+    made = Analyzer()
+    made.bind(x, Range(0, n))
+    assert made.can_prove(x < n)
+    assert made.can_prove(x + 1 <= n)
+    assert not made.can_prove(x + 1 < n)
+    assert made.simplify(fld(x, n)) is ops.const(0)
+    assert made.simplify(flm(x, n)) is x
+    assert made.simplify(fld(y * n + x, n)) is y
+
+
+def test_split_and_fuse_under_ranges() -> None:
+    made = Analyzer()
+    made.bind(x, Range(0, 4))
+    made.bind(y, Range(0, 8))
+    fused = x * 8 + y
+    assert made.simplify(fld(fused, 8)) is x
+    assert made.simplify(flm(fused, 8)) is y
+    assert made.simplify(tdiv(fused, 8)) is x
+    assert made.simplify(tmod(fused, 8)) is y
+    assert made.can_prove(fused < 32)
+    assert not made.can_prove(fused < 31)
+    assert made.simplify(fld(x * 360 + y, 16)) is not made.simplify(x * 22)
+    made.update(y, ConstIntBound(0, 6), override=True)
+    made.update(x, ConstIntBound(0, 1), override=True)
+    assert made.simplify(fld(x * 360 + y, 16)) is x * 22
+
+
+def test_signs_decide_truncation() -> None:
+    assert analyzer(x=(0, 100)).simplify(tdiv(x * 4 + 2, 2)) is x * 2 + 1
+    assert analyzer(x=(-8, 0)).simplify(tdiv(x, 9)) is ops.const(0)
+    assert Analyzer().simplify(tdiv(x, 9)) is tdiv(x, 9)
+
+
+def test_binding_a_variable_to_a_value_replaces_it() -> None:
+    made = Analyzer()
+    made.bind(y, x * 4 + 1)
+    assert made.simplify(y - x * 4) is ops.const(1)
+    assert made.modular_set(1 - y) == ModularSet(4, 0)
+    made.bind(y, 1 + x * 4)
+    with pytest.raises(MisuseError, match="bound"):
+        made.bind(y, x)
+    made.bind(y, x, allow_override=True)
+    assert made.can_prove_equal(y, x)
+
+
+def test_a_range_of_one_is_its_start() -> None:
+    made = Analyzer()
+    made.bind(x, Range.from_min_extent(y, 1))
+    assert made.simplify(x + 1) is y + 1
+
+
+def test_conflicting_information_is_refused() -> None:
+    made = analyzer(x=(0, 4))
+    made.update(x, ConstIntBound(0, 4))
+    with pytest.raises(MisuseError, match="other bounds"):
+        made.update(x, ConstIntBound(0, 5))
+    with pytest.raises(MisuseError, match="no value"):
+        made.update(y, ConstIntBound(5, 0))
+    made.update(z, ModularSet(4, 1))
+    with pytest.raises(MisuseError, match="residue"):
+        made.update(z, ModularSet(8, 3))
+
+
+def test_proofs_of_limits() -> None:
+    made = analyzer(x=(0, 4))
+    assert made.can_prove_greater_equal(x + 1, 1)
+    assert not made.can_prove_greater_equal(x + 1, 2)
+    assert made.can_prove_less(x, 5)
+    assert not made.can_prove_less(x, 4)
+    assert made.can_prove_equal(x + y - x, y)
+    assert not made.can_prove_equal(x, y)
+    assert made.prove_equal(x, 7) is False
+    assert made.prove_equal(x, 3) is None
+
+
+def test_an_undecided_condition_is_not_proved() -> None:
+    assert not Analyzer().can_prove(x < y)
+    assert not Analyzer().can_prove(flm(a, b).equal(0))
+
+
+def test_symbolic_interval_sets() -> None:
+    made = Analyzer()
+    found = made.int_set(x * 2 + y, {x: Range(0, n)})
+    assert found.min_value is y
+    assert found.max_value is made.simplify(y + n * 2 - 2)
+    turned = made.int_set(y - x, {x: IntervalSet(ops.const(0), n)})
+    assert (turned.min_value, turned.max_value) == (y - n, y)
+    folded = made.int_set(flm(x, 10), {x: Range(3, 6)})
+    assert folded == IntervalSet(ops.const(3), ops.const(5))
+    assert made.int_set(flm(a, b), {a: Range(0, 3)}).is_everything()
