@@ -43,7 +43,7 @@ def _emitter_for(mod: IRModule) -> Emitter:
 
 
 def normalize_functions(
-    mod: IRModule,
+    mod: IRModule, *, quiet: bool = False
 ) -> Iterator[tuple[str, Function, Function | RelaxpyError]]:
     """Each Relax function of the module with its normal form, or with why it has none.
 

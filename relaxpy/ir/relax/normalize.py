@@ -416,7 +416,7 @@ class Normalizer:
             StructInfoError, WellFormedError: some part has no info, or no normal form.
         """
         ctx = self.out.ctx
-        quiet, ctx.quiet = ctx.quiet, func.struct_info is not None
+        quiet, ctx.quiet = ctx.quiet, ctx.quiet or func.struct_info is not None
         try:
             return self.out.finish_function(self._function_parts(func))
         except RelaxpyError as error:

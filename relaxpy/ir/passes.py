@@ -1,0 +1,408 @@
+"""Passes: functions from module to module, the context they run in, and their composition."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, ClassVar, Self, TypeAlias, cast
+
+from typing_extensions import override
+
+from relaxpy.errors import (
+    MisuseError,
+    RelaxpyError,
+    TransformError,
+    UnknownNameError,
+    WellFormedError,
+    close_names,
+)
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+
+_known: dict[str, type[Pass]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class PassInfo:
+    """What a context asks of a pass: its name, the level from which it runs, what runs before."""
+
+    name: str
+    opt_level: int = 0
+    required: tuple[str, ...] = ()
+    traceable: bool = False
+
+
+class Pass(ABC):
+    """A pure function from module to module; options are the fields of a frozen dataclass.
+
+    If nothing changes, the very module comes back.
+    """
+
+    opt_level: ClassVar[int] = 0
+    required: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        _known[cls.__name__] = cls
+
+    @property
+    def info(self) -> PassInfo:
+        """Name, level and requirements."""
+        return PassInfo(type(self).__name__, self.opt_level, self.required)
+
+    @abstractmethod
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """The module after the pass; `mod` itself if nothing changed."""
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        """The module after the pass, run in the current PassContext.
+
+        Errors:
+            MisuseError (also TypeError): `mod` is no IRModule.
+            TransformError: the pass cannot be applied to it.
+        """
+        if not isinstance(mod, IRModule):
+            raise MisuseError(
+                f"pass {self.info.name} takes an IRModule, found {type(mod).__name__}",
+                hint="IRModule.from_expr makes a module of one function",
+                about=mod,
+            )
+        return PassContext.current().run(self, mod)
+
+
+class PassInstrument:
+    """Watches passes run; subclasses override what they need."""
+
+    @property
+    def name(self) -> str:
+        """What the instrument is called."""
+        return type(self).__name__
+
+    def enter_pass_ctx(self) -> None:
+        """The context is entered."""
+
+    def exit_pass_ctx(self) -> None:
+        """The context is left."""
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        """Whether the pass is to run; a single No is enough."""
+        return True
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """The pass is about to run on `mod`."""
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """The pass has given `mod`."""
+
+
+def pass_instrument(cls: type) -> type[PassInstrument]:
+    """The decorated class as an instrument, with what it does not define left empty.
+
+    Errors:
+        MisuseError (also TypeError): what is decorated is no class.
+    """
+    if not isinstance(cls, type):
+        raise MisuseError(f"an instrument is a class, found {cls!r:.60}", about=cls)
+    if issubclass(cls, PassInstrument):
+        return cls
+    return type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
+
+
+_configs: dict[str, type] = {}
+
+
+def register_config(name: str, kind: type) -> None:
+    """Let contexts be given a value of type `kind` under `config[name]`."""
+    _configs[name] = kind
+
+
+@dataclass(slots=True, eq=False)
+class PassContext:
+    """How passes run: up to which level, which always or never, watched by which instruments.
+
+    With `check`, what each pass makes is checked for well-formedness.
+
+    Errors:
+        MisuseError: a key of `config` is unknown or its value of the wrong type.
+    """
+
+    opt_level: int = 2
+    required_pass: Sequence[str] | None = None
+    disabled_pass: Sequence[str] | None = None
+    instruments: Sequence[PassInstrument] | None = None
+    config: Mapping[str, Any] | None = None
+    check: bool = field(default=False, kw_only=True)
+    _entered: list[Any] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.required_pass = tuple(self.required_pass or ())
+        self.disabled_pass = tuple(self.disabled_pass or ())
+        self.instruments = tuple(self.instruments or ())
+        self.config = dict(self.config or {})
+        for key, value in self.config.items():
+            kind = _configs.get(key)
+            if kind is None:
+                raise MisuseError(
+                    f"there is no option {key!r} for passes",
+                    hint=close_names(key, _configs),
+                    about=key,
+                )
+            if not isinstance(value, kind):
+                raise MisuseError(
+                    f"option {key} is of type {kind.__name__}, found {value!r:.60}", about=value
+                )
+
+    @staticmethod
+    def current() -> PassContext:
+        """The innermost context entered with `with`, or one with nothing set."""
+        found = _current.get()
+        return PassContext() if found is None else found
+
+    @staticmethod
+    def list_configs() -> dict[str, dict[str, str]]:
+        """Every option that `config` may hold, with its type."""
+        return {name: {"type": kind.__name__} for name, kind in sorted(_configs.items())}
+
+    def __enter__(self) -> Self:
+        self._entered.append(_current.set(self))
+        self._enter_instruments()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._exit_instruments()
+        finally:
+            _current.reset(self._entered.pop())
+
+    def _enter_instruments(self) -> None:
+        with ExitStack() as entered:
+            for instrument in self.instruments or ():
+                instrument.enter_pass_ctx()
+                entered.callback(instrument.exit_pass_ctx)
+            entered.pop_all()
+
+    def _exit_instruments(self) -> None:
+        for instrument in self.instruments or ():
+            instrument.exit_pass_ctx()
+
+    def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
+        """Leave the instruments there are and enter others in their place."""
+        self._exit_instruments()
+        self.instruments = tuple(instruments or ())
+        self._enter_instruments()
+
+    def is_enabled(self, info: PassInfo) -> bool:
+        """Whether a pass of a sequence runs at this level."""
+        if info.name in (self.disabled_pass or ()):
+            return False
+        return info.name in (self.required_pass or ()) or info.opt_level <= self.opt_level
+
+    def run(self, step: Pass, mod: IRModule) -> IRModule:
+        """The module after one pass, with instruments and checks around it.
+
+        Errors:
+            WellFormedError: `check` is set, and what the pass made is ill-formed.
+        """
+        info = step.info
+        instruments = self.instruments or ()
+        required = info.name in (self.required_pass or ())
+        wanted = [i.should_run(mod, info) for i in instruments]
+        if not required and not all(wanted):
+            return mod
+        for instrument in instruments:
+            instrument.run_before_pass(mod, info)
+        with _noting(f"in pass {info.name}"):
+            result = step.transform(mod, self)
+        if not isinstance(result, IRModule):
+            raise TransformError(f"pass {info.name} gave {type(result).__name__}, not an IRModule")
+        if self.check and result is not mod:
+            with _noting(f"after pass {info.name}"):
+                verify(result)
+        for instrument in instruments:
+            instrument.run_after_pass(result, info)
+        return result
+
+
+_current: ContextVar[PassContext | None] = ContextVar("relaxpy_pass_context", default=None)
+
+
+@contextmanager
+def _noting(note: str) -> Iterator[None]:
+    """Adds a note to errors of the program, unless a pass inside has added its own."""
+    try:
+        yield
+    except RelaxpyError as error:
+        if not getattr(error, "__notes__", None):
+            error.add_note(note)
+        raise
+
+
+def verify(mod: IRModule) -> None:
+    """Check that the module is well-formed.
+
+    Errors:
+        WellFormedError: it is not; all that is wrong stands in it.
+    """
+    found = check_well_formed(mod)
+    if found:
+        raise WellFormedError(found)
+
+
+@dataclass(frozen=True)
+class Sequential(Pass):
+    """The passes one after the other, each where the context enables it, after what it requires."""
+
+    passes: Sequence[Pass] = ()
+    opt_level: int = 0  # type: ignore[misc]
+    name: str = "sequential"
+    required: Sequence[str] = ()  # type: ignore[misc,assignment]
+    traceable: bool = False
+
+    def __post_init__(self) -> None:
+        for step in self.passes:
+            if not isinstance(step, Pass):
+                raise MisuseError(f"expected a pass, found {step!r:.60}", about=step)
+        object.__setattr__(self, "passes", tuple(self.passes))
+
+    @property
+    @override
+    def info(self) -> PassInfo:
+        return PassInfo(self.name, self.opt_level, tuple(self.required or ()), self.traceable)
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        for step in self.passes:
+            info = step.info
+            if not ctx.is_enabled(info):
+                continue
+            for name in info.required:
+                mod = named_pass(name)(mod)
+            mod = step(mod)
+        return mod
+
+
+def named_pass(name: str) -> Pass:
+    """The pass of that name without options.
+
+    Errors:
+        UnknownNameError: there is none.
+    """
+    plain = name.rpartition(".")[2]
+    if plain not in _known:
+        raise UnknownNameError(
+            f"there is no pass named {name!r}", hint=close_names(plain, _known), about=name
+        )
+    return _known[plain]()
+
+
+ModuleFunction: TypeAlias = Callable[[IRModule, PassContext], IRModule]
+
+
+@dataclass(frozen=True)
+class FunctionalPass(Pass):
+    """A pass made of a Python function."""
+
+    function: ModuleFunction
+    known_as: PassInfo
+
+    @property
+    @override
+    def info(self) -> PassInfo:
+        return self.known_as
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return self.function(mod, ctx)
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of the object whose method the pass runs."""
+        owner = self.__dict__.get("function")
+        return getattr(getattr(owner, "__self__", None), name)
+
+
+def decorated_pass(
+    pass_func: object,
+    info: Callable[[str], PassInfo],
+    method: str,
+    lift: Callable[[Callable[..., Any]], ModuleFunction],
+) -> Any:
+    """The pass that decorates `pass_func`: a function at once, a class as a maker of passes.
+
+    Errors:
+        MisuseError (also TypeError): it is neither a function nor a class with that `method`.
+    """
+    if isinstance(pass_func, type):
+        step = getattr(pass_func, method, None)
+        if step is None:
+            raise MisuseError(f"class {pass_func.__name__} has no method {method}")
+        made_by = pass_func
+
+        def make(*args: Any, **kwargs: Any) -> FunctionalPass:
+            return FunctionalPass(
+                lift(getattr(made_by(*args, **kwargs), method)), info(made_by.__name__)
+            )
+
+        make.__name__ = made_by.__name__
+        make.__doc__ = made_by.__doc__
+        return make
+    if not callable(pass_func):
+        raise MisuseError(f"a pass is a function or a class, found {pass_func!r:.60}")
+    return FunctionalPass(lift(pass_func), info(getattr(pass_func, "__name__", "pass")))
+
+
+def pass_decorator(
+    method: str,
+    lift: Callable[[Callable[..., Any]], ModuleFunction],
+    pass_func: object | None,
+    opt_level: int | None,
+    name: str | None,
+    required: Sequence[str] | None,
+    traceable: bool,
+) -> Any:
+    """What `module_pass` and its siblings give: the pass, or a decorator that gives it.
+
+    Errors:
+        MisuseError: no `opt_level` is given.
+    """
+    if opt_level is None:
+        raise MisuseError("a pass needs an opt_level, the level from which on it runs")
+    level = opt_level
+
+    def info(own_name: str) -> PassInfo:
+        return PassInfo(name or own_name, level, tuple(required or ()), traceable)
+
+    def decorate(found: object) -> Any:
+        return decorated_pass(found, info, method, lift)
+
+    return decorate if pass_func is None else decorate(pass_func)
+
+
+def module_pass(
+    pass_func: object | None = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+    traceable: bool = False,
+) -> Any:
+    """A pass of a function `f(mod, ctx)`, or of a class with a method `transform_module(mod, ctx)`.
+
+    Errors:
+        MisuseError (also TypeError): it is neither, or no `opt_level` is given.
+    """
+    return pass_decorator(
+        "transform_module",
+        lambda function: cast("ModuleFunction", function),
+        pass_func,
+        opt_level,
+        name,
+        required,
+        traceable,
+    )

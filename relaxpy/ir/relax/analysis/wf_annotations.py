@@ -1,0 +1,229 @@
+"""Well-formedness of annotations and scalars: what infos may say (WF-10, 14 to 20, 22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relaxpy.errors import Diagnostic
+from relaxpy.ir.relax.analysis.survey import Annotation, Survey
+from relaxpy.ir.relax.nodes import (
+    Expr,
+    FuncStructInfo,
+    PrimStructInfo,
+    PrimValue,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Var,
+)
+from relaxpy.ir.tir import expr as tir
+
+
+def _states_another_rank(info: StructInfo) -> tuple[int, int] | None:
+    """The number of dimensions and the `ndim` stated beside them, where the two differ."""
+    match info:
+        case (
+            TensorStructInfo(shape=ShapeExpr(values=values))
+            | ShapeStructInfo(values=tuple() as values)
+        ):
+            known = len(values)
+        case TensorStructInfo(shape=Expr(struct_info=ShapeStructInfo(ndim=known))) if known >= 0:
+            pass
+        case _:
+            return None
+    return None if info.ndim == known else (known, info.ndim)
+
+
+def _rank_faults(
+    found: Survey, rule: str, kinds: tuple[type[StructInfo], ...], roles: tuple[str, ...] | None
+) -> Iterator[Diagnostic]:
+    for note in found.annotations:
+        if not isinstance(note.info, kinds) or (roles is not None and note.role not in roles):
+            continue
+        ranks = _states_another_rank(note.info)
+        if ranks is not None:
+            what = "tensor" if isinstance(note.info, TensorStructInfo) else "shape"
+            yield Diagnostic(
+                f"the annotation of {note.of} gives a {what} {ranks[0]} dimensions and ndim "
+                f"{ranks[1]}",
+                rule,
+                note.span,
+                "leave ndim out",
+            )
+
+
+def variable_rank(found: Survey) -> Iterator[Diagnostic]:
+    """WF-10: in a variable's annotation `ndim` is the number of dimensions."""
+    return _rank_faults(found, "WF-10", (TensorStructInfo, ShapeStructInfo), ("param", "var"))
+
+
+def tensor_rank(found: Survey) -> Iterator[Diagnostic]:
+    """WF-14d: a shape has `ndim` dimensions."""
+    return _rank_faults(found, "WF-14d", (TensorStructInfo,), None)
+
+
+def shape_rank(found: Survey) -> Iterator[Diagnostic]:
+    """WF-15b: `values` has `ndim` members."""
+    return _rank_faults(found, "WF-15b", (ShapeStructInfo,), None)
+
+
+def tensor_shape_kind(found: Survey) -> Iterator[Diagnostic]:
+    """WF-14a: the shape of a tensor is absent, a Var, or a ShapeExpr."""
+    for note in found.annotations:
+        info = note.info
+        if isinstance(info, TensorStructInfo) and not isinstance(
+            info.shape, (Var, ShapeExpr, type(None))
+        ):
+            yield Diagnostic(
+                f"the shape in the annotation of {note.of} is a {type(info.shape).__name__}",
+                "WF-14a",
+                note.span,
+                "bind it to a variable first and use that",
+            )
+
+
+def shape_variable_scope(found: Survey) -> Iterator[Diagnostic]:
+    """WF-14b: a Var used as shape is in scope."""
+    for use in found.var_faults:
+        if use.as_shape:
+            yield Diagnostic(
+                f"variable {use.var.name_hint}, used as a shape, is not in scope here",
+                "WF-14b",
+                use.span,
+            )
+
+
+def _size_faults(
+    found: Survey, rule: str, kind: type[StructInfo], what: str
+) -> Iterator[Diagnostic]:
+    for use in found.size_faults:
+        if isinstance(use.inside, kind) and use.role in ("var", "sinfo_arg"):
+            yield Diagnostic(
+                f"shape variable {use.var.name} in {what} is not in scope here", rule, use.span
+            )
+
+
+def tensor_sizes(found: Survey) -> Iterator[Diagnostic]:
+    """WF-14c: the shape variables of a tensor's shape are in scope."""
+    return _size_faults(found, "WF-14c", TensorStructInfo, "the shape of a tensor")
+
+
+def shape_sizes(found: Survey) -> Iterator[Diagnostic]:
+    """WF-15a: the shape variables of a shape's members are in scope."""
+    return _size_faults(found, "WF-15a", ShapeStructInfo, "a shape")
+
+
+def scalar_sizes(found: Survey) -> Iterator[Diagnostic]:
+    """WF-16: the shape variables of a scalar's value are in scope."""
+    return _size_faults(found, "WF-16", PrimStructInfo, "the value of a scalar")
+
+
+def _functions(found: Survey) -> Iterator[tuple[Annotation, FuncStructInfo]]:
+    for note in found.annotations:
+        if isinstance(note.info, FuncStructInfo):
+            yield note, note.info
+
+
+def function_in_two_forms(found: Survey) -> Iterator[Diagnostic]:
+    """WF-17a: a Func info has not both `params` and `derive_func`."""
+    for note, info in _functions(found):
+        if info.params is not None and info.derive_func is not None:
+            yield Diagnostic(
+                f"the annotation of {note.of} gives a function params and a derive_func",
+                "WF-17a",
+                note.span,
+                "give one of the two",
+            )
+
+
+def function_in_no_form(found: Survey) -> Iterator[Diagnostic]:
+    """WF-17b: a Func info has `params` or `derive_func`."""
+    for note, info in _functions(found):
+        if info.params is None and info.derive_func is None:
+            yield Diagnostic(
+                f"the annotation of {note.of} gives a function neither params nor a derive_func",
+                "WF-17b",
+                note.span,
+                "FuncStructInfo.opaque_func makes one of which nothing is known",
+            )
+
+
+def scalar_literal(found: Survey) -> Iterator[Diagnostic]:
+    """WF-18: a PrimValue is a literal number, or arithmetic over shape variables in scope."""
+    for literal, span in found.prim_values:
+        value = literal.value
+        if isinstance(value, tir.StringImm) or value.dtype.lanes != 1 or value.dtype.is_void:
+            yield Diagnostic(f"a PrimValue holds a scalar, found {value}", "WF-18", span)
+        elif value.dtype.family == "handle":
+            yield Diagnostic(f"a PrimValue holds a number, found {value}", "WF-18", span)
+    for use in found.size_faults:
+        if isinstance(use.inside, PrimValue):
+            yield Diagnostic(
+                f"shape variable {use.var.name} in a PrimValue is not in scope here",
+                "WF-18",
+                use.span,
+            )
+
+
+def scalar_datatype(found: Survey) -> Iterator[Diagnostic]:
+    """WF-19: the datatype of a scalar is given."""
+    for note in found.annotations:
+        info = note.info
+        if isinstance(info, PrimStructInfo) and (
+            info.dtype.is_void or info.dtype.family == "handle"
+        ):
+            yield Diagnostic(
+                f"the annotation of {note.of} gives a scalar no numeric datatype",
+                "WF-19",
+                note.span,
+            )
+
+
+def datatypes(found: Survey) -> Iterator[Diagnostic]:
+    """WF-20: datatypes are those of DT-2 to DT-4 and DT-8."""
+    for note in found.annotations:
+        if isinstance(note.info, (TensorStructInfo, PrimStructInfo)):
+            defect = note.info.dtype.relax_defect
+            if defect is not None:
+                yield Diagnostic(
+                    f"the annotation of {note.of} has datatype {note.info.dtype}",
+                    "WF-20",
+                    note.span,
+                    notes=(defect,),
+                )
+
+
+def scalar_value_datatype(found: Survey) -> Iterator[Diagnostic]:
+    """WF-22: the value of a scalar has its datatype."""
+    for note in found.annotations:
+        info = note.info
+        if (
+            isinstance(info, PrimStructInfo)
+            and info.value is not None
+            and info.value.dtype != info.dtype
+        ):
+            yield Diagnostic(
+                f"the annotation of {note.of} gives a scalar of {info.dtype} the value "
+                f"{info.value} of {info.value.dtype}",
+                "WF-22",
+                note.span,
+            )
+
+
+ANNOTATION_CRITERIA = (
+    variable_rank,
+    tensor_shape_kind,
+    shape_variable_scope,
+    tensor_sizes,
+    tensor_rank,
+    shape_sizes,
+    shape_rank,
+    scalar_sizes,
+    function_in_two_forms,
+    function_in_no_form,
+    scalar_literal,
+    scalar_datatype,
+    datatypes,
+    scalar_value_datatype,
+)

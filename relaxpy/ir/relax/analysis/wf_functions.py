@@ -1,0 +1,207 @@
+"""Well-formedness of functions: recursion, dataflow, symbols, purity (WF-4, 6 to 9, 12, 13, 21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relaxpy.errors import Diagnostic
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.calls import strongly_connected
+from relaxpy.ir.relax.analysis.survey import CallSite, FunctionSite, Survey
+from relaxpy.ir.relax.nodes import GlobalVar, Var
+
+
+def return_sizes(found: Survey) -> Iterator[Diagnostic]:
+    """WF-4: a return annotation uses shape variables of the parameters or the surroundings."""
+    for use in found.size_faults:
+        if use.role == "return":
+            yield Diagnostic(
+                f"shape variable {use.var.name} of the return annotation is bound by no parameter",
+                "WF-4",
+                use.span,
+            )
+
+
+def signature_sizes(found: Survey) -> Iterator[Diagnostic]:
+    """WF-6a: each shape variable of a signature stands alone in some parameter annotation."""
+    for use in found.size_faults:
+        if use.role == "param":
+            yield Diagnostic(
+                f"shape variable {use.var.name} stands alone in no parameter annotation",
+                "WF-6a",
+                use.span,
+                f"nothing binds it: add a parameter with a dimension {use.var.name}",
+            )
+
+
+def _is_self_call(site: CallSite) -> bool:
+    """Whether the call is of the function whose body makes it."""
+    callee, function = site.call.op, site.function
+    if isinstance(callee, GlobalVar):
+        return function.parent is None and callee.name_hint == function.name
+    return isinstance(callee, Var) and callee is function.var
+
+
+def self_call_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
+    """WF-7a: a dataflow block does not call the function it stands in."""
+    for site in found.calls:
+        if site.dataflow and _is_self_call(site):
+            yield Diagnostic(
+                f"{site.function.name} calls itself inside a dataflow block",
+                "WF-7a",
+                site.span,
+                "move the call out of the dataflow block",
+            )
+
+
+def cyclic_call_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
+    """WF-7b: a dataflow block calls no function that calls back (WF-25)."""
+    group_of = {name: group for group in _cycles(found) for name in group}
+    for site in found.calls:
+        callee = site.call.op
+        if not site.dataflow or not isinstance(callee, GlobalVar) or _is_self_call(site):
+            continue
+        outer = site.function.outermost.name
+        if callee.name_hint in group_of.get(outer, ()):
+            yield Diagnostic(
+                f"{callee.name_hint}, which calls {outer}, is called inside a dataflow block",
+                "WF-7b",
+                site.span,
+                "move the call out of the dataflow block",
+            )
+
+
+def if_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
+    """WF-7c: a dataflow block has no If."""
+    for node in found.dataflow_ifs:
+        yield Diagnostic(
+            "an if stands inside a dataflow block",
+            "WF-7c",
+            node.span,
+            "end the dataflow block before it",
+        )
+
+
+def _called_globals(found: Survey) -> dict[str, dict[str, None]]:
+    """WF-25: for each global function those that it calls, in nested functions too."""
+    graph: dict[str, dict[str, None]] = {
+        site.name: {} for site in found.functions if site.parent is None
+    }
+    for call in found.calls:
+        if isinstance(call.call.op, GlobalVar):
+            graph[call.function.outermost.name][call.call.op.name_hint] = None
+    return graph
+
+
+def _cycles(found: Survey) -> list[tuple[str, ...]]:
+    """Groups of global functions that call each other, those that call themselves included."""
+    graph = _called_globals(found)
+    return [
+        group
+        for group in strongly_connected(graph)
+        if len(group) > 1 or group[0] in graph[group[0]]
+    ]
+
+
+def _without_result(site: FunctionSite, rule: str, why: str) -> Iterator[Diagnostic]:
+    if site.func.ret_struct_info is None:
+        yield Diagnostic(
+            f"{site.name} {why} and so needs a return annotation",
+            rule,
+            site.func.span,
+            "write -> R.Tensor(...) or what it returns",
+        )
+
+
+def recursion_without_annotation(found: Survey) -> Iterator[Diagnostic]:
+    """WF-8a: a function that calls itself has a return annotation."""
+    graph = _called_globals(found)
+    local = {site.var: site for site in found.functions if site.var is not None}
+    recursive: dict[FunctionSite, None] = {}
+    for site in found.functions:
+        if site.parent is None and site.name in graph[site.name]:
+            recursive[site] = None
+    for call in found.calls:
+        callee = call.call.op
+        target = local.get(callee) if isinstance(callee, Var) else None
+        inside: FunctionSite | None = call.function
+        while target is not None and inside is not None:
+            if inside is target:
+                recursive[target] = None
+                break
+            inside = inside.parent
+    for site in recursive:
+        yield from _without_result(site, "WF-8a", "calls itself")
+
+
+def cycle_without_annotation(found: Survey) -> Iterator[Diagnostic]:
+    """WF-8b: global functions that call each other in a cycle have return annotations."""
+    sites = {site.name: site for site in found.functions if site.parent is None}
+    for group in _cycles(found):
+        if len(group) > 1:
+            for name in group:
+                yield from _without_result(sites[name], "WF-8b", "is in a cycle of calls")
+
+
+def operator_as_value(found: Survey) -> Iterator[Diagnostic]:
+    """WF-9: an operator stands in the callee position of a call and nowhere else."""
+    for node, span in found.stray:
+        if isinstance(node, Op):
+            yield Diagnostic(
+                f"operator {node.name} is used as a value", "WF-9", span, "it can only be called"
+            )
+        else:
+            yield Diagnostic(
+                f"{node} of kind {type(node).__name__} is no Relax expression", "AST-21", span
+            )
+
+
+def some_function_is_public(found: Survey) -> Iterator[Diagnostic]:
+    """WF-12: some global function has a `global_symbol`."""
+    mod = found.module
+    if mod is None or not len(mod):
+        return
+    if not any(func.attrs.get("global_symbol") for func in mod.functions.values()):
+        yield Diagnostic(
+            "no function of the module has a global_symbol, so none can be called from outside",
+            "WF-12",
+            next(iter(mod.functions.values())).span,
+            'with_attr("global_symbol", name) gives it one',
+        )
+
+
+def symbol_is_name(found: Survey) -> Iterator[Diagnostic]:
+    """WF-13: a `global_symbol` is the name under which the module has the function."""
+    if found.module is None:
+        return
+    for var, func in found.module.items():
+        symbol = func.attrs.get("global_symbol")
+        if symbol is not None and symbol != var.name_hint:
+            yield Diagnostic(
+                f"function {var.name_hint} has global_symbol {symbol!r}", "WF-13", func.span
+            )
+
+
+def force_pure_is_pure(found: Survey) -> Iterator[Diagnostic]:
+    """WF-21: a function with `relax.force_pure` is declared pure."""
+    for site in found.functions:
+        func = site.func
+        if func.attrs.get("relax.force_pure") and not func.is_pure:
+            yield Diagnostic(
+                f"{site.name} has relax.force_pure and is declared impure", "WF-21", func.span
+            )
+
+
+FUNCTION_CRITERIA = (
+    return_sizes,
+    signature_sizes,
+    self_call_in_dataflow,
+    cyclic_call_in_dataflow,
+    if_in_dataflow,
+    recursion_without_annotation,
+    cycle_without_annotation,
+    operator_as_value,
+    some_function_is_public,
+    symbol_is_name,
+    force_pure_is_pure,
+)

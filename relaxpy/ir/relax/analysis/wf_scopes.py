@@ -1,0 +1,163 @@
+"""Well-formedness of scopes: what may be bound and used where (WF-1 to WF-3, 5, 11, 24)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relaxpy.errors import Diagnostic, Span, close_names
+from relaxpy.ir.relax.analysis.survey import Fault, SizeUse, Survey
+from relaxpy.ir.relax.nodes import DataflowVar, GlobalVar
+
+
+def dataflow_var_outside_block(found: Survey) -> Iterator[Diagnostic]:
+    """WF-1a: a DataflowVar is bound inside a dataflow block."""
+    for site in found.bindings:
+        var = site.binding.var
+        if isinstance(var, DataflowVar) and not site.dataflow:
+            yield Diagnostic(
+                f"the DataflowVar {var.name_hint} is bound outside a dataflow block",
+                "WF-1a",
+                site.span,
+                "bind a Var",
+            )
+    for var, function in found.dataflow_params:
+        yield Diagnostic(
+            f"parameter {var.name_hint} of {function.name} is a DataflowVar",
+            "WF-1a",
+            var.span or function.func.span,
+            "parameters are Vars",
+        )
+
+
+def _uses(
+    found: Survey, fault: Fault, rule: str, message: str, hint: str | None = None
+) -> Iterator[Diagnostic]:
+    for use in found.var_faults:
+        if use.fault == fault and not isinstance(use.var, GlobalVar):
+            yield Diagnostic(message.format(use.var.name_hint), rule, use.span, hint)
+
+
+def dataflow_var_used_outside(found: Survey) -> Iterator[Diagnostic]:
+    """WF-1b: a DataflowVar is used inside the block that binds it."""
+    return _uses(
+        found,
+        "block",
+        "WF-1b",
+        "the DataflowVar {} is used outside the dataflow block that binds it",
+        "name it in R.output(...) to use it after the block",
+    )
+
+
+def unbound_variable(found: Survey) -> Iterator[Diagnostic]:
+    """WF-2a: every variable is a parameter or on the left of a binding."""
+    names = [var.name_hint for var in found.binders]
+    for use in found.var_faults:
+        if use.fault == "unbound" and not isinstance(use.var, GlobalVar):
+            name = use.var.name_hint
+            yield Diagnostic(
+                f"variable {name} is bound nowhere", "WF-2a", use.span, close_names(name, names)
+            )
+
+
+def bound_twice(found: Survey) -> Iterator[Diagnostic]:
+    """WF-2b: no variable is bound twice."""
+    for var, places in found.binders.items():
+        for span in places[1:]:
+            yield Diagnostic(
+                f"variable {var.name_hint} is bound more than once",
+                "WF-2b",
+                span,
+                "every binding and every parameter needs a variable of its own",
+            )
+
+
+def bound_by_itself(found: Survey) -> Iterator[Diagnostic]:
+    """WF-2c: only a function may mention the variable that it is bound to."""
+    return _uses(
+        found, "self", "WF-2c", "variable {} is used in its own binding, which defines no function"
+    )
+
+
+def used_too_early(found: Survey) -> Iterator[Diagnostic]:
+    """WF-3: a variable is used after the binding that binds it."""
+    return _uses(found, "early", "WF-3", "variable {} is used before it is bound")
+
+
+def captured_dataflow_var(found: Survey) -> Iterator[Diagnostic]:
+    """WF-11: a function inside a dataflow block uses no DataflowVar of it."""
+    return _uses(
+        found,
+        "captured",
+        "WF-11",
+        "the DataflowVar {} is used in a function defined inside its dataflow block",
+        "pass it to the function, or bind a Var",
+    )
+
+
+def size_used_too_early(found: Survey) -> Iterator[Diagnostic]:
+    """WF-5a: a shape variable is used after what binds it."""
+    for use in found.size_faults:
+        if use.fault == "gone" or use.role in ("param", "return") or _in_cast(use):
+            continue
+        what = "bound nowhere" if use.fault == "unbound" else "used before it is bound"
+        yield Diagnostic(
+            f"shape variable {use.var.name} is {what}",
+            "WF-5a",
+            use.span,
+            "a signature or an R.match_cast binds it",
+        )
+
+
+def _in_cast(use: SizeUse) -> bool:
+    return use.role == "cast"
+
+
+def compound_size_binds_nothing(found: Survey) -> Iterator[Diagnostic]:
+    """WF-5b: in a match_cast only a lone variable binds, for what stands right of it."""
+    for use in found.size_faults:
+        if _in_cast(use):
+            yield Diagnostic(
+                f"{use.compound} in a match_cast binds no {use.var.name}",
+                "WF-5b",
+                use.span,
+                f"let {use.var.name} stand alone further left",
+            )
+
+
+def out_of_scope(found: Survey) -> Iterator[Diagnostic]:
+    """WF-24: nothing is used outside its scope."""
+    seen: set[tuple[str, Span | None]] = set()
+    for use in found.var_faults:
+        name = use.var.name_hint
+        if use.fault == "gone":
+            yield Diagnostic(
+                f"variable {name} is used outside the scope in which it is bound", "WF-24", use.span
+            )
+        elif isinstance(use.var, GlobalVar) and (name, use.span) not in seen:
+            seen.add((name, use.span))
+            module = found.module
+            known = [] if module is None else [v.name_hint for v in module]
+            yield Diagnostic(
+                f"the module has no function {name}", "WF-24", use.span, close_names(name, known)
+            )
+    for size in found.size_faults:
+        if size.fault == "gone" and size.role not in ("param", "return", "cast"):
+            yield Diagnostic(
+                f"shape variable {size.var.name} is used outside the scope in which it is bound",
+                "WF-24",
+                size.span,
+            )
+
+
+SCOPE_CRITERIA = (
+    dataflow_var_outside_block,
+    dataflow_var_used_outside,
+    unbound_variable,
+    bound_twice,
+    bound_by_itself,
+    used_too_early,
+    size_used_too_early,
+    compound_size_binds_nothing,
+    captured_dataflow_var,
+    out_of_scope,
+)

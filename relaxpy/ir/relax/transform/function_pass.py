@@ -1,0 +1,88 @@
+"""Passes made of Python functions over one Relax function, or one dataflow block, at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Node
+from relaxpy.ir.passes import ModuleFunction, PassContext, pass_decorator
+from relaxpy.ir.relax.derive import normalize_module
+from relaxpy.ir.relax.nodes import DataflowBlock, Function
+from relaxpy.ir.traverse import rewrite
+
+
+def _each_function(step: Callable[..., Any]) -> ModuleFunction:
+    """`step(func, mod, ctx)` on every Relax function; what it builds is normalised and derived."""
+
+    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
+        result = mod
+        for var, func in mod.items():
+            if not isinstance(func, Function):
+                continue
+            changed = step(func, mod, ctx)
+            if not isinstance(changed, Function):
+                raise TransformError(
+                    f"a pass over functions gave {type(changed).__name__} for {var.name_hint}"
+                )
+            if changed is not func:
+                result = mod.clone() if result is mod else result
+                result[var] = changed
+        return result if result is mod else normalize_module(result)
+
+    return transform
+
+
+def _each_block(step: Callable[..., Any]) -> ModuleFunction:
+    """`step(block, mod, ctx)` on every DataflowBlock, those of nested functions included."""
+
+    def transform_function(func: Function, mod: IRModule, ctx: PassContext) -> Node:
+        def rule(node: Node) -> Node | None:
+            if not isinstance(node, DataflowBlock):
+                return None
+            changed = step(node, mod, ctx)
+            if not isinstance(changed, DataflowBlock):
+                raise TransformError(
+                    f"a pass over dataflow blocks gave {type(changed).__name__} for one"
+                )
+            return changed
+
+        return rewrite(func, rule)
+
+    return _each_function(transform_function)
+
+
+def function_pass(
+    pass_func: object | None = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+    traceable: bool = False,
+) -> Any:
+    """A pass of `f(func, mod, ctx)`, or of a class with `transform_function(func, mod, ctx)`.
+
+    Errors:
+        MisuseError (also TypeError): it is neither, or no `opt_level` is given.
+    """
+    return pass_decorator(
+        "transform_function", _each_function, pass_func, opt_level, name, required, traceable
+    )
+
+
+def dataflowblock_pass(
+    pass_func: object | None = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+    traceable: bool = False,
+) -> Any:
+    """A pass of `f(block, mod, ctx)`, or of a class with such a method `transform_dataflowblock`.
+
+    Errors:
+        MisuseError (also TypeError): it is neither, or no `opt_level` is given.
+    """
+    return pass_decorator(
+        "transform_dataflowblock", _each_block, pass_func, opt_level, name, required, traceable
+    )

@@ -1,0 +1,25 @@
+"""Normalize: normal form, with every info derived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.passes import Pass, PassContext
+from relaxpy.ir.relax.derive import normalize_module
+
+
+@dataclass(frozen=True)
+class Normalize(Pass):
+    """The module in normal form (NF-1 to NF-23) with every info derived (DER), callees first.
+
+    Errors:
+        StructInfoError: infos of a function do not fit together.
+        WellFormedError: an ordinary block stands inside a dataflow block (NF-15).
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return normalize_module(mod)

@@ -1,0 +1,74 @@
+"""Passes and named pipelines of them, under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.passes import (
+    Pass,
+    PassContext,
+    PassInfo,
+    PassInstrument,
+    Sequential,
+    module_pass,
+    pass_instrument,
+)
+from relaxpy.ir.relax.transform.normalize import Normalize
+
+__all__ = [
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "PassInstrument",
+    "Sequential",
+    "get_pipeline",
+    "list_pipelines",
+    "module_pass",
+    "pass_instrument",
+    "register_pipeline",
+]
+
+_pipelines: dict[str, Callable[..., Pass]] = {}
+
+
+def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:
+    """Enter the decorated function, which makes a pass from options, as pipeline `name`.
+
+    Errors:
+        MisuseError: the name is taken.
+    """
+
+    def enter(make: Callable[..., Pass]) -> Callable[..., Pass]:
+        if name in _pipelines:
+            raise MisuseError(f"a pipeline {name!r} is already registered")
+        _pipelines[name] = make
+        return make
+
+    return enter
+
+
+def get_pipeline(name: str = "default", **options: object) -> Pass:
+    """The pipeline `name`: normal-form, well-formed modules come out of every one.
+
+    Errors:
+        UnknownNameError (also ValueError, KeyError): there is none of that name.
+    """
+    make = _pipelines.get(name)
+    if make is None:
+        raise UnknownNameError(
+            f"there is no pipeline {name!r}; there are {', '.join(sorted(_pipelines))}",
+            hint=close_names(str(name), _pipelines),
+        )
+    return make(**options)
+
+
+def list_pipelines() -> list[str]:
+    """The names of all pipelines, sorted."""
+    return sorted(_pipelines)
+
+
+@register_pipeline("default")
+def default_pipeline() -> Pass:
+    """What `compile` runs first: normal form with every info derived."""
+    return Sequential((Normalize(),), name="default")
