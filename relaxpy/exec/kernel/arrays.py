@@ -1,0 +1,444 @@
+"""Expressions over all rounds of some axes at once, as ufunc calls that reuse their temporaries."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.bounds import affine_inside
+from relaxpy.exec.kernel.nest import Axis, loads
+from relaxpy.exec.kernel.pytree import Code, assign, attribute, call, do, item, path, text
+from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter, unsupported
+from relaxpy.exec.kernel.scope import (
+    ELEMENTWISE,
+    INTEGER_DIVISION,
+    INTRINSICS,
+    Scope,
+    dtype_name,
+    intrinsic_name,
+    literal,
+)
+from relaxpy.exec.kernel.views import size_of, view
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly, mentions
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import (
+    And,
+    BinaryOpExpr,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+)
+from relaxpy.ir.tir.intrin import floor
+from relaxpy.ir.traverse import children
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """An array over `dims`, or a scalar; a temporary is free after its last use."""
+
+    node: ast.expr
+    dims: frozenset[Var]
+    dtype: DataType
+    temporary: str | None = None
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """Where the last operation of an expression writes; `free` if nothing in it is read before."""
+
+    node: ast.expr
+    dims: frozenset[Var]
+    dtype: DataType
+    free: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """A buffer of which only a stretch is present: its dimension `axis` begins at `start`."""
+
+    axis: int
+    start: Poly
+    size: Poly
+
+
+class ArrayEmitter:
+    """Writes one statement's expressions over `layout`; what it writes gathers in `lines`."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        name: str,
+        layout: Sequence[Axis],
+        outer: Sequence[Axis],
+        rows: Mapping[Buffer, Rows],
+        span: Span | None,
+    ) -> None:
+        self.scope = scope
+        self.name = name
+        self.layout = tuple(layout)
+        self.variables = {a.var for a in layout}
+        self.outer = tuple(outer)
+        self.rows = rows
+        self.span = span
+        self.lines: list[ast.stmt] = []
+        self.scalars = ScalarEmitter(scope, name, outer)
+        self.done: dict[PrimExpr, Value] = {}
+        self.uses: Counter[PrimExpr] = Counter()
+        self.guarded = 0
+        self.spare: Output | None = None
+
+    # ---- whole expressions
+
+    def compute(self, expr: PrimExpr, out: Output | None = None) -> Value:
+        """`expr`; if its last operation can write to `out`, it does, and the value is that."""
+        self._count(expr)
+        self.spare = out if out is not None and out.free else None
+        return self._value(expr, out)
+
+    def store(self, expr: PrimExpr, out: Output) -> None:
+        """`expr` written to `out`, whatever it is."""
+        found = self.compute(expr, out)
+        if found.node is not out.node:
+            target = out.node
+            if not isinstance(target, ast.Subscript):
+                target = item(target, ...)
+            self.lines.append(assign(target, found.node))
+
+    def masked(self, expr: PrimExpr, guards: Sequence[PrimExpr], out: Output) -> None:
+        """`expr` written to `out` where all `guards` hold; elsewhere it is not needed."""
+        mask = self.mask(guards)
+        self.guarded += 1
+        found = self.compute(expr)
+        self.guarded -= 1
+        node = found.node
+        self.lines.append(do(call("np.copyto", out.node, node, where=mask)))
+
+    def mask(self, guards: Sequence[PrimExpr]) -> ast.expr:
+        """Where all `guards` hold; each is asked only where those before it hold."""
+        total: PrimExpr = guards[0]
+        for guard in guards[1:]:
+            total = And(total, guard)
+        return self.compute(total).node
+
+    def _count(self, expr: PrimExpr) -> None:
+        """How often each part is used; a part used twice is computed once."""
+        self.uses[expr] += 1
+        if self.uses[expr] == 1 and not isinstance(expr, BufferLoad):
+            for child in children(expr):
+                if isinstance(child, PrimExpr):
+                    self._count(child)
+
+    # ---- parts
+
+    def _value(self, expr: PrimExpr, out: Output | None = None) -> Value:
+        found = self.done.get(expr)
+        if found is None:
+            found = self._new(expr, out)
+            shared = self.uses[expr] > 1
+            if shared and found.temporary is None and _is_work(expr) and found.dims:
+                found = self._named(found)
+            if shared:
+                self.done[expr] = found
+        self.uses[expr] -= 1
+        return found
+
+    def _new(self, expr: PrimExpr, out: Output | None) -> Value:
+        if not self.varies(expr):
+            plain = isinstance(expr, (IntImm, FloatImm)) and _weak(expr.dtype)
+            node = self.scalars.value(expr, typed=not plain)
+            return Value(node, frozenset(), expr.dtype, plain=plain)
+        match expr:
+            case Var():
+                return self._positions(expr)
+            case BufferLoad():
+                return self.load(expr)
+            case Or(a=a, b=b):
+                return self._logical("np.logical_or", a, b, out)
+            case And(a=a, b=b):
+                return self._logical("np.logical_and", a, b, out)
+            case Not(a=a):
+                return self._ufunc("np.logical_not", expr.dtype, [a], out)
+            case Select(condition=test, true_value=yes, false_value=no):
+                return self._choice(test, yes, no)
+            case Cast(dtype=dtype, value=inner):
+                return self._cast(dtype, inner)
+            case BinaryOpExpr():
+                return self._binary(expr, out)
+            case Call():
+                return self._call(expr, out)
+            case _:
+                raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
+
+    def varies(self, expr: PrimExpr) -> bool:
+        """Whether `expr` differs between rounds of the layout."""
+        return mentions(expr, self.variables)
+
+    def _positions(self, var: Var) -> Value:
+        """The values of a loop variable along its axis."""
+        axis = next(a for a in self.layout if a.var is var)
+        bounds = [self.scope.index(axis.start), self.scope.index(axis.stop)]
+        if as_poly(axis.start).same(0):
+            bounds = bounds[1:]
+        node: ast.expr = call("np.arange", *bounds, dtype=dtype_name(var.dtype))
+        missing = len(self.layout) - 1 - self.layout.index(axis)
+        if missing:
+            node = item(node, ast.Slice(), *[None] * missing)
+        return self._named(Value(node, frozenset((var,)), var.dtype), var.name)
+
+    def _named(self, value: Value, hint: str = "t") -> Value:
+        """`value` under a name of its own, so that it is computed once."""
+        name = self.scope.names.fresh(hint)
+        self.lines.append(assign(name, value.node))
+        return Value(path(name), value.dims, value.dtype)
+
+    def _logical(self, function: str, a: PrimExpr, b: PrimExpr, out: Output | None) -> Value:
+        first = self._value(a)
+        self.guarded += 1
+        second = self._value(b)
+        self.guarded -= 1
+        return self._apply(function, a.dtype, [(a, first), (b, second)], out)
+
+    def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
+        condition = self._value(test)
+        self.guarded += 1
+        values = [self._value(yes), self._value(no)]
+        self.guarded -= 1
+        if not condition.dims:
+            chosen = ast.IfExp(condition.node, values[0].node, values[1].node)
+            return Value(chosen, values[0].dims | values[1].dims, yes.dtype)
+        if all(v.plain for v in values):
+            values[0] = Value(self.scalars.value(yes, typed=True), frozenset(), yes.dtype)
+        node = call("np.where", condition.node, values[0].node, values[1].node)
+        dims = condition.dims | values[0].dims | values[1].dims
+        return self._fresh(node, dims, yes.dtype)
+
+    def _cast(self, dtype: DataType, inner: PrimExpr) -> Value:
+        value = self._value(inner)
+        node = call(attribute(value.node, "astype"), dtype_name(dtype))
+        return self._fresh(node, value.dims, dtype)
+
+    def _binary(self, expr: BinaryOpExpr, out: Output | None) -> Value:
+        function = ELEMENTWISE.get(type(expr))
+        if function is not None:
+            return self._ufunc(function, expr.dtype, [expr.a, expr.b], out)
+        if expr.dtype.is_int:
+            return self._integer_division(expr, out)
+        match expr:
+            case Div(a=a, b=b):
+                return self._ufunc("np.divide", expr.dtype, [a, b], out)
+            case Mod(a=a, b=b):
+                return self._ufunc("np.fmod", expr.dtype, [a, b], out)
+            case FloorDiv(a=a, b=b):
+                return self._again(floor(Div(a, b)), out)
+            case FloorMod(a=a, b=b):
+                return self._again(Sub(a, Mul(floor(Div(a, b)), b)), out)
+            case _:
+                raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
+
+    def _again(self, expr: PrimExpr, out: Output | None) -> Value:
+        """Another form of an expression; its operands count as used once more."""
+        self._count(expr)
+        return self._value(expr, out)
+
+    def _integer_division(self, expr: BinaryOpExpr, out: Output | None) -> Value:
+        name = INTEGER_DIVISION[type(expr)]
+        whole = name in ("floor_divide", "remainder")
+        known = isinstance(expr.b, IntImm) and expr.b.value != 0
+        if known or self.guarded:
+            function = f"np.{name}" if whole else "np.fmod" if name == "truncmod" else "rt.truncdiv"
+            if self.guarded and not known:
+                function = f"rt.any_{name}"
+        else:
+            function = f"rt.{name}"
+        return self._ufunc(function, expr.dtype, [expr.a, expr.b], out)
+
+    def _call(self, expr: Call, out: Output | None) -> Value:
+        name = intrinsic_name(expr)
+        if name == "if_then_else":
+            test, yes, no = expr.args
+            return self._choice(test, yes, no)
+        if name == "reinterpret":
+            value = self._value(expr.args[0])
+            node = call(attribute(value.node, "view"), dtype_name(expr.dtype))
+            return Value(node, value.dims, expr.dtype)
+        function = INTRINSICS.get(name)
+        if function is None:
+            raise unsupported(self.name, expr, self.span)
+        return self._ufunc(function, expr.dtype, list(expr.args), out)
+
+    def _ufunc(
+        self, function: str, dtype: DataType, args: Sequence[PrimExpr], out: Output | None
+    ) -> Value:
+        return self._apply(function, dtype, [(a, self._value(a)) for a in args], out)
+
+    def _apply(
+        self,
+        function: str,
+        dtype: DataType,
+        args: Sequence[tuple[PrimExpr, Value]],
+        out: Output | None,
+    ) -> Value:
+        dims = frozenset[Var]().union(*(v.dims for _, v in args))
+        nodes = [v.node for _, v in args]
+        if out is not None and out.dims == dims and out.dtype == dtype:
+            self.lines.append(do(call(function, *nodes, out=out.node)))
+            return Value(out.node, dims, dtype)
+        for expr, value in args:
+            if (
+                value.temporary is not None
+                and self.uses[expr] == 0
+                and value.dims == dims
+                and value.dtype == dtype
+            ):
+                self.lines.append(do(call(function, *nodes, out=value.node)))
+                return value
+        return self._fresh(call(function, *nodes), dims, dtype)
+
+    def _fresh(self, node: ast.Call, dims: frozenset[Var], dtype: DataType) -> Value:
+        """The result of a call in memory of its own, or in the output's while that is free."""
+        spare = self.spare
+        ufunc = isinstance(node.func, ast.Attribute) and node.func.attr not in ("astype", "where")
+        if spare is not None and ufunc and spare.dims == dims and spare.dtype == dtype:
+            self.spare = None
+            node.keywords.append(ast.keyword("out", spare.node))
+            self.lines.append(do(node))
+            return Value(spare.node, dims, dtype, temporary="out")
+        name = self.scope.names.fresh("t")
+        self.lines.append(assign(name, node))
+        return Value(path(name), dims, dtype, temporary=name if dims else None)
+
+    # ---- loads
+
+    def load(self, load: BufferLoad) -> Value:
+        """A load as a view where it is affine and inside the buffer, else as a gather."""
+        maps = self.maps(load.buffer, load.indices)
+        if maps is None or not self._inside(load.buffer, maps, load.indices):
+            return self._gather(load)
+        found = view(self.scope, load.buffer, self.sizes(load.buffer), maps, self.layout)
+        return Value(found.node, frozenset(found.dims), load.dtype)
+
+    def maps(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[Affine] | None:
+        """The affine maps of the indices over the layout, or None if one is not affine."""
+        found: list[Affine] = []
+        rows = self.rows.get(buffer)
+        for axis, index in enumerate(indices):
+            place = as_poly(index)
+            if rows is not None and rows.axis == axis:
+                place = place - rows.start
+            if next(loads(index), None) is not None and mentions(index, self.variables):
+                return None
+            one = affine(place, self.variables)
+            if one is None:
+                return None
+            found.append(one)
+        return found
+
+    def sizes(self, buffer: Buffer) -> list[Poly]:
+        """The dimensions that `buffer` has where this code runs."""
+        sizes = [as_poly(s) for s in buffer.shape]
+        rows = self.rows.get(buffer)
+        if rows is not None:
+            sizes[rows.axis] = rows.size
+        return sizes
+
+    def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
+        """Whether a view is possible: proved to be inside, or checked by a line before it."""
+        axes = (*self.outer, *self.layout)
+        everywhere = {a.var for a in axes}
+        rows = self.rows.get(buffer)
+        for axis, (m, index, size) in enumerate(zip(maps, indices, buffer.shape, strict=True)):
+            if rows is not None and rows.axis == axis:
+                continue
+            full = affine(index, everywhere)
+            if full is not None and affine_inside(full, size, axes, self.scope.sizes):
+                continue
+            if self.guarded:
+                return False
+            self._check(buffer, axis, m)
+        return True
+
+    def _check(self, buffer: Buffer, axis: int, index: Affine) -> None:
+        """A line that stops the program if the access leaves the buffer."""
+        low = high = index.offset
+        for a in self.layout:
+            factor = index.coefficients.get(a.var)
+            if factor is None:
+                continue
+            ends = factor * as_poly(a.start), factor * (as_poly(a.stop) - 1)
+            rising = factor.is_at_least(0, self.scope.sizes)
+            low, high = low + ends[not rising], high + ends[rising]
+        name = self.scope.buffer(buffer)
+        bounds = [self.scope.index(low), self.scope.index(high)]
+        rounds = [self.scope.index(size_of(a)) for a in self.layout]
+        size = item(attribute(name, "shape"), axis)
+        check = call("rt.inside", text(name), *bounds, size, tuple(rounds))
+        self.lines.append(do(check))
+
+    def _gather(self, load: BufferLoad) -> Value:
+        name = self.scope.buffer(load.buffer)
+        nodes = []
+        dims: frozenset[Var] = frozenset()
+        rows = self.rows.get(load.buffer)
+        for axis, index in enumerate(load.indices):
+            if rows is not None and rows.axis == axis:
+                # Only rows of the stretch are present.
+                index = (as_poly(index) - rows.start).expr()
+            self._count(index)
+            value = self._value(index)
+            dims |= value.dims
+            size = item(attribute(name, "shape"), axis)
+            check = "rt.clipped" if self.guarded else "rt.places"
+            nodes.append(call(check, value.node, size, text(name)))
+        return self._fresh_gather(item(name, *nodes), dims, load.dtype)
+
+    def _fresh_gather(self, node: ast.expr, dims: frozenset[Var], dtype: DataType) -> Value:
+        name = self.scope.names.fresh("t")
+        self.lines.append(assign(name, node))
+        return Value(path(name), dims, dtype, temporary=name if dims else None)
+
+    # ---- outputs
+
+    def output(
+        self, buffer: Buffer, indices: Sequence[PrimExpr], read: Callable[[Buffer], bool]
+    ) -> Output:
+        """The elements of `buffer` at `indices`, to be written; `read` says what is still read."""
+        maps = self.maps(buffer, indices)
+        assert maps is not None
+        self._inside(buffer, maps, indices)
+        found = view(self.scope, buffer, self.sizes(buffer), maps, self.layout, whole=True)
+        free = not read(buffer)
+        return Output(found.node, frozenset(found.dims), buffer.dtype, free)
+
+    def constant(self, value: IntImm | FloatImm) -> Code:
+        """A literal that takes the type of the array it meets."""
+        return literal(value, typed=not _weak(value.dtype))
+
+
+def _weak(dtype: DataType) -> bool:
+    """Whether a plain Python number takes this datatype from the array that it meets."""
+    return dtype.numpy().isbuiltin == 1
+
+
+def _is_work(expr: PrimExpr) -> bool:
+    return not isinstance(expr, (BufferLoad, Var, IntImm, FloatImm))

@@ -1,0 +1,65 @@
+"""How far indices reach over the rounds of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from relaxpy.exec.kernel.nest import Axis
+from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly
+from relaxpy.ir.tir.expr import PrimExpr, Var
+
+
+def extremes(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> tuple[Poly, Poly] | None:
+    """The least and the greatest value, or None if a coefficient's sign is open."""
+    low = high = f.offset
+    for var, factor in f.coefficients.items():
+        axis = next((a for a in axes if a.var is var), None)
+        if axis is None:
+            return None
+        first, last = as_poly(axis.start), as_poly(axis.stop) - 1
+        if factor.is_at_least(0, sizes):
+            low, high = low + factor * first, high + factor * last
+        elif (factor * -1).is_at_least(0, sizes):
+            low, high = low + factor * last, high + factor * first
+        else:
+            return None
+    return low, high
+
+
+def is_inside(index: PrimExpr, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
+    """Whether `index` is proved to lie in a dimension of `size` in every round of `axes`."""
+    found = affine(index, {a.var for a in axes})
+    return found is not None and affine_inside(found, size, axes, sizes)
+
+
+def affine_inside(
+    index: Affine, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]
+) -> bool:
+    """As `is_inside`, of an affine map.
+
+    Bounds that depend on axes further out are followed outward.
+    """
+    low = high = index
+    for axis in reversed(axes):
+        ends = _end(low, axis, sizes, upper=False), _end(high, axis, sizes, upper=True)
+        if ends[0] is None or ends[1] is None:
+            return False
+        low, high = ends[0], ends[1]
+    below = as_poly(size) - 1 - high.poly()
+    return low.poly().is_at_least(0, sizes) and below.is_at_least(0, sizes)
+
+
+def _end(index: Affine, axis: Axis, sizes: Container[Var], *, upper: bool) -> Affine | None:
+    factor = index.coefficients.get(axis.var)
+    if factor is None:
+        return index
+    rising = factor.is_at_least(0, sizes)
+    if not rising and not (factor * -1).is_at_least(0, sizes):
+        return None
+    bound = as_poly(axis.stop) - 1 if rising == upper else as_poly(axis.start)
+    rest = index.poly() - factor * as_poly(axis.var) + factor * bound
+    return affine(rest, set(index.coefficients) - {axis.var} | set(_variables(bound)))
+
+
+def _variables(bound: Poly) -> list[Var]:
+    return [a for a in bound.atoms() if isinstance(a, Var)]

@@ -1,0 +1,241 @@
+"""Which parts of a kernel must stay in order, and which loop carries that order."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from relaxpy.exec.kernel.bounds import extremes
+from relaxpy.exec.kernel.nest import Axis
+from relaxpy.exec.kernel.parts import Access, Group, Part, Statement
+from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
+from relaxpy.ir.tir.affine import Affine, Poly, as_poly
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Var
+
+EARLIER: Final = "<"
+SAME: Final = "="
+LATER: Final = ">"
+Directions = list[set[str]]
+ANY: Final = frozenset((EARLIER, SAME, LATER))
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Part `source` must come before part `sink`; loop number `level` carries the order.
+
+    `level` is the number of common loops where the order holds within one round of all of them.
+    `directions` say for each common loop how the source's round lies to the sink's.
+    """
+
+    source: int
+    sink: int
+    level: int
+    directions: tuple[frozenset[str], ...]
+
+
+def edges(parts: Sequence[Part], sizes: Container[Var], roots: dict[Buffer, Buffer]) -> set[Edge]:
+    """All orders among `parts`, which stand in the order of the text.
+
+    A part's order with itself is left out where it reads an element before a later round
+    overwrites it: whatever runs several rounds at once reads first.
+    """
+    found: set[Edge] = set()
+    for i, first in enumerate(parts):
+        for j in range(i, len(parts)):
+            found.update(_between(i, first, j, parts[j], sizes, roots))
+    return found
+
+
+def _between(
+    i: int, first: Part, j: int, second: Part, sizes: Container[Var], roots: dict[Buffer, Buffer]
+) -> Iterator[Edge]:
+    common = common_axes(first, second)
+    atomic = i != j or isinstance(first, Group)
+    for x, y, either_way in _pairs(first, second):
+        if roots.get(x.buffer, x.buffer) is not roots.get(y.buffer, y.buffer):
+            continue
+        found = directions(x, first.axes, y, second.axes, common, sizes)
+        if found is None:
+            continue
+        for level, possible in enumerate(found):
+            if EARLIER in possible:
+                yield Edge(i, j, level, _carried(found, level))
+            if LATER in possible and (atomic or either_way):
+                yield Edge(j, i, level, _carried(_reversed(found), level))
+            if SAME not in possible:
+                break
+        else:
+            if i != j:
+                yield Edge(i, j, common, _carried(found, common))
+
+
+def _carried(found: Directions, level: int) -> tuple[frozenset[str], ...]:
+    """The directions of what the loop at `level` carries: the same round of all loops around it."""
+    outer = [frozenset((SAME,))] * level
+    carrier = [frozenset((EARLIER,))] if level < len(found) else []
+    return (*outer, *carrier, *map(frozenset, found[level + 1 :]))
+
+
+def _reversed(found: Directions) -> Directions:
+    swap = {EARLIER: LATER, SAME: SAME, LATER: EARLIER}
+    return [{swap[d] for d in possible} for possible in found]
+
+
+def _pairs(first: Part, second: Part) -> Iterator[tuple[Access, Access, bool]]:
+    """Accesses of which one writes, and whether their order counts both ways within one part.
+
+    What a part accumulates meets itself in any order.
+    """
+    if first is second:
+        match first:
+            case Group() if arg_extreme_of(first) is not None:
+                return
+            case Statement(write=write) if update_of(first) is not None:
+                yield from ((write, y, False) for y in first.reads if not _same_access(y, write))
+                return
+            case Statement(write=write) if None in write.maps:
+                # Of stores to one place the last counts, also when they are performed together.
+                yield from ((write, y, False) for y in first.reads)
+                return
+            case _:
+                pass
+    yield from ((x, y, True) for x, y in product(first.writes, second.writes))
+    yield from ((x, y, False) for x, y in product(first.writes, second.reads))
+    if first is not second:
+        yield from ((x, y, True) for x, y in product(first.reads, second.writes))
+
+
+def _same_access(x: Access, y: Access) -> bool:
+    same = x.buffer is y.buffer and len(x.indices) == len(y.indices)
+    return same and all(a is b for a, b in zip(x.indices, y.indices, strict=True))
+
+
+def common_axes(first: Part, second: Part) -> int:
+    """The number of loops around both."""
+    count = 0
+    for a, b in zip(first.axes, second.axes, strict=False):
+        if a.var is not b.var:
+            break
+        count += 1
+    return count
+
+
+def directions(
+    x: Access,
+    x_axes: Sequence[Axis],
+    y: Access,
+    y_axes: Sequence[Axis],
+    common: int,
+    sizes: Container[Var],
+) -> Directions | None:
+    """Per common loop, how a round of x may lie to a round of y that meets the same element.
+
+    None if no two rounds meet.
+    """
+    possible: Directions = [
+        _by_range(a, b, sizes) for a, b in zip(x_axes[:common], y_axes[:common], strict=True)
+    ]
+    shared = {axis.var: level for level, axis in enumerate(x_axes[:common])}
+    if len(x.maps) != len(y.maps) or x.buffer is not y.buffer:
+        return possible
+    for f, g in zip(x.maps, y.maps, strict=True):
+        if f is None or g is None:
+            continue
+        if not _restrict(possible, f, x_axes, g, y_axes, shared, sizes):
+            return None
+    return possible if all(possible) else None
+
+
+def _by_range(a: Axis, b: Axis, sizes: Container[Var]) -> set[str]:
+    """What the bounds of one loop, perhaps divided differently for two parts, leave possible."""
+    a_start, a_last = as_poly(a.start), as_poly(a.stop) - 1
+    b_start, b_last = as_poly(b.start), as_poly(b.stop) - 1
+    possible = set(ANY)
+    if (b_start - a_last).is_at_least(0, sizes):
+        possible.discard(LATER)
+        if (b_start - a_last).is_at_least(1, sizes):
+            possible.discard(SAME)
+    if (a_start - b_last).is_at_least(0, sizes):
+        possible.discard(EARLIER)
+        if (a_start - b_last).is_at_least(1, sizes):
+            possible.discard(SAME)
+    return possible
+
+
+def _restrict(
+    possible: Directions,
+    f: Affine,
+    x_axes: Sequence[Axis],
+    g: Affine,
+    y_axes: Sequence[Axis],
+    shared: dict[Var, int],
+    sizes: Container[Var],
+) -> bool:
+    """Narrow `possible` by one dimension, x at `f` and y at `g` there; False if they never meet."""
+    gap = f.offset - g.offset
+    if not f.coefficients and not g.coefficients:
+        constant = gap.constant
+        if constant is not None:
+            return constant == 0
+        return not (gap.is_at_least(1, sizes) or (gap * -1).is_at_least(1, sizes))
+    if set(f.coefficients) == set(g.coefficients) <= set(shared) and all(
+        c.same(g.coefficients[v]) for v, c in f.coefficients.items()
+    ):
+        if len(f.coefficients) == 1:
+            [(var, factor)] = f.coefficients.items()
+            return _one_axis(possible, shared[var], factor, gap, x_axes[shared[var]], sizes)
+        if not gap.terms and _injective(f, x_axes, sizes):
+            for var in f.coefficients:
+                possible[shared[var]] &= {SAME}
+            return True
+    lowest, highest = extremes(f, x_axes, sizes), extremes(g, y_axes, sizes)
+    if lowest is None or highest is None:
+        return True
+    f_low, f_high = lowest
+    g_low, g_high = highest
+    return not ((f_low - g_high).is_at_least(1, sizes) or (g_low - f_high).is_at_least(1, sizes))
+
+
+def _one_axis(
+    possible: Directions, level: int, factor: Poly, gap: Poly, axis: Axis, sizes: Container[Var]
+) -> bool:
+    """x at factor * v + gap and y at factor * v: y's round comes gap / factor later."""
+    step, distance = factor.constant, gap.constant
+    if not gap.terms:
+        possible[level] &= {SAME}
+        return True
+    if step is None or distance is None:
+        sign = 0 if step is None else (1 if step > 0 else -1)
+        if sign and (gap * sign).is_at_least(1, sizes):
+            possible[level] &= {EARLIER}
+        elif sign and (gap * -sign).is_at_least(1, sizes):
+            possible[level] &= {LATER}
+        return True
+    if distance % step:
+        return False
+    rounds = distance // step
+    count = (as_poly(axis.stop) - as_poly(axis.start)).constant
+    if count is not None and abs(rounds) >= count:
+        return False
+    possible[level] &= {EARLIER if rounds > 0 else LATER}
+    return True
+
+
+def _injective(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
+    """Whether the map, like digits of a number, takes no value twice."""
+    reach = as_poly(0)
+    ordered = sorted(f.coefficients.items(), key=lambda item: _weight(item[1]))
+    for var, factor in ordered:
+        if not (factor - reach).is_at_least(1, sizes):
+            return False
+        axis = next(a for a in axes if a.var is var)
+        reach = reach + factor * (as_poly(axis.stop) - as_poly(axis.start) - 1)
+    return True
+
+
+def _weight(factor: Poly) -> tuple[int, int]:
+    constant = factor.constant
+    return max(map(len, factor.terms), default=0), constant if constant is not None else 0

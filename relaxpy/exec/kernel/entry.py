@@ -1,0 +1,118 @@
+"""How a kernel's function begins: parameters, sizes read from shapes, one check of all of them."""
+
+from __future__ import annotations
+
+import ast
+
+from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.plan import Plan
+from relaxpy.exec.kernel.pytree import (
+    assign,
+    attribute,
+    binary,
+    both,
+    call,
+    code,
+    compare,
+    do,
+    item,
+    text,
+    when,
+)
+from relaxpy.exec.kernel.scope import Scope, dtype_name
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Var
+
+
+class Entry:
+    """The beginning of the function of one kernel."""
+
+    def __init__(self, plan: Plan, scope: Scope) -> None:
+        self.plan = plan
+        self.scope = scope
+        self.buffers: list[Buffer] = []
+        self.scalars: list[Var] = []
+        self.params: list[str] = []
+        for param in plan.func.params:
+            buffer = plan.func.buffer_of(param)
+            if buffer is not None:
+                self.buffers.append(buffer)
+                self.params.append(scope.buffer(buffer))
+            else:
+                self.scalars.append(param)
+                self.params.append(scope.variable(param))
+
+    def summary(self) -> str:
+        """The signature in the program's terms."""
+        parts = []
+        for param, name in zip(self.plan.func.params, self.params, strict=True):
+            buffer = self.plan.func.buffer_of(param)
+            if buffer is None:
+                parts.append(f"{name}: {param.dtype}")
+            else:
+                parts.append(f"{name}: {buffer.dtype}[{', '.join(map(str, buffer.shape))}]")
+        return f"{self.plan.name}({', '.join(parts)})"
+
+    def check(self) -> list[ast.stmt]:
+        """Sizes read from the arguments, and the refusal of arguments that do not fit."""
+        lines: list[ast.stmt] = []
+        for scalar in self.scalars:
+            name = self.scope.variable(scalar)
+            made = call(
+                "rt.scalar", text(self.plan.name), text(name), name, dtype_name(scalar.dtype)
+            )
+            lines.append(assign(name, made))
+        if not self.buffers:
+            return lines
+        known = set(self.scalars)
+        reads: list[ast.stmt] = []
+        for buffer in self.buffers:
+            for axis, size in enumerate(buffer.shape):
+                if isinstance(size, Var) and size not in known:
+                    known.add(size)
+                    found = item(attribute(self.scope.buffer(buffer), "shape"), axis)
+                    reads.append(assign(self.scope.variable(size), found))
+            for axis, stride in enumerate(buffer.strides):
+                if isinstance(stride, Var) and stride not in known:
+                    known.add(stride)
+                    name = self.scope.buffer(buffer)
+                    step = item(attribute(name, "strides"), axis)
+                    found_step = binary(step, ast.FloorDiv, attribute(name, "itemsize"))
+                    reads.append(assign(self.scope.variable(stride), found_step))
+            offset = buffer.elem_offset
+            if isinstance(offset, Var) and offset not in known:
+                known.add(offset)
+                reads.append(assign(self.scope.variable(offset), 0))
+        self._all_known(known)
+        fits = assign("fits", both(self._tests()))
+        handler = ast.ExceptHandler(
+            code(("AttributeError", "IndexError")), None, [assign("fits", False)]
+        )
+        lines.append(ast.Try([*reads, fits], [handler], [], []))
+        arrays = [self.scope.buffer(b) for b in self.buffers]
+        refusal = do(call("rt.refuse", text(self.summary()), *arrays))
+        lines.append(when(ast.UnaryOp(ast.Not(), code("fits")), [refusal]))
+        return lines
+
+    def _all_known(self, known: set[Var]) -> None:
+        for size in self.plan.sizes:
+            if size not in known:
+                raise CompileError(
+                    f"{self.plan.name}: the size {size.name} cannot be read from the arguments",
+                    span=self.plan.func.span,
+                    hint=f"give some buffer a dimension that is {size.name} alone",
+                )
+
+    def _tests(self) -> list[ast.expr]:
+        tests: list[ast.expr] = []
+        kinds: dict[str, list[str]] = {}
+        for buffer in self.buffers:
+            name = self.scope.buffer(buffer)
+            shape = tuple(self.scope.index(s) for s in buffer.shape)
+            tests.append(compare(attribute(name, "shape"), ast.Eq, shape))
+            kinds.setdefault(str(buffer.dtype), []).append(name)
+        for kind, names in kinds.items():
+            first, *others = [attribute(n, "dtype") for n in names]
+            others.append(attribute("rt.types", kind))
+            tests.append(ast.Compare(first, [ast.Is()] * len(others), list(others)))
+        return tests

@@ -1,0 +1,106 @@
+"""Accumulations start from their initial value instead of storing it first."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+
+from relaxpy.exec.kernel.nest import Axis, loads
+from relaxpy.exec.kernel.parts import Statement
+from relaxpy.exec.kernel.plan import Contract, Map, Reduce, Scalar, Serial, Step, parts_in
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.affine import Affine, affine, as_poly
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.traverse import substitute
+
+
+def fold_initial(steps: Sequence[Step], sizes: Container[Var]) -> tuple[Step, ...]:
+    """`steps` with each store of an initial value drawn into the accumulation that it is for."""
+    found = [_inner(step, sizes) for step in steps]
+    for at, step in enumerate(found):
+        if isinstance(step, (Reduce, Contract)) and step.initial is None:
+            source = _initial(found, at)
+            if source is not None:
+                place, value = source
+                found[at] = replace(step, initial=value)
+                del found[place]
+                return fold_initial(found, sizes)
+    return tuple(found)
+
+
+def _inner(step: Step, sizes: Container[Var]) -> Step:
+    if isinstance(step, Serial):
+        return replace(step, steps=fold_initial(step.steps, sizes))
+    return step
+
+
+def _initial(steps: Sequence[Step], at: int) -> tuple[int, PrimExpr] | None:
+    """The step before `at` that only stores the initial value of that accumulation, and it."""
+    step = steps[at]
+    assert isinstance(step, (Reduce, Contract))
+    target = step.statement.target
+    for place in range(at - 1, -1, -1):
+        before = steps[place]
+        if not _touches(before, target):
+            continue
+        match before:
+            case Map(statement=store, axes=axes):
+                pass
+            case Scalar(part=Statement() as store):
+                axes = ()
+            case _:
+                return None
+        if store.target is not target or store.guards:
+            return None
+        renamed = _same_places(store, axes, step.statement, step.axes)
+        if renamed is None or any(load.buffer is target for load in loads(store.value)):
+            return None
+        written = {w.buffer for s in steps[place + 1 : at] for p in parts_in(s) for w in p.writes}
+        if any(load.buffer in written for load in loads(store.value)):
+            return None
+        return place, substitute(store.value, renamed)
+    return None
+
+
+def _touches(step: Step, buffer: Buffer) -> bool:
+    return any(a.buffer is buffer for part in parts_in(step) for a in (*part.reads, *part.writes))
+
+
+def _same_places(
+    store: Statement,
+    store_axes: Sequence[Axis],
+    update: Statement,
+    update_axes: Sequence[Axis],
+) -> Mapping[Var, PrimExpr] | None:
+    """The update's axes for the store's, if both write the same elements."""
+    renamed: dict[Var, PrimExpr] = {}
+    if len(store_axes) != len(update_axes):
+        return None
+    for x, y in zip(store.indices, update.indices, strict=True):
+        f = affine(x, {a.var for a in store_axes})
+        g = affine(y, {a.var for a in update_axes})
+        if f is None or g is None or not f.offset.same(g.offset):
+            return None
+        pair = _pair(f, g, store_axes, update_axes)
+        if pair is None:
+            return None
+        for old, new in pair.items():
+            if renamed.setdefault(old, new) is not new:
+                return None
+    return renamed if len(renamed) == len(store_axes) else None
+
+
+def _pair(
+    f: Affine, g: Affine, f_axes: Sequence[Axis], g_axes: Sequence[Axis]
+) -> Mapping[Var, PrimExpr] | None:
+    """The axis of g for that of f, if there is at most one of each and they run alike."""
+    if not f.coefficients and not g.coefficients:
+        return {}
+    if len(f.coefficients) != 1 or len(g.coefficients) != 1:
+        return None
+    [(x, p)], [(y, q)] = f.coefficients.items(), g.coefficients.items()
+    a = next(axis for axis in f_axes if axis.var is x)
+    b = next(axis for axis in g_axes if axis.var is y)
+    alike = as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))
+    return {x: ops.cast_to(y, x.dtype)} if alike and p.same(q) else None

@@ -1,0 +1,427 @@
+"""From a plan to Python over NumPy: one function for all sizes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import assert_never
+
+from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
+from relaxpy.exec.kernel.contractions import ContractionEmitter
+from relaxpy.exec.kernel.domain import may_be_empty
+from relaxpy.exec.kernel.entry import Entry
+from relaxpy.exec.kernel.nest import Axis, loads
+from relaxpy.exec.kernel.parts import Group, Statement
+from relaxpy.exec.kernel.plan import (
+    ArgReduce,
+    Blocked,
+    Contract,
+    Map,
+    Plan,
+    Reduce,
+    Scalar,
+    Scatter,
+    Serial,
+    Step,
+    Whole,
+    parts_in,
+)
+from relaxpy.exec.kernel.pytree import (
+    Code,
+    assign,
+    both,
+    call,
+    compare,
+    do,
+    function,
+    loop,
+    text,
+    when,
+)
+from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
+from relaxpy.exec.kernel.scope import Scope, dtype_name, literal
+from relaxpy.exec.kernel.updates import Combine
+from relaxpy.exec.kernel.views import size_of
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.affine import affine, as_poly
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
+from relaxpy.pysource import Names
+
+UFUNCS: Mapping[Combine, str] = {
+    "add": "np.add",
+    "mul": "np.multiply",
+    "min": "np.minimum",
+    "max": "np.maximum",
+    "and": "np.logical_and",
+    "or": "np.logical_or",
+    "bitwise_and": "np.bitwise_and",
+    "bitwise_or": "np.bitwise_or",
+    "bitwise_xor": "np.bitwise_xor",
+}
+
+
+def identity(combine: Combine, dtype: DataType) -> IntImm | FloatImm:
+    """What leaves every value as it is under `combine`."""
+    match combine:
+        case "add" | "or" | "bitwise_or" | "bitwise_xor":
+            value: float = 0
+        case "mul" | "and":
+            value = 1
+        case "bitwise_and":
+            low, high = ops.int_range(dtype)
+            value = high if low == 0 else -1
+        case "min" if dtype.is_float:
+            value = float("inf")
+        case "max" if dtype.is_float:
+            value = float("-inf")
+        case "min" | "max":
+            value = ops.int_range(dtype)[combine == "min"]
+        case _:
+            assert_never(combine)
+    return IntImm(dtype, int(value)) if dtype.is_int else FloatImm(dtype, value)
+
+
+def emit(plan: Plan) -> ast.FunctionDef:
+    """The function that performs `plan`; its free names are `np`, `math` and `rt`.
+
+    Errors:
+        CompileError: something in the kernel cannot run on NumPy.
+    """
+    return NumpyEmitter(plan).function()
+
+
+class NumpyEmitter:
+    """Writes one kernel."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.scope = Scope(Names(("np", "math", "rt", plan.name)), plan.sizes)
+        self.serial: tuple[Axis, ...] = ()
+        self.rows: dict[Buffer, Rows] = {}
+
+    def function(self) -> ast.FunctionDef:
+        """The whole function."""
+        entry = Entry(self.plan, self.scope)
+        body = entry.check()
+        body += self.allocations(self.plan.made)
+        body += self.steps(self.plan.steps)
+        summary = ast.Expr(text(entry.summary()))
+        # Overflow, division by zero and NaN are values of the program, not warnings.
+        quiet = call("np.errstate", all=text("ignore"))
+        return function(self.plan.name, entry.params, [summary, *body], [quiet])
+
+    # ---- memory
+
+    def allocations(self, buffers: Iterable[Buffer]) -> list[ast.stmt]:
+        """Lines that make `buffers`, or give them the memory of another."""
+        lines = []
+        for buffer in buffers:
+            owner = self.plan.shared.get(buffer)
+            if owner is not None:
+                self.scope.buffers[buffer] = self.scope.buffer(owner)
+                continue
+            shape = tuple(self.scope.index(s) for s in buffer.shape)
+            kind = dtype_name(buffer.dtype)
+            lines.append(assign(self.scope.buffer(buffer), call("np.empty", shape, kind)))
+        for view, root in self.plan.views.items():
+            shape = tuple(self.scope.index(s) for s in view.shape)
+            made = call("rt.overlay", self.scope.buffer(root), dtype_name(view.dtype), shape)
+            lines.append(assign(self.scope.buffer(view), made))
+        return lines
+
+    # ---- steps
+
+    def steps(self, steps: Sequence[Step]) -> list[ast.stmt]:
+        """The statements that perform `steps` in order."""
+        return [line for step in steps for line in self.step(step)]
+
+    def step(self, step: Step) -> list[ast.stmt]:
+        """The statements that perform `step`."""
+        match step:
+            case Serial():
+                return self._serial(step)
+            case Scalar():
+                return self._scalar(step)
+            case Blocked():
+                return self._blocked(step)
+            case _:
+                return self._whole(step)
+
+    def _serial(self, step: Serial) -> list[ast.stmt]:
+        start, stop = self.scope.index(step.axis.start), self.scope.index(step.axis.stop)
+        outer = self.serial
+        self.serial = (*outer, step.axis)
+        body = self.steps(step.steps)
+        self.serial = outer
+        return [loop(self.scope.variable(step.axis.var), start, stop, body)]
+
+    def _within(self, axes: Sequence[Axis]) -> list[ast.expr]:
+        """Conditions for a round of the loops around to belong to a part's own axes."""
+        tests: list[ast.expr] = []
+        for outer in self.serial:
+            own = next((a for a in axes if a.var is outer.var), None)
+            if own is None or own is outer:
+                continue
+            name = self.scope.variable(outer.var)
+            low, high = as_poly(own.start), as_poly(own.stop)
+            if (high - low).same(1):
+                tests.append(compare(name, ast.Eq, self.scope.index(own.start)))
+                continue
+            if not low.same(as_poly(outer.start)):
+                tests.append(compare(name, ast.GtE, self.scope.index(own.start)))
+            if not high.same(as_poly(outer.stop)):
+                tests.append(compare(name, ast.Lt, self.scope.index(own.stop)))
+        return tests
+
+    def _scalar(self, step: Scalar) -> list[ast.stmt]:
+        part = step.part
+        axes = [a for a in part.axes if any(a.var is s.var for s in self.serial)]
+        emitter = ScalarEmitter(self.scope, self.plan.name, axes)
+        tests = self._within(part.axes)
+        match part:
+            case Statement():
+                empty = self._nonempty(a for a in part.axes if a not in axes)
+                return emitter.statement(part, [*tests, *empty])
+            case Group(items=items):
+                lines = emitter.items(items)
+                return [when(both(tests), lines)] if tests else lines
+
+    def _nonempty(self, axes: Iterable[Axis]) -> list[ast.expr]:
+        """Conditions for axes to have any round, where division may have left them none."""
+        return [
+            compare(self.scope.index(a.start), ast.Lt, self.scope.index(a.stop))
+            for a in axes
+            if may_be_empty(a, self.scope.sizes)
+        ]
+
+    def _whole(self, step: Whole) -> list[ast.stmt]:
+        lines = self._performed(step)
+        [part] = parts_in(step)
+        serial = {a.var for a in self.serial}
+        tests = self._within(part.axes)
+        tests += self._nonempty(a for a in part.axes if a.var not in serial)
+        return [when(both(tests), lines)] if tests else lines
+
+    def _performed(self, step: Whole) -> list[ast.stmt]:
+        match step:
+            case Map():
+                return self._map(step)
+            case Reduce():
+                return self._reduce(step)
+            case Contract():
+                return self._contract(step)
+            case Scatter():
+                return self._scatter(step)
+            case ArgReduce():
+                return self._arg_reduce(step)
+            case _:
+                assert_never(step)
+
+    def _emitter(self, layout: Sequence[Axis], statement: Statement | None) -> ArrayEmitter:
+        span = statement.span if statement is not None else None
+        return ArrayEmitter(self.scope, self.plan.name, layout, self.serial, self.rows, span)
+
+    def _reads(self, part: Statement | Group, target: Buffer) -> bool:
+        """Whether the part reads the memory of `target`."""
+        root = self.root(target)
+        return any(self.root(r.buffer) is root for r in part.reads)
+
+    def root(self, buffer: Buffer) -> Buffer:
+        """The buffer whose memory `buffer` uses."""
+        buffer = self.plan.views.get(buffer, buffer)
+        return self.plan.shared.get(buffer, buffer)
+
+    def _map(self, step: Map) -> list[ast.stmt]:
+        statement = step.statement
+        layout = layout_of(statement, step.axes, ())
+        arrays = self._emitter(layout, statement)
+        out = self._output(arrays, statement)
+        varying = [g for g in statement.guards if arrays.varies(g)]
+        fixed = [g for g in statement.guards if not arrays.varies(g)]
+        if varying:
+            arrays.masked(statement.value, varying, out)
+        else:
+            arrays.store(statement.value, out)
+        if fixed:
+            return [when(both(arrays.scalars.value(g) for g in fixed), arrays.lines)]
+        return arrays.lines
+
+    def _output(self, arrays: ArrayEmitter, statement: Statement) -> Output:
+        return arrays.output(
+            statement.target, statement.indices, lambda b: self._reads(statement, b)
+        )
+
+    def _reduce(self, step: Reduce) -> list[ast.stmt]:
+        statement, update = step.statement, step.update
+        layout = layout_of(statement, step.axes, step.over)
+        arrays = self._emitter(layout, statement)
+        mask = arrays.mask(statement.guards) if statement.guards else None
+        if mask is not None:
+            arrays.guarded += 1
+        operand = arrays.compute(update.operand)
+        if mask is not None:
+            arrays.guarded -= 1
+        node = operand.node
+        if operand.dims != {a.var for a in layout}:
+            shape = tuple(self.scope.index(size_of(a)) for a in layout)
+            node = call("np.broadcast_to", node, shape)
+        spatial = [a for a in layout if a in step.axes]
+        over = [
+            n - len(layout) if len(layout) > 1 else 0
+            for n, a in enumerate(layout)
+            if a in step.over
+        ]
+        target = self._emitter(spatial, statement)
+        out = self._output(target, statement)
+        arrays.lines += target.lines
+        reduce = f"{UFUNCS[update.combine]}.reduce"
+        axis: Code = None if not spatial else over[0] if len(over) == 1 else tuple(over)
+        keywords: dict[str, Code] = {"axis": axis}
+        if not spatial and len(layout) == 1:
+            keywords = {}
+        initial = step.initial
+        start = identity(update.combine, statement.target.dtype)
+        if isinstance(initial, (IntImm, FloatImm)):
+            start = initial
+        keywords["initial"] = literal(start, typed=start.dtype.numpy().isbuiltin != 1)
+        if mask is not None:
+            keywords["where"] = mask
+        if initial is None:
+            made = call(reduce, node, **keywords, dtype=dtype_name(statement.target.dtype))
+            arrays.lines.append(do(call(UFUNCS[update.combine], out.node, made, out=out.node)))
+            return arrays.lines
+        arrays.lines.append(do(call(reduce, node, **keywords, out=out.node)))
+        if start is not initial:
+            arrays.lines += self._combined(spatial, statement, update.combine, initial, out)
+        return arrays.lines
+
+    def _combined(
+        self,
+        spatial: Sequence[Axis],
+        statement: Statement,
+        combine: Combine,
+        other: PrimExpr,
+        out: Output,
+    ) -> list[ast.stmt]:
+        """The output combined with one more value for each element."""
+        more = self._emitter(spatial, statement)
+        value = more.compute(other)
+        more.lines.append(do(call(UFUNCS[combine], out.node, value.node, out=out.node)))
+        return more.lines
+
+    def _contract(self, step: Contract) -> list[ast.stmt]:
+        statement = step.statement
+        writer = ContractionEmitter(self.scope, lambda axes: self._emitter(axes, statement), step)
+        initial = step.initial
+        zero = isinstance(initial, (IntImm, FloatImm)) and initial.value == 0
+        lines = writer.lines(accumulate=initial is None)
+        if initial is not None and not zero:
+            spatial = writer.spatial
+            target = self._emitter(spatial, statement)
+            out = self._output(target, statement)
+            lines += self._combined(spatial, statement, "add", initial, out)
+        return lines
+
+    def _scatter(self, step: Scatter) -> list[ast.stmt]:
+        statement = step.statement
+        arrays = self._emitter(step.axes, statement)
+        mask = arrays.mask(statement.guards) if statement.guards else None
+        if mask is not None:
+            arrays.guarded += 1
+        value = arrays.compute(step.update.operand if step.update else statement.value)
+        places = [arrays.compute(i).node for i in statement.indices]
+        if mask is not None:
+            arrays.guarded -= 1
+        name = self.scope.buffer(statement.target)
+        shape = tuple(self.scope.index(size_of(a)) for a in step.axes)
+        ufunc: Code = UFUNCS[step.update.combine] if step.update else None
+        arrays.lines.append(
+            do(call("rt.scatter", name, tuple(places), value.node, shape, ufunc, mask))
+        )
+        return arrays.lines
+
+    def _arg_reduce(self, step: ArgReduce) -> list[ast.stmt]:
+        extreme = step.extreme
+        layout = (*step.axes, extreme.axis)
+        arrays = self._emitter(layout, None)
+        operand = arrays.compute(extreme.operand)
+        node = operand.node
+        if operand.dims != {a.var for a in layout}:
+            shape = tuple(self.scope.index(size_of(a)) for a in layout)
+            node = call("np.broadcast_to", node, shape)
+        target = self._emitter(step.axes, None)
+        best = target.output(extreme.best.buffer, extreme.best_indices, lambda _: True)
+        place = target.output(extreme.place.buffer, extreme.place_indices, lambda _: True)
+        position = affine(extreme.position, {extreme.axis.var})
+        assert position is not None
+        factor = position.coefficients.get(extreme.axis.var, as_poly(0))
+        first = position.offset + factor * as_poly(extreme.axis.start)
+        order = extreme.order
+        keywords: dict[str, Code] = {}
+        if not first.same(0):
+            keywords["first"] = self.scope.index(first)
+        if not factor.same(1):
+            keywords["step"] = self.scope.index(factor)
+        if order.last:
+            keywords["last"] = True
+        if order.nan_wins:
+            keywords["nan_wins"] = True
+        name = "rt.argmax" if order.maximum else "rt.argmin"
+        done = do(call(name, node, best.node, place.node, **keywords))
+        return [*arrays.lines, *target.lines, done]
+
+    def _blocked(self, step: Blocked) -> list[ast.stmt]:
+        """An inner function of the stretch, run by the runtime over all of them."""
+        name = self.scope.names.fresh("rows")
+        start, stop = step.axis.start, step.axis.stop
+        assert isinstance(start, Var)
+        assert isinstance(stop, Var)
+        params = [self.scope.variable(start), self.scope.variable(stop)]
+        outer = dict(self.rows)
+        rows = Rows(0, as_poly(start), as_poly(stop) - as_poly(start))
+        body: list[ast.stmt] = []
+        for buffer, axis in step.local.items():
+            rows = Rows(axis, rows.start, rows.size)
+            self.rows[buffer] = rows
+            owner = self.plan.shared.get(buffer)
+            if owner is not None and owner in self.rows:
+                self.scope.buffers[buffer] = self.scope.buffer(owner)
+                continue
+            sizes = [as_poly(s) for s in buffer.shape]
+            sizes[axis] = rows.size
+            shape = tuple(self.scope.index(s) for s in sizes)
+            made = call("np.empty", shape, dtype_name(buffer.dtype))
+            body.append(assign(self.scope.buffer(buffer), made))
+        for inner in step.steps:
+            body += self._whole(inner)
+        self.rows = outer
+        run = do(call("rt.blocks", name, self.scope.index(step.row_elements)))
+        return [function(name, params, body), run]
+
+
+def layout_of(statement: Statement, axes: Sequence[Axis], over: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The order of dimensions in which a statement is computed.
+
+    That of the first load that runs through all axes, if the target keeps it; else the target's,
+    the axes summed over last.
+    """
+    everything = {a.var: a for a in (*axes, *over)}
+    target = _order(statement.indices, everything)
+    for load in loads(statement.value):
+        order = _order(load.indices, everything)
+        if len(order) == len(everything) and [a for a in order if a in target] == target:
+            return tuple(everything[v] for v in order)
+    rest = [a for a in axes if a.var not in target]
+    return (*(everything[v] for v in target), *rest, *over)
+
+
+def _order(indices: Sequence[PrimExpr], axes: Mapping[Var, Axis]) -> list[Var]:
+    found: list[Var] = []
+    for index in indices:
+        place = affine(index, axes)
+        inside = list(place.coefficients) if place is not None else []
+        inside.sort(key=lambda v: list(axes).index(v))
+        found += [v for v in inside if v not in found]
+    return found

@@ -1,0 +1,304 @@
+"""The parts that a kernel is scheduled by: stores over boxes, and groups that stay together."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from relaxpy.exec.kernel.domain import Box, divide, is_point
+from relaxpy.exec.kernel.nest import (
+    Axis,
+    Bind,
+    Branch,
+    Check,
+    Item,
+    Jump,
+    Leave,
+    Loop,
+    Nest,
+    Repeat,
+    Store,
+    every,
+    expressions,
+    loads,
+    stored,
+)
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.affine import Affine, affine, mentions
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import Call, PrimExpr, Var
+from relaxpy.ir.traverse import rewrite, substitute, walk
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """A read or write of `buffer`; each of `maps` is affine in the part's axes, or None."""
+
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+    maps: tuple[Affine | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """`target[indices] = value` over a box, where all `guards` hold.
+
+    `axes` are the loops around it, outermost first; one of a single round stands for its start
+    in all expressions. The axes in `ordered` may not be reordered.
+    """
+
+    axes: tuple[Axis, ...]
+    target: Buffer
+    indices: tuple[PrimExpr, ...]
+    value: PrimExpr
+    guards: tuple[PrimExpr, ...]
+    ordered: frozenset[Var]
+    block: str | None
+    span: Span | None
+    write: Access = field(init=False)
+    reads: tuple[Access, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        variables = {a.var for a in self.axes}
+        write = access(self.target, self.indices, variables)
+        object.__setattr__(self, "write", write)
+        bounds = [b for a in self.axes for b in (a.start, a.stop)]
+        sources = (self.value, *self.indices, *self.guards, *bounds)
+        object.__setattr__(self, "reads", tuple(_reads(sources, variables)))
+
+    @property
+    def writes(self) -> tuple[Access, ...]:
+        """What is written: one element a round."""
+        return (self.write,)
+
+    @property
+    def name(self) -> str:
+        """The block's name, or else the target's."""
+        return self.block or self.target.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Items that are performed together, in order, in each round of `axes`."""
+
+    axes: tuple[Axis, ...]
+    items: tuple[Item, ...]
+    ordered: frozenset[Var]
+    block: str | None
+    reason: str
+    reads: tuple[Access, ...] = field(init=False)
+    writes: tuple[Access, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        variables = {a.var for a in self.axes}
+        sources = [e for item in every(self.items) for e in expressions(item)]
+        sources += [b for a in self.axes for b in (a.start, a.stop)]
+        inner = {i.axis.var for i in every(self.items) if isinstance(i, Loop)}
+        inner |= {i.var for i in every(self.items) if isinstance(i, Bind)}
+        stores = [i for i in every(self.items) if isinstance(i, Store)]
+        writes = tuple(access(s.buffer, s.indices, variables, inner) for s in stores)
+        object.__setattr__(self, "writes", writes)
+        object.__setattr__(self, "reads", tuple(_reads(sources, variables, inner)))
+
+    @property
+    def name(self) -> str:
+        """The block's name, or else that of a buffer written."""
+        return self.block or next((w.buffer.name for w in self.writes), "effect")
+
+
+Part: TypeAlias = Statement | Group
+
+
+def access(
+    buffer: Buffer,
+    indices: Iterable[PrimExpr],
+    variables: Container[Var],
+    varying: Container[Var] = (),
+) -> Access:
+    """The access of `buffer` at `indices`; what depends on `varying` or on memory is not affine."""
+    indices = tuple(indices)
+    maps = []
+    for index in indices:
+        fixed = not mentions(index, varying) and next(loads(index), None) is None
+        maps.append(affine(index, variables) if fixed else None)
+    return Access(buffer, tuple(indices), tuple(maps))
+
+
+def _reads(
+    sources: Iterable[PrimExpr], variables: Container[Var], varying: Container[Var] = ()
+) -> Iterator[Access]:
+    seen: set[BufferLoad] = set()
+    for source in sources:
+        for load in loads(source):
+            if load not in seen:
+                seen.add(load)
+                yield access(load.buffer, load.indices, variables, varying)
+
+
+def parts_of(nest: Nest, sizes: Container[Var]) -> list[Part]:
+    """The parts of `nest` in the order of the text; loops are distributed over them."""
+    return list(_Collector(nest, sizes).collect(nest.items, (), (), frozenset()))
+
+
+class _Collector:
+    def __init__(self, nest: Nest, sizes: Container[Var]) -> None:
+        self.nest = nest
+        self.sizes = sizes
+
+    def collect(
+        self,
+        items: tuple[Item, ...],
+        box: Box,
+        guards: tuple[PrimExpr, ...],
+        ordered: frozenset[Var],
+    ) -> Iterator[Part]:
+        reason = self.inseparable(items)
+        if reason is not None:
+            yield self.group(items, box, guards, ordered, reason)
+            return
+        for item in items:
+            yield from self.item(item, box, guards, ordered)
+
+    def inseparable(self, items: tuple[Item, ...]) -> str | None:
+        """Why the items of one sequence cannot be taken apart, or None if they can."""
+        for item in items:
+            match item:
+                case Bind(var=var):
+                    return f"{var.name} is read before what it was computed from is overwritten"
+                case Jump(kind=kind):
+                    return f"{kind} leaves the loop early"
+                case Branch() if any(isinstance(i, Jump) for i in every((item,))):
+                    return "a jump leaves the loop early"
+        return None
+
+    def group(
+        self,
+        items: tuple[Item, ...],
+        box: Box,
+        guards: tuple[PrimExpr, ...],
+        ordered: frozenset[Var],
+        reason: str,
+    ) -> Group:
+        if guards:
+            items = (Branch(ops.all_of(*guards), items),)
+        block = next((i.block for i in every(items) if isinstance(i, Store)), None)
+        return Group(box, items, ordered, block, reason)
+
+    def item(
+        self,
+        item: Item,
+        box: Box,
+        guards: tuple[PrimExpr, ...],
+        ordered: frozenset[Var],
+    ) -> Iterator[Part]:
+        match item:
+            case Loop(axis=axis, body=body):
+                outer = {a.var for a in box}
+                moving = {v for v in outer if mentions(axis.start, {v}) or mentions(axis.stop, {v})}
+                written = stored(body)
+                changing = any(
+                    load.buffer in written for e in (axis.start, axis.stop) for load in loads(e)
+                )
+                if changing or any(isinstance(i, Jump) for i in body):
+                    reason = "a loop whose end is decided while it runs"
+                    yield self.group((item,), box, guards, ordered, reason)
+                else:
+                    yield from self.collect(body, (*box, axis), guards, ordered | moving)
+            case Branch():
+                yield from self.branch(item, box, guards, ordered)
+            case Store():
+                yield from self.statements(item, box, guards, ordered)
+            case Repeat():
+                yield self.group((item,), box, guards, ordered, "a while loop")
+            case Check() | Leave() | Bind() | Jump():
+                yield self.group((item,), box, guards, ordered, "control")
+
+    def branch(
+        self, branch: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
+    ) -> Iterator[Part]:
+        condition = branch.condition
+        found = None if _moving(box) else divide(condition, box, self.sizes)
+        if found is not None:
+            for parts, body in ((found.holds, branch.body), (found.fails, branch.orelse)):
+                for part in parts if body else ():
+                    yield from self.collect(body, part, guards, ordered)
+            return
+        written = stored((branch,))
+        if any(load.buffer in written for load in loads(condition)):
+            reason = "the branch overwrites what its condition reads"
+            yield self.group((branch,), box, guards, ordered, reason)
+            return
+        yield from self.collect(branch.body, box, (*guards, condition), ordered)
+        if branch.orelse:
+            yield from self.collect(
+                branch.orelse, box, (*guards, ops.logical_not(condition)), ordered
+            )
+
+    def statements(
+        self, store: Store, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
+    ) -> Iterator[Part]:
+        """The store over its box, divided where an if_then_else in the value can be decided."""
+        indices, value = _settled(store.indices, box), _settled((store.value,), box)[0]
+        guards = tuple(_settled(guards, box))
+        for condition in () if _moving(box) else _choices(value):
+            found = divide(condition, box, self.sizes)
+            if found is None or not (found.holds or found.fails):
+                continue
+            if len(found.holds) + len(found.fails) > 1 and _accumulates(store, box):
+                continue
+            for parts, taken in ((found.holds, True), (found.fails, False)):
+                chosen = _decided(value, condition, taken=taken)
+                for part in parts:
+                    yield from self.statements(replace(store, value=chosen), part, guards, ordered)
+            return
+        yield Statement(
+            box, store.buffer, tuple(indices), value, guards, ordered, store.block, store.span
+        )
+
+
+def _moving(box: Box) -> bool:
+    """Whether the bounds of one axis depend on another."""
+    variables = {a.var for a in box}
+    return any(mentions(b, variables) for a in box for b in (a.start, a.stop))
+
+
+def _settled(values: Iterable[PrimExpr], box: Box) -> list[PrimExpr]:
+    """`values` with the start of each axis of one round in place of its variable."""
+    fixed: Mapping[Var, PrimExpr] = {
+        a.var: ops.cast_to(a.start, a.var.dtype) for a in box if is_point(a)
+    }
+    return [substitute(v, fixed) for v in values]
+
+
+def _choices(value: PrimExpr) -> Iterator[PrimExpr]:
+    for part in walk(value):
+        if (
+            isinstance(part, Call)
+            and isinstance(part.op, Op)
+            and part.op.name == "tir.if_then_else"
+        ):
+            yield part.args[0]
+
+
+def _accumulates(store: Store, box: Box) -> bool:
+    """Whether the store meets one element several times, so that dividing it would reorder sums."""
+    return not all(any(mentions(i, {a.var}) for i in store.indices) for a in box if not is_point(a))
+
+
+def _decided(value: PrimExpr, condition: PrimExpr, *, taken: bool) -> PrimExpr:
+    """`value` where the if_then_else on `condition` has been decided."""
+
+    def rule(node: Node) -> Node | None:
+        match node:
+            case Call(op=Op(name="tir.if_then_else"), args=(test, yes, no)) if test is condition:
+                return yes if taken else no
+            case _:
+                return None
+
+    return cast("PrimExpr", rewrite(value, rule))

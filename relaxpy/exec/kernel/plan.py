@@ -1,0 +1,139 @@
+"""The plan of a kernel: which steps it takes, over which axes, in which buffers.
+
+It names no library. An emitter reads it and finds decided what runs over whole boxes at once and
+what one element at a time, which buffers share memory, and what is done in blocks of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from relaxpy.exec.kernel.nest import Axis
+from relaxpy.exec.kernel.parts import Group, Part, Statement
+from relaxpy.exec.kernel.updates import ArgExtreme, Update
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import PrimExpr, Var
+
+if TYPE_CHECKING:
+    from relaxpy.ir.tir.function import PrimFunc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """A store for all rounds of `axes` at once; every value is read before any is written."""
+
+    statement: Statement
+    axes: tuple[Axis, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce:
+    """An accumulation over the axes `over` into an element for each round of `axes`.
+
+    It starts from `initial`, or without one from what the target holds. The order of the
+    accumulation is the emitter's.
+    """
+
+    statement: Statement
+    axes: tuple[Axis, ...]
+    over: tuple[Axis, ...]
+    update: Update
+    initial: PrimExpr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contract:
+    """A sum over the axes `over` of the product of `factors`, at least two; else as Reduce."""
+
+    statement: Statement
+    axes: tuple[Axis, ...]
+    over: tuple[Axis, ...]
+    factors: tuple[PrimExpr, ...]
+    initial: PrimExpr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scatter:
+    """Stores to places that are computed, in the order of `axes`; with an update, accumulations."""
+
+    statement: Statement
+    axes: tuple[Axis, ...]
+    update: Update | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArgReduce:
+    """An arg-extreme over its axis, for each round of `axes`."""
+
+    group: Group
+    axes: tuple[Axis, ...]
+    extreme: ArgExtreme
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A part performed once, element by element; `reason` says why."""
+
+    part: Part
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Serial:
+    """`steps` for each value of `axis`, in order."""
+
+    axis: Axis
+    steps: tuple[Step, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocked:
+    """`steps` over stretches of their first axis, which may run in any order and at once.
+
+    `axis` is the stretch; in each of `steps` the axis that `rows` gives for its number runs along
+    it. Rows of the buffers in `local` are needed only while their stretch runs.
+    """
+
+    axis: Axis
+    steps: tuple[Whole, ...]
+    rows: tuple[Axis, ...]
+    local: Mapping[Buffer, int]
+    row_elements: PrimExpr
+
+
+Whole: TypeAlias = Map | Reduce | Contract | Scatter | ArgReduce
+Step: TypeAlias = Whole | Scalar | Serial | Blocked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """All that is decided about a kernel.
+
+    `made` are the buffers it makes itself, `shared` gives for some of these another buffer whose
+    memory they use, `views` those laid over other buffers' memory.
+    """
+
+    func: PrimFunc
+    name: str
+    sizes: frozenset[Var]
+    steps: tuple[Step, ...]
+    made: tuple[Buffer, ...]
+    shared: Mapping[Buffer, Buffer]
+    views: Mapping[Buffer, Buffer]
+
+
+def parts_in(step: Step) -> Iterator[Part]:
+    """The parts that `step` performs."""
+    match step:
+        case Serial(steps=steps) | Blocked(steps=steps):
+            for inner in steps:
+                yield from parts_in(inner)
+        case ArgReduce(group=group):
+            yield group
+        case Scalar(part=part):
+            yield part
+        case _:
+            yield step.statement

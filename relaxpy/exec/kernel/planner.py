@@ -1,0 +1,33 @@
+"""From a PrimFunc to its plan."""
+
+from __future__ import annotations
+
+from relaxpy.exec.kernel.fold import fold_initial
+from relaxpy.exec.kernel.parts import parts_of
+from relaxpy.exec.kernel.plan import Plan
+from relaxpy.exec.kernel.read import read
+from relaxpy.exec.kernel.schedule import schedule
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.traverse import walk
+
+
+def make_plan(func: PrimFunc, name: str) -> Plan:
+    """The plan of `func`.
+
+    Errors:
+        CompileError: a statement has no meaning outside special hardware.
+    """
+    nest = read(func)
+    buffers = list(func.buffer_map.values())
+    sizes = frozenset(v for b in buffers for v in _variables(b))
+    parts = parts_of(nest, sizes)
+    steps = schedule(parts, sizes, nest.views)
+    steps = fold_initial(steps, sizes)
+    made = tuple(local.buffer for local in nest.local)
+    return Plan(func, name, sizes, steps, made, {}, nest.views)
+
+
+def _variables(buffer: Buffer) -> set[Var]:
+    return {part for size in buffer.shape for part in walk(size) if isinstance(part, Var)}

@@ -1,0 +1,118 @@
+"""Short ways to write Python syntax trees."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable
+from types import EllipsisType
+from typing import TypeAlias
+
+Code: TypeAlias = "ast.expr | str | int | float | bool | EllipsisType | tuple[Code, ...] | None"
+
+
+def path(text: str) -> ast.expr:
+    """The dotted name `text`."""
+    first, *rest = text.split(".")
+    node: ast.expr = ast.Name(first, ast.Load())
+    for part in rest:
+        node = ast.Attribute(node, part, ast.Load())
+    return node
+
+
+def code(value: Code) -> ast.expr:
+    """`value` as an expression: a str is a dotted name, numbers and None are literals."""
+    if isinstance(value, ast.expr):
+        return value
+    if isinstance(value, str):
+        return path(value)
+    if isinstance(value, tuple):
+        return ast.Tuple([code(v) for v in value], ast.Load())
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            return path("np.nan")
+        return path("np.inf") if value > 0 else ast.UnaryOp(ast.USub(), path("np.inf"))
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and _negative(value):
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value))
+    return ast.Constant(value)
+
+
+def _negative(value: float) -> bool:
+    return value < 0 or (value == 0 and math.copysign(1.0, value) < 0)
+
+
+def text(value: str) -> ast.expr:
+    """The string literal `value`."""
+    return ast.Constant(value)
+
+
+def call(function: Code, *args: Code, **keywords: Code) -> ast.Call:
+    """`function(*args, **keywords)`."""
+    named = [ast.keyword(k, code(v)) for k, v in keywords.items()]
+    return ast.Call(code(function), [code(a) for a in args], named)
+
+
+def attribute(value: Code, name: str) -> ast.expr:
+    """`value.name`."""
+    return ast.Attribute(code(value), name, ast.Load())
+
+
+def item(value: Code, *indices: Code) -> ast.Subscript:
+    """`value[indices]`; no index at all is `value[()]`."""
+    parts = [code(i) for i in indices]
+    index: ast.expr = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+    return ast.Subscript(code(value), index, ast.Load())
+
+
+def binary(left: Code, op: type[ast.operator], right: Code) -> ast.expr:
+    """`left op right`."""
+    return ast.BinOp(code(left), op(), code(right))
+
+
+def compare(left: Code, op: type[ast.cmpop], right: Code) -> ast.expr:
+    """`left op right` as a comparison."""
+    return ast.Compare(code(left), [op()], [code(right)])
+
+
+def both(parts: Iterable[Code]) -> ast.expr:
+    """The conjunction of `parts`, of which there is at least one."""
+    values = [code(p) for p in parts]
+    return values[0] if len(values) == 1 else ast.BoolOp(ast.And(), values)
+
+
+def assign(target: Code, value: Code) -> ast.stmt:
+    """`target = value`."""
+    node = code(target)
+    assert isinstance(node, ast.Name | ast.Subscript)
+    if isinstance(node, ast.Name):
+        return ast.Assign([ast.Name(node.id, ast.Store())], code(value))
+    return ast.Assign([ast.Subscript(node.value, node.slice, ast.Store())], code(value))
+
+
+def do(value: Code) -> ast.stmt:
+    """`value` as a statement."""
+    return ast.Expr(code(value))
+
+
+def loop(name: str, start: Code, stop: Code, body: list[ast.stmt]) -> ast.stmt:
+    """`for name in range(start, stop)`."""
+    first = code(start)
+    zero = isinstance(first, ast.Constant) and first.value == 0
+    bounds = (code(stop),) if zero else (first, code(stop))
+    return ast.For(ast.Name(name, ast.Store()), call("range", *bounds), body or [ast.Pass()], [])
+
+
+def when(condition: Code, body: list[ast.stmt], orelse: list[ast.stmt] | None = None) -> ast.stmt:
+    """`if condition: body`."""
+    return ast.If(code(condition), body or [ast.Pass()], orelse or [])
+
+
+def function(
+    name: str, args: Iterable[str], body: list[ast.stmt], decorators: Iterable[ast.expr] = ()
+) -> ast.FunctionDef:
+    """`def name(args): body`."""
+    arguments = ast.arguments([], [ast.arg(a) for a in args], None, [], [], None, [])
+    node = ast.FunctionDef(name, arguments, body or [ast.Pass()], list(decorators), None, None)
+    if "type_params" in ast.FunctionDef._fields:
+        node.type_params = []  # type: ignore[attr-defined, unused-ignore]
+    return node

@@ -1,0 +1,79 @@
+"""How each part of a kernel runs, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from relaxpy.exec.kernel.plan import (
+    ArgReduce,
+    Blocked,
+    Contract,
+    Map,
+    Plan,
+    Reduce,
+    Scalar,
+    Scatter,
+    Serial,
+    Step,
+    parts_in,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReport:
+    """How one block runs; `reason` says why, where it does not run as a whole."""
+
+    block: str
+    method: str
+    reason: str = ""
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it runs one element at a time."""
+        return self.method == "scalar loop"
+
+
+KernelReport = tuple[BlockReport, ...]
+
+
+def report_of(plan: Plan) -> KernelReport:
+    """One entry for each part, in the order in which they run."""
+    return tuple(entry for step in plan.steps for entry in _entries(step, "", ""))
+
+
+def _entries(step: Step, prefix: str, reason: str) -> Iterator[BlockReport]:
+    match step:
+        case Serial(axis=axis, steps=steps, reason=why):
+            for inner in steps:
+                yield from _entries(inner, f"{prefix}loop over {axis.var.name}, ", why)
+        case Blocked(steps=steps):
+            for inner in steps:
+                yield from _entries(inner, f"{prefix}in row blocks, ", reason)
+        case Scalar(part=part, reason=why):
+            if prefix:
+                yield BlockReport(part.name, "scalar loop", reason or why)
+            else:
+                yield BlockReport(
+                    part.name, "single element", "" if why == "a single element" else why
+                )
+        case _:
+            [part] = parts_in(step)
+            yield BlockReport(part.name, prefix + _method(step), reason)
+
+
+def _method(step: Step) -> str:
+    match step:
+        case Map():
+            return "elementwise"
+        case Reduce(update=update, over=over):
+            return f"{update.combine} reduction over {', '.join(a.var.name for a in over)}"
+        case Contract(over=over):
+            return f"contraction over {', '.join(a.var.name for a in over)}"
+        case Scatter(update=update):
+            return "scatter" if update is None else f"scatter ({update.combine})"
+        case ArgReduce(extreme=extreme):
+            name = "argmax" if extreme.order.maximum else "argmin"
+            return f"{name} over {extreme.axis.var.name}"
+        case _:
+            return "steps"

@@ -1,0 +1,509 @@
+"""What generated kernels call besides NumPy: `rt` in their source."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NoReturn, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.kernel.special import erf
+
+Array: TypeAlias = npt.NDArray[Any]
+Ufunc: TypeAlias = Any
+
+_SMALL = (
+    *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "int4"),
+    *("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "uint4", "int2"),
+    *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "uint2"),
+)
+_PLAIN = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
+small = SimpleNamespace(**{name: getattr(ml_dtypes, name) for name in _SMALL})
+"""The scalar types that NumPy itself does not have."""
+types = SimpleNamespace(
+    **{name: np.dtype(name) for name in _PLAIN},
+    **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
+)
+"""The dtype objects, of which NumPy has one each: compared by identity first."""
+
+__all__ = ["erf"]
+
+
+_BUFFER = re.compile(r"(\w+): (\w+)\[(.*?)\]")
+
+
+# ---- refusals
+
+
+def fail(name: str, message: str) -> NoReturn:
+    """Stop the program because an assertion of a kernel does not hold."""
+    raise RuntimeCheckError(f"{name}: {message}")
+
+
+def refuse(signature: str, *arrays: Any) -> None:
+    """Say which of the `arrays` does not fit its buffer in the signature; return if all do.
+
+    Errors:
+        RuntimeCheckError: an argument is no array, or its rank, datatype or shape is wrong.
+    """
+    name = signature.partition("(")[0]
+    known: dict[str, int] = {}
+    open_sizes = False
+    for (param, kind, shape), array in zip(_BUFFER.findall(signature), arrays, strict=True):
+        sizes = shape.split(", ") if shape else []
+        wanted = f"{name}: {param} is {kind}[{shape}], found "
+        if not isinstance(array, np.ndarray):
+            raise RuntimeCheckError(wanted + type(array).__name__)
+        found = f"{array.dtype}{list(array.shape)}"
+        if array.dtype != getattr(types, kind) or array.ndim != len(sizes):
+            raise RuntimeCheckError(wanted + found)
+        for axis, (size, actual) in enumerate(zip(sizes, array.shape, strict=True)):
+            if size.isidentifier():
+                value = known.setdefault(size, actual)
+            elif size.isdigit():
+                value = int(size)
+            else:
+                open_sizes = True
+                continue
+            if value != actual:
+                equal = f" = {value}" if size.isidentifier() else ""
+                raise RuntimeCheckError(
+                    f"{wanted}{found}: dimension {axis} should be {size}{equal}"
+                )
+    if open_sizes:
+        found = ", ".join(f"{list(a.shape)}" for a in arrays)
+        raise RuntimeCheckError(f"the shapes {found} do not fit {signature}")
+
+
+def scalar(name: str, param: str, value: Any, kind: type[Any]) -> Any:
+    """A scalar argument in its datatype: integers as Python integers.
+
+    Errors:
+        RuntimeCheckError: it is no number, or not one of this datatype.
+    """
+    wanted = np.dtype(kind)
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if not isinstance(value, (bool, int, float, np.generic)):
+        raise RuntimeCheckError(f"{name}: {param} is a {wanted}, found {type(value).__name__}")
+    if wanted.kind in "iu":
+        if value != value or value != int(value) or not _in_range(int(value), wanted):
+            raise RuntimeCheckError(f"{name}: {param} is an {wanted}, found {value!r}")
+        return int(value)
+    return wanted.type(value)
+
+
+def _in_range(value: int, kind: np.dtype[Any]) -> bool:
+    info = np.iinfo(kind)
+    return bool(info.min <= value <= info.max)
+
+
+def at(index: Any, size: int, name: str) -> int:
+    """`index`, if it lies in a dimension of `size`.
+
+    Errors:
+        RuntimeCheckError: it does not.
+    """
+    if 0 <= index < size:
+        return int(index)
+    raise RuntimeCheckError(
+        f"index {index} is outside a dimension of {name}, which has size {size}"
+    )
+
+
+def inside(name: str, low: int, high: int, size: int, rounds: Sequence[int]) -> None:
+    """Stop the program unless `low` to `high` lie in a dimension of `size`, or nothing is accessed.
+
+    Errors:
+        RuntimeCheckError: they do not.
+    """
+    if min(rounds, default=1) > 0:
+        at(low, size, name)
+        at(high, size, name)
+
+
+def places(indices: Any, size: int, name: str) -> Any:
+    """`indices` for a gather, if all lie in a dimension of `size`.
+
+    Errors:
+        RuntimeCheckError: one does not.
+    """
+    if isinstance(indices, np.ndarray):
+        if indices.size:
+            at(indices.min(), size, name)
+            at(indices.max(), size, name)
+        return indices
+    return at(indices, size, name)
+
+
+def clipped(indices: Any, size: int, name: str) -> Any:
+    """`indices` brought into a dimension of `size`, for loads whose results may not be used.
+
+    Errors:
+        RuntimeCheckError: there is nothing to load.
+    """
+    if size == 0 and np.size(indices):
+        raise RuntimeCheckError(f"{name} is empty, and is read")
+    return np.clip(indices, 0, max(size - 1, 0))
+
+
+# ---- views and stores
+
+
+def strided(
+    array: Array,
+    offsets: tuple[int, ...],
+    shape: tuple[int, ...],
+    steps: tuple[tuple[int, ...], ...],
+) -> Array:
+    """The view whose axis a goes, per round, `steps[a][d]` elements along dimension d.
+
+    The caller has checked that all of it lies inside.
+    """
+    shape = tuple(max(s, 0) for s in shape)
+    if 0 in shape:
+        return np.empty(shape, array.dtype)
+    origin = array[tuple(slice(o, None) for o in offsets)]
+    strides = [sum(c * s for c, s in zip(row, array.strides, strict=True)) for row in steps]
+    return np.lib.stride_tricks.as_strided(origin, shape, strides)
+
+
+def overlay(array: Array, kind: type[Any], shape: tuple[int, ...]) -> Array:
+    """The memory of `array` as another datatype and shape.
+
+    Errors:
+        RuntimeCheckError: it is too small, or has gaps.
+    """
+    if not array.flags.c_contiguous:
+        raise RuntimeCheckError("a buffer is declared over memory with gaps")
+    flat = array.reshape(-1).view(kind)
+    count = math.prod(shape)
+    if count > flat.size:
+        raise RuntimeCheckError(f"a buffer of shape {shape} is larger than its memory")
+    view: Array = flat[:count].reshape(shape)
+    return view
+
+
+def scatter(
+    array: Array,
+    indices: tuple[Any, ...],
+    values: Any,
+    shape: tuple[int, ...],
+    ufunc: Ufunc | None,
+    mask: Any,
+) -> None:
+    """Store `values` at `indices`, in order; or combine them with what is there by `ufunc`.
+
+    Errors:
+        RuntimeCheckError: an index is outside.
+    """
+    wanted = np.broadcast_to(np.True_ if mask is None else mask, shape)
+    full = [np.broadcast_to(i, shape)[wanted] for i in indices]
+    chosen = np.broadcast_to(values, shape)[wanted]
+    for axis, index in enumerate(full):
+        if index.size:
+            at(index.min(), array.shape[axis], "the target")
+            at(index.max(), array.shape[axis], "the target")
+    if ufunc is None:
+        array[tuple(full)] = chosen
+    else:
+        ufunc.at(array, tuple(full), chosen)
+
+
+# ---- contractions and arg-extremes
+
+
+def contract(
+    left: Array, right: Array, counts: tuple[int, int, int, int], out: Array | None = None
+) -> Array:
+    """The matrix product over groups of axes.
+
+    Shapes:
+        left    batch, own, summed axes
+        right   batch, own, summed axes
+        counts  how many axes are batch, left's own, right's own, summed
+        result  batch, left's own, right's own axes
+    """
+    batch, own, other, _ = counts
+    a = _matrix(left, batch, own)
+    b = _matrix(right, batch, other)
+    shape = (*left.shape[: batch + own], *right.shape[batch : batch + other])
+    b = b.swapaxes(-1, -2)
+    if out is not None and out.flags.c_contiguous:
+        np.matmul(a, b, out=out.reshape(*left.shape[:batch], a.shape[-2], b.shape[-1]))
+        return out
+    product: Array = np.matmul(a, b).reshape(shape)
+    if out is None:
+        return product
+    out[...] = product
+    return out
+
+
+def _matrix(array: Array, batch: int, own: int) -> Any:
+    """`array` with its own axes folded into one, and the summed ones into another."""
+    head = array.shape[:batch]
+    rows = math.prod(array.shape[batch : batch + own])
+    columns = math.prod(array.shape[batch + own :])
+    return array.reshape(*head, rows, columns)
+
+
+def argmax(
+    values: Array,
+    best: Array,
+    place: Array,
+    first: int = 0,
+    step: int = 1,
+    last: bool = False,
+    nan_wins: bool = False,
+) -> None:
+    """Replace `best` by the greatest along the last axis of `values`, `place` by its position.
+
+    Both stay where nothing is better than `best`. A NaN is never better, or always (`nan_wins`).
+    """
+    _extreme(
+        np.maximum,
+        np.greater_equal if last else np.greater,
+        values,
+        best,
+        place,
+        first,
+        step,
+        last,
+        nan_wins,
+    )
+
+
+def argmin(
+    values: Array,
+    best: Array,
+    place: Array,
+    first: int = 0,
+    step: int = 1,
+    last: bool = False,
+    nan_wins: bool = False,
+) -> None:
+    """As `argmax`, of the least."""
+    _extreme(
+        np.minimum,
+        np.less_equal if last else np.less,
+        values,
+        best,
+        place,
+        first,
+        step,
+        last,
+        nan_wins,
+    )
+
+
+def _extreme(
+    ufunc: Ufunc,
+    better: Ufunc,
+    values: Array,
+    best: Array,
+    place: Array,
+    first: int,
+    step: int,
+    last: bool,
+    nan_wins: bool,
+) -> None:
+    if values.shape[-1] == 0 or values.size == 0:
+        return
+    found = ufunc.reduce(values, axis=-1)
+    if values.dtype.kind not in "iub" and (np.isnan(found).any() or np.isnan(best).any()):
+        _extreme_with_nan(better, values, best, place, first, step, nan_wins)
+        return
+    pick = np.argmax if ufunc is np.maximum else np.argmin
+    if last:
+        where = values.shape[-1] - 1 - pick(values[..., ::-1], axis=-1)
+    else:
+        where = pick(values, axis=-1)
+    if first or step != 1:
+        where = where * step + first
+    improved = better(found, best)
+    np.copyto(place, where, where=improved, casting="unsafe")
+    np.copyto(best, found, where=improved)
+
+
+def _extreme_with_nan(
+    better: Ufunc,
+    values: Array,
+    best: Array,
+    place: Array,
+    first: int,
+    step: int,
+    nan_wins: bool,
+) -> None:
+    """One candidate after the other, all rows at once."""
+    worse = {np.greater: np.less_equal, np.greater_equal: np.less}
+    worse |= {np.less: np.greater_equal, np.less_equal: np.greater}
+    for k in range(values.shape[-1]):
+        candidate = values[..., k]
+        wins = ~worse[better](candidate, best) if nan_wins else better(candidate, best)
+        np.copyto(place, first + k * step, where=wins, casting="unsafe")
+        np.copyto(best, candidate, where=wins)
+
+
+# ---- scalar and elementwise functions NumPy does not have
+
+
+def int_truncdiv(a: int, b: int) -> int:
+    """a / b on Python integers, rounded toward zero."""
+    if b == 0:
+        raise RuntimeCheckError("division by zero", rule="PX-3")
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _nonzero(divisor: Any) -> None:
+    if not np.all(divisor):
+        raise RuntimeCheckError("division by zero", rule="PX-3")
+
+
+def floor_divide(a: Any, b: Any, out: Array | None = None) -> Any:
+    """a / b on integers, rounded down. Errors: RuntimeCheckError for a divisor 0."""
+    _nonzero(b)
+    return np.floor_divide(a, b, out=out)
+
+
+def remainder(a: Any, b: Any, out: Array | None = None) -> Any:
+    """The remainder of `floor_divide`. Errors: RuntimeCheckError for a divisor 0."""
+    _nonzero(b)
+    return np.remainder(a, b, out=out)
+
+
+def truncmod(a: Any, b: Any, out: Array | None = None) -> Any:
+    """The remainder of `truncdiv`. Errors: RuntimeCheckError for a divisor 0."""
+    _nonzero(b)
+    return np.fmod(a, b, out=out)
+
+
+def truncdiv(a: Any, b: Any, out: Array | None = None) -> Any:
+    """a / b on integers, rounded toward zero. Errors: RuntimeCheckError for a divisor 0."""
+    _nonzero(b)
+    return any_truncdiv(a, b, out)
+
+
+any_floor_divide = np.floor_divide
+any_remainder = np.remainder
+any_truncmod = np.fmod
+
+
+def any_truncdiv(a: Any, b: Any, out: Array | None = None) -> Any:
+    """a / b on integers, rounded toward zero; anything for a divisor 0."""
+    # The remainder has the sign of a, so that what is left divides without rounding.
+    return np.floor_divide(np.subtract(a, np.fmod(a, b)), b, out=out)
+
+
+def exp10(x: Any, out: Array | None = None) -> Any:
+    """10 to the power x."""
+    return np.power(_like(10, x), x, out=out)
+
+
+def rsqrt(x: Any, out: Array | None = None) -> Any:
+    """1 / sqrt(x)."""
+    root = np.sqrt(x, out=out)
+    return np.divide(_like(1, x), root, out=out)
+
+
+def sigmoid(x: Any, out: Array | None = None) -> Any:
+    """1 / (1 + exp(-x)); exp may overflow to infinity, which gives the right 0."""
+    one = _like(1, x)
+    power = np.exp(np.negative(x, out=out), out=out)
+    return np.divide(one, np.add(one, power, out=out), out=out)
+
+
+def _like(value: float, x: Any) -> Any:
+    return np.asarray(x).dtype.type(value)
+
+
+def ldexp(x: Any, exponent: Any, out: Array | None = None) -> Any:
+    """x times 2 to the power `exponent`, which may be a float of whole value."""
+    return np.ldexp(x, np.asarray(exponent).astype(np.int32), out=out)
+
+
+def popcount(x: Any, out: Array | None = None) -> Any:
+    """The number of bits set, in the datatype of x."""
+    kind = np.asarray(x).dtype
+    bits = np.asarray(x).view(kind.str.replace("i", "u"))
+    return _into(np.bitwise_count(bits).astype(kind), out)
+
+
+def clz(x: Any, out: Array | None = None) -> Any:
+    """The number of leading zero bits, as int32."""
+    kind = np.asarray(x).dtype
+    bits = np.asarray(x).view(kind.str.replace("i", "u")).astype(np.uint64)
+    for shift in (1, 2, 4, 8, 16, 32):
+        bits = bits | (bits >> np.uint64(shift))
+    zeros = kind.itemsize * 8 - np.bitwise_count(bits).astype(np.int32)
+    return _into(zeros, out)
+
+
+def _into(value: Any, out: Array | None) -> Any:
+    if out is None:
+        return value[()]
+    out[...] = value
+    return out
+
+
+def shift_left(a: Any, b: Any, out: Array | None = None) -> Any:
+    """a << b; bits shifted out are lost, all of them when b is as large as the width."""
+    return np.left_shift(a, b, out=out)
+
+
+def shift_right(a: Any, b: Any, out: Array | None = None) -> Any:
+    """a >> b, keeping the sign."""
+    return np.right_shift(a, b, out=out)
+
+
+# ---- blocks of rows
+
+TARGET = 1 << 18
+"""Bytes of intermediate results that a block may have, so that they stay in a core's cache."""
+WORTH_THREADS = 1 << 20
+"""Bytes from which on several threads are faster than one."""
+
+
+@cache
+def _pool() -> ThreadPoolExecutor | None:
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return ThreadPoolExecutor(cores, "relaxpy") if cores > 1 else None
+
+
+def blocks(rows: Callable[[int, int], None], start: int, stop: int, row_bytes: int) -> None:
+    """Run `rows(lo, hi)` over stretches of start to stop, in any order, perhaps at once."""
+    count = stop - start
+    total = count * row_bytes
+    if total <= TARGET or count < 2:
+        if count > 0:
+            rows(start, stop)
+        return
+    step = max(1, TARGET // max(1, row_bytes))
+    pool = _pool() if total >= WORTH_THREADS else None
+    if pool is None:
+        for lo in range(start, stop, step):
+            rows(lo, min(lo + step, stop))
+        return
+    stretches = iter(range(start, stop, step))
+
+    def work() -> None:
+        with np.errstate(all="ignore"):
+            for lo in stretches:
+                rows(lo, min(lo + step, stop))
+
+    for job in [pool.submit(work) for _ in range(pool._max_workers)]:
+        job.result()

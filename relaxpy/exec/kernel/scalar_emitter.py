@@ -1,0 +1,247 @@
+"""One element at a time: items and single stores as plain Python over NumPy scalars."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, assert_never
+
+from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.bounds import is_inside
+from relaxpy.exec.kernel.nest import (
+    Axis,
+    Bind,
+    Branch,
+    Check,
+    Item,
+    Jump,
+    Leave,
+    Loop,
+    Repeat,
+    Store,
+)
+from relaxpy.exec.kernel.parts import Statement
+from relaxpy.exec.kernel.pytree import (
+    assign,
+    attribute,
+    binary,
+    call,
+    compare,
+    do,
+    item,
+    loop,
+    path,
+    text,
+    when,
+)
+from relaxpy.exec.kernel.scope import (
+    COMPARISONS,
+    ELEMENTWISE,
+    INTEGER_DIVISION,
+    INTRINSICS,
+    Scope,
+    dtype_name,
+    intrinsic_name,
+    literal,
+)
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import (
+    Add,
+    And,
+    BinaryOpExpr,
+    Call,
+    Cast,
+    CmpExpr,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+)
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+_OPERATORS: dict[type[PrimExpr], type[ast.operator]] = {
+    Add: ast.Add,
+    Sub: ast.Sub,
+    Mul: ast.Mult,
+}
+
+
+class ScalarEmitter:
+    """Writes scalar code in `scope`; an integer variable outside `typed` is a plain Python int.
+
+    `axes` are the loops around what is written; indices within their bounds need no check.
+    """
+
+    def __init__(self, scope: Scope, name: str, axes: Iterable[Axis] = ()) -> None:
+        self.scope = scope
+        self.name = name
+        self.axes = list(axes)
+        self.typed: set[Var] = set()
+        self.span: Span | None = None
+
+    def items(self, items: Iterable[Item]) -> list[ast.stmt]:
+        """The statements that perform `items` in order."""
+        return [stmt for part in items for stmt in self._item(part)]
+
+    def _item(self, part: Item) -> list[ast.stmt]:
+        match part:
+            case Loop(axis=axis, body=body):
+                start, stop = self.scope.index(axis.start), self.scope.index(axis.stop)
+                self.axes.append(axis)
+                inside = self.items(body)
+                self.axes.pop()
+                return [loop(self.scope.variable(axis.var), start, stop, inside)]
+            case Branch(condition=condition, body=body, orelse=orelse):
+                return [when(self.value(condition), self.items(body), self.items(orelse))]
+            case Repeat(condition=condition, body=body):
+                return [ast.While(self.value(condition), self.items(body), [])]
+            case Store():
+                return [self.store(part)]
+            case Bind(var=var, value=value):
+                self.typed.add(var)
+                return [assign(self.scope.variable(var), self.value(value))]
+            case Check(condition=condition, message=message):
+                failed = do(call("rt.fail", text(self.name), text(message)))
+                return [when(ast.UnaryOp(ast.Not(), self.value(condition)), [failed])]
+            case Leave(value=value):
+                return [ast.Return(self.value(value, typed=True))]
+            case Jump(kind=kind):
+                return [ast.Break() if kind == "break" else ast.Continue()]
+            case _:
+                assert_never(part)
+
+    def statement(self, statement: Statement, conditions: list[ast.expr]) -> list[ast.stmt]:
+        """One round of `statement`, if the `conditions` and its guards hold."""
+        store = Store(
+            statement.target, statement.indices, statement.value, statement.block, statement.span
+        )
+        tests = [*conditions, *map(self.value, statement.guards)]
+        body = [self.store(store)]
+        return [when(_all(tests), body)] if tests else body
+
+    def store(self, store: Store) -> ast.stmt:
+        """One store."""
+        self.span = store.span
+        return assign(self.element(store.buffer, store.indices), self.value(store.value))
+
+    def element(self, buffer: Buffer, indices: Iterable[PrimExpr]) -> ast.Subscript:
+        """One element of a buffer; an index that may be outside is checked."""
+        name = self.scope.buffer(buffer)
+        parts = [
+            self._place(index, size, axis, buffer)
+            for axis, (index, size) in enumerate(zip(indices, buffer.shape, strict=True))
+        ]
+        return item(name, *parts) if parts else item(name)
+
+    def _place(self, index: PrimExpr, size: PrimExpr, axis: int, buffer: Buffer) -> ast.expr:
+        found = self.index(index)
+        if is_inside(index, size, self.axes, self.scope.sizes):
+            return found
+        name = self.scope.buffer(buffer)
+        extent = item(attribute(name, "shape"), axis)
+        return call("rt.at", found, extent, text(name))
+
+    def index(self, value: PrimExpr) -> ast.expr:
+        """An index as a Python int."""
+        return self.scope.index(value)
+
+    def value(self, expr: PrimExpr, *, typed: bool = False) -> ast.expr:
+        """`expr` as a NumPy scalar, rounded or wrapped to its datatype after each operation.
+
+        Without `typed`, a literal may be a plain number.
+
+        Errors:
+            CompileError: an intrinsic that cannot run here.
+        """
+        match expr:
+            case IntImm() | FloatImm():
+                return literal(expr, typed=typed)
+            case Var():
+                return self._variable(expr)
+            case BufferLoad(buffer=buffer, indices=indices):
+                return self.element(buffer, indices)
+            case Or(a=a, b=b):
+                return ast.BoolOp(ast.Or(), [self.value(a), self.value(b)])
+            case And(a=a, b=b):
+                return ast.BoolOp(ast.And(), [self.value(a), self.value(b)])
+            case Not(a=a):
+                return ast.UnaryOp(ast.Not(), self.value(a))
+            case Select(condition=test, true_value=yes, false_value=no):
+                return self._choice(test, yes, no)
+            case Cast(dtype=dtype, value=inner):
+                return call(attribute(self.value(inner, typed=True), "astype"), dtype_name(dtype))
+            case BinaryOpExpr():
+                return self._binary(expr)
+            case Call():
+                return self._call(expr)
+            case _:
+                raise CompileError(f"{self.name}: `{expr}` has no scalar form", span=self.span)
+
+    def _variable(self, var: Var) -> ast.expr:
+        name = path(self.scope.variable(var))
+        return name if var in self.typed else call(dtype_name(var.dtype), name)
+
+    def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> ast.expr:
+        return ast.IfExp(self.value(test), self.value(yes, typed=True), self.value(no, typed=True))
+
+    def _binary(self, expr: BinaryOpExpr) -> ast.expr:
+        a = self.value(expr.a, typed=isinstance(expr.b, (IntImm, FloatImm)))
+        b = self.value(expr.b, typed=False)
+        node, dtype = type(expr), expr.a.dtype
+        if isinstance(expr, CmpExpr):
+            return compare(a, COMPARISONS[node], b)
+        if node in _OPERATORS and not dtype.is_bool:
+            return binary(a, _OPERATORS[node], b)
+        if node in ELEMENTWISE:
+            return call(ELEMENTWISE[node], a, b)
+        if dtype.is_int:
+            return call(f"rt.{INTEGER_DIVISION[node]}", a, b)
+        match expr:
+            case Div():
+                return binary(a, ast.Div, b)
+            case Mod():
+                return call("np.fmod", a, b)
+            case FloorDiv():
+                return call("np.floor", binary(a, ast.Div, b))
+            case FloorMod():
+                down = call("np.floor", binary(a, ast.Div, b))
+                return binary(a, ast.Sub, binary(down, ast.Mult, b))
+            case _:
+                raise CompileError(f"{self.name}: `{expr}` has no scalar form", span=self.span)
+
+    def _call(self, expr: Call) -> ast.expr:
+        name = intrinsic_name(expr)
+        if name == "if_then_else":
+            test, yes, no = expr.args
+            return self._choice(test, yes, no)
+        if name == "reinterpret":
+            [value] = expr.args
+            return call(attribute(self.value(value, typed=True), "view"), dtype_name(expr.dtype))
+        function = INTRINSICS.get(name)
+        if function is None:
+            raise unsupported(self.name, expr, self.span)
+        return call(function, *(self.value(a, typed=True) for a in expr.args))
+
+
+def _all(tests: list[ast.expr]) -> ast.expr:
+    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
+
+
+def unsupported(name: str, expr: Call, span: Span | None) -> CompileError:
+    """The error for an intrinsic that NumPy cannot perform."""
+    return CompileError(
+        f"{name}: the intrinsic {intrinsic_name(expr)} cannot run on NumPy",
+        span=span,
+        hint="it needs hardware, or a pass that lowers it",
+    )

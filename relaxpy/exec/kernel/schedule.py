@@ -1,0 +1,191 @@
+"""From parts to steps: loops are distributed over parts, and kept only where they carry an order.
+
+Rule:
+    Allen and Kennedy, "Automatic translation of FORTRAN programs to vector form", TOPLAS 9(4),
+    1987, with one loop of a cycle moved outward where its directions allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+from relaxpy.exec.kernel.dependence import Edge, common_axes, edges
+from relaxpy.exec.kernel.domain import is_point
+from relaxpy.exec.kernel.nest import Axis, loads
+from relaxpy.exec.kernel.parts import Group, Part, Statement
+from relaxpy.exec.kernel.plan import ArgReduce, Contract, Map, Reduce, Scalar, Scatter, Serial, Step
+from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
+from relaxpy.ir.tir.affine import affine, mentions
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
+
+
+def schedule(
+    parts: Sequence[Part], sizes: Container[Var], roots: dict[Buffer, Buffer]
+) -> tuple[Step, ...]:
+    """Steps that perform `parts`, which stand in the order of the text."""
+    return tuple(_Scheduler(parts, sizes).steps(range(len(parts)), edges(parts, sizes, roots), ()))
+
+
+class _Scheduler:
+    def __init__(self, parts: Sequence[Part], sizes: Container[Var]) -> None:
+        self.parts = parts
+        self.sizes = sizes
+
+    def steps(
+        self, members: Iterable[int], orders: set[Edge], serial: tuple[Axis, ...]
+    ) -> Iterable[Step]:
+        """The steps of `members` within the loops `serial`."""
+        for component in components(members, orders):
+            inside = {e for e in orders if e.source in component and e.sink in component}
+            if len(component) == 1:
+                part = self.parts[component[0]]
+                forced = _free(part, serial) and self._forced(part, serial)
+                if not inside and not forced:
+                    yield self._whole(part, serial)
+                    continue
+            yield from self._cycle(component, inside, serial)
+
+    def _forced(self, part: Part, serial: tuple[Axis, ...]) -> bool:
+        if isinstance(part, Group):
+            return arg_extreme_of(part) is None
+        return any(a.var in part.ordered for a in _free(part, serial))
+
+    def _cycle(
+        self, component: list[int], inside: set[Edge], serial: tuple[Axis, ...]
+    ) -> Iterable[Step]:
+        """The component with one more of its common loops around it."""
+        parts = [self.parts[i] for i in component]
+        common = min(common_axes(parts[0], p) for p in parts)
+        done = {a.var for a in serial}
+        levels = [n for n in range(common) if parts[0].axes[n].var not in done]
+        if not levels:
+            for part in parts:
+                yield Scalar(part, self._reason(part))
+            return
+        allowed = [n for n in levels if self._may_be_outermost(n, levels, parts, inside)]
+        best = min(allowed, key=lambda n: (self._left(n, levels, component, inside), n))
+        axis = loop_axis(parts, best)
+        left = {e for e in inside if not _satisfied(e, best)}
+        inner = tuple(self.steps(component, left, (*serial, axis)))
+        yield Serial(axis, inner, self._why(axis, parts, inside))
+
+    def _may_be_outermost(
+        self, level: int, levels: list[int], parts: list[Part], inside: set[Edge]
+    ) -> bool:
+        outer = {parts[0].axes[n].var for n in levels if n < level}
+        axes = [p.axes[level] for p in parts]
+        if any(mentions(b, outer) for a in axes for b in (a.start, a.stop)):
+            return False
+        return level == levels[0] or not any(
+            e.level < level and ">" in e.directions[level]
+            for e in inside
+            if level < len(e.directions)
+        )
+
+    def _left(self, level: int, levels: list[int], component: list[int], inside: set[Edge]) -> int:
+        """How many parts stay in cycles once the loop at `level` runs one round at a time."""
+        left = {e for e in inside if not _satisfied(e, level)}
+        found = components(component, left)
+        stuck = [c for c in found if len(c) > 1 or any(e.source == e.sink == c[0] for e in left)]
+        return sum(map(len, stuck))
+
+    def _why(self, axis: Axis, parts: list[Part], inside: set[Edge]) -> str:
+        for part in parts:
+            if isinstance(part, Group):
+                return part.reason
+            if any(v is axis.var for v in part.ordered):
+                return f"inner loops end where {axis.var.name} says"
+        names = sorted({w.buffer.name for p in parts for w in p.writes})
+        return f"loop {axis.var.name} carries a dependence on {', '.join(names)}"
+
+    def _reason(self, part: Part) -> str:
+        return part.reason if isinstance(part, Group) else "one element at a time"
+
+    def _whole(self, part: Part, serial: tuple[Axis, ...]) -> Step:
+        axes = _free(part, serial)
+        if isinstance(part, Group):
+            extreme = arg_extreme_of(part)
+            if extreme is None or extreme.axis not in axes:
+                return Scalar(part, part.reason)
+            return ArgReduce(part, tuple(a for a in axes if a is not extreme.axis), extreme)
+        if not axes:
+            return Scalar(part, "a single element")
+        return classify(part, axes)
+
+
+def classify(statement: Statement, axes: tuple[Axis, ...]) -> Step:
+    """How `statement` runs over `axes` at once."""
+    variables = {a.var for a in axes}
+    update = update_of(statement)
+    maps = [None if next(loads(i), None) else affine(i, variables) for i in statement.indices]
+    if any(m is None for m in maps):
+        return Scatter(statement, axes, update)
+    inside = {v for m in maps if m is not None for v in m.coefficients}
+    spatial = tuple(a for a in axes if a.var in inside)
+    over = tuple(a for a in axes if a.var not in inside)
+    if not over or update is None:
+        return Map(statement, axes)
+    if update.combine == "add" and not statement.guards:
+        factors = tuple(_factors(update.operand))
+        summed = {a.var for a in over}
+        if sum(mentions(f, summed) for f in factors) > 1 and not statement.target.dtype.is_bool:
+            return Contract(statement, spatial, over, factors)
+    return Reduce(statement, spatial, over, update)
+
+
+def _factors(value: PrimExpr) -> Iterable[PrimExpr]:
+    if isinstance(value, Mul):
+        yield from _factors(value.a)
+        yield from _factors(value.b)
+    else:
+        yield value
+
+
+def loop_axis(parts: Sequence[Part], level: int) -> Axis:
+    """The whole loop at `level`; parts that use less of it check for themselves."""
+    axes = [p.axes[level] for p in parts]
+    wide = [a for a in axes if not is_point(a)]
+    return wide[0] if wide else axes[0]
+
+
+def _free(part: Part, serial: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    done = {a.var for a in serial}
+    whole = isinstance(part, Group)
+    return tuple(a for a in part.axes if a.var not in done and (whole or not is_point(a)))
+
+
+def _satisfied(edge: Edge, level: int) -> bool:
+    """Whether running the loop at `level` in order keeps the order of `edge`."""
+    return level < len(edge.directions) and edge.directions[level] == {"<"}
+
+
+def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]]:
+    """The strongly connected components, sources first and else in the order of the text."""
+    nodes = sorted(members)
+    after: dict[int, set[int]] = {n: set() for n in nodes}
+    for edge in orders:
+        if edge.source in after and edge.sink in after and edge.source != edge.sink:
+            after[edge.source].add(edge.sink)
+    reach = {n: _reachable(n, after) for n in nodes}
+    found: list[list[int]] = []
+    left = list(nodes)
+    while left:
+        ready = next(
+            n for n in left if all(m in reach[n] or n not in reach[m] for m in left if m != n)
+        )
+        component = [m for m in left if m == ready or (m in reach[ready] and ready in reach[m])]
+        found.append(component)
+        left = [m for m in left if m not in component]
+    return found
+
+
+def _reachable(start: int, after: dict[int, set[int]]) -> set[int]:
+    seen: set[int] = set()
+    waiting = [start]
+    while waiting:
+        for node in after[waiting.pop()]:
+            if node not in seen:
+                seen.add(node)
+                waiting.append(node)
+    return seen

@@ -1,0 +1,206 @@
+"""Names, index arithmetic and literals of generated code; NumPy's names for TIR's operations."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.pytree import Code, binary, call, code, compare, item, path
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.affine import Poly
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+)
+from relaxpy.pysource import Names
+
+ELEMENTWISE: Mapping[type[PrimExpr], str] = {
+    Add: "np.add",
+    Sub: "np.subtract",
+    Mul: "np.multiply",
+    Min: "np.minimum",
+    Max: "np.maximum",
+    EQ: "np.equal",
+    NE: "np.not_equal",
+    LT: "np.less",
+    LE: "np.less_equal",
+    GT: "np.greater",
+    GE: "np.greater_equal",
+}
+INTEGER_DIVISION: Mapping[type[PrimExpr], str] = {
+    FloorDiv: "floor_divide",
+    FloorMod: "remainder",
+    Div: "truncdiv",
+    Mod: "truncmod",
+}
+INTRINSICS: Mapping[str, str] = {
+    **{
+        n: f"np.{n}"
+        for n in (
+            *("exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh"),
+            *("cosh", "tanh", "fabs", "floor", "ceil", "trunc", "hypot", "copysign", "fmod"),
+            *("nextafter", "isnan", "bitwise_and", "bitwise_or", "bitwise_xor"),
+        )
+    },
+    **{f"a{n}": f"np.arc{n}" for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "atan2": "np.arctan2",
+    "pow": "np.power",
+    "round": "np.rint",
+    "nearbyint": "np.rint",
+    "bitwise_not": "np.invert",
+    **{n: f"rt.{n}" for n in ("exp10", "rsqrt", "sigmoid", "erf", "ldexp", "popcount", "clz")},
+    **{n: f"rt.{n}" for n in ("shift_left", "shift_right")},
+}
+"""Of each intrinsic the function that performs it; those of `rt` take `out=` as ufuncs do."""
+
+
+class Scope:
+    """The names of variables and buffers in one generated function; `sizes` are never negative."""
+
+    def __init__(self, names: Names, sizes: frozenset[Var]) -> None:
+        self.names = names
+        self.sizes = sizes
+        self.variables: dict[Var, str] = {}
+        self.buffers: dict[Buffer, str] = {}
+
+    def variable(self, var: Var) -> str:
+        """The name of `var`, a new one at its first use."""
+        if var not in self.variables:
+            self.variables[var] = self.names.fresh(var.name)
+        return self.variables[var]
+
+    def buffer(self, buffer: Buffer) -> str:
+        """The name of `buffer`, a new one at its first use."""
+        if buffer not in self.buffers:
+            self.buffers[buffer] = self.names.fresh(buffer.name)
+        return self.buffers[buffer]
+
+    def index(self, value: PrimExpr | Poly) -> ast.expr:
+        """`value` in Python's unbounded integers, as sizes and indices are computed.
+
+        Errors:
+            CompileError: it is no integer arithmetic.
+        """
+        if isinstance(value, Poly):
+            return self.index(value.expr())
+        match value:
+            case IntImm(value=number):
+                return code(number)
+            case Var():
+                return path(self.variable(value))
+            case Cast(value=inner) if inner.dtype.is_int:
+                return self.index(inner)
+            case Add(a=a, b=b):
+                return self._plus(a, b)
+            case Sub(a=a, b=b):
+                return binary(self.index(a), ast.Sub, self.index(b))
+            case Mul(a=a, b=b):
+                return binary(self.index(a), ast.Mult, self.index(b))
+            case FloorDiv(a=a, b=b):
+                return binary(self.index(a), ast.FloorDiv, self.index(b))
+            case FloorMod(a=a, b=b):
+                return binary(self.index(a), ast.Mod, self.index(b))
+            case Div(a=a, b=b):
+                return call("rt.int_truncdiv", self.index(a), self.index(b))
+            case Mod(a=a, b=b):
+                return call("math.fmod", self.index(a), self.index(b))
+            case Min(a=a, b=b):
+                return call("min", self.index(a), self.index(b))
+            case Max(a=a, b=b):
+                return call("max", self.index(a), self.index(b))
+            case BufferLoad(buffer=buffer, indices=indices):
+                element = item(self.buffer(buffer), *map(self.index, indices))
+                return call("int", element)
+            case Select(condition=test, true_value=yes, false_value=no):
+                return ast.IfExp(self.truth(test), self.index(yes), self.index(no))
+            case Call(op=Op(name="tir.if_then_else"), args=(test, yes, no)):
+                return ast.IfExp(self.truth(test), self.index(yes), self.index(no))
+            case _:
+                raise CompileError(f"`{value}` cannot be computed as an index")
+
+    def _plus(self, a: PrimExpr, b: PrimExpr) -> ast.expr:
+        if isinstance(b, IntImm) and b.value < 0:
+            return binary(self.index(a), ast.Sub, code(-b.value))
+        return binary(self.index(a), ast.Add, self.index(b))
+
+    def truth(self, condition: PrimExpr) -> ast.expr:
+        """A condition on sizes and indices."""
+        match condition:
+            case IntImm(value=number):
+                return code(bool(number))
+            case Not(a=a):
+                return ast.UnaryOp(ast.Not(), self.truth(a))
+            case Or(a=a, b=b):
+                return ast.BoolOp(ast.Or(), [self.truth(a), self.truth(b)])
+            case And(a=a, b=b):
+                return ast.BoolOp(ast.And(), [self.truth(a), self.truth(b)])
+            case EQ(a=a, b=b) | NE(a=a, b=b) | LT(a=a, b=b) | LE(a=a, b=b) if a.dtype.is_int:
+                return compare(self.index(a), COMPARISONS[type(condition)], self.index(b))
+            case GT(a=a, b=b) | GE(a=a, b=b) if a.dtype.is_int:
+                return compare(self.index(a), COMPARISONS[type(condition)], self.index(b))
+            case _:
+                raise CompileError(f"`{condition}` cannot be decided from sizes")
+
+
+COMPARISONS: Mapping[type[PrimExpr], type[ast.cmpop]] = {
+    EQ: ast.Eq,
+    NE: ast.NotEq,
+    LT: ast.Lt,
+    LE: ast.LtE,
+    GT: ast.Gt,
+    GE: ast.GtE,
+}
+
+
+def dtype_name(dtype: DataType) -> str:
+    """The scalar type of `dtype` as generated code names it.
+
+    Errors:
+        CompileError: NumPy has no such type.
+    """
+    kind = dtype.numpy()
+    if dtype.is_bool:
+        return "np.bool_"
+    return f"np.{kind.name}" if kind.isbuiltin == 1 else f"rt.small.{kind.name}"
+
+
+def literal(value: IntImm | FloatImm, *, typed: bool) -> ast.expr:
+    """A literal, as a plain number where what it meets decides its type."""
+    number: Code = value.value
+    if value.dtype.is_bool:
+        return code(bool(value.value)) if not typed else call("np.bool_", bool(value.value))
+    if not typed and value.dtype.numpy().isbuiltin == 1:
+        return code(number)
+    return call(dtype_name(value.dtype), number)
+
+
+def intrinsic_name(call_node: Call) -> str:
+    """The name, without the leading `tir.`, of the intrinsic that is called."""
+    op = call_node.op
+    return op.name.removeprefix("tir.") if isinstance(op, Op) else str(op)

@@ -1,0 +1,244 @@
+"""Statements that accumulate, `C[i] = op(C[i], e)`, and pairs that find an arg-extreme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Store, loads
+from relaxpy.exec.kernel.parts import Access, Group, Part, Statement, access
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.affine import affine, mentions
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Add,
+    And,
+    Call,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+)
+from relaxpy.ir.traverse import substitute
+
+Combine: TypeAlias = Literal[
+    "add", "mul", "min", "max", "and", "or", "bitwise_and", "bitwise_or", "bitwise_xor"
+]
+_NODES: dict[type[PrimExpr], Combine] = {
+    Add: "add",
+    Sub: "add",
+    Mul: "mul",
+    Min: "min",
+    Max: "max",
+    And: "and",
+    Or: "or",
+}
+_CALLS: dict[str, Combine] = {
+    "tir.bitwise_and": "bitwise_and",
+    "tir.bitwise_or": "bitwise_or",
+    "tir.bitwise_xor": "bitwise_xor",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """The target becomes `combine` of itself and `operand`."""
+
+    combine: Combine
+    operand: PrimExpr
+
+
+def update_of(statement: Statement) -> Update | None:
+    """How `statement` accumulates into its target, or None."""
+    own = BufferLoad(statement.target, statement.indices)
+    found = _update(statement.value, own)
+    if found is None or any(load is own for load in loads(found.operand)):
+        return None
+    return found
+
+
+def _update(value: PrimExpr, own: BufferLoad) -> Update | None:
+    sides = _sides(value)
+    if sides is None:
+        return None
+    combine, left, right = sides
+    if left is own:
+        return Update(combine, _negated(right) if isinstance(value, Sub) else right)
+    if right is own and not isinstance(value, Sub):
+        return Update(combine, left)
+    inner = _update(left, own)
+    if inner is not None and inner.combine == combine:
+        return Update(combine, _joined(value, inner.operand, right))
+    if isinstance(value, Sub):
+        return None
+    inner = _update(right, own)
+    if inner is not None and inner.combine == combine:
+        return Update(combine, _joined(value, left, inner.operand))
+    return None
+
+
+def _sides(value: PrimExpr) -> tuple[Combine, PrimExpr, PrimExpr] | None:
+    match value:
+        case Add() | Sub() | Mul() | Min() | Max() | And():
+            return _NODES[type(value)], value.a, value.b
+        case Call(op=Op(name=name), args=(a, b)) if name in _CALLS:
+            return _CALLS[name], a, b
+        case _:
+            return None
+
+
+def _negated(value: PrimExpr) -> PrimExpr:
+    return Sub(ops.const(0, value.dtype), value)
+
+
+def _joined(value: PrimExpr, left: PrimExpr, right: PrimExpr) -> PrimExpr:
+    if isinstance(value, Call):
+        return Call(value.dtype, value.op, (left, right))
+    node: type[PrimExpr] = type(value)
+    return node(left, right)  # type: ignore[call-arg]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """When a candidate replaces the best: it is greater (or less), or equal (`last`), or NaN."""
+
+    maximum: bool
+    last: bool
+    nan_wins: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArgExtreme:
+    """`best` becomes the extreme of `operand` along `axis`, `place` the `position` it has there.
+
+    Both keep what they held where no candidate is better than that.
+    """
+
+    best: Access
+    best_indices: tuple[PrimExpr, ...]
+    place: Access
+    place_indices: tuple[PrimExpr, ...]
+    operand: PrimExpr
+    position: PrimExpr
+    axis: Axis
+    order: Order
+
+
+def arg_extreme_of(group: Group) -> ArgExtreme | None:
+    """The arg-extreme that `group` finds along one of its axes, or None."""
+    found = _guarded_pair(group.items) or _selected_pair(group.items)
+    if found is None:
+        return None
+    condition, (first, candidate), (second, other) = found
+    for store, value, place, index in (
+        (first, candidate, second, other),
+        (second, other, first, candidate),
+    ):
+        order = _better(condition, value, BufferLoad(store.buffer, store.indices))
+        if order is not None and not store.buffer.dtype.is_bool:
+            return _extreme(group, store, value, place, index, order)
+    return None
+
+
+def _extreme(
+    group: Group,
+    store: Store,
+    value: PrimExpr,
+    place: Store,
+    index: PrimExpr,
+    order: Order,
+) -> ArgExtreme | None:
+    variables = {a.var for a in group.axes}
+    free = [a for a in group.axes if not any(mentions(i, {a.var}) for i in store.indices)]
+    own = {store.buffer, place.buffer}
+    if len(free) != 1 or any(mentions(i, {free[0].var}) for i in place.indices):
+        return None
+    if any(load.buffer in own for part in (value, index) for load in loads(part)):
+        return None
+    if store.buffer is place.buffer or affine(index, {free[0].var}) is None:
+        return None
+    return ArgExtreme(
+        access(store.buffer, store.indices, variables),
+        store.indices,
+        access(place.buffer, place.indices, variables),
+        place.indices,
+        value,
+        index,
+        free[0],
+        order,
+    )
+
+
+Candidate: TypeAlias = tuple[Store, PrimExpr]
+
+
+def _guarded_pair(items: Sequence[Item]) -> tuple[PrimExpr, Candidate, Candidate] | None:
+    """`if better: best = value; place = index`."""
+    match items:
+        case [Branch(condition=condition, body=[Store() as first, Store() as second], orelse=[])]:
+            return condition, (first, first.value), (second, second.value)
+        case _:
+            return None
+
+
+def _selected_pair(items: Sequence[Item]) -> tuple[PrimExpr, Candidate, Candidate] | None:
+    """Both stores take `Select(better, new, old)`, computed before either is performed."""
+    match items:
+        case [Bind() as v, Bind() as w, Store() as first, Store() as second]:
+            bound: Mapping[Var, PrimExpr] = {v.var: v.value, w.var: w.value}
+        case _:
+            return None
+    values = [substitute(store.value, bound) for store in (first, second)]
+    news = []
+    conditions = []
+    for store, value in zip((first, second), values, strict=True):
+        own = BufferLoad(store.buffer, store.indices)
+        match value:
+            case Select(condition=condition, true_value=yes, false_value=no) if no is own:
+                news.append(yes)
+                conditions.append(condition)
+            case Select(condition=condition, true_value=yes, false_value=no) if yes is own:
+                news.append(no)
+                conditions.append(ops.logical_not(condition))
+            case _:
+                return None
+    if conditions[0] is not conditions[1]:
+        return None
+    return conditions[0], (first, news[0]), (second, news[1])
+
+
+def _better(condition: PrimExpr, value: PrimExpr, best: BufferLoad) -> Order | None:
+    """How `condition` says that `value` is better than `best`, or None if it does not."""
+    match condition:
+        case Not(a=inner):
+            # "not worse" differs from "better" on ties and on NaN, which is never worse.
+            found = _better(inner, best, cast("BufferLoad", value))
+            return None if found is None else Order(found.maximum, not found.last, True)
+        case GT(a=a, b=b) | LT(a=b, b=a) if a is value and b is best:
+            return Order(True, False, False)
+        case GE(a=a, b=b) | LE(a=b, b=a) if a is value and b is best:
+            return Order(True, True, False)
+        case LT(a=a, b=b) | GT(a=b, b=a) if a is value and b is best:
+            return Order(False, False, False)
+        case LE(a=a, b=b) | GE(a=b, b=a) if a is value and b is best:
+            return Order(False, True, False)
+        case _:
+            return None
+
+
+def accumulates(part: Part) -> bool:
+    """Whether the rounds of `part` may be taken in any order although they meet in one element."""
+    if isinstance(part, Group):
+        return arg_extreme_of(part) is not None
+    return update_of(part) is not None

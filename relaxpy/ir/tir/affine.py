@@ -1,0 +1,208 @@
+"""Integer PrimExprs as polynomials, and as affine maps of chosen variables."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from relaxpy.ir.dtype import INT64
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import (
+    Add,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+)
+from relaxpy.ir.traverse import walk
+
+Monomial = tuple[PrimExpr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Poly:
+    """A sum of integer multiples of products of atoms; an atom is whatever is no sum or product.
+
+    Rule:
+        Integers are taken as unbounded, as index arithmetic may assume.
+    """
+
+    terms: Mapping[Monomial, int]
+
+    def __add__(self, other: Poly | int) -> Poly:
+        found = dict(self.terms)
+        for monomial, factor in as_poly(other).terms.items():
+            found[monomial] = found.get(monomial, 0) + factor
+        return _poly(found)
+
+    def __sub__(self, other: Poly | int) -> Poly:
+        return self + as_poly(other) * -1
+
+    def __mul__(self, other: Poly | int) -> Poly:
+        found: dict[Monomial, int] = {}
+        for left, p in self.terms.items():
+            for right, q in as_poly(other).terms.items():
+                monomial = tuple(sorted((*left, *right), key=id))
+                found[monomial] = found.get(monomial, 0) + p * q
+        return _poly(found)
+
+    def same(self, other: Poly | int) -> bool:
+        """Whether both are one polynomial."""
+        return not (self - other).terms
+
+    @property
+    def constant(self) -> int | None:
+        """The value, if no atom is left."""
+        if not self.terms:
+            return 0
+        return self.terms.get(()) if len(self.terms) == 1 else None
+
+    def atoms(self) -> Iterable[PrimExpr]:
+        """The atoms, each as often as it occurs."""
+        for monomial in self.terms:
+            yield from monomial
+
+    def replace(self, atom: PrimExpr, value: Poly) -> Poly:
+        """This polynomial with `value` for `atom`."""
+        total = Poly({})
+        for monomial, factor in self.terms.items():
+            part = Poly({tuple(a for a in monomial if a is not atom): factor})
+            for _ in range(sum(a is atom for a in monomial)):
+                part = part * value
+            total = total + part
+        return total
+
+    def is_at_least(self, bound: int, sizes: Container[Var]) -> bool:
+        """Whether the value is proved at least `bound` if no variable of `sizes` is negative."""
+        least = self - bound
+        if all(
+            factor >= 0 and all(_not_negative(a, sizes) for a in monomial)
+            for monomial, factor in least.terms.items()
+        ):
+            return True
+        return any(weaker.is_at_least(0, sizes) for weaker in least._weaker())
+
+    def _weaker(self) -> Iterator[Poly]:
+        """Polynomials that are never greater, with one Min or Max resolved to an operand."""
+        for monomial, factor in self.terms.items():
+            match monomial:
+                case (Min() as choice,) if factor < 0:
+                    yield from (
+                        self.replace(choice, as_poly(side)) for side in (choice.a, choice.b)
+                    )
+                case (Max() as choice,) if factor > 0:
+                    yield from (
+                        self.replace(choice, as_poly(side)) for side in (choice.a, choice.b)
+                    )
+                case _:
+                    pass
+
+    def expr(self) -> PrimExpr:
+        """An int64 expression of this value: larger terms first, the number last."""
+        parts = sorted(self.terms.items(), key=lambda item: (-len(item[0]), _names(item[0])))
+        parts.sort(key=lambda item: (item[0] == (), item[1] < 0))
+        total: PrimExpr = ops.const(0, INT64)
+        for monomial, factor in parts:
+            part: PrimExpr = ops.const(abs(factor), INT64)
+            for atom in sorted(monomial, key=lambda a: _names((a,))):
+                part = ops.mul(part, ops.cast_to(atom, INT64))
+            total = ops.sub(total, part) if factor < 0 else ops.add(total, part)
+        return total
+
+
+def _not_negative(atom: PrimExpr, sizes: Container[Var]) -> bool:
+    match atom:
+        case Var():
+            return atom in sizes
+        case FloorMod(b=IntImm(value=divisor)):
+            return divisor > 0
+        case FloorDiv(a=a, b=IntImm(value=divisor)) if divisor > 0:
+            return as_poly(a).is_at_least(0, sizes)
+        case Min(a=a, b=b):
+            return all(as_poly(part).is_at_least(0, sizes) for part in (a, b))
+        case Max(a=a, b=b):
+            return any(as_poly(part).is_at_least(0, sizes) for part in (a, b))
+        case _:
+            return False
+
+
+def _names(monomial: Monomial) -> list[str]:
+    return [atom.name if isinstance(atom, Var) else str(atom) for atom in monomial]
+
+
+def _poly(terms: Mapping[Monomial, int]) -> Poly:
+    return Poly(MappingProxyType({m: f for m, f in terms.items() if f}))
+
+
+def as_poly(value: Poly | PrimExpr | int) -> Poly:
+    """`value` as a polynomial; casts between integers are seen through."""
+    match value:
+        case Poly():
+            return value
+        case int():
+            return _poly({(): value})
+        case IntImm(value=number):
+            return _poly({(): number})
+        case Add(a=a, b=b):
+            return as_poly(a) + as_poly(b)
+        case Sub(a=a, b=b):
+            return as_poly(a) - as_poly(b)
+        case Mul(a=a, b=b):
+            return as_poly(a) * as_poly(b)
+        case Cast(value=inner, dtype=dtype) if (
+            inner.dtype.is_int and dtype.is_int and dtype.bits > 8
+        ):
+            return as_poly(inner)
+        case _:
+            return _poly({(value,): 1})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Affine:
+    """`offset` plus `coefficients[v] * v` over the variables v; neither mentions any of them."""
+
+    coefficients: Mapping[Var, Poly]
+    offset: Poly
+
+    def poly(self) -> Poly:
+        """The whole as one polynomial."""
+        total = self.offset
+        for variable, factor in self.coefficients.items():
+            total = total + factor * as_poly(variable)
+        return total
+
+    def constant(self, variable: Var) -> int | None:
+        """The coefficient of `variable`, if it is a number; 0 where the variable does not occur."""
+        factor = self.coefficients.get(variable)
+        return 0 if factor is None else factor.constant
+
+
+def affine(value: PrimExpr | Poly, variables: Container[Var]) -> Affine | None:
+    """`value` as an affine map of `variables`, or None where it is not one."""
+    poly = as_poly(value)
+    offset: dict[Monomial, int] = {}
+    parts: dict[Var, dict[Monomial, int]] = {}
+    for monomial, factor in poly.terms.items():
+        inside = [a for a in monomial if isinstance(a, Var) and a in variables]
+        rest = tuple(a for a in monomial if not (isinstance(a, Var) and a in variables))
+        if len(inside) > 1 or any(mentions(a, variables) for a in rest):
+            return None
+        if inside:
+            parts.setdefault(inside[0], {})[rest] = factor
+        else:
+            offset[rest] = factor
+    return Affine(MappingProxyType({v: _poly(t) for v, t in parts.items()}), _poly(offset))
+
+
+def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
+    """Whether any of `variables` occurs in `value`."""
+    if isinstance(value, Var):
+        return value in variables
+    return any(isinstance(part, Var) and part in variables for part in walk(value))

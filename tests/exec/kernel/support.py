@@ -1,0 +1,52 @@
+"""Running compiled kernels beside the reference evaluator."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from relaxpy import pysource
+from relaxpy.exec.kernel import compile_kernel, runtime
+from relaxpy.exec.tir_reference import run_prim_func
+from relaxpy.ir.tir.function import PrimFunc
+
+
+def source_of(func: PrimFunc, name: str = "kernel") -> str:
+    """The generated text of `func`."""
+    tree = compile_kernel(func, name).tree
+    return pysource.render(ast.Module([tree], []))
+
+
+def load(func: PrimFunc, name: str = "kernel") -> Callable[..., Any]:
+    """The running kernel of `func`."""
+    names = {"np": np, "math": math, "rt": runtime}
+    loaded: Callable[..., Any] = pysource.load(source_of(func, name), name, names)[name]
+    return loaded
+
+
+def check(func: PrimFunc, *args: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    """Run `func` compiled and by the reference on copies of `args`; all arrays must agree after."""
+    ours = [a.copy(order="K") if isinstance(a, np.ndarray) else a for a in args]
+    theirs = [a.copy(order="K") if isinstance(a, np.ndarray) else a for a in args]
+    result = load(func)(*ours)
+    expected = run_prim_func(func, theirs, "kernel")
+    if expected is not None:
+        np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol)
+    for found, wanted in zip(ours, theirs, strict=True):
+        if isinstance(found, np.ndarray):
+            assert found.dtype == wanted.dtype
+            if found.dtype.kind in "biu":
+                np.testing.assert_array_equal(found, wanted)
+            else:
+                np.testing.assert_allclose(
+                    found.astype(np.float64), wanted.astype(np.float64), rtol=rtol, atol=atol
+                )
+
+
+def methods(func: PrimFunc) -> list[str]:
+    """How each part of `func` runs."""
+    return [entry.method for entry in compile_kernel(func, "kernel").report]

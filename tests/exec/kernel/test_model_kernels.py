@@ -1,0 +1,152 @@
+"""The kernels of a small classifier: all of them run over whole arrays."""
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, load, methods
+
+rng = np.random.default_rng(7)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@T.prim_func
+def dense(x: T.handle, w: T.handle, b: T.handle, y: T.handle):
+    n = T.int64()
+    m = T.int64()
+    h = T.int64()
+    X = T.match_buffer(x, (n, m), "float32")
+    W = T.match_buffer(w, (m, h), "float32")
+    B = T.match_buffer(b, (h,), "float32")
+    Y = T.match_buffer(y, (n, h), "float32")
+    acc = T.alloc_buffer((n, h), "float32")
+    for i, j, k in T.grid(n, h, m):
+        with T.block("matmul"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                acc[vi, vj] = T.float32(0)
+            acc[vi, vj] = acc[vi, vj] + X[vi, vk] * W[vk, vj]
+    for i, j in T.grid(n, h):
+        with T.block("bias"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = acc[vi, vj] + B[vj]
+
+
+@T.prim_func
+def relu(x: T.handle, y: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (n, 6), "float32")
+    Y = T.match_buffer(y, (n, 6), "float32")
+    for i, j in T.grid(n, 6):
+        with T.block("relu"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+
+@T.prim_func
+def softmax(x: T.handle, y: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (n, 10), "float32")
+    Y = T.match_buffer(y, (n, 10), "float32")
+    highest = T.alloc_buffer((n,), "float32")
+    powers = T.alloc_buffer((n, 10), "float32")
+    total = T.alloc_buffer((n,), "float32")
+    for i, k in T.grid(n, 10):
+        with T.block("max"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                highest[vi] = T.min_value("float32")
+            highest[vi] = T.max(highest[vi], X[vi, vk])
+    for i, j in T.grid(n, 10):
+        with T.block("exp"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            powers[vi, vj] = T.exp(X[vi, vj] - highest[vi])
+    for i, k in T.grid(n, 10):
+        with T.block("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                total[vi] = T.float32(0)
+            total[vi] = total[vi] + powers[vi, vk]
+    for i, j in T.grid(n, 10):
+        with T.block("norm"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = powers[vi, vj] / total[vi]
+
+
+@T.prim_func
+def argmax(x: T.handle, y: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (n, 10), "float32")
+    Y = T.match_buffer(y, (n,), "int64")
+    best = T.alloc_buffer((n,), "float32")
+    for i, k in T.grid(n, 10):
+        with T.block("argmax"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                best[vi] = T.min_value("float32")
+                Y[vi] = T.int64(0)
+            if X[vi, vk] > best[vi]:
+                best[vi] = X[vi, vk]
+                Y[vi] = vk
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_a_dense_layer_agrees_with_the_reference(n: int) -> None:
+    check(dense, floats(n, 8), floats(8, 4), floats(4), floats(n, 4))
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_relu_softmax_and_argmax_agree_with_the_reference(n: int) -> None:
+    check(relu, floats(n, 6), floats(n, 6))
+    check(softmax, floats(n, 10), floats(n, 10))
+    check(argmax, floats(n, 10), np.full(n, -1))
+
+
+def test_nothing_in_a_model_runs_one_element_at_a_time() -> None:
+    found = [m for func in (dense, relu, softmax, argmax) for m in methods(func)]
+    assert not [m for m in found if "scalar" in m or "loop" in m]
+
+
+def test_an_argmax_takes_the_first_of_equals_and_passes_over_nan() -> None:
+    x = floats(4, 10)
+    x[0] = 1.0
+    x[1, 3] = np.nan
+    x[2] = np.nan
+    x[3] = -np.inf
+    check(argmax, x, np.full(4, -1))
+
+
+def test_one_kernel_serves_all_sizes_and_layouts() -> None:
+    kernel = load(dense)
+    for n, m, h in [(1, 3, 2), (4, 1, 1), (2, 0, 3)]:
+        x, w, b, y = floats(m, n).T, floats(m, h)[::-1], floats(h), floats(n, h)
+        kernel(x, w, b, y)
+        np.testing.assert_allclose(y, x @ w + b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        ((floats(2, 5), floats(2, 6)), r"kernel: X is float32\[n, 6\], found float32\[2, 5\]"),
+        ((floats(2, 6), floats(3, 6)), "dimension 0 should be n = 2"),
+        ((floats(2, 6).astype(np.float64), floats(2, 6)), "found float64"),
+        ((floats(6), floats(2, 6)), r"found float32\[6\]"),
+        ((floats(), floats(2, 6)), r"found float32\[\]"),
+        (([[1.0] * 6], floats(1, 6)), "found list"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(args: tuple[object, ...], found: str) -> None:
+    with pytest.raises(RuntimeCheckError, match=found):
+        load(relu)(*args)
+
+
+def test_a_datatype_object_that_is_another_but_equal_is_accepted() -> None:
+    x = floats(2, 6)
+    odd = np.dtype("float32").newbyteorder("=")
+    y = np.zeros((2, 6), odd)
+    load(relu)(x, y)
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
