@@ -249,14 +249,25 @@ class OpDef:
         operands = call.args[1:] if self.calls_operand else call.args
         if any(arg.struct_info is None for arg in operands):
             return call
-        return replace(call, struct_info=self.infer(call, _NO_CONTEXT))
+        info = self.infer(call, _NO_CONTEXT)
+        return Call(
+            call.op, call.args, call.attrs, call.sinfo_args, struct_info=info, span=call.span
+        )
 
     def _bind(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        try:
+            return self._function(*args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, RelaxpyError):
+                raise
+            self._check_binds(args, kwargs)
+            raise
+
+    def _check_binds(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise MisuseError(str(error)) from None
-        return self._function(*args, **kwargs)
 
     def _call(self, args: tuple[object, ...], kwargs: dict[str, object], span: Span | None) -> Call:
         with _Named(self.name):
