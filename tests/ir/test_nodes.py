@@ -1,0 +1,373 @@
+"""The nodes of Relax: what they hold, what they convert, what they refuse."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Attrs
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from relaxpy.ir.tir import expr as tir, ops
+
+N = tir.Var("n", "int64")
+X = rx.Var("x", TensorStructInfo((N, 4)))
+Y = rx.Var("y", TensorStructInfo((N, 4)))
+
+
+# --- infos
+
+
+@pytest.mark.rule("AST-5")
+def test_there_are_six_kinds_of_info():
+    infos = [
+        TensorStructInfo((2, N), "int8"),
+        ShapeStructInfo((2, N)),
+        PrimStructInfo("int64", N),
+        ObjectStructInfo(),
+        TupleStructInfo([ObjectStructInfo()]),
+        FuncStructInfo([ObjectStructInfo()], ObjectStructInfo(), purity=False),
+    ]
+    assert {type(i) for i in infos} == set(rx.AnyStructInfo.__args__)
+    tensor, shape, prim, _, tuple_, func = infos
+    assert (tensor.ndim, tensor.dtype, tensor.get_shape()) == (
+        2,
+        "int8",
+        (ops.const(2, "int64"), N),
+    )
+    assert (shape.ndim, len(shape.values)) == (2, 2)
+    assert (prim.dtype, prim.value) == ("int64", N)
+    assert tuple_.fields == (ObjectStructInfo(),)
+    assert (func.purity, func.derive_func) == (False, None)
+
+
+@pytest.mark.rule("SI-11")
+def test_a_rank_left_out_is_that_of_the_shape():
+    shape = rx.Var("s", ShapeStructInfo(ndim=3))
+    assert TensorStructInfo((2, 3)).ndim == 2
+    assert TensorStructInfo(shape).ndim == 3
+    assert TensorStructInfo(rx.Var("s", ShapeStructInfo())).ndim == -1
+    assert TensorStructInfo(None).ndim == -1
+    assert ShapeStructInfo((1, 2)).ndim == 2
+    assert ShapeStructInfo().ndim == -1
+
+
+@pytest.mark.rule("SI-11")
+@pytest.mark.parametrize("make", [TensorStructInfo, ShapeStructInfo])
+def test_minus_one_is_the_only_negative_rank(make):
+    with pytest.raises(MisuseError, match="ndim is -1") as caught:
+        make(ndim=-2)
+    assert caught.value.diagnostic.rule == "SI-11"
+
+
+@pytest.mark.rule("SI-3")
+@pytest.mark.parametrize("shape", ["n", 4, rx.Var("t", TensorStructInfo((2,)))])
+def test_a_shape_is_a_sequence_or_a_variable_that_holds_one(shape: object):
+    with pytest.raises(MisuseError) as caught:
+        TensorStructInfo(shape)
+    assert caught.value.diagnostic.rule == "SI-3"
+
+
+def test_a_prim_info_needs_a_datatype_or_a_value():
+    assert PrimStructInfo(value=3).value is ops.const(3, "int64")
+    assert PrimStructInfo(value=True).dtype == "bool"
+    assert PrimStructInfo("float32", 1.5).value is ops.const(1.5, "float32")
+    with pytest.raises(MisuseError, match="needs a dtype or a value"):
+        PrimStructInfo()
+    with pytest.raises(MisuseError, match="takes a dtype first"):
+        PrimStructInfo(N)
+
+
+def test_fields_of_infos_are_infos():
+    for make in (
+        lambda: TupleStructInfo(["float32"]),
+        lambda: FuncStructInfo([3], ObjectStructInfo()),
+        lambda: FuncStructInfo([], 3),
+        lambda: rx.Var("x", "float32"),
+    ):
+        with pytest.raises(MisuseError, match="expected a StructInfo") as caught:
+            make()
+        assert isinstance(caught.value, TypeError)
+
+
+# --- leaves
+
+
+@pytest.mark.rule("AST-6", "VAL-1", "VAL-2")
+def test_constants_hold_arrays_that_cannot_be_written():
+    data = np.arange(6, dtype="int8").reshape(2, 3)
+    constant = rx.Constant(data)
+    data[0, 0] = 9
+    assert constant.data[0, 0] == 0
+    assert constant.struct_info == TensorStructInfo((2, 3), "int8")
+    with pytest.raises(ValueError, match="read-only"):
+        constant.data[0, 0] = 1
+    assert rx.const(1.0).struct_info == TensorStructInfo((), "float32")
+    assert rx.Constant(constant.data).data is constant.data
+
+
+@pytest.mark.rule("AST-6", "VAL-1")
+@pytest.mark.parametrize("value", ["text", 1j, object(), [object()], np.datetime64("2020-01-01")])
+def test_a_tensor_holds_numbers_or_booleans(value: object):
+    with pytest.raises(MisuseError) as caught:
+        rx.const(value)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_const_reads_python_numbers_as_32_bits_and_keeps_arrays():
+    assert rx.const(1).data.dtype == "int32"
+    assert rx.const([1.5, 2]).data.dtype == "float32"
+    assert rx.const(True).data.dtype == "bool"
+    assert rx.const(np.float64(1)).data.dtype == "float64"
+    assert rx.const([1, 2], "bfloat16").struct_info == TensorStructInfo((2,), "bfloat16")
+    assert rx.const(np.arange(3), "float16").data.dtype == "float16"
+    nan, inf = rx.const(["nan", "-inf"], "float8_e5m2").data.astype("float32")
+    assert np.isnan(nan)
+    assert inf == -np.inf
+
+
+@pytest.mark.rule("AST-6")
+def test_prim_values_hold_scalars():
+    assert rx.PrimValue(3).value is ops.const(3, "int64")
+    assert rx.PrimValue(1.5).value is ops.const(1.5, "float32")
+    assert rx.PrimValue(N * 2).struct_info == PrimStructInfo("int64", N * 2)
+    with pytest.raises(MisuseError, match="expected a scalar expression"):
+        rx.PrimValue([1])
+
+
+@pytest.mark.rule("AST-6")
+def test_strings_and_datatypes_are_objects():
+    assert rx.StringImm("a").struct_info == ObjectStructInfo()
+    assert rx.DataTypeImm("float").value == "float32"
+    with pytest.raises(MisuseError, match="unknown dtype"):
+        rx.DataTypeImm("flaot32")
+
+
+@pytest.mark.rule("AST-7")
+def test_variables_have_a_hint_and_perhaps_an_annotation_and_come_in_two_kinds():
+    assert X.name_hint == "x"
+    assert X.struct_info_annotation == TensorStructInfo((N, 4))
+    assert rx.Var("v").struct_info_annotation is None
+    assert isinstance(rx.DataflowVar("v"), rx.Var)
+    assert not isinstance(rx.Var("v"), rx.DataflowVar)
+    assert rx.Var("v") != rx.Var("v")
+
+
+@pytest.mark.rule("AST-8")
+def test_a_global_variable_has_its_name_only():
+    assert rx.GlobalVar("f").name_hint == "f"
+    assert rx.GlobalVar("f").struct_info is None
+
+
+@pytest.mark.rule("AST-9", "VAL-3", "VAL-4")
+def test_tuples_are_built_and_projected():
+    pair = rx.Tuple([X, rx.Tuple([])])
+    assert pair.struct_info == TupleStructInfo([X.struct_info, TupleStructInfo(())])
+    assert pair[1].struct_info == TupleStructInfo(())
+    assert len(pair) == 2
+    assert list(pair) == [X, pair[1]]
+    assert rx.TupleGetItem(pair, 0).struct_info == X.struct_info
+    assert rx.Var("t", pair.struct_info)[1].index == 1
+    assert rx.Tuple([1, 2.0, "s", (X,)]).fields[3].fields == (X,)
+
+
+@pytest.mark.rule("AST-9")
+@pytest.mark.parametrize("index", [-1, 1.0, "0", N])
+def test_a_tuple_index_is_a_constant_from_zero(index: object):
+    with pytest.raises(MisuseError, match="a tuple index is an integer from 0") as caught:
+        rx.TupleGetItem(rx.Var("t"), index)
+    assert caught.value.diagnostic.rule == "AST-9"
+
+
+@pytest.mark.rule("DER-33")
+def test_a_projection_beyond_the_fields_is_refused():
+    with pytest.raises(MisuseError, match="index 2 is out of bounds for a tuple of 2 fields"):
+        rx.TupleGetItem(rx.Tuple([X, Y]), 2)
+    with pytest.raises(IndexError):
+        rx.Var("t", TupleStructInfo(()))[0]
+    with pytest.raises(MisuseError, match=r"R\.take"):
+        X["a"]
+
+
+@pytest.mark.rule("AST-16", "VAL-8")
+def test_shapes_hold_scalars():
+    shape = rx.ShapeExpr([N, 3, N * 2])
+    assert list(shape) == [N, ops.const(3, "int64"), N * 2]
+    assert shape[0] is N
+    assert shape.struct_info == ShapeStructInfo((N, 3, N * 2))
+    with pytest.raises(MisuseError, match="a dimension is an integer"):
+        rx.ShapeExpr(["n"])
+
+
+@pytest.mark.rule("AST-21")
+@pytest.mark.parametrize("misplaced", [X, rx.PrimValue(1)])
+def test_a_relax_expression_is_no_part_of_a_scalar(misplaced: object):
+    for make in (lambda: N + misplaced, lambda: ops.add(N, misplaced)):
+        with pytest.raises((MisuseError, TypeError)):
+            make()
+
+
+@pytest.mark.rule("AST-14")
+def test_packed_functions_and_operators_are_known_by_name():
+    assert rx.ExternFunc("my.f").global_symbol == "my.f"
+    info = rx.ExternFunc("my.f").struct_info
+    assert isinstance(info, FuncStructInfo)
+    assert (info.params, info.derive_func) == (None, rx.DEFAULT_DERIVE)
+    assert Op("relax.add") is Op("relax.add")
+    assert Op("relax.add").name == "relax.add"
+
+
+def test_an_operator_that_nobody_registered_is_not_found():
+    Op("relax.unregistered_operator")
+    with pytest.raises(ValueError, match="no operator is registered") as caught:
+        Op.get("relax.unregistered_operator")
+    assert isinstance(caught.value, KeyError)
+
+
+# --- expressions with parts
+
+
+@pytest.mark.rule("AST-15")
+def test_calls_hold_operator_operands_attributes_and_infos():
+    call = rx.Call(Op("relax.add"), [X, Y], {"axis": [1, 2]}, [TensorStructInfo((2,))])
+    assert call.args == (X, Y)
+    assert call.attrs == Attrs({"axis": (1, 2)})
+    assert call.sinfo_args == (TensorStructInfo((2,)),)
+    assert rx.Call(rx.Var("f"), [X]).op.name_hint == "f"
+    assert rx.Call(Op("relax.add"), (X,)).sinfo_args == ()
+    assert rx.Var("f")(X, 1).args[1].value is ops.const(1, "int64")
+
+
+@pytest.mark.rule("AST-15")
+def test_infos_of_a_call_are_infos():
+    with pytest.raises(MisuseError, match="expected a StructInfo"):
+        rx.Call(Op("relax.add"), (X,), sinfo_args=("float32",))
+
+
+@pytest.mark.rule("AST-13")
+def test_an_if_has_both_branches():
+    condition = rx.Var("c", TensorStructInfo((), "bool"))
+    assert rx.If(condition, X, Y).false_branch is Y
+    with pytest.raises(TypeError):
+        rx.If(condition, X)
+
+
+@pytest.mark.rule("AST-10", "AST-17", "AST-18", "AST-19")
+def test_sequences_hold_blocks_of_bindings_and_a_result():
+    plain = rx.BindingBlock([rx.VarBinding(Y, X), rx.MatchCast(None, X, ObjectStructInfo())])
+    flow = rx.DataflowBlock([rx.VarBinding(rx.DataflowVar("lv"), X)])
+    sequence = rx.SeqExpr([plain, flow], Y)
+    assert sequence.blocks == (plain, flow)
+    assert sequence.body is Y
+    assert not isinstance(plain, rx.DataflowBlock)
+    assert plain.bindings[1].var is None
+
+
+@pytest.mark.rule("AST-18", "AST-19")
+def test_a_binding_needs_a_variable_and_a_cast_an_info_and_a_value():
+    with pytest.raises(TypeError):
+        rx.VarBinding(Y)
+    with pytest.raises(TypeError):
+        rx.MatchCast(Y, X)
+    with pytest.raises(MisuseError, match="expected a StructInfo"):
+        rx.MatchCast(Y, X, None)
+
+
+@pytest.mark.rule("AST-11", "AST-12")
+def test_functions_have_parameters_and_a_body_and_no_name():
+    func = rx.Function([X], X)
+    assert (func.params, func.body) == ((X,), X)
+    assert (func.ret_struct_info, func.is_pure, func.attrs) == (None, True, Attrs())
+    assert not hasattr(func, "name_hint")
+    named = func.with_attr("global_symbol", "f").with_attrs({"a": [1]})
+    assert named.attrs == {"global_symbol": "f", "a": (1,)}
+    assert named.without_attr("a").attrs == {"global_symbol": "f"}
+    assert func.attrs == {}
+
+
+@pytest.mark.rule("AST-23")
+def test_a_function_may_stand_wherever_an_expression_may():
+    func = rx.Function([X], X)
+    assert rx.Call(func, (Y,)).op is func
+    assert rx.Tuple([func]).fields[0] is func
+    assert rx.SeqExpr([], func).body is func
+
+
+def test_python_values_become_expressions():
+    assert isinstance(rx.convert_to_expr(True).value, tir.IntImm)
+    assert rx.convert_to_expr(2).value.dtype == "int64"
+    assert rx.convert_to_expr(2.5).value.dtype == "float64"
+    assert isinstance(rx.convert_to_expr("s"), rx.StringImm)
+    assert isinstance(rx.convert_to_expr([X]), rx.Tuple)
+    for value in (None, {}, object(), np.zeros(2)):
+        with pytest.raises(MisuseError, match="expected a Relax expression"):
+            rx.convert_to_expr(value)
+
+
+# --- nodes as data
+
+
+@pytest.mark.rule("AST-22")
+def test_building_and_printing_evaluates_nothing():
+    calls: list[object] = []
+    derive = rx.EnvFunc("d", lambda call, ctx: calls.append(call) or ObjectStructInfo())
+    info = FuncStructInfo.opaque_func(derive_func=derive)
+    call = rx.Call(rx.ExternFunc("no.such.function", info), (X,))
+    func = rx.Function([X], rx.SeqExpr([rx.BindingBlock([rx.VarBinding(Y, call)])], Y))
+    assert "no.such.function" in str(IRModule({"main": func}))
+    assert call.struct_info is None
+    assert calls == []
+
+
+def test_nodes_cannot_be_changed_but_replaced():
+    call = rx.Call(Op("relax.add"), (X, Y))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        call.args = ()
+    with pytest.raises(AttributeError):
+        call.attrs.axis = 1
+    assert dataclasses.replace(call, args=(Y,)).args == (Y,)
+    assert call.with_struct_info(ObjectStructInfo()).struct_info == ObjectStructInfo()
+    assert copy.copy(call) is call
+    assert copy.deepcopy(call) is call
+
+
+def test_attributes_are_a_table_of_frozen_values():
+    attrs = Attrs({"axes": [1, [2]], "how": {"a": 1}})
+    assert attrs["axes"] == (1, (2,))
+    assert attrs.axes == (1, (2,))
+    assert attrs.how.a == 1
+    assert attrs == {"axes": (1, (2,)), "how": {"a": 1}}
+    assert hash(attrs) == hash(Attrs({"how": {"a": 1}, "axes": (1, (2,))}))
+    assert attrs.updated({"new": 1}).without("axes", "how") == {"new": 1}
+    assert list(attrs) == ["axes", "how"]
+    assert copy.deepcopy(attrs) is attrs
+    with pytest.raises(AttributeError, match="no attribute 'axis' among axes, how"):
+        _ = attrs.axis
+    with pytest.raises(KeyError):
+        attrs["axis"]
+
+
+@pytest.mark.rule("SI-16")
+def test_infos_are_equal_up_to_their_own_shape_variables():
+    m = tir.Var("m", "int64")
+
+    def signature(size: tir.Var) -> FuncStructInfo:
+        return FuncStructInfo([TensorStructInfo((size,))], TensorStructInfo((size,)))
+
+    assert TensorStructInfo((N, 2)) == TensorStructInfo((N, 2))
+    assert TensorStructInfo((N, 2)) != TensorStructInfo((m, 2))
+    assert signature(N) == signature(m)
+    assert hash(signature(N)) == hash(signature(m))
+    assert TensorStructInfo((2,)) != ShapeStructInfo((2,))
+    assert TensorStructInfo((2,)) != "R.Tensor((2,))"

@@ -1,0 +1,131 @@
+"""Walking and rewriting: each node once, what is shared stays shared."""
+
+import pytest
+
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import decl_buffer
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import BufferStore, Evaluate, For, SeqStmt
+from relaxpy.ir.traverse import children, map_children, rewrite, substitute, walk
+
+N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
+X = rx.Var("x", Tensor((N, 4)))
+
+
+def call(op: str, *args: rx.Expr) -> rx.Call:
+    return rx.Call(Op(f"relax.{op}"), args)
+
+
+def test_children_stand_in_the_order_of_the_fields():
+    inner = call("exp", X)
+    outer = rx.Call(Op("relax.add"), (inner, X), {"size": N, "sizes": [M]}, [Tensor((2,))])
+    assert list(children(outer)) == [Op("relax.add"), inner, X, N, M, Tensor((2,))]
+
+
+def test_walk_gives_each_node_once_and_operands_first():
+    shared = call("exp", X)
+    root = call("add", shared, shared)
+    found = [type(n).__name__ for n in walk(root)]
+    assert found == ["Op", "Op", "Var", "Call", "Call"]
+    assert list(walk(root))[-2:] == [shared, root]
+
+
+def test_walk_enters_no_variables():
+    assert N not in list(walk(call("exp", X)))
+    buffer = decl_buffer((N,), "float32", "A")
+    assert N not in list(walk(buffer[0]))
+    assert list(walk(X))[-1] is X
+
+
+def test_walk_is_not_limited_by_depth():
+    expr: rx.Expr = X
+    for _ in range(5000):
+        expr = call("exp", expr)
+    assert sum(isinstance(n, rx.Call) for n in walk(expr)) == 5000
+    assert rewrite(expr, lambda node: None) is expr
+
+
+def test_what_does_not_change_is_the_same_object():
+    root = rx.Function([X], rx.SeqExpr([rx.BindingBlock([rx.VarBinding(X, call("exp", X))])], X))
+    assert rewrite(root, lambda node: None) is root
+    assert map_children(lambda child: child, root) is root
+    assert substitute(root, {M: N}) is root
+    assert substitute(root, {}) is root
+
+
+def test_a_rule_is_applied_once_to_each_node_and_sharing_is_kept():
+    shared = call("exp", X)
+    seen: list[object] = []
+
+    def rule(node: object) -> rx.Expr | None:
+        seen.append(node)
+        return call("log", X) if node is shared else None
+
+    changed = rewrite(call("add", shared, shared), rule)
+    assert changed.args[0] is changed.args[1]
+    assert changed.args[0].op is Op("relax.log")
+    assert len(seen) == len({id(n) for n in seen})
+
+
+def test_rebuilding_drops_infos_that_may_be_stale():
+    typed = rx.Call(Op("relax.exp"), (call("exp", X),), struct_info=Tensor((N, 4)))
+    changed = rewrite(typed, lambda node: X if node is typed.args[0] else None)
+    assert changed.args == (X,)
+    assert changed.struct_info is None
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_substitution_reaches_scalars_everywhere(depth: int):
+    expr: tir.PrimExpr = N
+    for _ in range(depth):
+        expr = expr + N
+    shape = rx.ShapeExpr([expr, 2])
+    changed = substitute(shape, {N: ops.const(3, "int64")})
+    assert N not in list(walk(changed))
+    assert shape.values[0] is expr
+
+
+def test_substitution_does_not_fold():
+    assert str(substitute(N + 1, {N: ops.const(3, "int64")})) == "T.Add(T.int64(3), T.int64(1))"
+
+
+def test_substitution_makes_variables_anew_once():
+    y = rx.Var("y", Tensor((N, 4)))
+    func = rx.Function([X], rx.SeqExpr([rx.BindingBlock([rx.VarBinding(y, call("add", X, X))])], y))
+    changed = substitute(func, {N: M})
+    [param], [binding] = changed.params, changed.body.blocks[0].bindings
+    assert param is not X
+    assert param.struct_info == Tensor((M, 4))
+    assert binding.value.args == (param, param)
+    assert changed.body.body is binding.var
+    assert binding.var.struct_info == Tensor((M, 4))
+
+
+def test_substitution_makes_variables_anew_through_shapes_held_by_variables():
+    shape = rx.Var("s", rx.ShapeStructInfo((N,)))
+    tensor = rx.Var("t", Tensor(shape))
+    changed = substitute(rx.Tuple([shape, tensor]), {N: M})
+    assert changed.fields[1].struct_info.shape is changed.fields[0]
+
+
+def test_substitution_makes_buffers_anew_once():
+    a = decl_buffer((N,), "float32", "A")
+    i = tir.Var("i", "int64")
+    body = SeqStmt([BufferStore(a, 1.0, (i,)), BufferStore(a, a[i] + 1.0, (i,))])
+    changed = substitute(For(i, 0, N, 0, body), {N: ops.const(8, "int64")})
+    first, second = changed.body.seq
+    assert first.buffer is second.buffer is second.value.a.buffer
+    assert first.buffer is not a
+    assert first.buffer.shape == (ops.const(8, "int64"),)
+    assert changed.extent is ops.const(8, "int64")
+
+
+def test_a_kernel_is_rebuilt_with_its_signature():
+    a = decl_buffer((N,), "float32", "A")
+    func = PrimFunc([a], Evaluate(0))
+    changed = substitute(func, {N: ops.const(8, "int64")})
+    assert changed.struct_info.params == (Tensor((8,)),)
+    assert func.struct_info.params == (Tensor((N,)),)

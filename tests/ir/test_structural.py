@@ -1,0 +1,348 @@
+"""Sameness of programs up to the names of variables, and where two programs first differ."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.ir import assert_structural_equal, structural_equal, structural_hash
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
+from relaxpy.ir.structural import StructuralMismatch, first_mismatch
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import BufferRegion, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt
+
+
+def var(name: str = "n") -> tir.Var:
+    return tir.Var(name, "int64")
+
+
+def call(op: str, *args: rx.Expr) -> rx.Call:
+    return rx.Call(Op(f"relax.{op}"), args)
+
+
+def function(hint: str = "x", size: tir.Var | None = None, op: str = "add") -> rx.Function:
+    """def f(x: Tensor((n, 4))): y = op(x, x); return y, with fresh variables."""
+    n = size if size is not None else var(hint)
+    x, y = rx.Var(hint, Tensor((n, 4))), rx.Var(f"{hint}_y", Tensor((n, 4)))
+    block = rx.BindingBlock([rx.VarBinding(y, call(op, x, x))])
+    return rx.Function([x], rx.SeqExpr([block], y), Tensor((n, 4)))
+
+
+def kernel(hint: str = "A", size: int = 4) -> PrimFunc:
+    """B[i] = A[i] + 1 in a block, with fresh variables."""
+    n = tir.Var(hint.lower(), "int32")
+    a, b = decl_buffer((n,), "float32", hint), decl_buffer((n,), "float32", f"{hint}2")
+    i, v = tir.Var(f"{hint}i"), IterVar(Range(n), f"v{hint}", 0)
+    reads, writes = (BufferRegion(x, (Range.point(v.var),)) for x in (a, b))
+    store = BufferStore(b, a[v.var] + float(size), (v.var,))
+    realize = BlockRealize((i,), True, Block((v,), (reads,), (writes,), hint, store))
+    return PrimFunc([a, b], For(i, 0, n, 0, realize))
+
+
+def assert_same(a: object, b: object) -> None:
+    assert structural_equal(a, b)
+    assert structural_hash(a) == structural_hash(b)
+    assert first_mismatch(a, b) is None
+
+
+# --- functions
+
+
+@pytest.mark.parametrize("make", [function, kernel])
+def test_names_do_not_matter(make):
+    assert_same(make("A"), make("Z"))
+    assert_same(IRModule({"f": make("A")}), IRModule({"f": make("Z")}))
+
+
+def test_everything_else_does():
+    f = function()
+    assert not structural_equal(f, function(op="multiply"))
+    assert not structural_equal(f, f.with_attr("a", 1))
+    assert not structural_equal(kernel("A", 4), kernel("A", 5))
+    assert not structural_equal(IRModule({"f": f}), IRModule({"g": f}))
+    assert not structural_equal(f, rx.Function(f.params, f.body, f.ret_struct_info, is_pure=False))
+    assert not structural_equal(rx.BindingBlock([]), rx.DataflowBlock([]))
+    assert not structural_equal(
+        rx.Function([rx.Var("x")], rx.const(1)), rx.Function([], rx.const(1))
+    )
+
+
+def test_shared_and_separate_shape_variables_differ():
+    def two(a: tir.Var, b: tir.Var) -> rx.Function:
+        return rx.Function([rx.Var("x", Tensor((a,))), rx.Var("y", Tensor((b,)))], rx.const(1))
+
+    n, m = var(), var()
+    assert_same(two(n, n), two(m, m))
+    assert_same(two(n, m), two(m, n))
+    assert not structural_equal(two(n, m), two(n, n))
+    assert not structural_equal(two(n, n), two(n, m))
+
+
+def test_functions_may_share_their_variables_or_not():
+    f = function()
+    assert_same(IRModule({"f": f, "g": f}), IRModule({"f": function(), "g": function("q")}))
+    n = var()
+    shared = IRModule({"f": function(size=n), "g": function(size=n)})
+    assert_same(shared, IRModule({"f": function(), "g": function()}))
+
+
+def test_the_order_of_two_variables_matters():
+    x, y = rx.Var("x", Tensor((2,))), rx.Var("y", Tensor((2,)))
+
+    def body(a: rx.Var, b: rx.Var) -> rx.Function:
+        return rx.Function([x, y], call("subtract", a, b))
+
+    assert not structural_equal(body(x, y), body(y, x))
+
+
+def test_a_size_used_before_it_is_bound_is_that_size():
+    n, m = var("n"), var("m")
+
+    def sized(first: tir.Var, second: tir.Var) -> rx.Function:
+        params = [rx.Var("s", rx.ShapeStructInfo((first * 2,))), rx.Var("x", Tensor((second,)))]
+        return rx.Function(params, rx.const(1))
+
+    assert_same(sized(n, n), sized(m, m))
+    assert not structural_equal(sized(n, n), sized(n, m))
+
+
+@pytest.mark.rule("SC-16")
+def test_own_variables_of_a_signature_inside_differ_from_the_functions_own():
+    def taking(inner: tir.Var, outer: tir.Var) -> rx.Function:
+        callback = rx.FuncStructInfo([Tensor((inner,))], Tensor((inner,)))
+        return rx.Function([rx.Var("f", callback), rx.Var("x", Tensor((outer,)))], rx.const(1))
+
+    n, m = var("n"), var("m")
+    assert_same(taking(n, m), taking(m, n))
+    assert_same(taking(n, n), taking(m, m))
+    assert not structural_equal(taking(n, m), taking(n, n))
+
+
+def test_variables_of_a_cast_are_its_own():
+    def cast(size: tir.Var, used: tir.Var) -> rx.Function:
+        x, y = rx.Var("x", Tensor(None)), rx.Var("y", Tensor((size,)))
+        block = rx.BindingBlock([rx.MatchCast(y, x, Tensor((size,)))])
+        return rx.Function([x], rx.SeqExpr([block], rx.ShapeExpr([used])))
+
+    n, m = var("n"), var("m")
+    assert_same(cast(n, n), cast(m, m))
+    assert not structural_equal(cast(n, n), cast(n, m))
+
+
+def test_nested_functions_and_recursion():
+    def nested(hint: str) -> rx.Function:
+        outer = rx.Var(hint, rx.ObjectStructInfo())
+        loop, arg = rx.Var(f"{hint}f"), rx.Var(f"{hint}a", rx.ObjectStructInfo())
+        inner = rx.Function([arg], rx.Call(loop, (rx.Tuple([arg, outer]),)))
+        return rx.Function(
+            [outer], rx.SeqExpr([rx.BindingBlock([rx.VarBinding(loop, inner)])], loop)
+        )
+
+    assert_same(nested("a"), nested("b"))
+
+
+# --- free variables
+
+
+def test_free_variables_are_themselves():
+    x, y = rx.Var("x"), rx.Var("x")
+    assert structural_equal(call("exp", x), call("exp", x))
+    assert not structural_equal(call("exp", x), call("exp", y))
+    assert not structural_equal(Tensor((var(),)), Tensor((var(),)))
+
+
+def test_free_variables_can_be_mapped_one_to_one():
+    x, y, z = rx.Var("x"), rx.Var("y"), rx.Var("z")
+    assert structural_equal(call("add", x, y), call("add", y, z), map_free_vars=True)
+    assert not structural_equal(call("add", x, x), call("add", y, z), map_free_vars=True)
+    assert not structural_equal(call("add", y, z), call("add", x, x), map_free_vars=True)
+    assert structural_hash(call("add", x, y), map_free_vars=True) == structural_hash(
+        call("add", y, z), map_free_vars=True
+    )
+    other = rx.Var("o", Tensor((2,)))
+    assert not structural_equal(call("exp", x), call("exp", other), map_free_vars=True)
+
+
+def test_global_variables_are_their_names():
+    assert_same(rx.GlobalVar("f"), rx.GlobalVar("f"))
+    assert not structural_equal(rx.GlobalVar("f"), rx.GlobalVar("g"))
+
+
+# --- literals and attributes
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ([1.0, np.nan], [1.0, np.nan], True),
+        ([0.0], [-0.0], False),
+        ([1.0], [[1.0]], False),
+        ([], [], True),
+        ([1.0, 2.0], [1.0, 3.0], False),
+    ],
+)
+def test_constants_are_compared_bit_by_bit(one: list[float], other: list[float], same: bool):
+    a, b = rx.const(np.array(one, "float32")), rx.const(np.array(other, "float32"))
+    assert structural_equal(a, b) is same
+    assert (structural_hash(a) == structural_hash(b)) is same
+
+
+def test_constants_differ_by_datatype():
+    assert not structural_equal(rx.const([1], "int32"), rx.const([1], "int64"))
+    assert not structural_equal(rx.const([1], "bool"), rx.const([1], "int8"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, 1.0), (1, True), (0.0, -0.0), ("1", 1), (None, False)]
+)
+def test_attributes_differ_by_type(one: object, other: object):
+    func = rx.Function([], rx.const(1))
+    assert structural_equal(func.with_attr("a", one), func.with_attr("a", one))
+    assert not structural_equal(func.with_attr("a", one), func.with_attr("a", other))
+
+
+def test_nan_attributes_and_literals_are_equal():
+    func = rx.Function([], rx.const(1))
+    assert_same(func.with_attr("a", float("nan")), func.with_attr("a", float("nan")))
+    assert_same(ops.const(float("nan")), ops.const(float("nan")))
+
+
+def test_attributes_have_no_order():
+    func = rx.Function([], rx.const(1))
+    assert_same(func.with_attrs({"a": 1, "b": 2}), func.with_attrs({"b": 2, "a": 1}))
+
+
+# --- statements
+
+
+def test_definitions_in_statements_are_renamed():
+    def let(name: str) -> LetStmt:
+        v = tir.Var(name)
+        return LetStmt(v, ops.const(3), Evaluate(v + 1))
+
+    assert_same(let("a"), let("b"))
+
+
+def test_the_name_of_a_block_and_buffer_does_not_matter_and_its_regions_do():
+    a = decl_buffer((4,), "float32", "A")
+    plain = Block((), (), (), "one", Evaluate(0))
+    assert_same(plain, Block((), (), (), "two", Evaluate(0)))
+    reading = Block((), (BufferRegion(a, (Range(4),)),), (), "one", Evaluate(0))
+    assert not structural_equal(plain, reading)
+
+
+def test_a_size_variable_is_no_plain_variable():
+    def over(size: tir.Var) -> rx.Function:
+        return rx.Function([rx.Var("x", Tensor((size,)))], rx.const(1))
+
+    assert not structural_equal(over(var()), over(tir.SizeVar("n", "int64")))
+
+
+# --- the first difference
+
+
+def test_a_difference_is_shown_by_its_path_and_both_sides():
+    with pytest.raises(StructuralMismatch) as caught:
+        assert_structural_equal(function(), function(op="multiply"))
+    assert str(caught.value) == (
+        "the two differ at <root>.body.blocks[0].bindings[0].value.op.name\n"
+        "  left:  relax.add\n"
+        "  right: relax.multiply"
+    )
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, AssertionError)
+    assert isinstance(caught.value, RelaxpyError)
+    assert_structural_equal(function(), function("z"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "path"),
+    [
+        (Tensor((2, 3)), Tensor((2, 4)), ".shape.values[1].value"),
+        (Tensor((2,), "int8"), Tensor((2,), "int16"), ".dtype"),
+        (rx.Tuple([rx.const(1)]), rx.Tuple([]), ".fields"),
+        (rx.const([1, 2]), rx.const([1, 3]), ".data"),
+        (
+            IRModule({"f": function()}),
+            IRModule({"f": function(op="exp")}),
+            ".functions_by_name['f'].body.blocks[0].bindings[0].value.op.name",
+        ),
+        (kernel("A", 4), kernel("A", 5), ".body.body.block.body.value.b.value"),
+    ],
+)
+def test_paths_lead_to_the_first_difference(one: object, other: object, path: str):
+    found = first_mismatch(one, other)
+    assert found is not None
+    assert found.path == path
+
+
+def test_long_sides_are_cut():
+    found = first_mismatch(rx.const(np.zeros(5000)), rx.const(np.ones(5000)))
+    assert len(str(found)) < 900
+
+
+# --- size
+
+
+def test_depth_and_sharing_are_no_limits():
+    start = time.perf_counter()
+    deep: tir.PrimExpr = var()
+    for _ in range(20_000):
+        deep = deep + var()
+    shared: tir.PrimExpr = var()
+    for _ in range(200):
+        shared = shared * shared
+    for expr in (deep, shared):
+        assert_same(rx.PrimValue(expr), rx.PrimValue(expr))
+    assert time.perf_counter() - start < 5
+
+
+def test_sharing_is_compared_as_well():
+    def squares(v: tir.Var) -> tir.PrimExpr:
+        expr: tir.PrimExpr = v
+        for _ in range(60):
+            expr = expr * expr
+        return expr
+
+    def over(v: tir.Var, value: tir.PrimExpr) -> rx.Function:
+        return rx.Function([rx.Var("x", Tensor((v,)))], rx.PrimValue(value))
+
+    n, m = var(), var()
+    assert_same(over(n, squares(n)), over(m, squares(m)))
+    assert not structural_equal(over(n, squares(n)), over(m, squares(m) + 1))
+
+
+@st.composite
+def scalars(draw: st.DrawFn, variables: tuple[tir.Var, ...]) -> tir.PrimExpr:
+    """A scalar expression over `variables`."""
+    leaf = st.one_of(
+        st.sampled_from(variables), st.integers(-3, 3).map(lambda k: ops.const(k, "int64"))
+    )
+    grow = lambda inner: st.builds(  # noqa: E731
+        lambda kind, a, b: kind(a, b),
+        st.sampled_from([tir.Add, tir.Mul, tir.Min, tir.Sub]),
+        inner,
+        inner,
+    )
+    return draw(st.recursive(leaf, grow, max_leaves=12))
+
+
+@given(st.data())
+def test_renaming_gives_an_equal_program_and_merging_two_variables_does_not(data: st.DataObject):
+    a, b, c, d = (var(name) for name in "abcd")
+    expr = data.draw(scalars((a, b)))
+    from relaxpy.ir.traverse import substitute, walk
+
+    def over(x: tir.Var, y: tir.Var, value: tir.PrimExpr) -> rx.Function:
+        return rx.Function([rx.Var("t", Tensor((x, y)))], rx.PrimValue(value))
+
+    assert_same(over(a, b, expr), over(c, d, substitute(expr, {a: c, b: d})))
+    if a in list(walk(expr)):
+        assert not structural_equal(over(a, b, expr), over(a, b, substitute(expr, {a: b})))
