@@ -6,6 +6,7 @@ from collections.abc import Container, Sequence
 from enum import IntEnum
 
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.shape_vars import (
@@ -15,6 +16,7 @@ from relaxpy.ir.relax.shape_vars import (
     sizes_of,
     substitute_info,
 )
+from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import expr as tir
 
 
@@ -56,7 +58,7 @@ class _Check:
     def found(self, answer: Compatibility, what: str, *parts: object) -> Compatibility:
         """`answer`, noted down with the text that `what` makes of `parts`."""
         if self.findings is not None:
-            text = what.format(*parts)
+            text = what.format(*map(_text, parts))
             self.findings.append((answer, ": ".join([*self.path, text])))
         return answer
 
@@ -207,6 +209,10 @@ def instantiated(
     own1 = own_shape_vars(renamed, scope)
     images = map_params(renamed.params, s2.params, scope)
     return substitute_info(renamed, images), (*own1, *own2)
+
+
+def _text(part: object) -> object:
+    return ShortText().prim(part, INT64) if isinstance(part, tir.PrimExpr) else part
 
 
 def rank_text(ndim: int) -> str:

@@ -20,12 +20,14 @@ from relaxpy.ir.relax.shape_vars import (
     rename_apart,
     substitute_info,
 )
+from relaxpy.ir.relax.ty import erase_struct_info, wrap_type
 
 __all__ = [
     "BaseCheckResult",
     "Compatibility",
     "check_compatibility",
     "definable_shape_vars",
+    "erase_struct_info",
     "erase_to_well_defined",
     "explain_incompatibility",
     "free_shape_vars",
@@ -40,4 +42,5 @@ __all__ = [
     "struct_info_glb",
     "struct_info_lca",
     "substitute_info",
+    "wrap_type",
 ]

@@ -167,7 +167,8 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
             return table.get(size, size)
         if not any(var in table for var in variables_of(size)):
             return size
-        return simplify(substitute(size, table))
+        new = substitute(size, table)
+        return size if new is size else simplify(new)
 
     return map_sizes(replaced, info)
 

@@ -1,0 +1,326 @@
+"""`<<:`, least upper and greatest lower bounds of infos, rule by rule (SUB)."""
+
+from __future__ import annotations
+
+import pytest
+
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.compatibility import is_base_of
+from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
+from tests.ir.relax.infos import (
+    FIRST,
+    SHAPES,
+    VARIABLES,
+    Object,
+    func,
+    packed,
+    prim,
+    rank,
+    shape,
+    tensor,
+    tuple_of,
+)
+
+N, M, K = VARIABLES
+S, T = SHAPES
+UNKNOWN_SHAPE = rx.ShapeStructInfo(None, -1)
+ANY_RANK, ANY_TENSOR = rank(-1), rank(-1, "")
+HELD = rx.Var("h", shape(N, 4))
+EMPTY, DEFAULT = packed(), packed(rx.DEFAULT_DERIVE)
+
+
+def by_var(var: rx.Var, dtype: str = "float32", ndim: int | None = None) -> rx.TensorStructInfo:
+    return rx.TensorStructInfo(var, dtype, ndim=ndim)  # type: ignore[arg-type]
+
+
+def taking(param: rx.StructInfo) -> rx.FuncStructInfo:
+    return func(param, ret=Object)
+
+
+def returning(ret: rx.StructInfo, *, pure: bool = True) -> rx.FuncStructInfo:
+    return func(ret=ret, pure=pure)
+
+
+def ranked(ndim: int) -> rx.ShapeStructInfo:
+    return rx.ShapeStructInfo(None, ndim)
+
+
+Pair = tuple[rx.StructInfo, rx.StructInfo, bool]
+Triple = tuple[rx.StructInfo, rx.StructInfo, rx.StructInfo | None]
+
+ORDER: dict[str, list[Pair]] = {
+    "SUB-5": [(tensor(N, 4), ANY_RANK, True), (tensor(N), rank(-1, "int64"), False)],
+    "SUB-6": [
+        (tensor(N), tensor(N, dtype=""), True),
+        (tensor(N, dtype=""), tensor(N), False),
+        (tensor(N), tensor(N, dtype="int64"), False),
+    ],
+    "SUB-7": [(tensor(N, 4), rank(2), True), (rank(2), tensor(N, 4), False)],
+    "SUB-8": [
+        (tensor(N * 2), tensor(N + N), True),
+        (tensor(N), tensor(M), False),
+        (tensor(2), tensor(3), False),
+        (by_var(S), by_var(S), True),
+        (by_var(T), by_var(S), False),
+        (by_var(HELD), tensor(N, 4), True),
+        (by_var(S, ndim=2), by_var(S, ndim=-1), True),
+        (by_var(S, ndim=-1), by_var(S, ndim=2), False),
+    ],
+    "RES-73": [(by_var(S, ndim=2), by_var(S, ndim=-1), True), (ANY_RANK, by_var(S), False)],
+    "SUB-9": [
+        (tensor(N), ANY_TENSOR, True),
+        (rank(-1), ANY_TENSOR, True),
+        (rank(2, ""), ANY_TENSOR, True),
+        (ANY_TENSOR, rank(-1), False),
+    ],
+    "SUB-10": [(shape(N), UNKNOWN_SHAPE, True), (UNKNOWN_SHAPE, shape(N), False)],
+    "SUB-11": [(shape(N, M), ranked(2), True), (ranked(2), shape(N, M), False)],
+    "SUB-12": [
+        (shape(N + 1), shape(1 + N), True),
+        (shape(N), shape(M), False),
+        (shape(2), shape(3), False),
+    ],
+    "SUB-13": [
+        (prim(N), prim(), True),
+        (prim(), prim(N), False),
+        (prim(N * 2), prim(N + N), True),
+        (prim(1), prim(2), False),
+        (prim(), prim(dtype="int32"), False),
+    ],
+    "SUB-14": [
+        (tuple_of(tensor(N), shape(N)), tuple_of(rank(1), Object), True),
+        (tuple_of(tensor(N)), tuple_of(rank(2)), False),
+        (tuple_of(Object), tuple_of(), False),
+    ],
+    "SUB-4": [(shape(N), tensor(N), False), (prim(), shape(2), False), (tuple_of(), EMPTY, False)],
+    "SUB-15": [
+        (func(rank(1), ret=tensor(4)), func(tensor(3), ret=rank(1)), True),
+        (func(tensor(3), ret=rank(1)), func(rank(1), ret=rank(1)), False),
+        (func(ret=rank(1)), func(ret=tensor(3)), False),
+        (func(ret=Object), func(Object, ret=Object), False),
+    ],
+    "SUB-16": [
+        (func(ret=Object), func(ret=Object, pure=False), True),
+        (func(ret=Object, pure=False), func(ret=Object), False),
+    ],
+    "SUB-17": [
+        (DEFAULT, EMPTY, True),
+        (EMPTY, DEFAULT, False),
+        (DEFAULT, DEFAULT, True),
+        (packed(FIRST), DEFAULT, False),
+        (packed(pure=False), packed(pure=True), False),
+    ],
+    "RES-10": [(DEFAULT, EMPTY, True), (EMPTY, DEFAULT, False)],
+    "SUB-18": [(func(ret=Object), EMPTY, False), (EMPTY, func(ret=Object), False)],
+    "RES-13": [
+        (func(tensor(N), ret=tensor(N * 2)), func(tensor(M), ret=tensor(M + M)), True),
+        (func(tensor(N), ret=tensor(N)), func(tensor(M), ret=tensor(M + 1)), False),
+        (func(tensor(N), ret=tensor(N)), func(tensor(2), ret=tensor(2)), True),
+        (func(tensor(2), ret=tensor(2)), func(tensor(N), ret=tensor(N)), False),
+    ],
+    "RES-72": [
+        (
+            func(func(tensor(2), ret=Object), ret=Object),
+            func(func(tensor(N), ret=Object), ret=Object),
+            True,
+        ),
+        (
+            func(func(tensor(N), ret=Object), ret=Object),
+            func(func(tensor(3), ret=Object), ret=Object),
+            False,
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "holds"),
+    [
+        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
+        for rule, cases in ORDER.items()
+        for i, case in enumerate(cases)
+    ],
+)
+def test_below(low: rx.StructInfo, high: rx.StructInfo, holds: bool) -> None:
+    assert is_base_of(high, low) is holds
+
+
+@pytest.mark.rule("SC-16")
+def test_variables_in_scope_are_no_function_s_own() -> None:
+    one, other = func(tensor(N), ret=tensor(N)), func(tensor(M), ret=tensor(M))
+    assert is_base_of(other, one)
+    assert not is_base_of(other, one, {N})
+    assert not is_base_of(other, one, {N, M})
+    assert is_base_of(one, one, {N})
+    assert is_base_of(func(tensor(3), ret=tensor(3)), one)
+    assert not is_base_of(func(tensor(3), ret=tensor(3)), one, {N})
+
+
+LUBS: dict[str, list[Triple]] = {
+    "SUB-21": [
+        (tensor(N), rank(1), rank(1)),
+        (tensor(N), Object, Object),
+        (by_var(S), by_var(S), by_var(S)),
+    ],
+    "RES-1": [(Object, tensor(N), Object)],
+    "RES-4": [(by_var(S), by_var(S, "int64"), by_var(S, ""))],
+    "SUB-22": [
+        (tensor(N), shape(N), Object),
+        (prim(), EMPTY, Object),
+        (tuple_of(), shape(), Object),
+    ],
+    "SUB-23": [
+        (tensor(N), tensor(N, M), rank(-1)),
+        (rank(2), rank(2, "int64"), rank(2, "")),
+        (rank(1), rank(2, "int64"), ANY_TENSOR),
+    ],
+    "SUB-24": [
+        (tensor(N * 2), tensor(N + N, dtype="int64"), tensor(N * 2, dtype="")),
+        (tensor(N), tensor(M), rank(1)),
+        (tensor(2), tensor(3), rank(1)),
+    ],
+    "RES-3": [(tensor(N), tensor(N, dtype="int64"), tensor(N, dtype=""))],
+    "SUB-25": [
+        (shape(N, 2), shape(N, 3), ranked(2)),
+        (shape(N), shape(N, M), UNKNOWN_SHAPE),
+        (shape(N), ranked(1), ranked(1)),
+    ],
+    "RES-2": [(shape(N), shape(M), ranked(1)), (ranked(2), shape(N, M), ranked(2))],
+    "SUB-26": [
+        (prim(1), prim(2), prim()),
+        (prim(N), prim(N), prim(N)),
+        (prim(), prim(dtype="int32"), Object),
+    ],
+    "SUB-27": [
+        (tuple_of(tensor(2), shape(N)), tuple_of(tensor(3), shape(N)), tuple_of(rank(1), shape(N))),
+        (tuple_of(Object), tuple_of(), Object),
+    ],
+    "SUB-28": [
+        (
+            func(rank(1), ret=tensor(2)),
+            func(tensor(4), ret=tensor(3)),
+            func(tensor(4), ret=rank(1)),
+        ),
+        (func(ret=Object), func(Object, ret=Object), Object),
+        (func(tensor(2), ret=Object), func(tensor(3), ret=Object), Object),
+        (
+            func(tensor(N), ret=tensor(N + 1)),
+            func(tensor(M), ret=tensor(M + 2)),
+            func(tensor(K), ret=rank(1)),
+        ),
+    ],
+    "RES-5": [
+        (func(rank(1), ret=rank(2)), func(tensor(4), ret=rank(1)), func(tensor(4), ret=rank(-1))),
+        (func(rank(1), ret=Object), func(rank(2), ret=Object), Object),
+    ],
+    "SUB-29": [
+        (packed(FIRST), packed(FIRST), packed(FIRST)),
+        (packed(FIRST), DEFAULT, EMPTY),
+        (EMPTY, func(ret=Object), Object),
+    ],
+    "SUB-30": [
+        (func(ret=shape(1)), func(ret=shape(2), pure=False), func(ret=ranked(1), pure=False)),
+        (func(ret=shape(1)), func(ret=shape(2)), func(ret=ranked(1))),
+        (packed(FIRST, True), packed(rx.DEFAULT_DERIVE, True), packed(rx.EMPTY_DERIVE, True)),
+    ],
+    "RES-8": [(func(ret=Object), func(ret=Object, pure=False), func(ret=Object, pure=False))],
+}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
+        for rule, cases in LUBS.items()
+        for i, case in enumerate(cases)
+    ],
+)
+def test_least_upper_bound(a: rx.StructInfo, b: rx.StructInfo, expected: rx.StructInfo) -> None:
+    for found in (struct_info_lca(a, b), struct_info_lca(b, a)):
+        assert is_base_of(found, expected), f"{found} is not above {expected}"
+        assert is_base_of(expected, found), f"{found} is not below {expected}"
+
+
+GLBS: dict[str, list[Triple]] = {
+    "SUB-32": [(tensor(N), Object, tensor(N)), (tensor(N), shape(N), None), (prim(), EMPTY, None)],
+    "SUB-33": [
+        (rank(-1, "int64"), rank(2, ""), rank(2, "int64")),
+        (rank(2, ""), tensor(N, M), tensor(N, M)),
+        (by_var(S), rank(2), by_var(S, ndim=2)),
+        (rank(1), rank(2), None),
+        (rank(1), rank(1, "int64"), None),
+        (tensor(N), tensor(M), None),
+        (tensor(N, M), rank(1, ""), None),
+    ],
+    "RES-6": [(rank(2, ""), rank(2, "int64"), rank(2, "int64")), (rank(1), rank(2), None)],
+    "SUB-34": [
+        (shape(N), ranked(1), shape(N)),
+        (UNKNOWN_SHAPE, ranked(1), ranked(1)),
+        (ranked(1), ranked(2), None),
+        (shape(N), shape(M), None),
+        (prim(N), prim(), prim(N)),
+        (prim(1), prim(2), None),
+        (prim(), prim(dtype="bool"), None),
+    ],
+    "SUB-35": [
+        (tuple_of(tensor(2), Object), tuple_of(rank(1), shape(N)), tuple_of(tensor(2), shape(N))),
+        (tuple_of(rank(1)), tuple_of(rank(2)), None),
+        (tuple_of(Object), tuple_of(), None),
+    ],
+    "SUB-36": [
+        (func(rank(1), ret=Object), func(rank(2), ret=rank(1)), func(rank(-1), ret=rank(1))),
+        (func(ret=Object), func(Object, ret=Object), None),
+        (func(ret=rank(1)), func(ret=rank(2)), None),
+        (func(tensor(N), ret=tensor(N)), func(rank(2), ret=Object), None),
+        (
+            func(tensor(N), ret=rank(1)),
+            func(tensor(2), ret=tensor(5)),
+            func(tensor(N), ret=tensor(5)),
+        ),
+    ],
+    "SUB-37": [
+        (func(ret=Object), func(ret=shape(), pure=False), func(ret=shape())),
+        (
+            func(ret=rank(1), pure=False),
+            func(ret=Object, pure=False),
+            func(ret=rank(1), pure=False),
+        ),
+    ],
+    "RES-7": [(func(ret=Object), func(ret=Object, pure=False), func(ret=Object))],
+    "SUB-38": [
+        (EMPTY, packed(FIRST), packed(FIRST)),
+        (packed(FIRST, True), EMPTY, packed(FIRST, True)),
+        (packed(FIRST), DEFAULT, None),
+        (EMPTY, func(ret=Object), None),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
+        for rule, cases in GLBS.items()
+        for i, case in enumerate(cases)
+    ],
+)
+def test_greatest_lower_bound(
+    a: rx.StructInfo, b: rx.StructInfo, expected: rx.StructInfo | None
+) -> None:
+    for found in (struct_info_glb(a, b), struct_info_glb(b, a)):
+        if found is None or expected is None:
+            assert found is expected, f"{found} is not {expected}"
+        else:
+            assert is_base_of(found, expected), f"{found} is not above {expected}"
+            assert is_base_of(expected, found), f"{found} is not below {expected}"
+
+
+@pytest.mark.rule("SUB-8")
+def test_devices_are_ordered_as_datatypes_are() -> None:
+    here, anywhere = rx.TensorStructInfo((N,), vdevice="cpu"), tensor(N)  # type: ignore[arg-type]
+    there = rx.TensorStructInfo((N,), vdevice="gpu")  # type: ignore[arg-type]
+    assert is_base_of(anywhere, here)
+    assert not is_base_of(here, anywhere)
+    assert struct_info_lca(here, there) == anywhere
+    assert struct_info_glb(here, there) is None
+    assert struct_info_glb(rank(1, ""), here) == here
