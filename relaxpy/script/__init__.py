@@ -1,1 +1,7 @@
 """Programs as text: the namespaces I, R, T, the parser and the printer."""
+
+from relaxpy.script import ir, relax, tir
+from relaxpy.script.ir import ir_module
+from relaxpy.script.parser.from_source import from_source, from_source as parse
+
+__all__ = ["from_source", "ir", "ir_module", "parse", "relax", "tir"]

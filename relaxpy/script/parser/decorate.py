@@ -5,27 +5,31 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType, FunctionType
-from typing import Any, Literal
+from typing import Any
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
-from relaxpy.script.parser.kernel import KernelReader
-from relaxpy.script.parser.report import Full, Report
-from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names
-from relaxpy.script.parser.text import Program, source_of
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.reading import Definition, read_function, read_module
+from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names, frame_names
+from relaxpy.script.parser.text import Program, source_at, source_of
+
+
+def _checked_options(**options: bool | None) -> dict[str, bool]:
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise MisuseError(f"option {name} is True or False, found {value!r}", about=value)
+    return given
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionDecorator:
+class FunctionDecorator(forms.FunctionOptions):
     """`R.function` and `T.prim_func`, bare or with options."""
-
-    dialect: Literal["relax", "tir"]
-    private: bool = False
-    pure: bool = True
-    check_well_formed: bool = True
 
     def __call__(
         self,
@@ -43,26 +47,45 @@ class FunctionDecorator:
         """
         __tracebackhide__ = True
         if function is None:
-            return self._with(private=private, pure=pure, check_well_formed=check_well_formed)
+            given = _checked_options(
+                private=private, pure=pure, check_well_formed=check_well_formed
+            )
+            return replace(self, **given)  # type: ignore[arg-type]
         if isinstance(function, staticmethod):
             function = function.__func__
         function = inspect.unwrap(function)
         if not isinstance(function, FunctionType):
             raise MisuseError(f"this decorates a function, found {type(function).__name__}")
         frame = sys._getframe(1)
+        names = captured_names(function, frame)
         if is_class_body(frame):
-            return Deferred(self, function, captured_names(function, frame))
+            return Deferred(self, function, names)
         try:
-            return read_function(self, function, captured_names(function, frame))
+            return defined(self, function, names)
         except RelaxpyError as error:
             raise error.with_traceback(None) from None
 
-    def _with(self, **options: bool | None) -> FunctionDecorator:
-        given = {name: value for name, value in options.items() if value is not None}
-        for name, value in given.items():
-            if not isinstance(value, bool):
-                raise MisuseError(f"option {name} is True or False, found {value!r}", about=value)
-        return replace(self, **given)  # type: ignore[arg-type]
+
+@dataclass(frozen=True, slots=True)
+class ModuleDecorator(forms.ModuleOptions):
+    """`I.ir_module`, bare or with options."""
+
+    def __call__(self, cls: type | None = None, /, *, check_well_formed: bool | None = None) -> Any:
+        """The module that the text of `cls` describes; without one, a decorator.
+
+        Errors:
+            ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
+        """
+        __tracebackhide__ = True
+        if cls is None:
+            return replace(self, **_checked_options(check_well_formed=check_well_formed))
+        if not inspect.isclass(cls):
+            raise MisuseError(f"I.ir_module decorates a class, found {type(cls).__name__}")
+        frame = sys._getframe(1)
+        try:
+            return defined_module(self, cls, frame)
+        except RelaxpyError as error:
+            raise error.with_traceback(None) from None
 
 
 class Deferred:
@@ -70,83 +93,64 @@ class Deferred:
 
     def __init__(
         self,
-        decorator: FunctionDecorator,
+        options: forms.FunctionOptions,
         function: FunctionType,
-        names: list[Mapping[str, object]],
+        names: Sequence[Mapping[str, object]],
     ) -> None:
-        self.decorator = decorator
-        self.function = function
+        self.options = options
         self.names = names
-        self._read: BaseFunc | None = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__wrapped__ = function
+        self._read: BaseFunc | None = None
 
     def __get__(self, owner: object, kind: type | None = None) -> BaseFunc:
         if self._read is None:
-            self._read = read_function(self.decorator, self.function, self.names)
+            self._read = defined(self.options, self.__wrapped__, self.names)
         return self._read
 
 
 def is_class_body(frame: FrameType) -> bool:
     """Whether `frame` runs the body of a class."""
-    optimised = frame.f_code.co_flags & inspect.CO_OPTIMIZED
-    return (
-        not optimised and frame.f_locals is not frame.f_globals and "__qualname__" in frame.f_locals
-    )
+    plain = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    return plain and frame.f_locals is not frame.f_globals and "__qualname__" in frame.f_locals
 
 
-def read_function(
-    decorator: FunctionDecorator, function: FunctionType, names: list[Mapping[str, object]]
+def defined(
+    options: forms.FunctionOptions,
+    function: FunctionType,
+    names: Sequence[Mapping[str, object]],
 ) -> BaseFunc:
-    """The IR that the text of `function` describes.
-
-    Errors:
-        ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
-    """
-    __tracebackhide__ = True
+    """The IR that the text of `function` describes."""
     program = source_of(function.__code__)
-    node = definition_in(program, function.__name__)
-    scope = Scope(*names, BUILTINS)
-    report = Report()
-    result: BaseFunc | None = None
-    try:
-        result = read_definition(decorator, node, program, scope, report)
-    except Full:
-        result = None
-    except RecursionError:
-        report.errors.append(ParseError(f"{function.__name__} is nested too deeply to be read"))
-    failure = report.failure()
-    if failure is not None:
-        raise failure
-    assert result is not None
-    return result
+    node = _definition(program, function.__name__)
+    return read_function(Definition(node, options, program), Scope(*names, BUILTINS))
 
 
-def definition_in(program: Program, name: str) -> ast.FunctionDef:
-    """The definition that a text consists of.
-
-    Errors:
-        ParseError: it is something else, such as a lambda or an async function.
-    """
+def _definition(program: Program, name: str) -> ast.FunctionDef:
     match program.tree.body:
         case [ast.FunctionDef() as node, *_]:
             return node
         case [ast.AsyncFunctionDef() as node, *_]:
-            raise program.error(
-                node, "a program waits for nothing: write def in place of async def"
-            )
+            raise program.error(node, "a program waits for nothing: write def, not async def")
         case _:
             raise ParseError(f"the text of {name!r} is no definition of a function")
 
 
-def read_definition(
-    decorator: FunctionDecorator,
-    node: ast.FunctionDef,
-    program: Program,
-    scope: Scope,
-    report: Report,
-) -> BaseFunc | None:
-    """The function defined at `node`, or None where something in it is wrong and reported."""
-    reader = KernelReader(program, scope, report=report)
-    return reader.function(node, private=decorator.private)
+def defined_module(options: forms.ModuleOptions, cls: type, frame: FrameType) -> IRModule:
+    """The module that the text of `cls` describes, the class being made in `frame`."""
+    members = {name: m for name, m in vars(cls).items() if isinstance(m, Deferred)}
+    program = source_at(frame.f_code.co_filename, frame.f_lineno, cls.__name__)
+    match program.tree.body:
+        case [ast.ClassDef() as node, *_]:
+            pass
+        case _:
+            raise ParseError(f"the text of {cls.__name__!r} is no definition of a class")
+    module_names = sys.modules[cls.__module__].__dict__ if cls.__module__ in sys.modules else {}
+    scope = Scope(frame_names(frame), frame.f_globals, module_names, BUILTINS)
+
+    def names_of(name: str) -> Sequence[Mapping[str, object]]:
+        member = members.get(name)
+        return member.names if member is not None else ()
+
+    return read_module(node, program, scope, options, names_of=names_of)

@@ -168,10 +168,14 @@ class Evaluator:
         self.guard.name(node.id, node, self)
         found = self.scope.find(node.id)
         if found is MISSING:
-            raise unknown_name(node.id, self.scope.names()).located(self.span(node))
+            raise self.unknown(node)
         if isinstance(found, Poison):
             raise Poisoned
         return self.on_use(found, node)
+
+    def unknown(self, node: ast.Name) -> RelaxpyError:
+        """The error for a name that means nothing."""
+        return unknown_name(node.id, self.scope.names()).located(self.span(node))
 
     def _constant(self, node: ast.Constant) -> object:
         if node.value is Ellipsis or isinstance(node.value, (bytes, complex)):
@@ -195,7 +199,7 @@ class Evaluator:
         """The error for an attribute that `owner` does not have, pointing at its name."""
         known = {name for name in dir(owner) if not name.startswith("_")}
         spoken = ast.unparse(node.value)
-        is_space = inspect.ismodule(owner) or hasattr(owner, "__public__")
+        is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")
         if is_space:
             known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
         hint = close_names(node.attr, known)

@@ -27,6 +27,23 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionOptions:
+    """What a decorator says of a function."""
+
+    dialect: Literal["relax", "tir"]
+    private: bool = False
+    pure: bool = True
+    check_well_formed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOptions:
+    """What a decorator says of a module."""
+
+    check_well_formed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Word:
     """A datatype: `T.int32` in an annotation, `T.int32(x)` a value, `T.int32()` a variable."""
 
@@ -179,6 +196,13 @@ class AttrsForm(Form):
 
     of: Literal["block", "function", "module"]
     attrs: Mapping[str, Attr]
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalInfosForm(Form):
+    """Global infos of the module around."""
+
+    infos: Mapping[str, tuple[object, ...]]
 
 
 @dataclass(frozen=True, slots=True)

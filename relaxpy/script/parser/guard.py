@@ -136,7 +136,7 @@ class TextGuard(Guard):
         if name not in getattr(space, "__all__", ()) and name not in public_names(space):
             raise at.unknown_attribute(space, node)
         member = getattr(space, name)
-        if hasattr(member, "__all__") or hasattr(member, "__public__"):
+        if hasattr(member, "__all__") or hasattr(member, "_public_names"):
             self._spaces[id(member)] = member
         if callable(member):
             self._callable[id(member)] = member
@@ -239,5 +239,5 @@ class TextGuard(Guard):
 
 def public_names(space: object) -> Collection[str]:
     """The names that a namespace offers beside its `__all__`: operators registered meanwhile."""
-    lists: Callable[[], Collection[str]] | None = getattr(space, "__public__", None)
+    lists: Callable[[], Collection[str]] | None = getattr(space, "_public_names", None)
     return () if lists is None else lists()

@@ -120,6 +120,8 @@ def init() -> forms.InitForm:
 class Axis:
     """`T.axis`: the variables of a block."""
 
+    __all__ = ("R", "S", "opaque", "reduce", "remap", "scan", "spatial")
+
     @staticmethod
     def _make(dom: Any, binding: ExprLike, kind: IterVarKind) -> forms.AxisForm:
         value = ops.convert(binding)

@@ -1,0 +1,30 @@
+"""`I`: the words of modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.script.parser import forms as _forms
+from relaxpy.script.parser.decorate import ModuleDecorator as _ModuleDecorator
+
+ir_module = _ModuleDecorator()
+
+__all__ = ["Range", "ir_module", "module_attrs", "module_global_infos"]
+
+
+def module_attrs(attrs: Mapping[str, object]) -> _forms.AttrsForm:
+    """Attributes of the module."""
+    if not isinstance(attrs, Mapping) or not all(isinstance(key, str) for key in attrs):
+        raise MisuseError(f"attributes are a dict keyed by strings, found {attrs!r}", about=attrs)
+    return _forms.AttrsForm("module", dict(attrs))
+
+
+def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _forms.GlobalInfosForm:
+    """Lists of infos that concern the whole module, by name."""
+    if not isinstance(infos, Mapping) or not all(isinstance(key, str) for key in infos):
+        raise MisuseError(
+            f"infos are a dict of lists keyed by strings, found {infos!r}", about=infos
+        )
+    return _forms.GlobalInfosForm({name: tuple(found) for name, found in infos.items()})

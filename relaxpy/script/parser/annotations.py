@@ -1,0 +1,301 @@
+"""`R.Tensor` and its siblings: infos as signatures write them, whose dimensions may be strings."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import PrimExpr
+
+Dim = Callable[[str], PrimExpr]
+
+
+def _outside(text: str) -> PrimExpr:
+    raise MisuseError(
+        f"the string dimension {text!r} has a meaning only in a signature",
+        about=text,
+        hint=f"declare the variable, as in {_first_name(text)} = T.int64(), and write it unquoted",
+    )
+
+
+def _first_name(text: str) -> str:
+    word = "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
+    return next((w for w in word if w.isidentifier()), "n")
+
+
+class _InfoOf:
+    """`__struct_info__` of an annotation; of a bare class, what it says without arguments."""
+
+    def __get__(self, owner: Annotation | None, kind: type[Annotation]) -> Callable[[], Any]:
+        found = kind() if owner is None else owner
+        return lambda: found.info(_outside)
+
+
+class Annotation:
+    """Base of the infos that a program writes."""
+
+    __struct_info__: ClassVar[_InfoOf] = _InfoOf()
+
+    def info(self, dim: Dim) -> rx.StructInfo:
+        """The info; `dim` gives the meaning of string dimensions."""
+        raise AssertionError("each kind says what it is")
+
+    def strings(self, *, own: bool) -> Iterator[str]:
+        """The dimensions written as strings, from the left."""
+        yield from ()
+
+
+def resolve(value: object, dim: Dim = _outside) -> rx.StructInfo:
+    """The info that `value` stands for: an info, an annotation, a bare one, or None for unit.
+
+    Errors:
+        MisuseError (also TypeError): it is none, or has a string dimension where none may be.
+    """
+    value = _plain(value)
+    if isinstance(value, Annotation):
+        return value.info(dim)
+    if value is None:
+        return rx.TupleStructInfo(())
+    return rx.as_struct_info(value)
+
+
+def string_dims(value: object, *, own: bool = True) -> Iterator[str]:
+    """The dimensions in `value` written as strings; without `own`, not those in function infos."""
+    value = _plain(value)
+    if isinstance(value, Annotation) and (own or not isinstance(value, Callable_)):
+        yield from value.strings(own=own)
+
+
+def is_annotation(value: object) -> bool:
+    """Whether `value` can stand for an info."""
+    return isinstance(_plain(value), (Annotation, rx.StructInfo))
+
+
+def _plain(value: object) -> object:
+    """An annotation without Python's wrapping: `Annotated[R.Tensor, (4,)]`, or the bare class."""
+    if typing.get_origin(value) is typing.Annotated:
+        kind, *arguments = typing.get_args(value)
+        return kind(*arguments)
+    if isinstance(value, type) and issubclass(value, Annotation):
+        return value()
+    return value
+
+
+def _checked_dim(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer, str, PrimExpr)):
+        raise MisuseError(
+            f"a dimension is an integer expression or a name, found {value!r:.60}",
+            rule="PX-9",
+            about=value,
+        )
+    return value
+
+
+def _dims(values: Sequence[object], dim: Dim) -> tuple[Any, ...]:
+    return tuple(dim(v) if isinstance(v, str) else v for v in values)
+
+
+def _checked_ndim(ndim: object) -> int:
+    if isinstance(ndim, bool) or not isinstance(ndim, int) or ndim < -1:
+        raise MisuseError(
+            f"ndim is -1 (unknown) or a rank, found {ndim!r}", rule="SI-11", about=ndim
+        )
+    return ndim
+
+
+class Tensor(Annotation):
+    """A tensor: `R.Tensor(("n", 4), "float32")`, `R.Tensor(ndim=2)`, `R.Tensor("int8")`.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): shape and ndim are both given, or are none.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[object] | rx.Expr | str | None = None,
+        dtype: str | None = None,
+        vdevice: object = None,
+        ndim: int = -1,
+    ) -> None:
+        if isinstance(shape, str):
+            if dtype is not None:
+                raise MisuseError(
+                    f"a shape is a sequence of dimensions, found {shape!r}", about=shape
+                )
+            shape, dtype = None, shape
+        if shape is not None and not isinstance(shape, (tuple, list, rx.ShapeExpr, rx.Var)):
+            raise MisuseError(
+                f"a shape is a sequence of dimensions or a shape variable, found {shape!r:.60}",
+                rule="SI-3",
+                about=shape,
+            )
+        self.ndim = _checked_ndim(ndim)
+        if shape is not None and self.ndim != -1:
+            raise MisuseError("give the shape or ndim, not both", about=ndim)
+        if isinstance(shape, (tuple, list)):
+            shape = tuple(_checked_dim(s) for s in shape)
+        self.shape = shape
+        self.dtype = None if dtype is None else _dtype(dtype)
+        self.vdevice = vdevice
+
+    @override
+    def info(self, dim: Dim) -> rx.StructInfo:
+        shape: Any = self.shape
+        if isinstance(shape, tuple):
+            shape = _dims(shape, dim)
+        ndim: Any = None if shape is not None else self.ndim
+        return rx.TensorStructInfo(shape, self.dtype, self.vdevice, ndim)  # type: ignore[arg-type]
+
+    @override
+    def strings(self, *, own: bool) -> Iterator[str]:
+        if isinstance(self.shape, tuple):
+            yield from (s for s in self.shape if isinstance(s, str))
+
+
+def _dtype(value: object) -> DataType:
+    kind = getattr(value, "dtype", value)  # T.float32 may stand for "float32"
+    try:
+        return DataType(kind)  # type: ignore[arg-type]
+    except MisuseError as error:
+        error.about = value
+        raise
+
+
+class Shape(Annotation):
+    """A shape value: `R.Shape(["n", 4])`, `R.Shape(ndim=2)`."""
+
+    def __init__(self, values: Sequence[object] | None = None, ndim: int = -1) -> None:
+        if values is not None and not isinstance(values, (tuple, list)):
+            raise MisuseError(f"a shape has a list of members, found {values!r:.60}", about=values)
+        self.values = None if values is None else tuple(_checked_dim(v) for v in values)
+        self.ndim = _checked_ndim(ndim)
+        if values is not None and self.ndim != -1:
+            raise MisuseError("give the members or ndim, not both", about=ndim)
+
+    @override
+    def info(self, dim: Dim) -> rx.StructInfo:
+        if self.values is None:
+            return rx.ShapeStructInfo(ndim=self.ndim)
+        return rx.ShapeStructInfo(_dims(self.values, dim))
+
+    @override
+    def strings(self, *, own: bool) -> Iterator[str]:
+        yield from (v for v in self.values or () if isinstance(v, str))
+
+
+class Prim(Annotation):
+    """A scalar: `R.Prim("int64")`, or one known to be a value, `R.Prim(value="n")`."""
+
+    def __init__(self, dtype: str | None = None, value: object = None) -> None:
+        if dtype is None and value is None:
+            raise MisuseError("R.Prim has a dtype or a value")
+        self.dtype = None if dtype is None else _dtype(dtype)
+        self.value = value
+
+    @override
+    def info(self, dim: Dim) -> rx.StructInfo:
+        value: Any = dim(self.value) if isinstance(self.value, str) else self.value
+        if isinstance(value, PrimExpr):
+            return rx.PrimStructInfo(self.dtype or value.dtype, value)
+        return rx.PrimStructInfo(self.dtype, value)  # type: ignore[arg-type]
+
+    @override
+    def strings(self, *, own: bool) -> Iterator[str]:
+        if isinstance(self.value, str):
+            yield self.value
+
+
+class Object(Annotation):
+    """Any value."""
+
+    @override
+    def info(self, dim: Dim) -> rx.StructInfo:
+        return rx.ObjectStructInfo()
+
+
+class Tuple(Annotation):
+    """A tuple: `R.Tuple(R.Tensor, R.Shape)`; `R.Tuple()` is unit."""
+
+    def __init__(self, *fields: object) -> None:
+        if len(fields) == 1 and isinstance(fields[0], (tuple, list)):
+            fields = tuple(fields[0])
+        self.fields = tuple(_checked_info(field) for field in fields)
+
+    @override
+    def info(self, dim: Dim) -> rx.StructInfo:
+        return rx.TupleStructInfo(tuple(resolve(field, dim) for field in self.fields))
+
+    @override
+    def strings(self, *, own: bool) -> Iterator[str]:
+        for field in self.fields:
+            yield from string_dims(field, own=own)
+
+
+def _checked_info(value: object) -> object:
+    if value is not None and not is_annotation(value):
+        raise MisuseError(f"expected an info such as R.Tensor, found {value!r:.60}", about=value)
+    return value
+
+
+_DERIVE: Mapping[str, rx.EnvFunc] = {
+    func.name: func for func in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)
+}
+
+
+class Callable_(Annotation):  # noqa: N801
+    """A function: `R.Callable((R.Tensor,), R.Tensor)`; without parameters any packed function."""
+
+    def __init__(
+        self,
+        params: Sequence[object] | object | None = None,
+        ret: object = None,
+        purity: bool | None = None,
+        derive_func: str | rx.EnvFunc | None = None,
+    ) -> None:
+        if params is not None and not isinstance(params, (tuple, list)):
+            params = (params,)
+        if isinstance(params, (tuple, list)):
+            params = tuple(_checked_info(param) for param in params)
+        self.params = params
+        self.ret = _checked_info(ret)
+        self.purity = (params is not None) if purity is None else bool(purity)
+        if isinstance(derive_func, str):
+            if derive_func not in _DERIVE:
+                raise MisuseError(
+                    f"no derivation is named {derive_func!r}; there are {', '.join(_DERIVE)}",
+                    about=derive_func,
+                )
+            derive_func = _DERIVE[derive_func]
+        if params is not None and derive_func is not None:
+            raise MisuseError("a function has parameters or a derive_func, not both", rule="WF-17a")
+        self.derive_func = derive_func
+
+    @override
+    def info(self, dim: Dim) -> rx.StructInfo:
+        ret = None if self.ret is None else resolve(self.ret, dim)
+        if not isinstance(self.params, tuple):
+            return rx.FuncStructInfo.opaque_func(
+                ret=ret, derive_func=self.derive_func, purity=self.purity
+            )
+        params = tuple(resolve(param, dim) for param in self.params)
+        return rx.FuncStructInfo(params, ret or rx.ObjectStructInfo(), self.purity)
+
+    @override
+    def strings(self, *, own: bool) -> Iterator[str]:
+        for part in (*(self.params if isinstance(self.params, tuple) else ()), self.ret):
+            yield from string_dims(part, own=own)
+
+
+def shape_member(value: object) -> PrimExpr:
+    """A member of a shape as an expression: a Python integer is an int64 literal."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return ops.const(int(value), "int64")
+    return ops.convert(value)

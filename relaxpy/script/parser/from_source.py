@@ -1,0 +1,177 @@
+"""Text to IR, for text that may be hostile: it is read, never run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from relaxpy.errors import ParseError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import BaseFunc
+from relaxpy.script import ir as ir_words, relax as relax_words, tir as tir_words
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.graph_values import GraphEvaluator
+from relaxpy.script.parser.guard import TextGuard
+from relaxpy.script.parser.reading import (
+    Definition,
+    FunctionsReader,
+    check,
+    options_of,
+    read_function,
+    read_module,
+    reported,
+)
+from relaxpy.script.parser.report import docstring_removed
+from relaxpy.script.parser.scope import BUILTINS, Scope
+from relaxpy.script.parser.text import Program, parse_text
+
+MAX_TEXT = 50_000_000
+_SPACES = {"ir": ir_words, "relax": relax_words, "tir": tir_words}
+_USUAL = {"I": ir_words, "R": relax_words, "T": tir_words}
+_IMPORTED_FROM = ("relaxpy.script", "tvm.script", "tvm.script.parser")
+
+
+def from_source(
+    text: str,
+    extra_vars: Mapping[str, object] | None = None,
+    check_well_formed: bool = True,
+    *,
+    filename: str | None = None,
+) -> Any:
+    """The module, graph function or kernel that `text` describes; several of them make a module.
+
+    The text may use I, R and T, or in their place the names in `extra_vars`, and imports of these
+    namespaces. Nothing else is called, and nothing of it is run.
+
+    Errors:
+        ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
+    """
+    __tracebackhide__ = True
+    if not isinstance(text, str):
+        raise ParseError(f"a program is a string, found {type(text).__name__}")
+    program = parse_text(_dedented(text), filename or "<string>", limit=MAX_TEXT)
+    names = dict(_USUAL | _SPACES if extra_vars is None else extra_vars)
+    guard = TextGuard(_SPACES.values(), [v for v in names.values() if callable(v)])
+    scope = Scope(names, BUILTINS)
+    with reported("the text"):
+        return _Text(program, scope, names, guard, check_well_formed).read()
+
+
+def _dedented(text: str) -> str:
+    """The text without empty lines of white space in front, which would hide its indentation."""
+    lines = text.split("\n")
+    indented = next((line for line in lines if line.strip()), "")[:1] in (" ", "\t")
+    if not indented:
+        return text
+    # An indented text is read as the body of a block, which begins with its first line.
+    return "\n".join(line if line.strip() else "" for line in lines)
+
+
+class _Text:
+    def __init__(
+        self,
+        program: Program,
+        scope: Scope,
+        names: dict[str, object],
+        guard: TextGuard,
+        check_well_formed: bool,
+    ) -> None:
+        self.program = program
+        self.scope = scope
+        self.names = names
+        self.guard = guard
+        self.check_well_formed = check_well_formed
+        self.values = GraphEvaluator(program, scope, guard)
+
+    def read(self) -> IRModule | BaseFunc:
+        """What the text defines."""
+        functions: list[ast.FunctionDef] = []
+        classes: list[ast.ClassDef] = []
+        for node in docstring_removed(self.program.tree.body):
+            match node:
+                case ast.FunctionDef():
+                    functions.append(node)
+                case ast.ClassDef():
+                    classes.append(node)
+                case ast.Import() | ast.ImportFrom():
+                    self.import_names(node)
+                case ast.Pass():
+                    continue
+                case _:
+                    raise self.program.error(
+                        node, "a text consists of functions and classes with decorators"
+                    )
+        if not functions and not classes:
+            raise ParseError("the text defines no function and no module")
+        if len(functions) == 1 and not classes:
+            return self.function(functions[0])
+        modules = [self.module(node) for node in classes]
+        if functions:
+            modules.append(self.loose(functions))
+        return modules[0] if len(modules) == 1 else self.merged(modules)
+
+    def import_names(self, node: ast.Import | ast.ImportFrom) -> None:
+        """Read an import of the namespaces; no other is allowed.
+
+        Errors:
+            ParseError: it imports something else.
+        """
+        if isinstance(node, ast.ImportFrom):
+            if node.module == "__future__":
+                return
+            if node.module in _IMPORTED_FROM and not node.level:
+                for alias in node.names:
+                    space = _SPACES.get(alias.name)
+                    if space is None:
+                        break
+                    self.names[alias.asname or alias.name] = space
+                else:
+                    return
+        raise self.program.error(
+            node,
+            "a text imports nothing but the namespaces",
+            hint="from relaxpy.script import ir as I, relax as R, tir as T",
+        )
+
+    def function(self, node: ast.FunctionDef) -> BaseFunc:
+        options = options_of(node, self.values)
+        if not self.check_well_formed:
+            options = forms.FunctionOptions(options.dialect, options.private, options.pure, False)
+        return read_function(Definition(node, options, self.program), self.scope, self.guard)
+
+    def module(self, node: ast.ClassDef) -> IRModule:
+        options = forms.ModuleOptions()
+        for part in node.decorator_list:
+            found = self.values.value(part)
+            if not isinstance(found, forms.ModuleOptions):
+                raise self.values.error(part, "a class in a text is decorated with @I.ir_module")
+            options = found
+        if not node.decorator_list:
+            raise self.values.error(node, "a class in a text is decorated with @I.ir_module")
+        if not self.check_well_formed:
+            options = forms.ModuleOptions(False)
+        scope = Scope(self.names, BUILTINS)
+        return read_module(node, self.program, scope, options, guard=self.guard)
+
+    def loose(self, nodes: list[ast.FunctionDef]) -> IRModule:
+        """Several functions, as a module of them."""
+        with reported("the text") as report:
+            reader = FunctionsReader(self.scope, report, self.guard)
+            for node in nodes:
+                reader.declare(Definition(node, options_of(node, self.values), self.program))
+            reader.run()
+        found = IRModule({reader.gvars[n.name]: reader.read[n.name] for n in nodes})
+        if self.check_well_formed:
+            check(found)
+        return found
+
+    def merged(self, modules: list[IRModule]) -> IRModule:
+        """All functions of several modules in one."""
+        result = IRModule()
+        for module in modules:
+            for var, func in module.items():
+                if var.name_hint in result:
+                    raise ParseError(f"the text defines {var.name_hint!r} twice", rule="TOP-1")
+                result[var] = func
+        return result

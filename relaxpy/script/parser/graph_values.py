@@ -1,0 +1,187 @@
+"""Expressions of graph functions: Python's operators on Relax values, calls, positions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, RelaxpyError, Span
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.registry import OpDef, registered_ops
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.evaluator import Evaluator, as_parse_error, describe
+from relaxpy.script.parser.scope import MISSING, Poisoned
+
+_OPERATORS: Mapping[str, str] = {
+    "+": "add",
+    "-": "subtract",
+    "*": "multiply",
+    "/": "divide",
+    "//": "floor_divide",
+    "%": "mod",
+    "**": "power",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+    "==": "equal",
+    "!=": "not_equal",
+    "&": "bitwise_and",
+    "|": "bitwise_or",
+    "^": "bitwise_xor",
+    "<<": "left_shift",
+    ">>": "right_shift",
+    "@": "matmul",
+}
+_UNARY: Mapping[str, str] = {"-": "negative", "~": "bitwise_not"}
+
+
+class ModuleRef:
+    """The module that is being read, as its functions see it: `cls.f`, `Module.f`."""
+
+    def __init__(self, functions: Mapping[str, rx.GlobalVar]) -> None:
+        self.__functions__ = functions
+        self.__lost__: set[str] = set()
+
+    def __getattr__(self, name: str) -> rx.GlobalVar:
+        if name in self.__lost__:
+            raise Poisoned
+        found = self.__functions__.get(name)
+        if found is None:
+            raise AttributeError(name)
+        return found
+
+    @override
+    def __dir__(self) -> list[str]:
+        return list(self.__functions__)
+
+    @override
+    def __str__(self) -> str:
+        return "the module"
+
+
+class GraphEvaluator(Evaluator):
+    """Expressions of a graph function; `places` says where each Relax value was last written."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        Evaluator.__init__(self, *args, **kwargs)
+        self.places: dict[int, Span] = {}
+        self.gone: dict[str, str] = {}
+        self._kept: list[object] = []
+
+    def forget(self) -> None:
+        """Forget where values were written: a new statement begins."""
+        self.places.clear()
+        self._kept.clear()
+
+    def located(self, error: RelaxpyError, otherwise: Span) -> RelaxpyError:
+        """`error` at the operand it is about, where that was written in this statement."""
+        place = self.places.get(id(error.about)) if error.about is not None else None
+        return as_parse_error(error, place or otherwise)
+
+    @override
+    def unknown(self, node: ast.Name) -> RelaxpyError:
+        error = Evaluator.unknown(self, node)
+        why = self.gone.get(node.id)
+        if why is None:
+            return error
+        return self.error(
+            node,
+            f"{node.id!r} is not visible here: {why}",
+            rule="SC-7",
+            hint=f"list it in R.output({node.id}) at the end of the block",
+        )
+
+    @override
+    def value(self, node: ast.expr) -> Any:
+        found = Evaluator.value(self, node)
+        if isinstance(found, rx.Expr):
+            self.places[id(found)] = self.span(node)
+            self._kept.append(found)
+        return found
+
+    @override
+    def on_binary(self, sign: str, left: object, right: object) -> object:
+        if not isinstance(left, rx.Expr) and not isinstance(right, rx.Expr):
+            return MISSING
+        name = _OPERATORS.get(sign)
+        if name is None:
+            return MISSING
+        return self._operator(sign, name)(left, right)
+
+    @override
+    def on_unary(self, sign: str, operand: object) -> object:
+        if not isinstance(operand, rx.Expr) or sign not in _UNARY:
+            return MISSING
+        return self._operator(sign, _UNARY[sign])(operand)
+
+    def _operator(self, sign: str, name: str) -> OpDef:
+        record = registered_ops().get(f"relax.{name}")
+        if record is None:
+            raise MisuseError(f"{sign} needs the operator relax.{name}, which is not registered")
+        return record
+
+    @override
+    def binary(self, kind: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        found = Evaluator.binary(self, kind, left, right, node)
+        return self._at(found, node) if isinstance(found, rx.Call) else found
+
+    @override
+    def on_call(
+        self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        if isinstance(function, OpDef):
+            if "out_ty" in kwargs and "out_sinfo" not in kwargs:
+                kwargs["out_sinfo"] = kwargs.pop("out_ty")
+            return function.make(*args, span=self.span(node), **kwargs)
+        if isinstance(function, rx.Expr):
+            if kwargs:
+                raise self.error(node.keywords[0], "a call of a function takes no keywords")
+            return rx.Call(
+                function, tuple(rx.convert_to_expr(a) for a in args), span=self.span(node)
+            )
+        found = function(*args, **kwargs)
+        return self._at(found, node) if isinstance(found, rx.Expr) else found
+
+    def _at(self, found: rx.Expr, node: ast.expr) -> rx.Expr:
+        """`found` with its position, if it is a new expression without one."""
+        if found.span is not None or isinstance(found, (rx.Var, rx.GlobalVar)):
+            return found
+        return replace(found, span=self.span(node))  # type: ignore[type-var]
+
+    @override
+    def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
+        if not isinstance(owner, rx.Expr):
+            return Evaluator.on_subscript(self, owner, index, node)
+        try:
+            found = owner[index]
+        except IndexError as error:
+            raise self.error(node, str(error), rule="DER-33") from None
+        return self._at(found, node) if isinstance(found, rx.Expr) else found
+
+    def expression(self, value: object, node: ast.expr) -> rx.Expr:
+        """`value` as a Relax expression.
+
+        Errors: ParseError at `node` for what is none.
+        """
+        if isinstance(value, forms.EmitForm):
+            value = value.value
+        if isinstance(value, (forms.Form, ModuleRef, IRModule)):
+            raise self.error(node, f"{describe(value)} is no value")
+        try:
+            return self._at(rx.convert_to_expr(value), node)
+        except MisuseError as error:
+            raise self.located(error, self.span(node)) from None
+
+
+def is_plain(value: object) -> bool:
+    """Whether a Python value stays one when it is named: only Relax values are bound."""
+    if isinstance(value, (tuple, list)):
+        return bool(value) and not any(not is_plain(member) for member in value)
+    return not isinstance(value, (rx.Expr, PrimExpr, bool, int, float, forms.Form))

@@ -1,0 +1,329 @@
+"""Reads whole definitions: one function, or the functions of a module, callees first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.calls import strongly_connected
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.graph import GraphReader
+from relaxpy.script.parser.graph_values import GraphEvaluator, ModuleRef
+from relaxpy.script.parser.guard import OPEN, Guard
+from relaxpy.script.parser.kernel import KernelReader
+from relaxpy.script.parser.report import Full, Report, Statements, docstring_removed, refusal
+from relaxpy.script.parser.scope import POISON, Scope
+from relaxpy.script.parser.signature import Signature
+from relaxpy.script.parser.text import Program
+
+
+@contextmanager
+def reported(name: str) -> Iterator[Report]:
+    """A report whose errors are raised together at the end.
+
+    Errors:
+        ParseError, StructInfoError, WellFormedError: with all diagnostics, by the first of them.
+    """
+    report = Report()
+    try:
+        yield report
+    except Full:
+        pass
+    except RecursionError:
+        report.errors.append(ParseError(f"{name} is nested too deeply to be read"))
+    except RelaxpyError as error:
+        report.errors.append(error)
+    failure = report.failure()
+    if failure is not None:
+        raise failure.with_traceback(None) from None
+
+
+def check(found: IRModule | BaseFunc) -> None:
+    """Check what was read.
+
+    Errors:
+        WellFormedError: with every criterion that is broken.
+    """
+    wrong = check_well_formed(found)
+    if wrong:
+        raise WellFormedError(wrong)
+
+
+@dataclass(slots=True)
+class Definition:
+    """A function of the module being read, and the names that its own surroundings give it."""
+
+    node: ast.FunctionDef
+    options: forms.FunctionOptions
+    program: Program
+    names: Sequence[Mapping[str, object]] = ()
+    gvar: GlobalVar = field(init=False)
+    signature: Signature | None = None
+
+    def __post_init__(self) -> None:
+        self.gvar = GlobalVar(self.node.name)
+
+
+def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> forms.FunctionOptions:
+    """What the decorators of a function say.
+
+    Errors:
+        ParseError: none of them is R.function or T.prim_func.
+    """
+    for part in node.decorator_list:
+        found = values.value(part)
+        if isinstance(found, forms.FunctionOptions):
+            return found
+    where = node.decorator_list[0] if node.decorator_list else node
+    raise values.error(
+        where,
+        f"function {node.name!r} is neither a graph function nor a kernel",
+        hint="decorate it with @R.function or @T.prim_func",
+    )
+
+
+class FunctionsReader:
+    """Reads functions that may call each other."""
+
+    def __init__(self, scope: Scope, report: Report, guard: Guard = OPEN) -> None:
+        self.scope = scope
+        self.report = report
+        self.guard = guard
+        self.builder = BlockBuilder()
+        self.definitions: dict[str, Definition] = {}
+        self.read: dict[str, BaseFunc] = {}
+        self.gvars: dict[str, GlobalVar] = {}
+        self.module = ModuleRef(self.gvars)
+        self._returns: dict[str, DataType | None] = {}
+
+    def declare(self, definition: Definition) -> None:
+        """Make a function known by name.
+
+        Errors:
+            ParseError: the name is taken.
+        """
+        name = definition.node.name
+        if name in self.gvars:
+            raise definition.program.error(
+                definition.node, f"the module has two functions named {name!r}", rule="TOP-1"
+            )
+        self.definitions[name] = definition
+        self.gvars[name] = definition.gvar
+        self.scope.set(name, definition.gvar)
+
+    def define(self, name: str, func: BaseFunc) -> None:
+        """Enter a function that is complete already."""
+        gvar = self.gvars.setdefault(name, GlobalVar(name))
+        self.scope.set(name, gvar)
+        self.read[name] = func
+        self.builder.update_func(gvar, func)
+
+    def run(self) -> None:
+        """Read all definitions: kernels, then signatures, then bodies after what they call."""
+        kernels = [d for d in self.definitions.values() if d.options.dialect == "tir"]
+        graphs = [d for d in self.definitions.values() if d.options.dialect == "relax"]
+        for definition in kernels:
+            self.kernel(definition)
+        for definition in graphs:
+            definition.signature = self.graph_reader(definition).signature(definition.node)
+            if definition.signature.complete:
+                info = definition.signature.info(pure=definition.options.pure)
+                self.builder.declare_global(definition.gvar, info)
+            else:
+                self.poison(definition)
+        names = {d.node.name: mentioned(d.node, self.definitions) for d in graphs}
+        for group in strongly_connected(names):
+            for name in sorted(group, key=list(names).index) if len(group) > 1 else group:
+                self.graph(self.definitions[name])
+
+    def poison(self, definition: Definition) -> None:
+        """What calls a function that could not be read is not reported."""
+        self.scope.frames[0][definition.node.name] = POISON
+        self.module.__lost__.add(definition.node.name)
+
+    def kernel(self, definition: Definition) -> None:
+        """Read one kernel."""
+        reader = KernelReader(
+            definition.program,
+            self.scope.around(*definition.names),
+            guard=self.guard,
+            report=self.report,
+            returns=self.returns,
+        )
+        func = reader.function(definition.node, private=definition.options.private)
+        if func is None:
+            self.poison(definition)
+        else:
+            self.define(definition.node.name, func)
+
+    def returns(self, gvar: GlobalVar) -> DataType | None:
+        """What a call of a kernel gives."""
+        name = gvar.name_hint
+        definition = self.definitions.get(name)
+        if name not in self._returns:
+            self._returns[name] = None
+            if definition is not None and definition.node.returns is not None:
+                scope = self.scope.around(*definition.names)
+                reader = KernelReader(definition.program, scope, guard=self.guard)
+                self._returns[name] = reader.return_type(definition.node.returns)
+        return self._returns[name]
+
+    def graph_reader(self, definition: Definition) -> GraphReader:
+        """A reader for one graph function."""
+        return GraphReader(
+            definition.program,
+            self.scope.around(*definition.names),
+            self.builder,
+            guard=self.guard,
+            report=self.report,
+        )
+
+    def graph(self, definition: Definition) -> None:
+        """Read the body of one graph function."""
+        found = definition.signature
+        assert found is not None
+        options = definition.options
+        func = self.graph_reader(definition).function(
+            definition.node, found, pure=options.pure, private=options.private
+        )
+        if func is not None:
+            self.define(definition.node.name, func)
+        elif found.ret is None:
+            self.poison(definition)
+
+
+def mentioned(node: ast.FunctionDef, known: Mapping[str, object]) -> list[str]:
+    """The functions of the module that a function names, by themselves or as attributes."""
+    found: dict[str, None] = {}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and part.attr in known:
+            found[part.attr] = None
+        elif isinstance(part, ast.Name) and part.id in known:
+            found[part.id] = None
+    return list(found)
+
+
+class ModuleReader:
+    """Reads the class of a module."""
+
+    def __init__(
+        self,
+        program: Program,
+        scope: Scope,
+        report: Report,
+        *,
+        guard: Guard = OPEN,
+        names_of: Callable[[str], Sequence[Mapping[str, object]]] = lambda _: (),
+    ) -> None:
+        self.program = program
+        self.scope = scope
+        self.report = report
+        self.names_of = names_of
+        self.functions = FunctionsReader(scope, report, guard)
+        self.values = GraphEvaluator(program, scope, guard)
+        self.attrs: dict[str, object] = {}
+        self.infos: dict[str, Sequence[object]] = {}
+        self.order: list[str] = []
+
+    def module(self, node: ast.ClassDef) -> IRModule | None:
+        """The module that a class describes, or None where something is wrong and reported."""
+        before = len(self.report.errors)
+        if node.bases or node.keywords:
+            where = (node.bases or [k.value for k in node.keywords])[0]
+            raise self.program.error(where, "the class of a module has no bases")
+        self.scope.set(node.name, self.functions.module)
+        Statements(self.program, self.scope, self.report).read(
+            docstring_removed(node.body), self.member
+        )
+        self.functions.run()
+        if len(self.report.errors) > before:
+            return None
+        read = self.functions.read
+        return IRModule(
+            {self.functions.gvars[name]: read[name] for name in self.order},
+            self.attrs,
+            self.infos,
+        )
+
+    def member(self, node: ast.stmt) -> None:
+        """Read one statement of the class."""
+        match node:
+            case ast.FunctionDef(name=name):
+                self.order.append(name)
+                options = options_of(node, self.values)
+                self.functions.declare(Definition(node, options, self.program, self.names_of(name)))
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found = self.values.value(value)
+                if isinstance(found, BaseFunc):
+                    self.order.append(name)
+                    self.functions.define(name, found)
+                else:
+                    self.scope.set(name, found)
+            case ast.Expr(value=value):
+                self.say(self.values.value(value), value)
+            case ast.Pass():
+                return
+            case _:
+                raise refusal(self.program, node, "a module")
+
+    def say(self, form: object, node: ast.expr) -> None:
+        """Act upon a record about the module."""
+        match form:
+            case forms.AttrsForm(of="module", attrs=attrs):
+                if self.attrs:
+                    raise self.program.error(node, "I.module_attrs is given twice")
+                self.attrs.update(attrs)
+            case forms.GlobalInfosForm(infos=infos):
+                if self.infos:
+                    raise self.program.error(node, "I.module_global_infos is given twice")
+                self.infos.update(infos)
+            case _:
+                raise self.program.error(node, "this does nothing in a module")
+
+
+def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> BaseFunc:
+    """The function that a definition describes by itself.
+
+    Errors:
+        ParseError, StructInfoError, WellFormedError: with all that is wrong with it.
+    """
+    name = definition.node.name
+    with reported(name) as report:
+        reader = FunctionsReader(scope, report, guard)
+        reader.declare(definition)
+        reader.run()
+        if not report.errors and definition.options.check_well_formed:
+            check(reader.read[name])
+    return reader.read[name]
+
+
+def read_module(
+    node: ast.ClassDef,
+    program: Program,
+    scope: Scope,
+    options: forms.ModuleOptions,
+    *,
+    guard: Guard = OPEN,
+    names_of: Callable[[str], Sequence[Mapping[str, object]]] = lambda _: (),
+) -> IRModule:
+    """The module that a class describes.
+
+    Errors:
+        ParseError, StructInfoError, WellFormedError: with all that is wrong with it.
+    """
+    found: IRModule | None = None
+    with reported(node.name) as report:
+        reader = ModuleReader(program, scope, report, guard=guard, names_of=names_of)
+        found = reader.module(node)
+        if found is not None and options.check_well_formed:
+            check(found)
+    assert found is not None
+    return found

@@ -1,0 +1,183 @@
+"""Signatures of graph functions: parameters, their shape variables, what they return."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from relaxpy.errors import RelaxpyError, close_names
+from relaxpy.ir.dtype import INT64
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.infer import function_info
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser.annotations import is_annotation, resolve, string_dims
+from relaxpy.script.parser.evaluator import as_parse_error, describe
+from relaxpy.script.parser.graph_values import GraphEvaluator
+from relaxpy.script.parser.report import Report
+from relaxpy.script.parser.scope import MISSING, POISON, Poisoned
+
+
+@dataclass(slots=True)
+class Signature:
+    """What the text of a function says before its body; `names` are those it brings into scope."""
+
+    params: tuple[rx.Var, ...] = ()
+    ret: rx.StructInfo | None = None
+    names: dict[str, object] = field(default_factory=dict)
+    complete: bool = True
+
+    def info(self, *, pure: bool) -> rx.FuncStructInfo:
+        """The info that callers see (DER-1, DER-44)."""
+        ret = self.ret if self.ret is not None else rx.ObjectStructInfo()
+        body = rx.Tuple(())
+        return function_info(rx.Function(self.params, body, self.ret, pure), ret)
+
+
+class SignatureReader:
+    """Reads one signature.
+
+    A bare name among string dimensions defines a shape variable, wherever it stands; other strings
+    are expressions over those.
+    """
+
+    def __init__(self, values: GraphEvaluator, report: Report) -> None:
+        self.values = values
+        self.report = report
+        self.found = Signature()
+        self.waiting: dict[str, ast.arg] = {}
+        self.quoted: set[str] = set()
+
+    def read(self, node: ast.FunctionDef) -> Signature:
+        """The signature of `node`; what is wrong with it is reported."""
+        args = [*node.args.posonlyargs, *node.args.args]
+        self.refuse_extras(node.args)
+        with self.values.scope.inner() as names:
+            self.found.names = names
+            self.define_type_params(node)
+            self.waiting = {arg.arg: arg for arg in args}
+            annotations = [arg.annotation for arg in args if arg.annotation is not None]
+            self.quoted = {str(n.value).strip() for a in annotations for n in _strings(a)}
+            for arg in args:
+                self.parameter(arg.arg)
+            params = [names[arg.arg] for arg in args]
+            if node.returns is not None:
+                self.found.ret = self.info(node.returns, binds=False)
+        self.found.params = tuple(p for p in params if isinstance(p, rx.Var))
+        self.found.complete &= len(self.found.params) == len(args)
+        return self.found
+
+    def refuse_extras(self, spec: ast.arguments) -> None:
+        """A function has plain positional parameters."""
+        extras = [spec.vararg, *spec.kwonlyargs, spec.kwarg]
+        for extra in filter(None, extras):
+            self.wrong(self.values.error(extra, "a function has plain positional parameters only"))
+        for default in filter(None, [*spec.defaults, *spec.kw_defaults]):
+            self.wrong(self.values.error(default, "parameters of a function have no defaults"))
+
+    def wrong(self, error: RelaxpyError) -> None:
+        """Report an error: callers cannot rely on this signature."""
+        self.found.complete = False
+        self.report.add(error)
+
+    def define_type_params(self, node: ast.FunctionDef) -> None:
+        """`def f[n](...)` declares the shape variable n."""
+        for param in getattr(node, "type_params", ()):
+            self.found.names[param.name] = tir.Var(param.name, INT64)
+
+    def variable(self, name: str) -> tir.Var:
+        """The shape variable of this name: one in scope (SC-15), or a new one."""
+        known = self.found.names.get(name, MISSING)
+        if isinstance(known, tir.Var):
+            return known
+        around = self.values.scope.find_bound(name)
+        made = around if isinstance(around, tir.Var) else tir.Var(name, INT64)
+        self.found.names[name] = made
+        return made
+
+    def parameter(self, name: str) -> object:
+        """The parameter of this name; one that its annotation names is made first."""
+        arg = self.waiting.pop(name, None)
+        names = self.found.names
+        if arg is None:
+            return names.get(name, POISON)
+        names[name] = POISON
+        info: rx.StructInfo | None = rx.ObjectStructInfo()
+        if arg.annotation is not None:
+            for used in ast.walk(arg.annotation):
+                if isinstance(used, ast.Name) and used.id in self.waiting:
+                    self.parameter(used.id)
+            info = self.info(arg.annotation)
+        if info is not None:
+            names[name] = rx.Var(name, info, self.values.span(arg))
+        return names[name]
+
+    def info(self, node: ast.expr, *, binds: bool = True) -> rx.StructInfo | None:
+        """The info that an annotation gives, or None where it is wrong and reported.
+
+        Where it does not bind, as that of the result, its names must mean something already.
+        """
+        try:
+            value = self.values.value(node)
+            if not is_annotation(value) and value is not None:
+                raise self.values.error(
+                    node, f"an annotation is an info such as R.Tensor, found {describe(value)}"
+                )
+            for text in () if binds else string_dims(value, own=False):
+                self.check_bound(text, node)
+            return resolve(value, lambda text: self.dim(text, node))
+        except Poisoned:
+            self.found.complete = False
+        except RelaxpyError as error:
+            self.wrong(as_parse_error(error, self.values.span(node)))
+        return None
+
+    def check_bound(self, text: str, annotation: ast.expr) -> None:
+        """WF-4: a name in the annotation of the result is bound by a parameter or around."""
+        name = text.strip()
+        if not name.isidentifier() or isinstance(self.values.scope.find_bound(name), tir.Var):
+            return
+        literal = next(n for n in _strings(annotation) if n.value == text)
+        sizes = [n for n, v in self.found.names.items() if isinstance(v, tir.Var)]
+        raise self.values.error(
+            literal,
+            f"shape variable {name!r} of the result is bound by no parameter",
+            rule="WF-4",
+            hint=close_names(name, sizes),
+        )
+
+    def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
+        """What a string dimension means."""
+        name = text.strip()
+        if name.isidentifier():
+            return self.variable(name)
+        literal = next(n for n in _strings(annotation) if n.value == text)
+        for used in _names_in(name):
+            if self.values.scope.find(used) is not MISSING:
+                continue
+            if used not in self.quoted:
+                raise self.values.error(
+                    literal,
+                    f"shape variable {used!r} is bound nowhere: it stands alone in no parameter",
+                    rule="WF-6a",
+                    hint=close_names(used, (q for q in self.quoted if q.isidentifier())),
+                )
+            self.variable(used)
+        value = self.values.quoted(literal)
+        if isinstance(value, bool) or not isinstance(value, (int, PrimExpr)):
+            raise self.values.error(
+                literal, f"a dimension is an integer expression, found {describe(value)}"
+            )
+        return value if isinstance(value, PrimExpr) else tir.IntImm(INT64, value)
+
+
+def _strings(node: ast.expr) -> list[ast.Constant]:
+    return [n for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+
+
+def _names_in(text: str) -> set[str]:
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}

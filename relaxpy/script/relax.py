@@ -1,0 +1,74 @@
+"""`R`: the words of graph functions. Operators are those of the registry, by their names in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxpy.script.parser import relaxwords as _words
+from relaxpy.script.parser.annotations import (
+    Callable_ as Callable,
+    Object,
+    Prim,
+    Shape,
+    Tensor,
+    Tuple,
+)
+from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
+from relaxpy.script.parser.relaxwords import (
+    ExternFunc,
+    TupleGetItem,
+    call_packed,
+    const,
+    dataflow,
+    dtype,
+    emit,
+    func_attr,
+    make_tuple as tuple,
+    match_cast,
+    output,
+    prim_value,
+    shape,
+    string as str,
+)
+
+function = _FunctionDecorator("relax")
+
+__all__ = [
+    "Callable",
+    "ExternFunc",
+    "Object",
+    "Prim",
+    "Shape",
+    "Tensor",
+    "Tuple",
+    "TupleGetItem",
+    "call_packed",
+    "const",
+    "dataflow",
+    "dtype",
+    "emit",
+    "func_attr",
+    "function",
+    "match_cast",
+    "output",
+    "prim_value",
+    "shape",
+    "str",
+    "tuple",
+]
+
+
+def __getattr__(name: Any) -> Any:
+    found = None if name[:1] == "_" else _words.find(f"relax.{name}")
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found
+
+
+def _public_names() -> set[str]:  # type: ignore[valid-type]
+    """The names of operators."""
+    return _words.public("relax.")
+
+
+def __dir__() -> list[str]:  # type: ignore[valid-type]
+    return sorted({*__all__, *_public_names()})
