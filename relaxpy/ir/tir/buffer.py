@@ -81,7 +81,8 @@ class IterVar(Node):
     def __post_init__(self) -> None:
         dom = self.dom
         if isinstance(dom, (tuple, list)):
-            object.__setattr__(self, "dom", Range(*dom))
+            dom = Range(*dom)
+            object.__setattr__(self, "dom", dom)
         if isinstance(self.var, str):
             kind = dom.extent.dtype if isinstance(dom, Range) else INT32
             object.__setattr__(self, "var", Var(self.var, kind))
