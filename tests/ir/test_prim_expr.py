@@ -171,6 +171,8 @@ def test_comparison_builds_a_node_whose_truth_is_sameness():
     assert not bool(N == N + 1)
     assert bool(N != N + 1)
     assert N in [I32, N]
+    assert N in [HANDLE, VECTOR, N], "what cannot be compared is another"
+    assert HANDLE != N
     assert (N == "n") is False
     assert (N == None) is False  # noqa: E711
 

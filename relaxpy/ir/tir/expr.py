@@ -93,15 +93,20 @@ class PrimExpr(Node):
 
     @override
     def __eq__(self, other: object) -> Any:
-        if not isinstance(other, (PrimExpr, int, float, np.number, np.bool_)):
-            return NotImplemented
-        return ops.compare(EQ, self, other)
+        return self._compared(EQ, other)
 
     @override
     def __ne__(self, other: object) -> Any:
+        return self._compared(NE, other)
+
+    def _compared(self, kind: type[CmpExpr], other: object) -> Any:
+        """The comparison; what has no common datatype is not equal, as in `var in variables`."""
         if not isinstance(other, (PrimExpr, int, float, np.number, np.bool_)):
             return NotImplemented
-        return ops.compare(NE, self, other)
+        try:
+            return ops.compare(kind, self, other)
+        except MisuseError:
+            return NotImplemented
 
     def __bool__(self) -> bool:
         raise MisuseError(
