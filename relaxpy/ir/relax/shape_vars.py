@@ -150,7 +150,9 @@ def _map_own_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], info: I) -> I:
 
 
 def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
-    """`info` with variables replaced at every place at once, changed sizes simplified.
+    """`info` with variables replaced at every place at once.
+
+    Changed sizes are simplified, unless variables are only renamed.
 
     `values` and the variables in them count as in scope around `info`: none is taken for a Func
     info's own. An info from elsewhere goes through `rename_apart` first (MAP-9, RES-71).
@@ -162,13 +164,15 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
         for var, value in values.items()
     }
 
+    renames = all(isinstance(value, tir.Var) for value in table.values())
+
     def replaced(size: tir.PrimExpr) -> tir.PrimExpr:
         if isinstance(size, tir.Var):
             return table.get(size, size)
         if not any(var in table for var in variables_of(size)):
             return size
         new = substitute(size, table)
-        return size if new is size else simplify(new)
+        return new if new is size or renames else simplify(new)
 
     return map_sizes(replaced, info)
 

@@ -1,0 +1,325 @@
+"""Compatibility, mapping of shape variables, and substitution, rule by rule (CMP, MAP)."""
+
+from __future__ import annotations
+
+import pytest
+
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.relations import (
+    BaseCheckResult,
+    Compatibility,
+    check_compatibility,
+    definable_shape_vars,
+    explain_incompatibility,
+    free_shape_vars,
+    map_params,
+    provably_disjoint,
+    rename_apart,
+    shape_var_map,
+    struct_info_base_check,
+    substitute_info,
+)
+from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.infos import (
+    FIRST,
+    SHAPES,
+    VARIABLES,
+    Object,
+    func,
+    packed,
+    prim,
+    rank,
+    shape,
+    tensor,
+    tuple_of,
+)
+
+N, M, K = VARIABLES
+S, T = SHAPES
+NO, MAYBE, YES = Compatibility
+HELD = rx.Var("h", shape(N, 4))
+Case = tuple[rx.StructInfo, rx.StructInfo, Compatibility]
+
+
+def by_var(var: rx.Var) -> rx.TensorStructInfo:
+    return rx.TensorStructInfo(var)
+
+
+def ranked(ndim: int) -> rx.ShapeStructInfo:
+    return rx.ShapeStructInfo(None, ndim)
+
+
+CASES: dict[str, list[Case]] = {
+    "CMP-1": [(shape(N * M), shape(N * M), YES), (shape(N), shape(M), MAYBE)],
+    "CMP-3": [
+        (tensor(2), tensor(3), NO),
+        (tensor(2), tensor(2, 2), NO),
+        (tensor(2), tensor(2), YES),
+    ],
+    "CMP-4": [(tensor(N), Object, YES), (packed(), Object, YES), (prim(), Object, YES)],
+    "CMP-5": [(Object, tensor(N), NO), (shape(N), tensor(N), NO), (prim(N), shape(N), NO)],
+    "CMP-6": [(tuple_of(Object), tuple_of(), NO), (tuple_of(), tuple_of(), YES)],
+    "CMP-7": [
+        (tuple_of(tensor(N), shape(2)), tuple_of(tensor(M), shape(3)), NO),
+        (tuple_of(tensor(N), shape(2)), tuple_of(tensor(M), shape(2)), MAYBE),
+        (tuple_of(tensor(N), shape(2)), tuple_of(rank(1), shape(2)), YES),
+    ],
+    "CMP-8": [
+        (shape(N), ranked(-1), YES),
+        (ranked(-1), ranked(-1), YES),
+        (ranked(-1), ranked(1), NO),
+        (shape(N), ranked(2), NO),
+    ],
+    "CMP-9": [(shape(N), ranked(1), YES), (ranked(1), shape(N), MAYBE), (ranked(2), shape(N), NO)],
+    "CMP-10": [
+        (shape(N, 2), shape(M, 3), NO),
+        (shape(N, N + N), shape(N, N * 2), YES),
+        (shape(N, 2), shape(M, 2), MAYBE),
+        (shape(N), shape(N + 1), NO),
+    ],
+    "CMP-11": [
+        (tensor(N), tensor(N, dtype=""), YES),
+        (tensor(N, dtype=""), tensor(N), NO),
+        (tensor(N, dtype="int64"), tensor(N), NO),
+    ],
+    "CMP-12": [(rank(2), rank(-1), YES), (rank(-1), rank(2), NO), (rank(1), rank(2), NO)],
+    "CMP-13": [(tensor(N), rank(1), YES), (rank(1), tensor(N), MAYBE)],
+    "CMP-14": [
+        (by_var(S), by_var(S), YES),
+        (by_var(HELD), tensor(N, 4), YES),
+        (tensor(N, 4), by_var(HELD), YES),
+        (tensor(N, 5), by_var(HELD), NO),
+        (by_var(T), tensor(N, 4), MAYBE),
+        (tensor(N), by_var(S), MAYBE),
+        (tensor(N), by_var(T), NO),
+    ],
+    "CMP-15": [
+        (tensor(N, 2), tensor(M, 3), NO),
+        (tensor(N, 2), tensor(M, 2), MAYBE),
+        (tensor(2 * N), tensor(N + N), YES),
+    ],
+    "CMP-16": [
+        (prim(), prim(dtype="bool"), NO),
+        (prim(N), prim(), YES),
+        (prim(), prim(N), MAYBE),
+        (prim(N), prim(M), MAYBE),
+        (prim(1), prim(2), NO),
+        (prim(N + N), prim(N * 2), YES),
+    ],
+    "CMP-17": [(packed(), func(ret=Object, pure=False), NO), (func(ret=Object), packed(), NO)],
+    "CMP-18": [
+        (packed(FIRST), packed(FIRST), YES),
+        (packed(FIRST), packed(), YES),
+        (packed(), packed(FIRST), MAYBE),
+    ],
+    "RES-11": [(packed(FIRST), packed(), YES)],
+    "CMP-19": [(func(ret=Object), func(Object, ret=Object), NO)],
+    "CMP-20": [
+        (func(tensor(N), ret=tensor(N)), func(tensor(4), ret=tensor(4)), YES),
+        (func(tensor(N), ret=tensor(N)), func(tensor(4), ret=tensor(5)), NO),
+        (func(tensor(N), ret=tensor(N)), func(tensor(K), ret=tensor(M)), MAYBE),
+    ],
+    "CMP-21": [
+        (func(rank(1), ret=Object), func(tensor(N), ret=Object), YES),
+        (func(tensor(2), ret=Object), func(rank(1), ret=Object), MAYBE),
+        (func(tensor(2), tensor(2), ret=Object), func(rank(1), tensor(3), ret=Object), NO),
+        (func(rank(2), ret=tensor(N)), func(rank(2), ret=tensor(M)), MAYBE),
+    ],
+    "CMP-22": [
+        (func(ret=Object, pure=False), func(ret=Object), NO),
+        (func(ret=Object), func(ret=Object, pure=False), YES),
+        (packed(pure=False), packed(pure=True), NO),
+    ],
+    "RES-17": [
+        (func(tensor(N), tensor(N), ret=Object), func(tensor(2), tensor(3), ret=Object), NO)
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "answer"),
+    [
+        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
+        for rule, cases in CASES.items()
+        for i, case in enumerate(cases)
+    ],
+)
+def test_compatibility(
+    value: rx.StructInfo, expected: rx.StructInfo, answer: Compatibility
+) -> None:
+    assert check_compatibility(value, expected) is answer
+    assert (explain_incompatibility(value, expected) is None) == (answer is YES)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "text"),
+    [
+        (tensor(3, 5), tensor(3, 6), "dimension 1: 5 is not 6"),
+        (tensor(N, 5), tensor(M, 6), "dimension 1: 5 is not 6"),
+        (tensor(N, 5), tensor(M, 5), "dimension 0: n may not be m"),
+        (shape(N, 5), shape(N, N), "member 1: 5 may not be n"),
+        (
+            tuple_of(Object, tuple_of(rank(2))),
+            tuple_of(Object, tuple_of(rank(3))),
+            "field 1: field 0: rank 2 is not rank 3",
+        ),
+        (rank(-1), rank(2), "an unknown rank is not rank 2"),
+        (tensor(N, dtype=""), tensor(N), "an unknown dtype is not float32"),
+        (tensor(N, dtype="int64"), tensor(N), "dtype int64 is not float32"),
+        (rank(1), tensor(N), "the shape is not known"),
+        (Object, tensor(N), "an object is not a tensor"),
+        (
+            func(rank(1), ret=rank(1)),
+            func(rank(2), ret=rank(1)),
+            "parameter 0: rank 2 is not rank 1",
+        ),
+        (func(ret=rank(1)), func(ret=rank(2)), "result: rank 1 is not rank 2"),
+        (func(ret=rank(1)), func(Object, ret=rank(2)), "0 parameters are not 1"),
+        (
+            packed(),
+            func(ret=Object, pure=False),
+            "a packed function is not one with known parameters",
+        ),
+        (prim(3), prim(4), "3 is not 4"),
+        (func(ret=Object, pure=False), func(ret=Object), "an impure function is not a pure one"),
+    ],
+)
+def test_the_innermost_difference_is_named(
+    value: rx.StructInfo, expected: rx.StructInfo, text: str
+) -> None:
+    assert explain_incompatibility(value, expected) == text
+
+
+@pytest.mark.parametrize(
+    ("base", "derived", "result"),
+    [
+        (rank(1), tensor(N), BaseCheckResult.PASS),
+        (tensor(N), tensor(M), BaseCheckResult.FAIL_L2),
+        (tensor(N), Object, BaseCheckResult.FAIL_L1),
+        (rank(2), rank(-1), BaseCheckResult.FAIL_L1),
+        (rank(2), rank(1), BaseCheckResult.FAIL_L0),
+        (tensor(2), tensor(3), BaseCheckResult.FAIL_L0),
+        (shape(2), tensor(2), BaseCheckResult.FAIL_L0),
+    ],
+)
+def test_base_check(base: rx.StructInfo, derived: rx.StructInfo, result: BaseCheckResult) -> None:
+    assert struct_info_base_check(base, derived) is result
+
+
+@pytest.mark.rule("RES-19")
+@pytest.mark.parametrize(
+    ("a", "b", "disjoint"),
+    [
+        (tensor(N), shape(N), True),
+        (tensor(N), Object, False),
+        (tensor(N, 2), rank(-1, ""), False),
+        (rank(1), rank(2), True),
+        (rank(1, "int64"), rank(1), True),
+        (tensor(N), tensor(N + 1), True),
+        (tensor(N), tensor(M), False),
+        (tuple_of(tensor(2)), tuple_of(tensor(3)), True),
+        (tuple_of(tensor(2)), tuple_of(), True),
+        (prim(1), prim(2), True),
+        (prim(), prim(N), False),
+        (packed(), func(ret=Object), True),
+        (func(ret=Object), func(Object, ret=Object), True),
+        (func(ret=rank(1)), func(ret=rank(2)), False),
+        (packed(), packed(FIRST), False),
+    ],
+)
+def test_provably_disjoint(a: rx.StructInfo, b: rx.StructInfo, disjoint: bool) -> None:
+    assert provably_disjoint(a, b) is disjoint
+    assert provably_disjoint(b, a) is disjoint
+
+
+Table = dict[tir.Var, object]
+MAPPINGS: dict[str, list[tuple[rx.StructInfo, rx.StructInfo, Table]]] = {
+    "MAP-1": [(tensor(N), shape(3), {}), (Object, tensor(N), {})],
+    "MAP-2": [
+        (tuple_of(tensor(N), shape(M)), tuple_of(tensor(2), shape(3)), {N: 2, M: 3}),
+        (tuple_of(tensor(N)), tuple_of(tensor(2), Object), {}),
+    ],
+    "MAP-3": [
+        (func(tensor(N), ret=tensor(M)), func(tensor(2), ret=tensor(3)), {}),
+        (
+            tuple_of(tensor(N), func(tensor(N, M), ret=Object)),
+            tuple_of(rank(1), func(tensor(2, 3), ret=Object)),
+            {N: 2},
+        ),
+        (
+            tuple_of(tensor(N), func(tensor(N), ret=Object)),
+            tuple_of(rank(1), func(tensor(K), ret=Object)),
+            {},
+        ),
+        (tuple_of(tensor(N), packed()), tuple_of(rank(1), func(tensor(K), ret=Object)), {}),
+    ],
+    "RES-72": [(tuple_of(func(tensor(N), ret=Object)), tuple_of(func(tensor(2), ret=Object)), {})],
+    "MAP-4": [(tensor(N, M), tensor(K + 1, 4), {N: K + 1, M: 4}), (tensor(N), tensor(2, 3), {})],
+    "MAP-5": [(shape(N, 2), shape(M * 2, 3), {N: M * 2}), (shape(N), ranked(1), {})],
+    "RES-16": [(shape(N), shape(5), {N: 5})],
+    "MAP-6": [(prim(N), prim(M + 1), {N: M + 1}), (prim(N), prim(), {})],
+    "MAP-7": [(tensor(N * 2, M), tensor(4, 5), {M: 5})],
+    "MAP-8": [
+        (tensor(N, N), tensor(2, 3), {N: 2}),
+        (tuple_of(rank(1), shape(N)), tuple_of(tensor(2), shape(3)), {N: 3}),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("s1", "s2", "expected"),
+    [
+        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
+        for rule, cases in MAPPINGS.items()
+        for i, case in enumerate(cases)
+    ],
+)
+def test_mapping(s1: rx.StructInfo, s2: rx.StructInfo, expected: Table) -> None:
+    found = shape_var_map(s1, s2)
+    images = {
+        var: image if isinstance(image, tir.PrimExpr) else tir.IntImm("int64", image)  # type: ignore[arg-type]
+        for var, image in expected.items()
+    }
+    assert list(found) == list(images)
+    assert all(found[var] is image for var, image in images.items())
+
+
+@pytest.mark.rule("MAP-7")
+def test_variables_in_scope_are_not_mapped() -> None:
+    assert shape_var_map(tensor(N, M), tensor(2, 3), {N}) == {M: tir.IntImm("int64", 3)}
+    assert shape_var_map(tensor(N), tensor(2), {N}) == {}
+
+
+@pytest.mark.rule("MAP-9")
+def test_a_mapping_is_applied_at_once_and_not_to_its_images() -> None:
+    swapped = substitute_info(tensor(N, M, N + 1), {N: M, M: N})
+    assert swapped == tensor(M, N, M + 1)
+    assert substitute_info(tensor(N * 2), {N: tir.IntImm("int64", 3)}) == tensor(6)
+
+
+@pytest.mark.rule("MAP-9", "RES-71")
+def test_own_variables_are_renamed_so_that_none_is_captured() -> None:
+    recursive = func(tensor(N), tensor(M), ret=tensor(N + M))
+    renamed = rename_apart(recursive)
+    assert renamed == recursive
+    assert renamed.params is not None
+    table = map_params(renamed.params, (tensor(M), tensor(N + 1)))
+    assert substitute_info(renamed, table).ret == tensor(N + M + 1)
+    assert check_compatibility(recursive, func(tensor(M), tensor(N), ret=tensor(M + N))) is YES
+    assert check_compatibility(recursive, func(tensor(M), tensor(N), ret=tensor(M * 2))) is MAYBE
+
+
+@pytest.mark.rule("SC-16", "RES-70")
+def test_own_variables_of_functions_are_free_nowhere_outside() -> None:
+    info = tuple_of(tensor(M), func(tensor(N), func(tensor(N, K), ret=Object), ret=tensor(N * M)))
+    assert free_shape_vars(info) == (M,)
+    assert free_shape_vars(info, {N}) == (M, N)
+    assert definable_shape_vars(info) == (M,)
+    assert definable_shape_vars(tuple_of(shape(K, N + 1), prim(M))) == (K, M)
+
+
+def test_a_rename_leaves_variables_in_scope() -> None:
+    info = func(tensor(N, M), ret=tensor(N + M))
+    renamed = rename_apart(info, {N})
+    assert free_shape_vars(renamed, {N}) == (N,)
+    assert M not in free_shape_vars(renamed, {N, M})
