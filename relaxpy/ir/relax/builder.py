@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any, overload
 
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.module import IRModule
@@ -14,6 +15,7 @@ from relaxpy.ir.relax.derive import known_signature
 from relaxpy.ir.relax.emitter import Emitter
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
+    Call,
     Expr,
     Function,
     GlobalVar,
@@ -26,6 +28,7 @@ from relaxpy.ir.relax.nodes import (
     convert_to_expr,
 )
 from relaxpy.ir.relax.normalize import Normalizer
+from relaxpy.ir.relax.te_call import KernelTable, call_te
 from relaxpy.ir.structural import structural_equal, structural_hash
 from relaxpy.ir.tir import expr as tir
 
@@ -39,6 +42,7 @@ class _OpenFunction:
     attrs: Attrs
     pure: bool
     private: bool
+    depth: int
     done: bool = False
 
 
@@ -79,6 +83,7 @@ class BlockBuilder:
         self._normalizer = Normalizer(self._out)
         self._functions: list[_OpenFunction] = []
         self._alike: dict[object, list[GlobalVar]] = {}
+        self.kernels = KernelTable()
         for var, func in self._mod.items():
             self._enter(var, func)
 
@@ -114,8 +119,8 @@ class BlockBuilder:
         `emit_func_output` instead.
         """
         given = None if params is None else _as_params(params)
-        opened = _OpenFunction(name, given, as_attrs(attrs), pure=pure, private=private)
         depth = len(self._out.scopes)
+        opened = _OpenFunction(name, given, as_attrs(attrs), pure, private, depth)
         self._out.open_scope(given or ())
         self._functions.append(opened)
         with self._activated():
@@ -155,8 +160,12 @@ class BlockBuilder:
     def dataflow(self) -> Iterator[None]:
         """The scope of a DataflowBlock: what `emit` binds is gone after it, `emit_output` stays."""
         self._out.begin_dataflow()
-        yield
-        self._out.end_dataflow()
+        scope = self._out.scope
+        try:
+            yield
+        finally:
+            if scope.dataflow and self._out.scopes and self._out.scope is scope:
+                self._out.end_dataflow()
 
     def begin_dataflow(self) -> None:
         """Begin a DataflowBlock."""
@@ -292,6 +301,10 @@ class BlockBuilder:
         """
         self._out.open_scope(params or (), shape_vars)
 
+    @overload
+    def end_scope(self) -> None: ...
+    @overload
+    def end_scope(self, result: object) -> SeqExpr: ...
     def end_scope(self, result: object = None) -> SeqExpr | None:
         """End the innermost scope: the SeqExpr with `result`, or None where there is none.
 
@@ -337,6 +350,8 @@ class BlockBuilder:
         opened = self._functions[-1]
         if opened.done:
             raise BuilderStateError(f"function {opened.name} has its output already")
+        if len(self._out.scopes) != opened.depth + 1:
+            raise BuilderStateError(f"a scope inside function {opened.name} is still open")
         if (params is None) == (opened.params is None):
             times = "not at all" if params is None else "twice"
             raise BuilderStateError(f"the parameters of {opened.name} are given {times}")
@@ -382,6 +397,53 @@ class BlockBuilder:
         self._mod[gvar] = func
         self._enter(gvar, func)
         return gvar
+
+    def has_func(self, gvar: GlobalVar, func: BaseFunc) -> bool:
+        """Whether `gvar` stands for `func`, or a structurally equal function, in the module."""
+        found = self._find(gvar.name_hint)
+        return found is func or (found is not None and structural_equal(found, func))
+
+    def call_te(
+        self,
+        func: Callable[..., Any],
+        *args: object,
+        primfunc_name_hint: str | None = None,
+        primfunc_attrs: Mapping[str, object] | None = None,
+        **kwargs: object,
+    ) -> Call:
+        """A call of the kernel that computes the tensor expressions which `func` gives for `args`.
+
+        `func` receives a placeholder for each tensor, lists for shapes and tuples, scalar
+        expressions for scalars with a value, and everything else as it is. The kernel is entered
+        under `primfunc_name_hint` or the function's name; an equal one is shared. Shape variables
+        that no buffer binds become scalars at the end.
+
+        Errors:
+            MisuseError (also TypeError): shape or datatype of a tensor is unknown, an argument is
+                of another kind, or `func` gives no tensors.
+        """
+        return call_te(
+            self, func, args, kwargs, name=primfunc_name_hint, attrs=primfunc_attrs
+        )
+
+    def emit_te(
+        self,
+        func: Callable[..., Any],
+        *args: object,
+        name_hint: str = "",
+        primfunc_name_hint: str | None = None,
+        primfunc_attrs: Mapping[str, object] | None = None,
+        **kwargs: object,
+    ) -> Var:
+        """Bind what `call_te` gives to a new variable and return that."""
+        call = self.call_te(
+            func,
+            *args,
+            primfunc_name_hint=primfunc_name_hint,
+            primfunc_attrs=primfunc_attrs,
+            **kwargs,
+        )
+        return self.emit(call, name_hint)
 
     def _free_name(self, prefix: str) -> str:
         name, count = prefix, 0

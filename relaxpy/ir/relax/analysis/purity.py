@@ -1,0 +1,50 @@
+"""Which calls of an expression are impure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.infer import is_pure_call
+from relaxpy.ir.relax.nodes import Call, Expr, Function, GlobalVar, Var
+from relaxpy.ir.traverse import children
+
+_CONTEXT = Context()
+
+
+def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> bool:
+    """Whether `expr`, or for a function its body, makes an impure call (PU-12 to PU-16).
+
+    Calls of `own_name`, by which a recursive function knows itself, do not count; what nothing is
+    known of counts as impure.
+    """
+    body = expr.body if isinstance(expr, Function) else expr
+    return any(not _is_pure(call, own_name) for call in _calls(body))
+
+
+def _calls(expr: Expr) -> Iterator[Call]:
+    """The calls in `expr` that evaluating it makes: bodies of nested functions are left out."""
+    seen: set[int] = set()
+    waiting: list[Node] = [expr]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or isinstance(node, Function):
+            continue
+        seen.add(id(node))
+        if isinstance(node, Call):
+            yield node
+        if not node._variable:
+            waiting += children(node)
+
+
+def _is_pure(call: Call, own_name: Var | GlobalVar | None) -> bool:
+    callee = call.op
+    if callee is own_name and own_name is not None:
+        return True
+    if isinstance(callee, Op) or callee.struct_info is not None:
+        return is_pure_call(call, _CONTEXT)
+    if isinstance(callee, Function):
+        return callee.is_pure
+    return False

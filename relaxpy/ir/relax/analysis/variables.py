@@ -1,0 +1,107 @@
+"""Variables of an expression: free, bound, all; and what they are bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from relaxpy.ir.node import Node
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    DataflowBlock,
+    Expr,
+    Function,
+    GlobalVar,
+    MatchCast,
+    StructInfo,
+    TensorStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.traverse import walk
+
+
+def post_order_visit(expr: Node, fvisit: Callable[[Node], object]) -> None:
+    """Call `fvisit` on each node of `expr` once, operands before what uses them."""
+    for node in walk(expr):
+        fvisit(node)
+
+
+def _defined(node: Node) -> Iterator[Var]:
+    if isinstance(node, Function):
+        yield from node.params
+    elif isinstance(node, (VarBinding, MatchCast)) and node.var is not None:
+        yield node.var
+
+
+def _occurring(expr: Node) -> dict[Var, None]:
+    """Every variable in `expr`, those in the infos of variables included, in order."""
+    found: dict[Var, None] = {}
+    waiting: list[Node] = [expr]
+    while waiting:
+        for node in walk(waiting.pop()):
+            if isinstance(node, Var) and node not in found:
+                found[node] = None
+                waiting += [] if node.struct_info is None else _shapes(node.struct_info)
+    return found
+
+
+def _shapes(info: StructInfo) -> list[Node]:
+    return [
+        node.shape
+        for node in walk(info)
+        if isinstance(node, TensorStructInfo) and isinstance(node.shape, Var)
+    ]
+
+
+def all_vars(expr: Expr) -> list[Var]:
+    """Every local variable in `expr`, each once, in order."""
+    return list(_occurring(expr))
+
+
+def bound_vars(expr: Expr) -> list[Var]:
+    """The variables that `expr` defines: parameters of functions and left sides of bindings."""
+    return list(dict.fromkeys(var for node in walk(expr) for var in _defined(node)))
+
+
+def free_vars(expr: Expr) -> list[Var]:
+    """The variables in `expr` that it does not define, each once, in order."""
+    bound = set(bound_vars(expr))
+    return [var for var in _occurring(expr) if var not in bound]
+
+
+def all_global_vars(expr: Expr) -> list[GlobalVar]:
+    """The functions of the module that `expr` mentions, each once, in order."""
+    return [node for node in walk(expr) if isinstance(node, GlobalVar)]
+
+
+def _bindings(expr: Node) -> Iterator[Binding]:
+    for node in walk(expr):
+        if isinstance(node, (VarBinding, MatchCast)):
+            yield node
+
+
+def get_var2val(func: Function) -> dict[Var, Expr]:
+    """For each variable bound in `func`, nested functions included, the value it is bound to."""
+    return {b.var: b.value for b in _bindings(func) if b.var is not None}
+
+
+def name_to_binding(func: Function) -> dict[str, list[Binding]]:
+    """For each name the bindings in `func` of variables that have it."""
+    table: dict[str, list[Binding]] = {}
+    for binding in _bindings(func):
+        if binding.var is not None:
+            table.setdefault(binding.var.name_hint, []).append(binding)
+    return table
+
+
+def udchain(block: DataflowBlock) -> dict[Var, list[Var]]:
+    """For each variable in the values of a block the variables whose bindings use it."""
+    uses: dict[Var, dict[Var, None]] = {}
+    for binding in block.bindings:
+        if binding.var is None:
+            continue
+        uses.setdefault(binding.var, {})
+        for node in walk(binding.value):
+            if isinstance(node, Var):
+                uses.setdefault(node, {})[binding.var] = None
+    return {var: list(users) for var, users in uses.items()}

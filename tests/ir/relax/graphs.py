@@ -1,0 +1,100 @@
+"""Short spellings of graph-level programs for tests, built node by node."""
+
+from __future__ import annotations
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Attrs
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import decl_buffer
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import Evaluate
+
+BOOL = rx.TensorStructInfo((), "bool")  # type: ignore[arg-type]
+UNIT = rx.TupleStructInfo(())
+
+
+def size(name: str) -> tir.Var:
+    return tir.Var(name, "int64")
+
+
+def var(name: str, info: rx.StructInfo | None = None) -> rx.Var:
+    return rx.Var(name, info)
+
+
+def local(name: str, info: rx.StructInfo | None = None) -> rx.DataflowVar:
+    return rx.DataflowVar(name, info)
+
+
+def shape_of(expr: rx.Expr) -> rx.Call:
+    """A pure call."""
+    return rx.Call(Op("relax.shape_of"), (expr,))
+
+
+def show(*values: rx.Expr) -> rx.Call:
+    """An impure call."""
+    return rx.Call(Op("relax.print"), values)
+
+
+def pure(name: str, *args: rx.Expr, info: rx.StructInfo | None = None) -> rx.Call:
+    """A call of a packed function that is declared pure, for any number of arguments."""
+    infos = () if info is None else (info,)
+    return rx.Call(rx.ExternFunc(name), args, Attrs({"pure": True}), infos)
+
+
+def bind(target: rx.Var, value: rx.Expr) -> rx.VarBinding:
+    return rx.VarBinding(target, value)
+
+
+def cast(target: rx.Var | None, value: rx.Expr, info: rx.StructInfo) -> rx.MatchCast:
+    return rx.MatchCast(target, value, info)
+
+
+def block(*bindings: rx.Binding) -> rx.BindingBlock:
+    return rx.BindingBlock(bindings)
+
+
+def dataflow(*bindings: rx.Binding) -> rx.DataflowBlock:
+    return rx.DataflowBlock(bindings)
+
+
+def seq(*parts: rx.BindingBlock | rx.Expr) -> rx.SeqExpr:
+    """Blocks, then the result."""
+    *blocks, body = parts
+    return rx.SeqExpr(blocks, body)  # type: ignore[arg-type]
+
+
+def function(
+    params: list[rx.Var],
+    body: rx.Expr,
+    ret: rx.StructInfo | None = None,
+    *,
+    is_pure: bool = True,
+    **attrs: object,
+) -> rx.Function:
+    return rx.Function(tuple(params), body, ret, is_pure, Attrs(attrs))
+
+
+def module(**functions: rx.BaseFunc) -> IRModule:
+    """A module of public functions."""
+    return IRModule({n: f.with_attr("global_symbol", n) for n, f in functions.items()})
+
+
+def kernel(*shapes: tuple[object, ...], dtype: str = "float32") -> PrimFunc:
+    """A PrimFunc over buffers of these shapes that does nothing."""
+    buffers = [decl_buffer(s, dtype, f"A{i}") for i, s in enumerate(shapes)]  # type: ignore[arg-type]
+    return PrimFunc(tuple(buffers), Evaluate(0))  # type: ignore[arg-type]
+
+
+def bindings(expr: rx.Expr) -> list[rx.Binding]:
+    """The bindings of a SeqExpr or of a function's body, in order."""
+    body = expr.body if isinstance(expr, rx.Function) else expr
+    assert isinstance(body, rx.SeqExpr)
+    return [b for part in body.blocks for b in part.bindings]
+
+
+def called(expr: rx.Expr) -> list[str]:
+    """The names of what the bindings call, in order."""
+    calls = [b.value for b in bindings(expr) if isinstance(b.value, rx.Call)]
+    return [getattr(c.op, "global_symbol", None) or getattr(c.op, "name", "?") for c in calls]

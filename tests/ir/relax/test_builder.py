@@ -1,0 +1,299 @@
+"""BlockBuilder: TVM's interface, what it refuses, and what it costs."""
+
+import time
+
+import pytest
+
+from relaxpy.errors import BuilderStateError, MisuseError, StructInfoError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.derive import normalize_module
+from relaxpy.ir.structural import assert_structural_equal
+from tests.ir.relax.graphs import (
+    BOOL,
+    bind,
+    bindings,
+    block,
+    cast,
+    dataflow,
+    function,
+    kernel,
+    local,
+    pure,
+    seq,
+    shape_of,
+    size,
+    var,
+)
+from tests.ir.relax.infos import Object, prim, rank, shape, tensor
+
+
+@pytest.fixture
+def x() -> rx.Var:
+    return var("x", tensor(size("n"), 4))
+
+
+def test_a_function_is_built_binding_by_binding(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit(op.shape_of(x))
+            gv = bb.emit_output((lv, x))
+        name = bb.emit_func_output(gv)
+    mod = bb.get()
+    assert name.name_hint == "main"
+    a, b = local("a", lv.struct_info), var("b", gv.struct_info)
+    expected = function([x], seq(dataflow(bind(a, op.shape_of(x)), bind(b, rx.Tuple((a, x)))), b))
+    assert_structural_equal(mod["main"], expected.with_attr("global_symbol", "main"))
+    assert mod["main"].struct_info == rx.FuncStructInfo(
+        (x.struct_info,), rx.TupleStructInfo((lv.struct_info, x.struct_info))
+    )
+
+
+def test_names_are_unique_over_the_builder(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with bb.function("main", x):
+        with bb.dataflow():
+            assert bb.current_block_is_dataflow()
+            names = [bb.emit(x).name_hint for _ in range(3)]
+            out = bb.emit_output(x)
+        assert not bb.current_block_is_dataflow()
+        outside = bb.emit(x)
+        hinted = [bb.emit(x, "my.name").name_hint for _ in range(2)]
+        bb.emit_func_output(outside)
+    assert names == ["lv", "lv1", "lv2"]
+    assert (out.name_hint, outside.name_hint) == ("gv", "gv1")
+    assert hinted == ["my_name", "my_name1"]
+    assert bb.get_unique_name("lv") == "lv3"
+
+
+def test_what_is_bound_can_be_looked_up(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with bb.function("main", x):
+        y = bb.emit(shape_of(x))
+        value = bb.lookup_binding(y)
+        assert isinstance(value, rx.Call)
+        assert value.struct_info == y.struct_info == bb.struct_info_of(y)
+        assert bb.lookup_binding(x) is None
+        bb.emit_func_output(y)
+
+
+def test_parameters_may_come_with_the_output(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with bb.function("main"):
+        bb.emit_func_output(bb.emit(shape_of(x)), params=[x])
+    assert bb.get()["main"].params == (x,)  # type: ignore[attr-defined]
+
+
+def test_a_private_function_has_no_symbol(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with bb.function("main", x, attrs={"a": 1}, private=True, pure=False):
+        bb.emit_func_output(x)
+    func = bb.get()["main"]
+    assert isinstance(func, rx.Function)
+    assert dict(func.attrs) == {"a": 1}
+    assert not func.is_pure
+
+
+def test_calls_out_of_turn_are_refused(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with pytest.raises(RuntimeError, match="outside a function"):
+        bb.emit(x)
+    with pytest.raises(RuntimeError, match=r"inside bb\.function"):
+        bb.emit_func_output(x)
+    with (
+        pytest.raises(BuilderStateError, match="ends without emit_func_output"),
+        bb.function("f", x),
+    ):
+        pass
+    with pytest.raises(BuilderStateError, match="not at all"), bb.function("f"):
+        bb.emit_func_output(x)
+    with pytest.raises(BuilderStateError, match="twice"), bb.function("f", x):
+        bb.emit_func_output(x, params=[x])
+    with pytest.raises(BuilderStateError, match="has its output already"), bb.function("f", x):
+        bb.emit_func_output(x)
+        bb.emit_func_output(x)
+    with pytest.raises(BuilderStateError, match="inside a dataflow block"), bb.function("f", x):
+        bb.emit_output(x)
+    with (
+        pytest.raises(BuilderStateError, match="inside another"),
+        bb.function("f", x),
+        bb.dataflow(),
+    ):
+        bb.begin_dataflow()
+    with pytest.raises(BuilderStateError, match="no dataflow block"), bb.function("f", x):
+        bb.end_dataflow()
+    with pytest.raises(MisuseError, match="parameters are a Var"), bb.function("f", 3):  # type: ignore[arg-type]
+        pass
+    with pytest.raises(MisuseError, match="has no info"), bb.function("f", var("y")):
+        pass
+    assert BlockBuilder.current() is None
+
+
+def test_the_innermost_builder_is_the_current_one(x: rx.Var) -> None:
+    outer, inner = BlockBuilder(), BlockBuilder()
+    with outer.function("f", x):
+        assert BlockBuilder.current() is outer
+        with inner.testing_scope([size("m")]):
+            assert BlockBuilder.current() is inner
+        assert BlockBuilder.current() is outer
+        outer.emit_func_output(x)
+
+
+def test_functions_of_the_module_may_be_built_inside_each_other(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    y = var("y", tensor(2))
+    with bb.function("outer", x):
+        with bb.function("inner", y):
+            helper = bb.emit_func_output(y)
+        bb.emit_func_output(bb.emit(helper(var("z", tensor(2)))))
+    assert {v.name_hint for v in bb.get()} == {"outer", "inner"}
+
+
+def test_a_function_that_is_there_already_is_used_again() -> None:
+    bb = BlockBuilder()
+    first = bb.add_func(kernel((4,), (4,)), "k")
+    assert bb.add_func(kernel((4,), (4,)), "other") is first
+    second = bb.add_func(kernel((5,), (5,)), "k")
+    assert second.name_hint == "k1"
+    f = bb.add_func(function([var("a", tensor(2))], pure("f")), "f")
+    g = bb.add_func(function([var("b", tensor(2))], pure("f")), "g")
+    assert f is g
+    bb.update_func(second, kernel((6,), (6,)))
+    assert bb.global_info(second).params[0] == tensor(6)  # type: ignore[attr-defined]
+
+
+def test_a_builder_leaves_the_module_it_was_given_alone(x: rx.Var) -> None:
+    mod = IRModule({"k": kernel((4,), (4,))})
+    bb = BlockBuilder(mod)
+    with bb.function("main", x):
+        bb.emit_func_output(x)
+    assert len(mod) == 1
+    assert len(bb.finalize()) == 2
+
+
+@pytest.mark.rule("DER-18", "DER-19", "SI-15")
+def test_an_annotation_is_checked_and_kept(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with bb.function("main", x):
+        y = bb.emit(x, annotation=rank(2))
+        assert y.struct_info == rank(2)
+        with pytest.raises(StructInfoError, match=r"rank 2 is not rank 3"):
+            bb.emit(x, annotation=rank(3))
+        with pytest.raises(StructInfoError, match=r"hint: .*match_cast"):
+            bb.emit(rx.Var("o", Object), annotation=rank(3))
+        bb.emit_func_output(y)
+
+
+def test_a_cast_binds_its_shape_variables(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    m = size("m")
+    u = var("u", rank(1))
+    with bb.function("main", u):
+        y = bb.match_cast(u, tensor(m))
+        assert bb.match_cast(u, tensor(m), bind=False) is None
+        z = bb.emit(rx.ShapeExpr((m,)))
+        assert y is not None
+        bb.emit_func_output((y, z))
+    func = bb.get()["main"]
+    assert func.struct_info == rx.FuncStructInfo(
+        (rank(1),), rx.TupleStructInfo((rank(1), rx.ShapeStructInfo(ndim=1)))
+    )
+
+
+def test_branches_and_local_functions_have_scopes_of_their_own(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    c = var("c", BOOL)
+    with bb.function("main", [x, c]):
+        bb.begin_scope()
+        yes = bb.end_scope(bb.emit(shape_of(x)))
+        bb.begin_scope()
+        no = bb.end_scope(rx.ShapeExpr((1, 4)))  # type: ignore[arg-type]
+        r = bb.emit(rx.If(c, yes, no))
+        assert r.struct_info == rx.ShapeStructInfo(ndim=2)
+        p = var("p", prim())
+        f = var("f", rx.FuncStructInfo((prim(),), prim()))
+        bb.declare(f)
+        bb.begin_scope([p])
+        body = bb.end_scope(bb.emit(f(p)))
+        bound = bb.emit(rx.Function((p,), body, prim()), var=f)
+        assert bound is f
+        bb.emit_func_output(r)
+    mod = bb.get()
+    assert normalize_module(mod) is mod
+
+
+def test_a_dropped_scope_leaves_nothing_behind(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with bb.function("main", x):
+        bb.begin_scope()
+        bb.emit(shape_of(x))
+        assert bb.end_scope() is None
+        bb.emit_func_output(x)
+    assert bindings(bb.get()["main"]) == []
+
+
+def test_normal_bindings_are_taken_as_they_are(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    y = var("y", shape(2, 4))
+    with bb.function("main", var("x", tensor(2, 4))):
+        first = bind(y, op.shape_of(var("t", tensor(2, 4))))
+        second = cast(None, y, shape(2, 4))
+        assert bb.emit_normalized(first) is y
+        assert bb.emit_normalized(second) is None
+        bb.emit_func_output(y)
+    assert bindings(bb.get()["main"]) == [first, second]
+
+
+def test_an_expression_is_normalised_in_the_open_block(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    assert bb.normalize(shape_of(x)).struct_info == op.shape_of(x).struct_info
+    with pytest.raises(BuilderStateError):
+        bb.normalize(pure("f", shape_of(x)))
+    with bb.testing_scope(), bb.testing_scope():
+        found = bb.normalize(pure("f", shape_of(x)))
+        assert isinstance(found, rx.Call)
+        assert isinstance(found.args[0], rx.DataflowVar)
+
+
+def test_an_unnormalised_sequence_comes_back_normal(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with bb.function("main", x):
+        found = bb.normalize(seq(block(bind(var("y"), x)), shape_of(x)))
+        assert isinstance(found, rx.SeqExpr)
+        assert len(bindings(found)) == 2
+        bb.emit_func_output(x)
+
+
+@pytest.mark.rule("SC-1", "DER-3")
+def test_a_function_of_the_module_must_be_known_to_be_called(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    f = rx.GlobalVar("f")
+    with bb.function("main", x):
+        with pytest.raises(StructInfoError, match="no function f"):
+            bb.emit(f(x))
+        bb.declare_global(f, rx.FuncStructInfo((rank(2),), prim()))
+        assert bb.emit(f(x)).struct_info == prim()
+        bb.emit_func_output(x)
+
+
+def test_ten_thousand_bindings_take_a_moment(x: rx.Var) -> None:
+    bb = BlockBuilder()
+
+    def emit(count: int) -> float:
+        start = time.process_time()
+        for _ in range(count):
+            bb.emit(shape_of(x))
+        return time.process_time() - start
+
+    with bb.function("main", x), bb.dataflow():
+        emit(100)
+        first, later = emit(1000), emit(9000)
+        bb.emit_output(x)
+        bb.end_dataflow()
+        bb.emit_func_output(x)
+        bb.begin_scope()
+        bb.begin_dataflow()
+    assert later < 9 * first * 3
+    assert later / 9000 < 200e-6
