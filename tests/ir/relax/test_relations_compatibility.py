@@ -304,7 +304,7 @@ def test_own_variables_are_renamed_so_that_none_is_captured() -> None:
     assert renamed == recursive
     assert renamed.params is not None
     table = map_params(renamed.params, (tensor(M), tensor(N + 1)))
-    assert substitute_info(renamed, table).ret == tensor(N + M + 1)
+    assert substitute_info(renamed, table).ret == tensor(M + N + 1)
     assert check_compatibility(recursive, func(tensor(M), tensor(N), ret=tensor(M + N))) is YES
     assert check_compatibility(recursive, func(tensor(M), tensor(N), ret=tensor(M * 2))) is MAYBE
 
