@@ -1,6 +1,7 @@
 """BlockBuilder: TVM's interface, what it refuses, and what it costs."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -102,33 +103,62 @@ def test_calls_out_of_turn_are_refused(x: rx.Var) -> None:
         bb.emit(x)
     with pytest.raises(RuntimeError, match=r"inside bb\.function"):
         bb.emit_func_output(x)
-    with (
-        pytest.raises(BuilderStateError, match="ends without emit_func_output"),
-        bb.function("f", x),
-    ):
-        pass
-    with pytest.raises(BuilderStateError, match="not at all"), bb.function("f"):
-        bb.emit_func_output(x)
-    with pytest.raises(BuilderStateError, match="twice"), bb.function("f", x):
-        bb.emit_func_output(x, params=[x])
-    with pytest.raises(BuilderStateError, match="has its output already"), bb.function("f", x):
-        bb.emit_func_output(x)
-        bb.emit_func_output(x)
-    with pytest.raises(BuilderStateError, match="inside a dataflow block"), bb.function("f", x):
-        bb.emit_output(x)
-    with (
-        pytest.raises(BuilderStateError, match="inside another"),
-        bb.function("f", x),
-        bb.dataflow(),
-    ):
-        bb.begin_dataflow()
-    with pytest.raises(BuilderStateError, match="no dataflow block"), bb.function("f", x):
-        bb.end_dataflow()
+    assert BlockBuilder.current() is None
+
+
+def nothing(bb: BlockBuilder, x: rx.Var) -> None:
+    pass
+
+
+def output_twice(bb: BlockBuilder, x: rx.Var) -> None:
+    bb.emit_func_output(x)
+    bb.emit_func_output(x)
+
+
+def dataflow_twice(bb: BlockBuilder, x: rx.Var) -> None:
+    bb.begin_dataflow()
+    bb.begin_dataflow()
+
+
+def output_in_scope(bb: BlockBuilder, x: rx.Var) -> None:
+    bb.begin_scope()
+    bb.emit_func_output(x)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (nothing, "ends without emit_func_output"),
+        (output_twice, "has its output already"),
+        (lambda bb, x: bb.emit_func_output(x, params=[x]), "given twice"),
+        (lambda bb, x: bb.emit_output(x), "inside a dataflow block"),
+        (dataflow_twice, "inside another"),
+        (lambda bb, x: bb.end_dataflow(), "no dataflow block"),
+        (output_in_scope, "still open"),
+    ],
+)
+def test_calls_out_of_turn_inside_a_function_are_refused(
+    x: rx.Var, step: Callable[[BlockBuilder, rx.Var], object], message: str
+) -> None:
+    bb = BlockBuilder()
+
+    def build() -> None:
+        with bb.function("f", x):
+            step(bb, x)
+
+    with pytest.raises(BuilderStateError, match=message):
+        build()
+    assert BlockBuilder.current() is None
+
+
+def test_parameters_are_checked(x: rx.Var) -> None:
+    bb = BlockBuilder()
     with pytest.raises(MisuseError, match="parameters are a Var"), bb.function("f", 3):  # type: ignore[arg-type]
         pass
     with pytest.raises(MisuseError, match="has no info"), bb.function("f", var("y")):
         pass
-    assert BlockBuilder.current() is None
+    with pytest.raises(BuilderStateError, match="not at all"), bb.function("f"):
+        bb.emit_func_output(x)
 
 
 def test_the_innermost_builder_is_the_current_one(x: rx.Var) -> None:
@@ -287,13 +317,11 @@ def test_ten_thousand_bindings_take_a_moment(x: rx.Var) -> None:
             bb.emit(shape_of(x))
         return time.process_time() - start
 
-    with bb.function("main", x), bb.dataflow():
-        emit(100)
-        first, later = emit(1000), emit(9000)
-        bb.emit_output(x)
-        bb.end_dataflow()
-        bb.emit_func_output(x)
-        bb.begin_scope()
-        bb.begin_dataflow()
+    with bb.function("main", x):
+        with bb.dataflow():
+            emit(100)
+            first, later = emit(1000), emit(9000)
+            out = bb.emit_output(x)
+        bb.emit_func_output(out)
     assert later < 9 * first * 3
     assert later / 9000 < 200e-6
