@@ -92,6 +92,7 @@ class ArrayEmitter:
         layout: Sequence[Axis],
         outer: Sequence[Axis],
         rows: Mapping[Buffer, Rows],
+        proof: Mapping[Var, Axis],
         span: Span | None,
     ) -> None:
         self.scope = scope
@@ -100,6 +101,7 @@ class ArrayEmitter:
         self.variables = {a.var for a in layout}
         self.outer = tuple(outer)
         self.rows = rows
+        self.proof = proof
         self.span = span
         self.lines: list[ast.stmt] = []
         self.scalars = ScalarEmitter(scope, name, outer)
@@ -364,7 +366,7 @@ class ArrayEmitter:
 
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
         """Whether a view is possible: proved to be inside, or checked by a line before it."""
-        axes = (*self.outer, *self.layout)
+        axes = [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
         everywhere = {a.var for a in axes}
         rows = self.rows.get(buffer)
         for axis, (m, index, size) in enumerate(zip(maps, indices, buffer.shape, strict=True)):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
 from relaxpy.exec.kernel.contractions import ContractionEmitter
 from relaxpy.exec.kernel.domain import may_be_empty
 from relaxpy.exec.kernel.entry import Entry
+from relaxpy.exec.kernel.memory import exclusions
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Group, Statement
 from relaxpy.exec.kernel.plan import (
@@ -34,6 +36,7 @@ from relaxpy.exec.kernel.pytree import (
     compare,
     do,
     function,
+    item,
     loop,
     text,
     when,
@@ -44,7 +47,7 @@ from relaxpy.exec.kernel.updates import Combine
 from relaxpy.exec.kernel.views import size_of
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import affine, as_poly
+from relaxpy.ir.tir.affine import Poly, affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.pysource import Names
@@ -100,25 +103,44 @@ class NumpyEmitter:
         self.scope = Scope(Names(("np", "math", "rt", plan.name)), plan.sizes)
         self.serial: tuple[Axis, ...] = ()
         self.rows: dict[Buffer, Rows] = {}
+        self.proof: dict[Var, Axis] = {}
 
     def function(self) -> ast.FunctionDef:
         """The whole function."""
         entry = Entry(self.plan, self.scope)
         body = entry.check()
-        body += self.allocations(self.plan.made)
-        body += self.steps(self.plan.steps)
+        parameters = dict(self.scope.buffers)
+        work = self.allocations(self.plan.made, self.plan.shared)
+        work += self.steps(self.plan.steps)
+        self.scope.buffers = parameters
+        body += [*self.overlapping(), *work]
         summary = ast.Expr(text(entry.summary()))
         # Overflow, division by zero and NaN are values of the program, not warnings.
         quiet = call("np.errstate", all=text("ignore"))
         return function(self.plan.name, entry.params, [summary, *body], [quiet])
 
+    def overlapping(self) -> list[ast.stmt]:
+        """What runs, in the order of the text, where arguments share memory that is written."""
+        tests = [
+            call("rt.overlap", *map(self.scope.buffer, (target, *others)), same=same)
+            for target, others, same in exclusions(self.plan)
+        ]
+        if not tests:
+            return []
+        condition = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), [*tests])
+        lines = self.allocations((local.buffer for local in self.plan.nest.local), {})
+        lines += ScalarEmitter(self.scope, self.plan.name).items(self.plan.nest.items)
+        return [when(condition, [*lines, ast.Return(None)])]
+
     # ---- memory
 
-    def allocations(self, buffers: Iterable[Buffer]) -> list[ast.stmt]:
-        """Lines that make `buffers`, or give them the memory of another."""
+    def allocations(
+        self, buffers: Iterable[Buffer], shared: Mapping[Buffer, Buffer]
+    ) -> list[ast.stmt]:
+        """Lines that make `buffers`, those in `shared` being other names of another's memory."""
         lines = []
         for buffer in buffers:
-            owner = self.plan.shared.get(buffer)
+            owner = shared.get(buffer)
             if owner is not None:
                 self.scope.buffers[buffer] = self.scope.buffer(owner)
                 continue
@@ -221,7 +243,9 @@ class NumpyEmitter:
 
     def _emitter(self, layout: Sequence[Axis], statement: Statement | None) -> ArrayEmitter:
         span = statement.span if statement is not None else None
-        return ArrayEmitter(self.scope, self.plan.name, layout, self.serial, self.rows, span)
+        return ArrayEmitter(
+            self.scope, self.plan.name, layout, self.serial, self.rows, self.proof, span
+        )
 
     def _reads(self, part: Statement | Group, target: Buffer) -> bool:
         """Whether the part reads the memory of `target`."""
@@ -375,30 +399,44 @@ class NumpyEmitter:
     def _blocked(self, step: Blocked) -> list[ast.stmt]:
         """An inner function of the stretch, run by the runtime over all of them."""
         name = self.scope.names.fresh("rows")
-        start, stop = step.axis.start, step.axis.stop
-        assert isinstance(start, Var)
-        assert isinstance(stop, Var)
-        params = [self.scope.variable(start), self.scope.variable(stop)]
-        outer = dict(self.rows)
-        rows = Rows(0, as_poly(start), as_poly(stop) - as_poly(start))
+        low, high = as_poly(step.low), as_poly(step.high)
+        params = [self.scope.variable(step.low), self.scope.variable(step.high)]
+        outer = dict(self.rows), dict(self.proof), dict(self.scope.buffers)
+        stretched = {a.var for s in step.steps for a in s.axes if a.start is step.low}
+        self.proof |= {v: replace(step.axis, var=v) for v in stretched}
         body: list[ast.stmt] = []
-        for buffer, axis in step.local.items():
-            rows = Rows(axis, rows.start, rows.size)
-            self.rows[buffer] = rows
-            owner = self.plan.shared.get(buffer)
-            if owner is not None and owner in self.rows:
+        for buffer, axis in step.rows.items():
+            owner = self.plan.shared.get(buffer, buffer)
+            if owner in self.rows:
                 self.scope.buffers[buffer] = self.scope.buffer(owner)
+                self.rows[buffer] = self.rows[owner]
                 continue
-            sizes = [as_poly(s) for s in buffer.shape]
-            sizes[axis] = rows.size
-            shape = tuple(self.scope.index(s) for s in sizes)
-            made = call("np.empty", shape, dtype_name(buffer.dtype))
-            body.append(assign(self.scope.buffer(buffer), made))
+            body.append(self._stretch(owner, axis, local=owner in step.local, bounds=(low, high)))
+            self.scope.buffers[buffer] = self.scope.buffer(owner)
+            self.rows[owner] = self.rows[buffer] = Rows(axis, low, high - low)
         for inner in step.steps:
             body += self._whole(inner)
-        self.rows = outer
-        run = do(call("rt.blocks", name, self.scope.index(step.row_elements)))
+        self.rows, self.proof, self.scope.buffers = outer
+        bounds = [self.scope.index(step.axis.start), self.scope.index(step.axis.stop)]
+        run = do(call("rt.blocks", name, *bounds, self.scope.index(step.row_bytes)))
         return [function(name, params, body), run]
+
+    def _stretch(
+        self, buffer: Buffer, axis: int, *, local: bool, bounds: tuple[Poly, Poly]
+    ) -> ast.stmt:
+        """A line that gives `buffer` its stretch: memory of that size, or a slice of the whole."""
+        low, high = bounds
+        if local:
+            sizes = [as_poly(s) for s in buffer.shape]
+            sizes[axis] = high - low
+            shape = tuple(self.scope.index(s) for s in sizes)
+            made: ast.expr = call("np.empty", shape, dtype_name(buffer.dtype))
+            return assign(self.scope.buffer(buffer), made)
+        indices: list[Code] = [ast.Slice()] * axis
+        indices.append(ast.Slice(self.scope.index(low), self.scope.index(high)))
+        made = item(self.scope.buffer(buffer), *indices)
+        name = self.scope.buffers[buffer] = self.scope.names.fresh(f"{buffer.name}_rows")
+        return assign(name, made)
 
 
 def layout_of(statement: Statement, axes: Sequence[Axis], over: Sequence[Axis]) -> tuple[Axis, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from relaxpy.exec.kernel.nest import Axis
+from relaxpy.exec.kernel.nest import Axis, Nest
 from relaxpy.exec.kernel.parts import Group, Part, Statement
 from relaxpy.exec.kernel.updates import ArgExtreme, Update
 from relaxpy.ir.tir.buffer import Buffer
@@ -91,17 +91,23 @@ class Serial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocked:
-    """`steps` over stretches of their first axis, which may run in any order and at once.
+    """`steps` over stretches of `axis`, which may run in any order and at once.
 
-    `axis` is the stretch; in each of `steps` the axis that `rows` gives for its number runs along
-    it. Rows of the buffers in `local` are needed only while their stretch runs.
+    In each step one axis runs from `low` to below `high`, the variables of a stretch. `rows` are
+    the buffers of which only that stretch is touched, along the dimension given; those in `local`
+    are needed only while it runs.
+
+    Units:
+        row_bytes   bytes touched in one round of `axis`
     """
 
     axis: Axis
+    low: Var
+    high: Var
     steps: tuple[Whole, ...]
-    rows: tuple[Axis, ...]
-    local: Mapping[Buffer, int]
-    row_elements: PrimExpr
+    rows: Mapping[Buffer, int]
+    local: frozenset[Buffer]
+    row_bytes: PrimExpr
 
 
 Whole: TypeAlias = Map | Reduce | Contract | Scatter | ArgReduce
@@ -118,6 +124,7 @@ class Plan:
 
     func: PrimFunc
     name: str
+    nest: Nest
     sizes: frozenset[Var]
     steps: tuple[Step, ...]
     made: tuple[Buffer, ...]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from relaxpy.exec.kernel.blocking import block_rows
 from relaxpy.exec.kernel.fold import fold_initial
+from relaxpy.exec.kernel.memory import shared_memory
 from relaxpy.exec.kernel.parts import parts_of
-from relaxpy.exec.kernel.plan import Plan
+from relaxpy.exec.kernel.plan import Blocked, Plan
 from relaxpy.exec.kernel.read import read
 from relaxpy.exec.kernel.schedule import schedule
 from relaxpy.ir.tir.buffer import Buffer
@@ -25,8 +27,14 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     parts = parts_of(nest, sizes)
     steps = schedule(parts, sizes, nest.views)
     steps = fold_initial(steps, sizes)
-    made = tuple(local.buffer for local in nest.local)
-    return Plan(func, name, sizes, steps, made, {}, nest.views)
+    made = [local.buffer for local in nest.local]
+    laid_over = {*nest.views, *nest.views.values()}
+    shared = shared_memory(steps, made, laid_over)
+    private = [b for b in made if b not in shared and b not in laid_over]
+    steps = block_rows(steps, private, shared)
+    within = {b for step in steps if isinstance(step, Blocked) for b in step.local}
+    whole = tuple(b for b in made if b not in within)
+    return Plan(func, name, nest, sizes, steps, whole, shared, nest.views)
 
 
 def _variables(buffer: Buffer) -> set[Var]:

@@ -87,6 +87,22 @@ def refuse(signature: str, *arrays: Any) -> None:
         raise RuntimeCheckError(f"the shapes {found} do not fit {signature}")
 
 
+def overlap(target: Array, *others: Array, same: int) -> bool:
+    """Whether `target` shares memory with another array; the last `same` may be that very array."""
+    alone = target.base is None
+    for number, other in enumerate(others):
+        if other is target:
+            if number < len(others) - same:
+                return True
+        elif alone and (other.base is None or type(other.base) is np.ndarray):
+            # The base of a view of an array is that array, so there is no need to compare bounds.
+            if other.base is target:
+                return True
+        elif np.may_share_memory(target, other) and np.shares_memory(target, other):
+            return True
+    return False
+
+
 def scalar(name: str, param: str, value: Any, kind: type[Any]) -> Any:
     """A scalar argument in its datatype: integers as Python integers.
 

@@ -66,6 +66,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
+from relaxpy.ir.traverse import walk
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -192,10 +193,18 @@ class ScalarEmitter:
         name = path(self.scope.variable(var))
         return name if var in self.typed else call(dtype_name(var.dtype), name)
 
+    def _is_index(self, expr: PrimExpr) -> bool:
+        """Whether only loops and sizes decide `expr`, which do not overflow."""
+        return not any(
+            isinstance(part, (BufferLoad, Call)) or part in self.typed for part in walk(expr)
+        )
+
     def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> ast.expr:
         return ast.IfExp(self.value(test), self.value(yes, typed=True), self.value(no, typed=True))
 
     def _binary(self, expr: BinaryOpExpr) -> ast.expr:
+        if isinstance(expr, CmpExpr) and expr.a.dtype.is_int and self._is_index(expr):
+            return self.scope.truth(expr)
         a = self.value(expr.a, typed=isinstance(expr.b, (IntImm, FloatImm)))
         b = self.value(expr.b, typed=False)
         node, dtype = type(expr), expr.a.dtype

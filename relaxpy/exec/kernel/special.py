@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
-_MIDDLE = 1.0
+_MIDDLE = 2.0
 _FAR = 6.0
 """From here on erf is 1 to double precision."""
 
@@ -20,8 +20,8 @@ _FAR = 6.0
 @cache
 def _series() -> tuple[Doubles, Doubles]:
     """Two series: Taylor's of erf(x) / x in x**2, Chebyshev's of erfc(x) * exp(x**2) in 1 / x."""
-    near = [(-1) ** n * 2 / math.sqrt(math.pi) / math.factorial(n) / (2 * n + 1) for n in range(22)]
-    return np.array(near), _interpolated(_tail, 30)
+    near = [(-1) ** n * 2 / math.sqrt(math.pi) / math.factorial(n) / (2 * n + 1) for n in range(40)]
+    return np.array(near), _interpolated(_tail, 24)
 
 
 def _interpolated(function: Callable[[float], float], degree: int) -> Doubles:
@@ -35,7 +35,7 @@ def _interpolated(function: Callable[[float], float], degree: int) -> Doubles:
 
 
 def _tail(t: float) -> float:
-    x = 1 / ((t + 1) / 2 * (1 - 1 / _FAR) + 1 / _FAR)
+    x = 1 / ((t + 1) / 2 * (1 / _MIDDLE - 1 / _FAR) + 1 / _FAR)
     return math.erfc(x) * math.exp(x * x)
 
 
@@ -46,10 +46,10 @@ def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
     size = np.minimum(np.abs(value), _FAR)
     small, large = _series()
     near = size <= _MIDDLE
-    square = np.where(near, size, 1.0) ** 2
+    square = np.where(near, size, _MIDDLE) ** 2
     inner = size * np.polynomial.polynomial.polyval(square, small)
-    safe = np.where(near, 1.0, size)
-    u = (1 / safe - 1 / _FAR) / (1 - 1 / _FAR) * 2 - 1
+    safe = np.where(near, _MIDDLE, size)
+    u = (1 / safe - 1 / _FAR) / (1 / _MIDDLE - 1 / _FAR) * 2 - 1
     outer = 1 - np.exp(-safe * safe) * np.polynomial.chebyshev.chebval(u, large)
     result = np.copysign(np.where(near, inner, outer), value).astype(array.dtype)
     if out is None:

@@ -1,0 +1,192 @@
+"""Steps that run together on blocks of rows: what passes between them stays in cache."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from relaxpy.exec.kernel.nest import Axis
+from relaxpy.exec.kernel.parts import Access, Statement
+from relaxpy.exec.kernel.plan import (
+    ArgReduce,
+    Blocked,
+    Contract,
+    Map,
+    Reduce,
+    Scalar,
+    Scatter,
+    Serial,
+    Step,
+    Whole,
+    parts_in,
+)
+from relaxpy.ir.dtype import INT64
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Var
+from relaxpy.ir.traverse import walk
+
+_COSTLY = frozenset(
+    f"tir.{n}" for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
+)
+
+
+def block_rows(
+    steps: Sequence[Step], local: Container[Buffer], shared: Mapping[Buffer, Buffer]
+) -> tuple[Step, ...]:
+    """`steps` with runs of them that share an axis, element for element, drawn into blocks.
+
+    `local` are the buffers that nothing outside the kernel sees, `shared` gives for some buffers
+    those whose memory they use.
+    """
+    found: list[Step] = []
+    run: list[Whole] = []
+    axes: list[Axis] = []
+    for step in steps:
+        axis = None if isinstance(step, (Serial, Scalar, Blocked)) else _extended(run, axes, step)
+        if axis is None:
+            found += _closed(run, axes, steps, local, shared)
+            run, axes = [], []
+            if isinstance(step, Serial):
+                step = replace(step, steps=block_rows(step.steps, (), shared))
+            axis = None if isinstance(step, (Serial, Scalar, Blocked)) else _extended([], [], step)
+        if axis is None:
+            found.append(step)
+        else:
+            assert not isinstance(step, (Serial, Scalar, Blocked))
+            run.append(step)
+            axes.append(axis)
+    return (*found, *_closed(run, axes, steps, local, shared))
+
+
+def _extended(run: Sequence[Whole], axes: Sequence[Axis], step: Whole) -> Axis | None:
+    """The axis of `step` along which it can join the run, or None."""
+    if isinstance(step, (Contract, Scatter)):
+        return None
+    for axis in step.axes:
+        alike = not axes or (
+            as_poly(axis.start).same(as_poly(axes[0].start))
+            and as_poly(axis.stop).same(as_poly(axes[0].stop))
+        )
+        if alike and _rows([*run, step], [*axes, axis]) is not None:
+            return axis
+    return None
+
+
+def _rows(run: Sequence[Whole], axes: Sequence[Axis]) -> dict[Buffer, int] | None:
+    """The dimension along the axes of each buffer written; None unless all accesses keep to it."""
+    written = {w.buffer for step in run for part in parts_in(step) for w in part.writes}
+    rows: dict[Buffer, int] = {}
+    for step, axis in zip(run, axes, strict=True):
+        for access in _accesses(step):
+            if access.buffer not in written:
+                continue
+            place = _row(access, axis)
+            if place is None or rows.setdefault(access.buffer, place) != place:
+                return None
+    return rows
+
+
+def _read_rows(run: Sequence[Whole], axes: Sequence[Axis]) -> dict[Buffer, int]:
+    """The dimension along the axes of each buffer of which every access keeps to its row."""
+    places: dict[Buffer, set[int | None]] = {}
+    for step, axis in zip(run, axes, strict=True):
+        for access in _accesses(step):
+            places.setdefault(access.buffer, set()).add(_row(access, axis))
+    found = {b: next(iter(p)) for b, p in places.items() if len(p) == 1}
+    return {b: n for b, n in found.items() if n is not None}
+
+
+def _row(access: Access, axis: Axis) -> int | None:
+    """The only dimension whose index mentions the axis, if the index is the axis itself."""
+    using = [n for n, i in enumerate(access.indices) if mentions(i, {axis.var})]
+    if len(using) != 1:
+        return None
+    index = affine(access.indices[using[0]], {axis.var})
+    return using[0] if index is not None and _is_identity(index, axis.var) else None
+
+
+def _is_identity(index: Affine, var: Var) -> bool:
+    return index.offset.same(0) and index.coefficients[var].same(1)
+
+
+def _accesses(step: Step) -> Iterator[Access]:
+    for part in parts_in(step):
+        yield from part.reads
+        yield from part.writes
+
+
+def _closed(
+    run: Sequence[Whole],
+    axes: Sequence[Axis],
+    steps: Sequence[Step],
+    local: Container[Buffer],
+    shared: Mapping[Buffer, Buffer],
+) -> Sequence[Step]:
+    """The run as one block if blocks are worth their while, else as it is."""
+    if sum(map(_passes, run)) < 2:
+        return run
+    rows = _rows(run, axes)
+    assert rows is not None
+    inside = {id(part) for step in run for part in parts_in(step)}
+    elsewhere = {
+        shared.get(a.buffer, a.buffer)
+        for step in steps
+        for part in parts_in(step)
+        if id(part) not in inside
+        for a in (*part.reads, *part.writes)
+    }
+    own = frozenset(b for b in rows if b in local and b not in elsewhere)
+    rows |= _read_rows(run, axes)
+    low, high = Var("lo", INT64), Var("hi", INT64)
+    stretched = tuple(
+        _along(step, axis, Axis(axis.var, low, high)) for step, axis in zip(run, axes, strict=True)
+    )
+    return [Blocked(axes[0], low, high, stretched, rows, own, _row_bytes(run, axes))]
+
+
+def _along(step: Whole, old: Axis, new: Axis) -> Whole:
+    return replace(step, axes=tuple(new if a is old else a for a in step.axes))
+
+
+def _passes(step: Whole) -> int:
+    """How often the step goes over its elements; what takes long counts twice."""
+    match step:
+        case Map(statement=Statement(value=value)):
+            return _operations(value)
+        case Reduce(update=update):
+            return 2 + _operations(update.operand)
+        case ArgReduce(extreme=extreme):
+            return 2 + _operations(extreme.operand)
+        case _:
+            return 0
+
+
+def _operations(value: PrimExpr) -> int:
+    total = 0
+    for part in walk(value):
+        if isinstance(part, Call) and isinstance(part.op, Op) and part.op.name in _COSTLY:
+            total += 2
+        elif isinstance(part, PrimExpr) and not isinstance(part, (BufferLoad, Var, IntImm)):
+            total += bool(part._fields and part._fields != ("dtype", "value"))
+    return total
+
+
+def _row_bytes(run: Sequence[Whole], axes: Sequence[Axis]) -> PrimExpr:
+    """The bytes that one round touches in buffers that have a row for it, constants folded."""
+    sizes = as_poly(0)
+    seen: set[Buffer] = set()
+    for step, axis in zip(run, axes, strict=True):
+        for access in _accesses(step):
+            using = {n for n, i in enumerate(access.indices) if mentions(i, {axis.var})}
+            if not using or access.buffer in seen:
+                continue
+            seen.add(access.buffer)
+            count = as_poly(access.buffer.dtype.itemsize)
+            for n, size in enumerate(access.buffer.shape):
+                if n not in using:
+                    count = count * as_poly(size)
+            sizes = sizes + count
+    return ops.cast_to(sizes.expr(), INT64)

@@ -1,0 +1,143 @@
+"""Which buffers may use another's memory, and which arguments must not overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+from relaxpy.exec.kernel.nest import Axis, loads
+from relaxpy.exec.kernel.parts import Access, Statement
+from relaxpy.exec.kernel.plan import Blocked, Map, Plan, Serial, Step, parts_in
+from relaxpy.ir.tir.affine import affine, as_poly
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.traverse import children
+
+
+def shared_memory(
+    steps: Sequence[Step], local: Sequence[Buffer], fixed: Container[Buffer]
+) -> Mapping[Buffer, Buffer]:
+    """For each of `local` that can have it, the buffer whose memory it uses from the start.
+
+    That is the target of the elementwise step in which it is read last, if nothing touches that
+    target before. Buffers in `fixed` keep their own memory.
+    """
+    found: dict[Buffer, Buffer] = {}
+    touched: dict[Buffer, list[int]] = {}
+    for number, step in enumerate(steps):
+        for buffer in {a.buffer for a in _accesses(step)}:
+            touched.setdefault(buffer, []).append(number)
+    for buffer in reversed(local):
+        uses = touched.get(buffer, [])
+        if len(uses) < 2 or buffer in fixed:
+            continue
+        last = steps[uses[-1]]
+        if not isinstance(last, Map) or last.statement.guards:
+            continue
+        target = last.statement.target
+        owner = found.get(target, target)
+        if target in fixed or (owner in found.values() and owner is not target):
+            continue
+        untouched = touched[target][0] == uses[-1]
+        if untouched and _alike(buffer, target) and _replaces(last, buffer):
+            found[buffer] = owner
+    return found
+
+
+def _accesses(step: Step) -> Iterator[Access]:
+    for part in parts_in(step):
+        yield from part.reads
+        yield from part.writes
+
+
+def _alike(a: Buffer, b: Buffer) -> bool:
+    if a.dtype != b.dtype or a.ndim != b.ndim:
+        return False
+    pairs = zip(a.shape, b.shape, strict=True)
+    return all(as_poly(x).same(as_poly(y)) for x, y in pairs)
+
+
+def _replaces(step: Map, buffer: Buffer) -> bool:
+    """Whether each element of the target replaces the same element of `buffer`, and all do."""
+    statement = step.statement
+    reads = [r for r in statement.reads if r.buffer is buffer]
+    if any(r.buffer is statement.target for r in statement.reads):
+        return False
+    aligned = all(x is y for r in reads for x, y in zip(r.indices, statement.indices, strict=True))
+    return aligned and covers(statement, step.axes)
+
+
+def covers(statement: Statement, axes: Sequence[Axis]) -> bool:
+    """Whether the statement stores to every element of its target."""
+    left = {a.var: a for a in axes}
+    for index, size in zip(statement.indices, statement.target.shape, strict=True):
+        found = affine(index, left)
+        if found is None or len(found.coefficients) > 1:
+            return False
+        if not found.coefficients:
+            if not (as_poly(size).same(1) and found.offset.same(0)):
+                return False
+            continue
+        [(var, factor)] = found.coefficients.items()
+        axis = left.pop(var)
+        whole = as_poly(axis.start).same(0) and as_poly(axis.stop).same(as_poly(size))
+        if not (factor.same(1) and found.offset.same(0) and whole):
+            return False
+    return True
+
+
+def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
+    """For each argument that is written: others that must not overlap it for the plan to hold.
+
+    Of these the last so many may be the very same array.
+    """
+    buffers = list(plan.func.buffer_map.values())
+    steps = list(flat(plan.steps))
+    touched = {_root(plan, a) for step in steps for a in _accesses(step)}
+    written = {_root(plan, w) for step in steps for p in parts_in(step) for w in p.writes}
+    done: set[Buffer] = set()
+    for target in (b for b in buffers if b in written):
+        done.add(target)
+        others = [b for b in buffers if b in touched and b not in done]
+        same = [b for b in others if _harmless(plan, steps, target, b)]
+        differ = [b for b in others if b not in same]
+        if others:
+            yield target, (*differ, *same), len(same)
+
+
+def _root(plan: Plan, access: Access) -> Buffer:
+    return plan.views.get(access.buffer, access.buffer)
+
+
+def _harmless(plan: Plan, steps: Sequence[Step], target: Buffer, other: Buffer) -> bool:
+    """Whether `other` may be the array `target` itself: one step meets both, element by element."""
+    meeting = [s for s in steps if {target, other} & {_root(plan, a) for a in _accesses(s)}]
+    if len(meeting) != 1 or not isinstance(meeting[0], Map):
+        return False
+    statement = meeting[0].statement
+    shared = target in plan.shared.values()
+    if shared or statement.target is not target or statement.guards or not _alike(target, other):
+        return False
+    uses = [load for load in loads(statement.value) if load.buffer is other]
+    if len(uses) != 1 or any(r.buffer is target for r in statement.reads):
+        return False
+    aligned = zip(uses[0].indices, statement.indices, strict=True)
+    return all(x is y for x, y in aligned) and _chained(statement.value, uses[0])
+
+
+def _chained(value: PrimExpr, load: BufferLoad) -> bool:
+    """Whether `load` is read by the first operation that depends on it, and by no later one."""
+    while value is not load:
+        inner = {c for c in children(value) if isinstance(c, PrimExpr) and load in set(loads(c))}
+        if len(inner) != 1:
+            return False
+        [value] = inner
+    return True
+
+
+def flat(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps, those inside loops and blocks in place of these."""
+    for step in steps:
+        if isinstance(step, (Serial, Blocked)):
+            yield from flat(step.steps)
+        else:
+            yield step
