@@ -55,22 +55,39 @@ def load(text: str, stem: str, namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 class Names:
-    """Gives out Python identifiers, each only once, made from hints that may be any text."""
+    """Gives out Python identifiers, each only once, made from hints that may be any text.
 
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
+    Names of one text share its global ones: `local` gives those of a function, which may repeat the
+    names of other functions, but none that is global, whichever is asked for first.
+    """
+
+    def __init__(self, reserved: Iterable[str] = (), outer: Names | None = None) -> None:
+        self._outer = outer
         self._taken = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *reserved}
+        self._inner: set[str] = set()
         self._next: dict[str, int] = {}
+
+    def local(self) -> Names:
+        """The names of a function of this text."""
+        return Names(outer=self)
 
     def fresh(self, hint: str) -> str:
         """An identifier as close to `hint` as is possible and was not given out before."""
         stem = identifier(hint)
         name = stem
-        while name in self._taken:
+        while self._is_taken(name):
             number = self._next.get(stem, 0) + 1
             self._next[stem] = number
             name = f"{stem}_{number}"
         self._taken.add(name)
+        if self._outer is not None:
+            self._outer._inner.add(name)
         return name
+
+    def _is_taken(self, name: str) -> bool:
+        if name in self._taken or name in self._inner:
+            return True
+        return self._outer is not None and name in self._outer._taken
 
 
 def identifier(hint: str) -> str:

@@ -5,8 +5,7 @@ import linecache
 import traceback
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from relaxpy.pysource import Names, identifier, load, render
 

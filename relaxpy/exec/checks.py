@@ -20,9 +20,10 @@ from relaxpy.exec.values import (
     describe,
     prim_dtype,
 )
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
+from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.traverse import walk
 
@@ -244,7 +245,8 @@ class Matcher:
         expected = self._bindings.evaluate(expr)
         if found == expected:
             return
-        how = f"not {expected}" if isinstance(expr, tir.ConstExpr) else f"but {expr} = {expected}"
+        text = ShortText().prim(expr, INT64)
+        how = f"not {expected}" if isinstance(expr, tir.ConstExpr) else f"but {text} = {expected}"
         used = [v for v in walk(expr) if isinstance(v, tir.Var)]
         raise self._fail(place, f"{what} is {found}, {how}", rule, used)
 
@@ -259,7 +261,7 @@ class Matcher:
         known = self._bindings.sizes
         expected = substitute_info(
             info,
-            {v: ops.const(known[v], v.dtype) for v in free_shape_vars(info) if v in known},
+            {v: ops.const(known[v], v.dtype) for v in free_shape_vars(info, known) if v in known},
         )
         found = value.struct_info
         if info.purity and not found.purity:

@@ -2,37 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias, get_args
 
 from relaxpy.errors import MisuseError, close_names
-from relaxpy.exec.checks import Signature
 from relaxpy.exec.executable import EntryPoint, Executable
+from relaxpy.exec.kernel import compile_kernel, runtime
+from relaxpy.exec.lower import LoweredModule, lower_module
 from relaxpy.exec.reference import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
+from relaxpy.exec.signatures import public_signatures
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.transform import get_pipeline
 
 Target: TypeAlias = Literal["numpy", "reference"]
 
 
-def compile(mod: IRModule | rx.BaseFunc, target: str = "numpy") -> Executable:
+def compile(
+    mod: IRModule | rx.BaseFunc,
+    target: str | None = "numpy",
+    *,
+    relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
+) -> Executable:
     """An executable of every function of `mod` that has a `global_symbol`.
 
-    A function by itself becomes a module of that name, or else named `main`.
+    A function by itself becomes a module of that name, or else named `main`. The passes of
+    `relax_pipeline` (a name, or a pass) run first; None runs none.
 
     Errors:
+        RelaxpyError: the program is not well-formed, or its infos do not fit together.
         CompileError: something in the module cannot run on this target; all of it is named.
         MisuseError (also TypeError, ValueError): `mod` is no module, or there is no such target.
+        UnknownNameError (also ValueError): there is no pipeline of that name.
     """
     module = _as_module(mod)
+    target = "numpy" if target is None else target
     if target not in get_args(Target):
         raise MisuseError(
             f"there is no target {target!r}; targets are {', '.join(get_args(Target))}",
             hint=close_names(str(target), get_args(Target)),
         )
-    check_runnable(module)
-    return _for_reference(module)
+    if isinstance(relax_pipeline, str):
+        relax_pipeline = get_pipeline(relax_pipeline)
+    if relax_pipeline is not None:
+        module = relax_pipeline(module)
+    check_runnable(module, kernels=target == "reference")
+    if target == "reference":
+        return _for_reference(module)
+    return _for_numpy(module)
 
 
 def _as_module(mod: object) -> IRModule:
@@ -43,33 +62,6 @@ def _as_module(mod: object) -> IRModule:
             mod = mod.with_attr("global_symbol", "main")
         return IRModule.from_expr(mod)
     raise MisuseError(f"compile takes an IRModule or a function, found {type(mod).__name__}")
-
-
-def public_signatures(module: IRModule) -> dict[str, tuple[str, Signature]]:
-    """For each symbol that can be called from outside (TOP-3): the module's name, the signature."""
-    found = {}
-    for name, func in module.functions_by_name.items():
-        symbol = func.attrs.get("global_symbol")
-        if symbol is not None and not isinstance(func, rx.ExternFunc):
-            found[str(symbol)] = (name, signature_of(func, str(symbol)))
-    return found
-
-
-def signature_of(func: rx.BaseFunc, name: str) -> Signature:
-    """The signature of a Relax function, or that of a kernel, read off its buffers and scalars."""
-    if isinstance(func, rx.Function):
-        return Signature.of(func, name)
-    assert isinstance(func, PrimFunc)
-    params = []
-    for param in func.params:
-        buffer = func.buffer_of(param)
-        info: rx.StructInfo = rx.ObjectStructInfo()
-        if buffer is not None:
-            info = rx.TensorStructInfo(rx.ShapeExpr(buffer.shape), buffer.dtype)
-        elif param.dtype.family != "handle":
-            info = rx.PrimStructInfo(param.dtype, param)
-        params.append(rx.Var(param.name, info))
-    return Signature(name, tuple(params), None, func.span)
 
 
 def _for_reference(module: IRModule) -> Executable:
@@ -90,5 +82,30 @@ def _for_reference(module: IRModule) -> Executable:
         target="reference",
         source=module.script,
         report=ExecutionReport(rows),
+        private_names=module.functions_by_name.keys() - names,
+    )
+
+
+def _rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
+    return tuple(
+        ReportRow(name, block.block, block.method, block.reason)
+        for name, kernel in lowered.kernels.items()
+        for block in kernel.report
+    )
+
+
+def _for_numpy(module: IRModule) -> Executable:
+    lowered = lower_module(module, compile_kernel, runtime)
+    public = public_signatures(module)
+    entries = {
+        symbol: EntryPoint(signature, lowered.functions[name])
+        for symbol, (name, signature) in public.items()
+    }
+    names = {name for name, _ in public.values()}
+    return Executable(
+        entries,
+        target="numpy",
+        source=lowered.source,
+        report=ExecutionReport(_rows(lowered)),
         private_names=module.functions_by_name.keys() - names,
     )

@@ -26,7 +26,7 @@ class EntryPoint:
         FunctionSignatureError: an argument does not fit its parameter.
     """
 
-    __slots__ = ("_arity", "_run", "signature")
+    __slots__ = ("__weakref__", "_arity", "_run", "signature")
 
     def __init__(self, signature: Signature, run: Callable[..., Value]) -> None:
         self.signature = signature

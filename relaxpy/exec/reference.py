@@ -48,8 +48,8 @@ SPECIAL_OPERATORS = frozenset(
 """Operators that call something, and so need more than their values."""
 
 
-def check_runnable(module: IRModule) -> None:
-    """Look for what neither target can run.
+def check_runnable(module: IRModule, *, kernels: bool = True) -> None:
+    """Look for what cannot be run; in kernels, for what the reference evaluator cannot.
 
     Errors:
         CompileError: operators without a lowering, names that the module does not have,
@@ -58,7 +58,8 @@ def check_runnable(module: IRModule) -> None:
     faults: list[Diagnostic] = []
     for name, func in module.functions_by_name.items():
         if isinstance(func, PrimFunc):
-            check_supported(func, name)
+            if kernels:
+                check_supported(func, name)
             continue
         for node in walk(func):
             error = _fault(node, name, module)
@@ -91,12 +92,13 @@ def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
 class Scope:
     """The variables in scope with their values."""
 
+    name: str = ""
     values: dict[rx.Var, Value] = field(default_factory=dict)
     bindings: Bindings = field(default_factory=Bindings)
 
     def opened(self) -> Scope:
         """A scope inside this one (EV-20)."""
-        return Scope(dict(self.values), self.bindings.copy())
+        return Scope(self.name, dict(self.values), self.bindings.copy())
 
     def bind(self, var: rx.Var, value: Value) -> None:
         """Let `var` stand for `value`, itself and not a copy (EV-21)."""
@@ -131,7 +133,7 @@ class ReferenceEvaluator:
         if isinstance(func, rx.ExternFunc):
             return get_global_func(func.global_symbol)
         assert isinstance(func, rx.Function)
-        return self._closure(func, Scope(), var.name_hint)
+        return self._closure(func, Scope(var.name_hint), var.name_hint)
 
     def _prim_func(self, func: PrimFunc, name: str) -> PrimFuncValue:
         def run(*args: Value) -> Value:
@@ -223,10 +225,8 @@ class ReferenceEvaluator:
         else:
             value = self.value(binding.value, scope)
         if isinstance(binding, rx.MatchCast):
-            where = f" of {binding.var.name_hint}" if binding.var is not None else ""
-            match_cast(
-                value, binding.struct_info, scope.bindings, f"match_cast{where}", binding.span
-            )
+            title = cast_title(binding, scope.name)
+            match_cast(value, binding.struct_info, scope.bindings, title, binding.span)
         if binding.var is not None:
             scope.bind(binding.var, value)
 
@@ -316,6 +316,12 @@ class ReferenceEvaluator:
     def _allocate(self, info: rx.TensorStructInfo, scope: Scope) -> Array:
         assert info.shape is not None
         return fresh_tensor(tuple(self.value(info.shape, scope)), info.dtype)
+
+
+def cast_title(binding: rx.MatchCast, function_name: str) -> str:
+    """What messages call a match_cast."""
+    of = f" of {binding.var.name_hint}" if binding.var is not None else ""
+    return f"match_cast{of}" + (f" in {function_name}" if function_name else "")
 
 
 def output_infos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:

@@ -20,9 +20,10 @@ from relaxpy.exec.scalar import (
     unsupported,
 )
 from relaxpy.exec.values import Array, Value, counted, describe, prim_value
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.function import PrimFunc
@@ -180,7 +181,11 @@ class KernelRun(ScalarEvaluator):
             if expected != found and not (what.startswith("stride") and array.size <= 1):
                 raise self._fail(
                     f"{what} of buffer {buffer.name} is {found}, expected {expected}"
-                    + (f" (= {expr})" if not isinstance(expr, tir.IntImm) else "")
+                    + (
+                        f" (= {ShortText().prim(expr, INT64)})"
+                        if not isinstance(expr, tir.IntImm)
+                        else ""
+                    )
                 )
 
     # ---- statements

@@ -187,7 +187,7 @@ def describe(value: Value) -> str:
         case _ if isinstance(value, np.ndarray):
             return f"an array of dtype {value.dtype}, which is no tensor"
         case _:
-            return f"a {type(value).__name__} object"
+            return f"an object of class {type(value).__name__}"
 
 
 def counted(number: int, noun: str) -> str:

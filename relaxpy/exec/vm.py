@@ -1,4 +1,4 @@
-"""VirtualMachine: TVM's way of running an executable, with inputs and outputs kept between calls."""
+"""VirtualMachine: TVM's way of running an executable, keeping inputs and outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SavedFunction:
 
 
 class VirtualMachine:
-    """Runs the functions of an executable; `device` is accepted, all values being in main memory."""
+    """Runs functions of an executable; `device` is accepted, all values being in main memory."""
 
     def __init__(self, executable: Executable, device: object = None) -> None:
         """Errors: MisuseError (also TypeError): `executable` is none."""

@@ -6,8 +6,7 @@ from relaxpy.ir.dtype import INT64
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir import stmt as st
+from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 
@@ -27,20 +26,21 @@ def nest(
     name: str = "block",
 ) -> st.Stmt:
     """Loops around one block with the axes `extents`, the last `reduce` of which are reduced."""
-    loops = [tir.Var(f"i{k}", "int64") for k in range(len(extents))]
-    axes = [tir.Var(f"v{k}", "int64") for k in range(len(extents))]
+    kinds = [e.dtype if isinstance(e, tir.PrimExpr) else "int64" for e in extents]
+    loops = [tir.Var(f"i{k}", kind) for k, kind in enumerate(kinds)]
+    axes = [tir.Var(f"v{k}", kind) for k, kind in enumerate(kinds)]
     spatial = len(extents) - reduce
     iters = tuple(
         IterVar(
             Range(e), axis, tir.IterVarKind.DataPar if k < spatial else tir.IterVarKind.CommReduce
-        )  # noqa: E501
+        )
         for k, (e, axis) in enumerate(zip(extents, axes, strict=True))
     )
     first = None if init is None else init(*axes[:spatial])
     block = st.Block(iters, (), (), name, body(*axes), first)
     stmt: st.Stmt = st.BlockRealize(tuple(loops), tir.IntImm("bool", 1), block)
     for loop, extent in reversed(list(zip(loops, extents, strict=True))):
-        stmt = st.For(loop, tir.IntImm("int64", 0), extent, st.ForKind.SERIAL, stmt)
+        stmt = st.For(loop, tir.IntImm(loop.dtype, 0), extent, st.ForKind.SERIAL, stmt)
     return stmt
 
 
@@ -52,7 +52,7 @@ def rooted(body: st.Stmt, allocs: Sequence[Buffer] = ()) -> st.Stmt:
 def buffer(shape: Sequence[Size], name: str, dtype: str = "float32") -> Buffer:
     return decl_buffer(
         [s if isinstance(s, tir.PrimExpr) else tir.IntImm("int64", s) for s in shape], dtype, name
-    )  # noqa: E501
+    )
 
 
 def prim_func(
@@ -108,7 +108,7 @@ def call_tir(
         Op("relax.call_tir"),
         (callee, rx.Tuple(tuple(args)), *extra),
         sinfo_args=(out,),
-        struct_info=out,  # noqa: E501
+        struct_info=out,
     )
 
 

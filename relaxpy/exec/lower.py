@@ -1,0 +1,172 @@
+"""A whole module as one Python text: kernels, Relax functions, and the objects they name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from relaxpy.errors import CompileError
+from relaxpy.exec import pytree as py, support
+from relaxpy.exec.checks import Bindings, Signature
+from relaxpy.exec.kernel import KernelReport
+from relaxpy.exec.lower_function import FunctionLowering, GlobalCallee
+from relaxpy.exec.reference import function_info
+from relaxpy.exec.signatures import signature_of
+from relaxpy.exec.values import Closure, PrimFuncValue, Value
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.pysource import Names, load, render
+
+
+class KernelCode(Protocol):
+    """What a kernel compiler gives: a definition over arrays and scalars, to be run with `rt`."""
+
+    @property
+    def tree(self) -> ast.FunctionDef:
+        """The definition."""
+
+    @property
+    def report(self) -> KernelReport:
+        """How each of its blocks runs."""
+
+
+KernelCompiler = Callable[[PrimFunc, str], KernelCode]
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredModule:
+    """The text of a module, and its functions: Relax functions plain, PrimFuncs as values."""
+
+    source: str
+    functions: Mapping[str, Callable[..., Value]]
+    kernels: Mapping[str, KernelCode]
+
+
+class ModuleLowering:
+    """Names and shared objects of one module's text."""
+
+    def __init__(self, module: IRModule) -> None:
+        self._module = module
+        self.names = Names(("np", "math", "rt", "rx", "ndarray"))
+        self.own_functions: dict[str, Value] = {}
+        self.namespace: dict[str, Any] = {}
+        self.dtypes: dict[str, str] = {}
+        self.value_names: dict[rx.GlobalVar, str] = {}
+        self._shared: dict[int, tuple[object, str]] = {}
+        self.callees = {var: self._callee(var, func) for var, func in module.functions.items()}
+
+    def _callee(self, var: rx.GlobalVar, func: rx.BaseFunc) -> GlobalCallee | rx.ExternFunc:
+        if isinstance(func, rx.ExternFunc):
+            return func
+        return GlobalCallee(
+            self.names.fresh(var.name_hint),
+            signature_of(func, var.name_hint),
+            func if isinstance(func, PrimFunc) else None,
+        )
+
+    def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
+        """What a GlobalVar stands for.
+
+        Errors:
+            CompileError: it is not in the module (SC-1).
+        """
+        if var not in self.callees:
+            raise CompileError(f"the module has no function {var.name_hint}", rule="SC-1")
+        return self.callees[var]
+
+    def function_value(self, var: rx.GlobalVar) -> ast.expr:
+        """The function that a GlobalVar stands for, as a value."""
+        callee = self.callee(var)
+        if isinstance(callee, rx.ExternFunc):
+            made = support.CompiledPackedCall(callee.global_symbol, (), {}, self.own_functions)
+            return py.call(py.attribute(self.share(callee.global_symbol, made), "function"))
+        if var not in self.value_names:
+            self.value_names[var] = self.names.fresh(f"{callee.name}_value")
+        return py.name(self.value_names[var])
+
+    def share(self, hint: str, value: object) -> ast.expr:
+        """A global name for `value`; one name for one object."""
+        found = self._shared.get(id(value))
+        if found is None:
+            found = self._shared[id(value)] = value, self.names.fresh(hint)
+            self.namespace[found[1]] = value
+        return py.name(found[1])
+
+    def dtype_name(self, dtype: str) -> str:
+        """The global name of a datatype."""
+        if dtype not in self.dtypes:
+            self.dtypes[dtype] = self.names.fresh("boolean" if dtype == "bool" else dtype)
+        return self.dtypes[dtype]
+
+    def definition(self, func: rx.Function, var: rx.GlobalVar) -> ast.FunctionDef:
+        """The Python function for a Relax function."""
+        callee = self.callee(var)
+        assert isinstance(callee, GlobalCallee)
+        return FunctionLowering(self, func, var.name_hint).lower(callee.name)
+
+
+def lower_module(
+    module: IRModule, compile_kernel: KernelCompiler, runtime: object
+) -> LoweredModule:
+    """Every function of `module` as Python, loaded; `runtime` is what kernels call `rt`.
+
+    Errors:
+        CompileError: something in the module cannot be lowered.
+    """
+    lowering = ModuleLowering(module)
+    kernels: dict[str, KernelCode] = {}
+    definitions: list[ast.stmt] = []
+    for var, callee in lowering.callees.items():
+        if isinstance(callee, GlobalCallee) and callee.prim_func is not None:
+            kernels[var.name_hint] = compile_kernel(callee.prim_func, callee.name)
+            definitions.append(kernels[var.name_hint].tree)
+    for var, func in module.functions.items():
+        if isinstance(func, rx.Function):
+            definitions.append(lowering.definition(func, var))
+    tree = ast.Module([*_header(lowering), *definitions], [])
+    source = render(tree)
+    namespace = load(source, "module", {**lowering.namespace, "rt": runtime})
+    functions = {}
+    for var, callee in lowering.callees.items():
+        if isinstance(callee, rx.ExternFunc):
+            continue
+        plain = namespace[callee.name]
+        value = _function_value(module[var], callee.signature, plain)
+        if isinstance(value, PrimFuncValue):
+            symbol = callee.prim_func.attrs.get("global_symbol") if callee.prim_func else None
+            if symbol is not None:
+                lowering.own_functions[str(symbol)] = value
+        if var in lowering.value_names:
+            namespace[lowering.value_names[var]] = value
+        functions[var.name_hint] = value if isinstance(value, PrimFuncValue) else plain
+    return LoweredModule(source, functions, kernels)
+
+
+def _header(lowering: ModuleLowering) -> list[ast.stmt]:
+    """Imports and datatypes."""
+    imports = "import math\nimport numpy as np\nfrom relaxpy.exec import support as rx\n"
+    dtypes = [
+        py.assign(name, py.call("rx.dtype", py.literal(str(dtype))))
+        for dtype, name in lowering.dtypes.items()
+    ]
+    return [*ast.parse(imports).body, py.assign("ndarray", py.dotted("np.ndarray")), *dtypes]
+
+
+def _function_value(
+    func: rx.BaseFunc, signature: Signature, run: Callable[..., Value]
+) -> Closure | PrimFuncValue:
+    if isinstance(func, rx.Function):
+        return Closure(run, function_info(func), signature.name)
+    assert isinstance(func.struct_info, rx.FuncStructInfo)
+    checked = partial(_run_kernel, signature, run)
+    return PrimFuncValue(checked, func.struct_info, signature.name)
+
+
+def _run_kernel(signature: Signature, run: Callable[..., Value], *args: Value) -> Value:
+    """EV-27: a kernel called with values, which are checked first."""
+    signature.bind(args, Bindings())
+    return support.returned(run(*args))

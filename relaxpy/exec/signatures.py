@@ -1,0 +1,70 @@
+"""Signatures of the functions of a module, kernels included, and which of them are public."""
+
+from __future__ import annotations
+
+from relaxpy.exec.checks import Signature
+from relaxpy.ir.dtype import INT64
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Node
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.traverse import rewrite
+
+
+def public_signatures(module: IRModule) -> dict[str, tuple[str, Signature]]:
+    """For each symbol that can be called from outside (TOP-3): the module's name, the signature."""
+    found = {}
+    for name, func in module.functions_by_name.items():
+        symbol = func.attrs.get("global_symbol")
+        if symbol is not None and not isinstance(func, rx.ExternFunc):
+            found[str(symbol)] = (name, signature_of(func, str(symbol)))
+    return found
+
+
+def signature_of(func: rx.BaseFunc, name: str) -> Signature:
+    """The signature of a Relax function, or that of a kernel, read off its buffers and scalars.
+
+    The sizes of a kernel's buffers are 64-bit there, whatever the kernel computes indices in.
+    """
+    if isinstance(func, rx.Function):
+        return Signature.of(func, name)
+    assert isinstance(func, PrimFunc)
+    wide: dict[tir.Var, tir.PrimExpr] = {
+        param: ops.cast_to(param, INT64)
+        for param in func.params
+        if func.buffer_of(param) is None and param.dtype.is_int
+    }
+    params = []
+    for param in func.params:
+        buffer = func.buffer_of(param)
+        info: rx.StructInfo = rx.ObjectStructInfo()
+        if buffer is not None:
+            shape = tuple(_widened(size, wide) for size in buffer.shape)
+            info = rx.TensorStructInfo(rx.ShapeExpr(shape), buffer.dtype)
+        elif param.dtype.family != "handle":
+            info = rx.PrimStructInfo(param.dtype, param)
+        params.append(rx.Var(param.name, info))
+    return Signature(name, tuple(params), None, func.span)
+
+
+def _widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
+    """`size` computed in 64 bits; its variables become 64-bit ones of the same names."""
+
+    def rule(node: Node) -> Node | None:
+        match node:
+            case tir.Var():
+                if node not in wide:
+                    is_wide = node.dtype == INT64
+                    wide[node] = node if is_wide else tir.Var(node.name, INT64)
+                return wide[node]
+            case tir.IntImm(dtype=dtype, value=value) if not dtype.is_bool:
+                return tir.IntImm(INT64, value)
+            case tir.Cast(value=value) if value.dtype == INT64:
+                return value
+            case _:
+                return None
+
+    widened = rewrite(size, rule)
+    assert isinstance(widened, tir.PrimExpr)
+    return widened

@@ -1,0 +1,99 @@
+"""How the variables of a Relax function are used: what a copy or a function value is needed for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import BufferStore, MatchBufferRegion
+from relaxpy.ir.traverse import children, walk
+
+KernelOf = Callable[[rx.GlobalVar], PrimFunc | None]
+_CALL_TIR = Op("relax.call_tir")
+_LEAVING = frozenset(
+    Op(f"tir.{name}")
+    for name in ("call_extern", "tvm_call_packed", "tvm_call_cpacked", "address_of")
+)
+"""Intrinsics that let memory out of a kernel, so that it may be written there."""
+
+
+def values_used(func: rx.Function) -> frozenset[rx.Var]:
+    """The variables used otherwise than as what a call calls."""
+    return frozenset(
+        child for node in walk(func) for child in _operands(node) if isinstance(child, rx.Var)
+    )
+
+
+def _operands(node: Node) -> Iterator[Node]:
+    """The children of `node` whose value is handed on."""
+    match node:
+        case rx.Call(args=args):
+            yield from args
+        case rx.VarBinding(value=value) | rx.MatchCast(value=value):
+            yield value
+        case _:
+            yield from children(node)
+
+
+def shared_constants(func: rx.Function, kernel_of: KernelOf) -> frozenset[rx.Expr]:
+    """Constants, and variables that may hold one, that nothing but kernels reads.
+
+    A literal is a new tensor each time (EV-2); where no one could write to it, keep it or hand it
+    on, one tensor serves all evaluations.
+    """
+    read: set[Node] = set()
+    handed_on: set[Node] = set()
+    for node in walk(func):
+        match node:
+            case rx.Call(
+                op=op, args=(rx.GlobalVar() as callee, rx.Tuple(fields=inputs), *rest)
+            ) if op is _CALL_TIR:
+                kernel = kernel_of(callee)
+                written = (
+                    frozenset(range(len(inputs))) if kernel is None else written_params(kernel)
+                )
+                for i, arg in enumerate(inputs):
+                    (handed_on if i in written else read).add(arg)
+                handed_on.update(rest)
+            case rx.Tuple():
+                continue
+            case _:
+                for operand in _operands(node):
+                    handed_on.update(_spread(operand))
+    return frozenset(n for n in read - handed_on if isinstance(n, rx.Expr))
+
+
+def _spread(operand: Node) -> Iterator[Node]:
+    yield operand
+    if isinstance(operand, rx.Tuple):
+        for part in operand.fields:
+            yield from _spread(part)
+
+
+def written_params(kernel: PrimFunc) -> frozenset[int]:
+    """The positions of the parameters whose memory `kernel` may write."""
+    written: set[Node] = set()
+    views: list[tuple[Node, Node]] = []
+    for node in walk(kernel.body):
+        match node:
+            case BufferStore(buffer=buffer):
+                written.add(buffer.data)
+            case MatchBufferRegion(buffer=buffer, source=source):
+                views.append((buffer.data, source.buffer.data))
+            case tir.Call(op=op, args=args) if op in _LEAVING:
+                for arg in args:
+                    written.add(arg.buffer.data if isinstance(arg, BufferLoad) else arg)
+    for view, source_data in reversed(views):
+        if view in written:
+            written.add(source_data)
+    return frozenset(
+        i
+        for i, param in enumerate(kernel.params)
+        if param in written
+        or ((found := kernel.buffer_of(param)) is not None and found.data in written)
+    )

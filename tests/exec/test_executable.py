@@ -1,0 +1,168 @@
+import time
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import CompileError, MisuseError, RelaxpyError, UnknownNameError
+from relaxpy.exec.compile import compile
+from relaxpy.exec.executable import Executable
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir, stmt as st
+from tests.exec.kernels import (
+    buffer,
+    call_tir,
+    elementwise,
+    function,
+    matmul,
+    module,
+    prim_func,
+    size_var,
+    tensor,
+)
+
+N = size_var("n")
+X = np.arange(6, dtype="float32").reshape(3, 2)
+
+
+def dense() -> IRModule:
+    gv, x, w = rx.GlobalVar("mm"), rx.Var("x", tensor((N, 2))), rx.Var("w", tensor((2, 4)))
+    y = rx.Var("y", tensor((N, 4)))
+    main = function([x, w], [(y, call_tir(gv, [x, w], tensor((N, 4))))], y, ret=tensor((N, 4)))
+    return IRModule({gv: matmul(size_var("n"), 2, 4, "mm"), "main": main})
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_the_default_pipeline_runs_first(target: str) -> None:
+    ex = relaxpy.compile(dense(), target)
+    w = np.ones((2, 4), "float32")
+    for count in (1, 3):
+        np.testing.assert_allclose(ex["main"](X[:count], w), X[:count] @ w)
+    assert ex.function_names == ("mm", "main")
+
+
+@pytest.mark.rule("TOP-2", "TOP-3")
+def test_main_is_the_entry_point_when_none_is_named() -> None:
+    ex = compile(dense())
+    w = np.ones((2, 4), "float32")
+    np.testing.assert_array_equal(ex(X, w), ex["main"](X, w))
+    out = np.zeros((3, 4), "float32")
+    ex["mm"](X, w, out)
+    np.testing.assert_allclose(out, X @ w)
+
+
+@pytest.mark.rule("TOP-4", "RES-59")
+def test_a_private_function_is_not_reachable() -> None:
+    inner, x, y = rx.GlobalVar("inner"), rx.Var("x", tensor((2,))), rx.Var("x", tensor((2,)))
+    mod = IRModule(
+        {inner: function([y], [], y, name=None), "main": function([x], [], rx.Call(inner, (x,)))}
+    )
+    ex = compile(mod)
+    value = np.zeros(2, "float32")
+    assert ex["main"](value) is value
+    with pytest.raises(UnknownNameError, match=r"function 'inner' is private: .*\[TOP-4\]"):
+        ex["inner"]
+
+
+def test_an_unknown_function_is_named_with_close_ones() -> None:
+    ex = compile(dense())
+    with pytest.raises(UnknownNameError, match="no function 'mian'; its functions: mm, main") as e:
+        ex["mian"]
+    assert "did you mean 'main'?" in str(e.value)
+    assert isinstance(e.value, (KeyError, ValueError))
+    assert "main" in ex
+    assert "mian" not in ex
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_functions_by_themselves_are_compiled(target: str) -> None:
+    x = rx.Var("x", tensor((N,)))
+    assert compile(function([x], [], x, name=None), target).function_names == ("main",)
+    assert compile(function([x], [], x, name="f"), target).function_names == ("f",)
+    ex = compile(elementwise((N,), lambda v: v + 1.0), target)
+    out = np.zeros(2, "float32")
+    ex["main"](np.ones(2, "float32"), out)
+    assert out.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((5,), "compile takes an IRModule or a function, found int"),
+        ((IRModule(), "llvm"), "there is no target 'llvm'; targets are numpy, reference"),
+    ],
+)
+def test_misuse_of_compile_is_named(args: tuple[object, ...], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        compile(*args)  # type: ignore[arg-type]
+
+
+def test_an_unknown_pipeline_is_named() -> None:
+    with pytest.raises(UnknownNameError, match="defualt"):
+        compile(dense(), relax_pipeline="defualt")
+
+
+def test_a_pipeline_may_be_a_pass() -> None:
+    seen = []
+
+    def note(mod: IRModule) -> IRModule:
+        seen.append(mod)
+        return mod
+
+    mod = dense()
+    compile(mod, relax_pipeline=note)
+    assert seen == [mod]
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_a_hardware_intrinsic_is_named(target: str) -> None:
+    a = buffer((1,), "A")
+    sync = prim_func([a], st.Evaluate(tir.Call("void", "tir.tvm_storage_sync", ())), "k")
+    with pytest.raises(CompileError, match=r"tir\.tvm_storage_sync"):
+        compile(module(k=sync), target)
+
+
+def test_the_report_says_how_each_kernel_runs() -> None:
+    report = compile(dense()).report()
+    [row] = report
+    assert row.kernel == "mm"
+    assert "contraction" in row.method
+    text = str(report)
+    assert text.splitlines()[0].split() == ["kernel", "block", "runs", "as"]
+    assert "mm" in text
+    reference = str(compile(dense(), "reference").report())
+    assert "reference evaluator" in reference
+
+
+def test_the_source_of_the_reference_target_is_the_program() -> None:
+    assert "call_tir" in compile(dense(), "reference").source
+
+
+def test_an_executable_shows_its_signatures() -> None:
+    ex = compile(dense())
+    assert 'main(x: R.Tensor((n, 2), dtype="float32")' in repr(ex)
+    assert repr(ex["main"]).startswith("<function main(x: R.Tensor")
+
+
+def test_calling_costs_little_more_than_what_is_called() -> None:
+    """A call that only checks one argument takes microseconds, whatever the machine."""
+    x = rx.Var("x", tensor((N, 2)))
+    main = compile(function([x], [], x, ret=tensor((N, 2))))["main"]
+    best = min(_seconds(lambda: main(X), 2000) for _ in range(5))
+    assert best < 20e-6
+
+
+def _seconds(run: object, count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        run()  # type: ignore[operator]
+    return (time.perf_counter() - start) / count
+
+
+def test_every_refusal_is_a_relaxpy_error() -> None:
+    ex = compile(dense())
+    assert isinstance(ex, Executable)
+    for args in [(), (X,), (X, None), (X, X), (X.T, X), ([1], X), (X, X.astype(int)), ("x", {})]:
+        with pytest.raises(RelaxpyError):
+            ex["main"](*args)

@@ -1,0 +1,153 @@
+"""What the generated text looks like."""
+
+import ast
+import inspect
+import re
+import traceback
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.compile import compile
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from tests.exec.kernels import call_tir, elementwise, function, matmul, module, size_var, tensor
+
+N = size_var("n")
+X = rx.Var("x", tensor((N, 2)))
+
+
+def source_of(mod: IRModule | rx.Function, name: str = "main") -> str:
+    """The text of one generated function, checks of arguments and docstring left out."""
+    tree = ast.parse(compile(mod, relax_pipeline=None).source)
+    [found] = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    return "\n".join(ast.unparse(s) for s in found.body[1:])
+
+
+def chain(count: int) -> IRModule:
+    """main(x) = x doubled `count` times, one kernel call after the other."""
+    gv = rx.GlobalVar("double")
+    bindings, last = [], X
+    for i in range(count):
+        var = rx.DataflowVar(f"lv{i}", tensor((N, 2)))
+        bindings.append((var, call_tir(gv, [last], tensor((N, 2)))))
+        last = var
+    end = rx.Var("gv", tensor((N, 2)))
+    main = function([X], [*bindings, (end, last)], end, ret=tensor((N, 2)), dataflow=True)
+    return IRModule(
+        {gv: elementwise((size_var("k"), 2), lambda v: v * 2.0, "double"), "main": main}
+    )
+
+
+def test_a_function_is_straight_python() -> None:
+    assert source_of(chain(3)) == (
+        "if not (type(x) is ndarray and x.dtype == float32 and (x.ndim == 2)):\n"
+        "    main_signature.arguments(x)\n"
+        "n = x.shape[0]\n"
+        "if not x.shape[1] == 2:\n"
+        "    main_signature.arguments(x)\n"
+        "lv0 = rx.empty((n, 2), float32)\n"
+        "double(x, lv0)\n"
+        "lv1 = rx.empty((n, 2), float32)\n"
+        "double(lv0, lv1)\n"
+        "del lv0\n"
+        "lv2 = rx.empty((n, 2), float32)\n"
+        "double(lv1, lv2)\n"
+        "return lv2"
+    )
+
+
+def test_a_result_that_surely_fits_is_not_checked_again() -> None:
+    assert "result" not in source_of(function([X], [], X, ret=tensor((N, 2))))
+    y = rx.Var("y")
+    unsure = function([X, y], [], y, ret=tensor((N, 2)))
+    assert "main_signature.result(y, n)" in source_of(unsure)
+
+
+def test_tensors_die_after_their_last_use_in_branches_too() -> None:
+    gv, c = rx.GlobalVar("double"), rx.Var("c", tensor((), "bool"))
+    a, b, d, r = (rx.Var(name) for name in "abdr")
+    call = call_tir(gv, [X], tensor((N, 2)))
+
+    def arm(result: rx.Var, *bindings: tuple[rx.Var, rx.Expr]) -> rx.SeqExpr:
+        made = tuple(rx.VarBinding(*binding) for binding in bindings)
+        return rx.SeqExpr((rx.BindingBlock(made),), result)
+
+    yes = arm(d, (b, call_tir(gv, [a], tensor((N, 2)))), (d, call_tir(gv, [b], tensor((N, 2)))))
+    no = arm(d, (d, call_tir(gv, [a], tensor((N, 2)))))
+    end = rx.Var("end")
+    main = function(
+        [X, c], [(a, call), (r, rx.If(c, yes, no)), (end, call_tir(gv, [r], tensor((N, 2))))], end
+    )
+    mod = IRModule({gv: elementwise((size_var("k"), 2), lambda v: v * 2.0, "double"), "main": main})
+    text = source_of(mod)
+    assert text.count("del b") == 1
+    assert re.search(r"\n    double\(b, d\)\n    del b\n    r = d\n", text)
+    assert "\ndel a\n" in text
+    x = np.ones((3, 2), "float32")
+    assert compile(mod, relax_pipeline=None)["main"](x, np.array(True)).max() == 16
+    assert compile(mod, relax_pipeline=None)["main"](x, np.array(False)).max() == 8
+
+
+def test_captured_variables_are_not_deleted() -> None:
+    gv, f, a, y = rx.GlobalVar("double"), rx.Var("f"), rx.Var("a"), rx.Var("y")
+    inner = function([], [], a, name=None)
+    main = function(
+        [X], [(a, call_tir(gv, [X], tensor((N, 2)))), (f, inner), (y, rx.Call(f, ()))], y
+    )
+    mod = IRModule({gv: elementwise((size_var("k"), 2), lambda v: v * 2.0, "double"), "main": main})
+    text = source_of(mod)
+    assert "del" not in text
+    assert "y = f()" in text, "a local function that is only called needs no closure"
+    assert compile(mod, relax_pipeline=None)["main"](np.ones((1, 2), "float32")).max() == 2
+
+
+def test_functions_of_one_text_may_use_the_same_local_names() -> None:
+    a = function([X], [], X, name="a")
+    b = function([rx.Var("x", tensor((N, 2)))], [], X.struct_info.shape, name="b")
+    text = compile(module(a=a), relax_pipeline=None).source
+    assert "def a(x)" in text
+    both = compile(module(a=a, b=function([rx.Var("x")], [], rx.PrimValue(1), name="b")))
+    assert "def a(x)" in both.source
+    assert "def b(x)" in both.source
+    assert b.attrs["global_symbol"] == "b"
+
+
+def test_literal_sizes_are_written_in_place_and_odd_ones_evaluated() -> None:
+    dims = (N * 2 + 1, tir.FloorDiv(N, tir.IntImm("int64", 2)), tir.Div(N, tir.IntImm("int64", 2)))
+    text = source_of(function([X], [], rx.ShapeExpr(dims)))
+    assert text.endswith(
+        "return rx.ShapeTuple((rx.size(rx.size(n * 2) + 1), n // 2, rx.truncdiv(n, 2)))"
+    )
+
+
+def test_the_source_is_what_runs() -> None:
+    ex = compile(chain(1), relax_pipeline=None)
+    function_ = ex["main"]._run
+    assert inspect.getsource(function_) in ex.source
+    with pytest.raises(RuntimeCheckError) as caught:
+        ex["main"](np.zeros((2, 3), "float32"))
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    lines = [frame.line for frame in frames if frame.filename.startswith("<relaxpy")]
+    assert lines == ["main_signature.arguments(x)"]
+
+
+def test_a_whole_text_has_kernels_functions_and_datatypes() -> None:
+    gv, w = rx.GlobalVar("mm"), rx.Var("w", tensor((2, 3)))
+    main = function([X, w], [], call_tir(gv, [X, w], tensor((N, 3))))
+    ex = compile(
+        IRModule({gv: matmul(size_var("n"), 2, 3, "mm"), "main": main}), relax_pipeline=None
+    )
+    tree = ast.parse(ex.source)
+    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+    assert names == ["mm", "main"]
+    assert "float32 = rx.dtype('float32')" in ex.source
+    assert "np.matmul" in ex.source
+
+
+def test_one_constant_has_one_name() -> None:
+    literal = rx.const(np.ones(2, "float32"))
+    text = source_of(function([], [], rx.Tuple((literal, literal, rx.const(np.float32(2))))))
+    assert text == "return (const.copy(), const.copy(), const_1.copy())"

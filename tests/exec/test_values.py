@@ -1,0 +1,248 @@
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from relaxpy.errors import MisuseError, RuntimeCheckError
+from relaxpy.exec.values import (
+    Category,
+    Closure,
+    PrimFuncValue,
+    ShapeTuple,
+    Value,
+    as_tensor,
+    category_of,
+    describe,
+    exact_scalar,
+    from_outside,
+    from_packed,
+    prim_dtype,
+    prim_value,
+)
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+
+F32 = rx.TensorStructInfo((), "float32")
+UNIT_FUNC = rx.FuncStructInfo((), rx.TupleStructInfo(()))
+
+
+class Dlpack:
+    """An array of another library that speaks DLPack."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+class OnlyArray:
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        return self.array
+
+
+class OnDevice(Dlpack):
+    def __dlpack__(self, **options: object) -> object:
+        raise BufferError("the array is on a device")
+
+
+@pytest.mark.rule(
+    "VAL-1", "VAL-8", "VAL-10", "VAL-11", "VAL-15", "VAL-16", "VAL-17", "VAL-9", "VAL-3", "VAL-5"
+)
+@pytest.mark.parametrize(
+    ("value", "category"),
+    [
+        (np.zeros((2, 3), "float32"), Category.TENSOR),
+        (np.zeros((), "bool"), Category.TENSOR),
+        (np.zeros(2, ml_dtypes.bfloat16), Category.TENSOR),
+        (np.zeros(2, ml_dtypes.float8_e4m3fn), Category.TENSOR),
+        (np.zeros(2, "complex64"), Category.OBJECT),
+        (np.array(["a"]), Category.OBJECT),
+        (np.array([None]), Category.OBJECT),
+        ((), Category.TUPLE),
+        (((1,), None), Category.TUPLE),
+        (ShapeTuple((2, 3)), Category.SHAPE),
+        (3, Category.PRIM),
+        (True, Category.PRIM),
+        (0.5, Category.PRIM),
+        (np.float16(1), Category.PRIM),
+        (np.bool_(True), Category.PRIM),
+        (ml_dtypes.bfloat16(1), Category.PRIM),
+        (np.complex64(1), Category.OBJECT),
+        (Closure(lambda: (), UNIT_FUNC), Category.CLOSURE),
+        (PrimFuncValue(lambda: (), UNIT_FUNC), Category.PRIM_FUNC),
+        (len, Category.PACKED_FUNC),
+        ("text", Category.OBJECT),
+        (DataType("float32"), Category.OBJECT),
+        (None, Category.OBJECT),
+        ([1, 2], Category.OBJECT),
+    ],
+)
+def test_every_value_has_one_category(value: Value, category: Category) -> None:
+    assert category_of(value) is category
+    assert isinstance(describe(value), str)
+
+
+@pytest.mark.rule("VAL-8")
+def test_a_shape_is_an_immutable_tuple_of_integers() -> None:
+    shape = ShapeTuple([2, np.int32(3)])
+    assert shape == (2, 3)
+    assert all(type(size) is int for size in shape)
+    assert repr(shape) == "ShapeTuple([2, 3])"
+    assert hash(shape) == hash((2, 3))
+
+
+@pytest.mark.rule("VAL-8")
+@pytest.mark.parametrize("member", [1.0, "2", True, None, np.float32(1)])
+def test_a_shape_of_anything_else_is_refused(member: object) -> None:
+    with pytest.raises(MisuseError, match="a shape holds integers") as caught:
+        ShapeTuple([2, member])  # type: ignore[list-item]
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(1, "int64"), (True, "bool"), (1.0, "float64"), (np.int8(1), "int8"), (np.bool_(1), "bool")],
+)
+def test_scalars_have_datatypes(value: Value, dtype: str) -> None:
+    assert prim_dtype(value) == dtype
+
+
+@given(st.integers(-(2**70), 2**70), st.sampled_from(["int8", "uint8", "int32", "int64", "uint64"]))
+def test_integers_become_prim_values_only_if_they_fit(value: int, dtype: str) -> None:
+    made = exact_scalar(value, DataType(dtype))
+    info = np.iinfo(dtype)
+    if info.min <= value <= info.max:
+        assert made == value
+        assert prim_dtype(made) == dtype
+    else:
+        assert made is None
+
+
+@given(st.floats(width=64), st.sampled_from(["float16", "float32", "float64", "bfloat16"]))
+def test_floats_become_prim_values_only_if_nothing_is_lost(value: float, dtype: str) -> None:
+    made = exact_scalar(value, DataType(dtype))
+    with np.errstate(all="ignore"):
+        rounded = float(DataType(dtype).numpy().type(value))
+    same = rounded == value or (value != value)
+    assert (made is not None) is same
+    if same:
+        assert prim_dtype(made) == dtype
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(True, "int64"), (1, "bool"), (2.0, "int64"), (2**53 + 1, "float64"), (10**400, "float32")],
+)
+def test_a_scalar_of_another_kind_is_no_prim_value(value: Value, dtype: str) -> None:
+    assert exact_scalar(value, DataType(dtype)) is None
+
+
+def test_prim_values_are_python_scalars_where_there_are_such() -> None:
+    assert type(prim_value(np.int64(3), DataType("int64"))) is int
+    assert type(prim_value(np.float32(3), DataType("float64"))) is float
+    assert type(prim_value(3, DataType("int32"))) is np.int32
+
+
+@pytest.mark.parametrize("wrap", [Dlpack, OnlyArray])
+def test_foreign_arrays_are_taken_without_a_copy(wrap: type) -> None:
+    array = np.arange(6, dtype="float32")
+    taken = from_outside(wrap(array), rx.TensorStructInfo((6,), "float32"))
+    assert type(taken) is np.ndarray
+    assert np.shares_memory(taken, array)
+
+
+def test_a_subclass_of_ndarray_becomes_a_plain_array_over_the_same_memory() -> None:
+    class Sub(np.ndarray):
+        pass
+
+    array = np.arange(4.0).view(Sub)
+    taken = from_outside(array, rx.TensorStructInfo((4,), "float64"))
+    assert type(taken) is np.ndarray
+    assert np.shares_memory(taken, array)
+
+
+def test_an_array_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(RuntimeCheckError, match="on a device"):
+        as_tensor(OnDevice(np.zeros(2)))
+
+
+@pytest.mark.rule("VAL-13")
+def test_opaque_objects_pass_unchanged() -> None:
+    opaque = object()
+    assert from_outside(opaque, None) is opaque
+    assert from_outside(opaque, rx.ObjectStructInfo()) is opaque
+    text = [1, 2]
+    assert from_packed(text, ()) is text
+
+
+def test_scalars_become_tensors_where_a_tensor_is_wanted() -> None:
+    made = from_outside(2, F32)
+    assert made.shape == ()
+    assert made.dtype == np.float32
+    assert from_outside(2, rx.TensorStructInfo(None, "")).dtype == np.int64
+    assert from_outside(0.5, rx.TensorStructInfo(None, "")).dtype == np.float64
+    assert from_outside(np.float16(0.5), rx.TensorStructInfo(None, "")).dtype == np.float16
+    assert from_outside(0.1, F32) == 0.1, "not representable: left for the check to refuse"
+
+
+def test_scalars_become_prim_values_of_the_wanted_datatype() -> None:
+    made = from_outside(2, rx.PrimStructInfo("int32"))
+    assert type(made) is np.int32
+    assert type(from_outside(np.int32(2), rx.PrimStructInfo("int64"))) is int
+    assert from_outside(300, rx.PrimStructInfo("int8")) == 300
+
+
+def test_fields_of_tuples_are_read_by_their_infos() -> None:
+    info = rx.TupleStructInfo((F32, rx.PrimStructInfo("int64")))
+    tensor, number = from_outside([1.0, np.int8(3)], info)
+    assert isinstance(tensor, np.ndarray)
+    assert type(number) is int
+
+
+def test_packed_results_are_read_by_the_infos_of_the_call() -> None:
+    assert isinstance(from_packed(1.0, (F32,)), np.ndarray)
+    assert from_packed(1.0, ()) == 1.0
+    made = from_packed((1.0, 2), (F32, rx.PrimStructInfo("int64")))
+    assert isinstance(made[0], np.ndarray)
+    assert isinstance(from_packed(Dlpack(np.zeros(2)), ()), np.ndarray)
+
+
+@pytest.mark.rule("VAL-7", "RES-54")
+def test_the_info_of_a_closure_has_the_captured_sizes_put_in() -> None:
+    n = tir.Var("n", "int64")
+    info = rx.FuncStructInfo((rx.TensorStructInfo((n,), "float32"),), rx.ObjectStructInfo())
+    closure = Closure(lambda x: x, info, "f", {n: 5})
+    expected = rx.TensorStructInfo((5,), "float32")
+    assert closure.struct_info == rx.FuncStructInfo((expected,), rx.ObjectStructInfo())
+
+
+@pytest.mark.rule("FN-11")
+def test_a_closure_counts_its_arguments() -> None:
+    closure = Closure(lambda: (), UNIT_FUNC, "f")
+    assert closure() == ()
+    with pytest.raises(RuntimeCheckError, match="'f' takes 0 arguments, found 1"):
+        closure(1)
+
+
+@dataclass
+class Opaque:
+    name: str
+
+
+def test_descriptions_name_what_was_found() -> None:
+    assert describe(np.zeros((2, 3), "float32")) == "a float32 tensor of shape (2, 3)"
+    assert describe(np.zeros(2, ">f4")).endswith("with swapped bytes")
+    assert describe((1, 2)) == "a tuple of 2 fields"
+    assert describe(5) == "the int64 prim value 5"
+    assert describe(None) == "the null object (None)"
+    assert describe(Opaque("x")) == "an object of class Opaque"
