@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relaxpy import arith, errors, ir, relax, runtime, script, tir, transform
+    from relaxpy import arith, errors, ir, relax, runtime, script, te, tir, transform
     from relaxpy.exec.compile import compile, compile as build
     from relaxpy.exec.registry import (
         get_global_func,
@@ -36,6 +36,7 @@ __all__ = [
     "relax",
     "runtime",
     "script",
+    "te",
     "tir",
     "transform",
 ]
@@ -55,6 +56,7 @@ _HOMES = {
     "relax": "relaxpy.relax",
     "runtime": "relaxpy.runtime",
     "script": "relaxpy.script",
+    "te": "relaxpy.te",
     "tir": "relaxpy.tir",
     "transform": "relaxpy.transform",
 }

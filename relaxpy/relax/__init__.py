@@ -1,5 +1,8 @@
 """The graph level: expressions, struct info, and what works on them."""
 
+from relaxpy.exec.compile import compile as build
+from relaxpy.exec.vm import VirtualMachine
+from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
@@ -32,10 +35,21 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
+from relaxpy.ir.relax.ty import (
+    DynTensorType as TensorType,
+    FuncType,
+    ObjectType,
+    PackedFuncType,
+    ShapeType,
+    TupleType,
+)
+from relaxpy.ir.transform import get_pipeline, register_pipeline
+from relaxpy.relax import analysis, block_builder, expr, op, struct_info, transform, ty
 
 __all__ = [
     "Binding",
     "BindingBlock",
+    "BlockBuilder",
     "Call",
     "Constant",
     "DataTypeImm",
@@ -44,24 +58,41 @@ __all__ = [
     "Expr",
     "ExternFunc",
     "FuncStructInfo",
+    "FuncType",
     "Function",
     "GlobalVar",
     "If",
     "MatchCast",
     "ObjectStructInfo",
+    "ObjectType",
+    "PackedFuncType",
     "PrimStructInfo",
     "PrimValue",
     "SeqExpr",
     "ShapeExpr",
     "ShapeStructInfo",
+    "ShapeType",
     "StringImm",
     "StructInfo",
     "TensorStructInfo",
+    "TensorType",
     "Tuple",
     "TupleGetItem",
     "TupleStructInfo",
+    "TupleType",
     "Var",
     "VarBinding",
+    "VirtualMachine",
+    "analysis",
+    "block_builder",
+    "build",
     "const",
     "convert_to_expr",
+    "expr",
+    "get_pipeline",
+    "op",
+    "register_pipeline",
+    "struct_info",
+    "transform",
+    "ty",
 ]

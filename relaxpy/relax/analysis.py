@@ -1,0 +1,66 @@
+"""Questions about Relax programs and the relations between infos."""
+
+from relaxpy.ir.relax.analysis.calls import detect_recursion
+from relaxpy.ir.relax.analysis.purity import contains_impure_call
+from relaxpy.ir.relax.analysis.variables import (
+    all_global_vars,
+    all_vars,
+    bound_vars,
+    free_vars,
+    get_var2val,
+    name_to_binding,
+    post_order_visit,
+    udchain,
+)
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
+from relaxpy.ir.relax.relations import (
+    BaseCheckResult,
+    Compatibility,
+    check_compatibility,
+    definable_shape_vars,
+    erase_struct_info,
+    erase_to_well_defined,
+    explain_incompatibility,
+    free_shape_vars,
+    is_base_of,
+    provably_disjoint,
+    shape_var_map,
+    struct_info_base_check,
+    struct_info_glb,
+    struct_info_lca,
+    substitute_info,
+    wrap_type,
+)
+from relaxpy.ir.relax.ty import erase_struct_info as get_static_type
+
+__all__ = [
+    "BaseCheckResult",
+    "Compatibility",
+    "all_global_vars",
+    "all_vars",
+    "bound_vars",
+    "check_compatibility",
+    "check_well_formed",
+    "contains_impure_call",
+    "definable_shape_vars",
+    "detect_recursion",
+    "erase_struct_info",
+    "erase_to_well_defined",
+    "explain_incompatibility",
+    "free_shape_vars",
+    "free_vars",
+    "get_static_type",
+    "get_var2val",
+    "is_base_of",
+    "name_to_binding",
+    "post_order_visit",
+    "provably_disjoint",
+    "shape_var_map",
+    "struct_info_base_check",
+    "struct_info_glb",
+    "struct_info_lca",
+    "substitute_info",
+    "udchain",
+    "well_formed",
+    "wrap_type",
+]

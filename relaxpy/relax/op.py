@@ -1,0 +1,31 @@
+"""The operators of Relax as functions that build calls."""
+
+from relaxpy.ir.relax.op import (
+    OpDef,
+    assert_op,
+    call_dps_packed,
+    call_packed,
+    call_pure_packed,
+    call_tir,
+    call_tir_inplace,
+    null_value,
+    print,
+    register,
+    registered_ops,
+    shape_of,
+)
+
+__all__ = [
+    "OpDef",
+    "assert_op",
+    "call_dps_packed",
+    "call_packed",
+    "call_pure_packed",
+    "call_tir",
+    "call_tir_inplace",
+    "null_value",
+    "print",
+    "register",
+    "registered_ops",
+    "shape_of",
+]

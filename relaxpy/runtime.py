@@ -1,0 +1,28 @@
+"""Values at run time, and what runs on them."""
+
+from relaxpy.exec.executable import Executable
+from relaxpy.exec.registry import (
+    get_global_func,
+    list_global_func_names,
+    register_func,
+    register_func as register_global_func,
+    remove_global_func,
+)
+from relaxpy.exec.values import Category, Closure, ShapeTuple, category_of
+from relaxpy.exec.vm import VirtualMachine
+from relaxpy.ir.dtype import DataType
+
+__all__ = [
+    "Category",
+    "Closure",
+    "DataType",
+    "Executable",
+    "ShapeTuple",
+    "VirtualMachine",
+    "category_of",
+    "get_global_func",
+    "list_global_func_names",
+    "register_func",
+    "register_global_func",
+    "remove_global_func",
+]

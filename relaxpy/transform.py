@@ -1,0 +1,27 @@
+"""Passes, what composes them, and what watches them."""
+
+from relaxpy.ir.transform import (
+    Pass,
+    PassContext,
+    PassInfo,
+    PassInstrument,
+    Sequential,
+    get_pipeline,
+    list_pipelines,
+    module_pass,
+    pass_instrument,
+    register_pipeline,
+)
+
+__all__ = [
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "PassInstrument",
+    "Sequential",
+    "get_pipeline",
+    "list_pipelines",
+    "module_pass",
+    "pass_instrument",
+    "register_pipeline",
+]
