@@ -5,22 +5,21 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
+from typing_extensions import override
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, close_names
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import intrin, ops
-from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
+from relaxpy.script.parser.displays import VALUE_ERRORS, Displays
 from relaxpy.script.parser.guard import OPEN, Guard, public_names
 from relaxpy.script.parser.scope import MISSING, Poison, Poisoned, Scope, unknown_name
 from relaxpy.script.parser.text import Positioned, Program, quoted_program
-
-#: What Python's own operations raise on values that they cannot take.
-VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+from relaxpy.script.parser.wording import as_parse_error, construct, describe, instead, last_name
 
 _BINARY: dict[type[ast.operator], tuple[Callable[[Any, Any], object], str]] = {
     ast.Add: (operator.add, "+"),
@@ -56,7 +55,7 @@ _COMPARE: dict[type[ast.cmpop], tuple[Callable[[Any, Any], object], str]] = {
 }
 
 
-class Evaluator:
+class Evaluator(Displays):
     """Gives the values of expression nodes; subclasses say what operators do on IR values.
 
     `guard` decides what text may reach: everything for a function of the user's own, little for
@@ -64,9 +63,7 @@ class Evaluator:
     """
 
     def __init__(self, program: Program, scope: Scope, guard: Guard = OPEN) -> None:
-        self.program = program
-        self.scope = scope
-        self.guard = guard
+        Displays.__init__(self, program, scope, guard)
         self._cases: dict[type[ast.expr], Callable[[Any], object]] = {
             ast.Name: self._name,
             ast.Constant: self._constant,
@@ -91,6 +88,7 @@ class Evaluator:
             ast.Slice: self._slice,
         }
 
+    @override
     def value(self, node: ast.expr) -> Any:
         """The value of an expression.
 
@@ -101,7 +99,7 @@ class Evaluator:
         case = self._cases.get(type(node))
         if case is None:
             raise self.error(
-                node, f"{_construct(node)} cannot stand in a program", hint=_instead(node)
+                node, f"{construct(node)} cannot stand in a program", hint=instead(node)
             )
         if self.guard.counts:
             self.guard.step(node, self)
@@ -109,10 +107,6 @@ class Evaluator:
             self.guard.result(found, node, self)
             return found
         return case(node)
-
-    def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
-        """The error `message` about what stands at `node`."""
-        return self.program.error(node, message, **details)
 
     def span(self, node: Positioned) -> Span:
         """Where `node` stands."""
@@ -148,6 +142,7 @@ class Evaluator:
         """What the name at `node` stands for when it is used."""
         return value
 
+    @override
     def truth(self, value: object, node: ast.expr) -> bool:
         """The truth of a Python value.
 
@@ -206,7 +201,7 @@ class Evaluator:
         if hint is not None and is_space:
             hint = hint.replace("'", "`").replace(" `", f" `{spoken}.")
         found = f"{spoken} has" if is_space else f"{describe(owner)} has"
-        return self.error(_tail(node), f"{found} no attribute {node.attr!r}", hint=hint)
+        return self.error(last_name(node), f"{found} no attribute {node.attr!r}", hint=hint)
 
     # --- calls and subscripts
 
@@ -236,40 +231,14 @@ class Evaluator:
         try:
             return self.on_call(function, args, kwargs, node)
         except RelaxpyError as error:
-            raise as_parse_error(
-                error, self._culprit(node, args, error) or self.span(node)
-            ) from None
+            if isinstance(error, MisuseError) and error.about is None:
+                wrong = self._misfit(node, function, args, kwargs)
+                if wrong is not None:
+                    raise wrong from None
+            where = culprit(node, args, kwargs, error.about) or node
+            raise as_parse_error(error, self.span(where)) from None
         except VALUE_ERRORS as error:
             raise self._call_error(node, function, args, kwargs, error) from None
-
-    def _culprit(self, node: ast.Call, args: list[Any], error: RelaxpyError) -> Span | None:
-        """The span of the argument that `error` is about."""
-        if error.about is None:
-            return None
-        given: list[tuple[ast.expr, Any]] = []
-        if not any(isinstance(arg, ast.Starred) for arg in node.args):
-            given += zip(node.args, args, strict=True)
-        given += [(keyword.value, MISSING) for keyword in node.keywords]
-        for at, value in given:
-            found = self._part_about(at, value, error.about)
-            if found is not None:
-                return self.span(found)
-        return None
-
-    def _part_about(self, node: ast.expr, value: object, about: object) -> ast.expr | None:
-        if value is about:
-            return node
-        if isinstance(node, (ast.Tuple, ast.List)) and isinstance(value, (tuple, list)):
-            if len(node.elts) == len(value):
-                for part, member in zip(node.elts, value, strict=True):
-                    found = self._part_about(part, member, about)
-                    if found is not None:
-                        return found
-        elif isinstance(node, ast.Constant) and value is MISSING:
-            return node if node.value == about and type(node.value) is type(about) else None
-        elif isinstance(node, ast.Name) and value is MISSING:
-            return node if self.scope.find(node.id) is about else None
-        return None
 
     def _call_error(
         self,
@@ -282,43 +251,31 @@ class Evaluator:
         name = ast.unparse(node.func)
         if not callable(function):
             return self.error(node.func, f"{describe(function)} cannot be called")
-        try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError):
-            return self.error(node, f"{name}: {error}")
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as mismatch:
-            return self._arity_error(node, name, signature, str(mismatch))
+        wrong = self._misfit(node, function, args, kwargs)
+        if wrong is not None:
+            return wrong
         kind = "" if isinstance(error, (TypeError, ValueError)) else f"{type(error).__name__}: "
-        return self.error(node, f"{name}: {kind}{error}")
+        place = raised_at(error)
+        notes = () if place is None else (place,)
+        return self.error(node, f"{name}: {kind}{error}", notes=notes)
 
-    def _arity_error(
-        self, node: ast.Call, name: str, signature: inspect.Signature, message: str
-    ) -> ParseError:
-        parameters = signature.parameters
-        empty = inspect.Parameter.empty
-        plain = [parameter.replace(annotation=empty) for parameter in parameters.values()]
-        hint = f"it is {name}{inspect.Signature(plain)}"
-        for keyword in node.keywords:
-            if keyword.arg is not None and f"'{keyword.arg}'" in message:
-                return self.error(
-                    keyword,
-                    f"{name} {message.removeprefix('got an ').replace('unexpected', 'takes no', 1)}"
-                    if message.startswith("got an unexpected")
-                    else f"{name}: {message}",
-                    hint=close_names(keyword.arg, parameters) or hint,
-                )
-        positional = [
-            p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-        if message.startswith("too many") and len(node.args) > len(positional):
-            return self.error(
-                node.args[len(positional)],
-                f"{name} takes {len(positional)} positional arguments, found {len(node.args)}",
-                hint=hint,
-            )
-        return self.error(node, f"{name}: {message}", hint=hint)
+    def _misfit(
+        self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]
+    ) -> ParseError | None:
+        """The error for arguments that do not fit the signature of `function`, if they do not."""
+        try:
+            signature = self.signature_of(function)
+        except (TypeError, ValueError):
+            return None
+        fault = misfit(node, signature, args, kwargs)
+        return None if fault is None else self.error(fault.node, fault.message, hint=fault.hint)
+
+    def signature_of(self, function: Any) -> inspect.Signature:
+        """What `function` takes.
+
+        Errors: TypeError, ValueError if that cannot be told.
+        """
+        return inspect.signature(function)
 
     def _subscript(self, node: ast.Subscript) -> object:
         owner = self.value(node.value)
@@ -327,11 +284,7 @@ class Evaluator:
         try:
             return self.on_subscript(owner, index, node)
         except RelaxpyError as error:
-            found = (
-                self._part_about(node.slice, index, error.about)
-                if error.about is not None
-                else None
-            )
+            found = part_about(node.slice, index, error.about)
             raise as_parse_error(error, self.span(found or node)) from None
         except VALUE_ERRORS as error:
             kind = f"{type(error).__name__}: " if isinstance(error, KeyError) else ""
@@ -470,194 +423,3 @@ class Evaluator:
             self.value(node.body),
             self.value(node.orelse),
         )
-
-    # --- displays and comprehensions
-
-    def _items(self, nodes: Iterable[ast.expr]) -> Iterator[object]:
-        for node in nodes:
-            if isinstance(node, ast.Starred):
-                yield from self._unrolled(node)
-            else:
-                yield self.value(node)
-
-    def _unrolled(self, node: ast.Starred) -> Iterable[object]:
-        return self.iterable(self.value(node.value), node.value)
-
-    def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
-        """The members of a Python value.
-
-        Errors: ParseError for what has no members known while the program is read.
-        """
-        try:
-            members: Iterable[object] = iter(value)
-        except VALUE_ERRORS:
-            raise self.error(node, f"{describe(value)} has no members to go through") from None
-        return self.guard.members(members, node, self)
-
-    def _dict(self, node: ast.Dict) -> dict[Any, Any]:
-        result: dict[Any, Any] = {}
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                given = self.value(value)
-                if not isinstance(given, Mapping):
-                    raise self.error(value, f"** takes a dict, found {describe(given)}")
-                result.update(given)
-                continue
-            name = self.value(key)
-            try:
-                result[name] = self.value(value)
-            except TypeError:
-                raise self.error(key, f"{describe(name)} cannot be a key") from None
-        return result
-
-    def _comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp
-    ) -> Iterator[object]:
-        for _ in self._rounds(node.generators):
-            yield self.value(node.elt)
-
-    def _dictcomp(self, node: ast.DictComp) -> dict[Any, Any]:
-        return {self.value(node.key): self.value(node.value) for _ in self._rounds(node.generators)}
-
-    def _rounds(self, generators: list[ast.comprehension]) -> Iterator[None]:
-        """One step for each round of the comprehension, its variables bound meanwhile."""
-        first, *rest = generators
-        if first.is_async:
-            raise self.error(first.iter, "a program cannot wait for anything: no async")
-        members = self.iterable(self.value(first.iter), first.iter)
-        with self.scope.inner():
-            for member in members:
-                self.unpack(first.target, member, self.scope.set)
-                if all(self.truth(self.value(test), test) for test in first.ifs):
-                    if rest:
-                        yield from self._rounds(rest)
-                    else:
-                        yield None
-
-    def unpack(self, target: ast.expr, value: object, bind: Callable[[str, Any], None]) -> None:
-        """Bind the names of `target` to the members of `value`."""
-        if isinstance(target, ast.Name):
-            bind(target.id, value)
-            return
-        if not isinstance(target, (ast.Tuple, ast.List)):
-            raise self.error(target, "only names can be bound here")
-        members = list(self.iterable(value, target))
-        for part, member in self.paired(target, members):
-            self.unpack(part, member, bind)
-
-    def paired(
-        self, target: ast.Tuple | ast.List, members: list[Any]
-    ) -> Iterator[tuple[ast.expr, Any]]:
-        """The parts of an unpacking target with what each receives; a starred one gets a list."""
-        parts = target.elts
-        stars = [k for k, part in enumerate(parts) if isinstance(part, ast.Starred)]
-        if len(stars) > 1:
-            raise self.error(parts[stars[1]], "at most one target may have a star")
-        fixed = len(parts) - len(stars)
-        if len(members) < fixed or (not stars and len(members) != fixed):
-            least = "at least " if stars else ""
-            raise self.error(target, f"{least}{fixed} values are needed here, found {len(members)}")
-        if stars:
-            at = stars[0]
-            tail = len(parts) - at - 1
-            middle = members[at : len(members) - tail]
-            members = [*members[:at], middle, *members[len(members) - tail :]]
-        for part, member in zip(parts, members, strict=True):
-            yield (part.value if isinstance(part, ast.Starred) else part), member
-
-    def _lambda(self, node: ast.Lambda) -> Callable[..., object]:
-        spec = node.args
-        if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.defaults:
-            raise self.error(node, "a lambda here takes plain parameters only")
-        names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
-        frames = list(self.scope.frames)
-
-        def function(*args: object) -> object:
-            if len(args) != len(names):
-                raise self.error(node, f"this takes {len(names)} arguments, found {len(args)}")
-            outer = self.scope.frames
-            self.scope.frames = [*frames, dict(zip(names, args, strict=True))]
-            try:
-                return self.value(node.body)
-            finally:
-                self.scope.frames = outer
-
-        parameters = [
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names
-        ]
-        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        function.__from_text__ = True  # type: ignore[attr-defined]
-        return function
-
-    def _joined(self, node: ast.JoinedStr) -> str:
-        return "".join(self._formatted(part) for part in node.values)
-
-    def _formatted(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Constant):
-            return str(node.value)
-        assert isinstance(node, ast.FormattedValue)
-        value = self.value(node.value)
-        spec = ""
-        if node.format_spec is not None:
-            assert isinstance(node.format_spec, ast.JoinedStr)
-            spec = self._joined(node.format_spec)
-        self.guard.format(value, spec, node.value, self)
-        shown = repr(value) if node.conversion == ord("r") else value
-        try:
-            return format(shown, spec) if spec else str(shown)
-        except VALUE_ERRORS as error:
-            raise self.error(node.value, str(error)) from None
-
-
-def as_parse_error(error: RelaxpyError, span: Span) -> RelaxpyError:
-    """`error` of this program, located; misuse of an interface is a mistake of the text here."""
-    if isinstance(error, MisuseError):
-        return ParseError(error.diagnostics).located(span)
-    return error.located(span)
-
-
-def describe(value: object) -> str:
-    """What a message calls a value."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return repr(value)
-    if isinstance(value, PrimExpr):
-        return f"`{value}` of {value.dtype or 'void'}"
-    if isinstance(value, Buffer):
-        return f"buffer {value.name}"
-    if isinstance(value, np.ndarray):
-        return f"a NumPy array of shape {value.shape}"
-    if inspect.isroutine(value):
-        return f"function {getattr(value, '__name__', value)!r}"
-    hint = getattr(value, "name_hint", None) if isinstance(value, Node) else None
-    kind = type(value).__name__
-    article = "an" if kind[:1] in "AEIOU" else "a"
-    return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article} {kind}"
-
-
-def _tail(node: ast.Attribute) -> ast.expr:
-    """A stand-in for the last name of an attribute path, where it can be told apart."""
-    end = node.end_col_offset
-    if end is None or node.end_lineno is None:
-        return node
-    tail = ast.Name(node.attr)
-    tail.lineno = tail.end_lineno = node.end_lineno
-    tail.end_col_offset = end
-    tail.col_offset = end - len(node.attr.encode())
-    return tail
-
-
-_NAMES: dict[type[ast.expr], tuple[str, str | None]] = {
-    ast.Await: ("await", None),
-    ast.Yield: ("yield", "return the values instead, in a tuple"),
-    ast.YieldFrom: ("yield", "return the values instead, in a tuple"),
-    ast.NamedExpr: ("an assignment inside an expression", "give it a line of its own"),
-    ast.Starred: ("a starred expression", None),
-}
-
-
-def _construct(node: ast.expr) -> str:
-    return _NAMES.get(type(node), (type(node).__name__, None))[0]
-
-
-def _instead(node: ast.expr) -> str | None:
-    return _NAMES.get(type(node), ("", None))[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,8 +16,9 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.registry import OpDef, registered_ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.evaluator import Evaluator, as_parse_error, describe
+from relaxpy.script.parser.evaluator import Evaluator
 from relaxpy.script.parser.scope import MISSING, Poisoned
+from relaxpy.script.parser.wording import as_parse_error, describe
 
 _OPERATORS: Mapping[str, str] = {
     "+": "add",
@@ -148,6 +150,15 @@ class GraphEvaluator(Evaluator):
             )
         found = function(*args, **kwargs)
         return self._at(found, node) if isinstance(found, rx.Expr) else found
+
+    @override
+    def signature_of(self, function: Any) -> inspect.Signature:
+        found = Evaluator.signature_of(self, function)
+        if not isinstance(function, OpDef):
+            return found
+        # A rule may also take the call and its surroundings, which nobody writes.
+        written = {parameter.name for parameter in function.parameters}
+        return found.replace(parameters=[p for n, p in found.parameters.items() if n in written])
 
     def _at(self, found: rx.Expr, node: ast.expr) -> rx.Expr:
         """`found` with its position, if it is a new expression without one."""

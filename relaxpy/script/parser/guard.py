@@ -38,6 +38,7 @@ ATTRIBUTES: Mapping[type, Collection[str]] = {
     rx.Expr: ("struct_info", "astype", "fields"),
     rx.TensorStructInfo: ("shape", "dtype", "ndim"),
     rx.ShapeStructInfo: ("values", "ndim"),
+    rx.ShapeExpr: ("values",),
     rx.PrimStructInfo: ("dtype", "value"),
     rx.TupleStructInfo: ("fields",),
     rx.FuncStructInfo: ("params", "ret", "purity"),

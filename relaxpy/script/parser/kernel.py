@@ -17,11 +17,11 @@ from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, load_parts
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script.parser import forms, tirwords
-from relaxpy.script.parser.evaluator import describe
 from relaxpy.script.parser.kernel_forms import SCOPED, KernelForms, scalar, typed_var
 from relaxpy.script.parser.kernel_state import Body
 from relaxpy.script.parser.report import docstring_removed, refusal
 from relaxpy.script.parser.scope import POISON, Poisoned
+from relaxpy.script.parser.wording import describe
 
 
 class KernelReader(KernelForms):

@@ -14,10 +14,10 @@ from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.regions import access_regions
 from relaxpy.ir.types import PointerType, PrimType
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.evaluator import describe
 from relaxpy.script.parser.kernel_state import Block, Body, KernelState, Wrap
 from relaxpy.script.parser.scope import POISON
 from relaxpy.script.parser.text import Positioned
+from relaxpy.script.parser.wording import describe
 
 SCOPED = (
     forms.DeclBufferForm,

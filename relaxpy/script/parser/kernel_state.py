@@ -16,11 +16,13 @@ from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.evaluator import VALUE_ERRORS, Evaluator, as_parse_error
+from relaxpy.script.parser.displays import VALUE_ERRORS
+from relaxpy.script.parser.evaluator import Evaluator
 from relaxpy.script.parser.guard import OPEN, Guard
 from relaxpy.script.parser.report import Report, Statements
 from relaxpy.script.parser.scope import Scope
 from relaxpy.script.parser.text import Positioned, Program
+from relaxpy.script.parser.wording import as_parse_error
 
 Wrap = Callable[[stmt.Stmt], stmt.Stmt]
 

@@ -139,7 +139,8 @@ class FunctionsReader:
                 self.builder.declare_global(definition.gvar, info)
             else:
                 self.poison(definition)
-        names = {d.node.name: mentioned(d.node, self.definitions) for d in graphs}
+        alone = len(self.definitions) == 1
+        names = {d.node.name: [] if alone else mentioned(d.node, self.definitions) for d in graphs}
         for group in strongly_connected(names):
             for name in sorted(group, key=list(names).index) if len(group) > 1 else group:
                 self.graph(self.definitions[name])

@@ -12,10 +12,10 @@ from relaxpy.ir.relax.infer import function_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.annotations import is_annotation, resolve, string_dims
-from relaxpy.script.parser.evaluator import as_parse_error, describe
 from relaxpy.script.parser.graph_values import GraphEvaluator
 from relaxpy.script.parser.report import Report
 from relaxpy.script.parser.scope import MISSING, POISON, Poisoned
+from relaxpy.script.parser.wording import as_parse_error, describe
 
 
 @dataclass(slots=True)

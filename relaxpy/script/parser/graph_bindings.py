@@ -1,0 +1,220 @@
+"""Statements of graph functions that bind names, stand alone, or give the result."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir.expr import Var as SizeVar
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.annotations import resolve
+from relaxpy.script.parser.graph_state import GraphState
+from relaxpy.script.parser.graph_values import is_plain
+from relaxpy.script.parser.wording import as_parse_error, describe
+
+
+class GraphBindings(GraphState):
+    """Reads bindings."""
+
+    def assign(self, target: ast.expr, value: object, at: ast.expr) -> None:
+        """Bind what `target` names to `value`."""
+        match target:
+            case ast.Name(id=name):
+                self.bind(name, value, at, target)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                names = [part.id for part in parts if isinstance(part, ast.Name)]
+                if len(set(names)) != len(names):
+                    raise self.error(target, "a name is bound twice in one statement", rule="SC-9")
+                for part, member in self.values.paired(target, self.members(value, at)):
+                    self.assign(part, member, at)
+            case _:
+                raise self.error(
+                    target,
+                    "only names can be bound in Relax",
+                    hint="values are not changed in place; bind the result to a new name",
+                )
+
+    def members(self, value: object, at: ast.expr) -> list[Any]:
+        """What a value on the right of an unpacking gives."""
+        if isinstance(value, rx.Tuple):
+            return list(value.fields)
+        if not isinstance(value, rx.Expr):
+            return list(self.values.iterable(value, at))
+        var = value
+        if not isinstance(value, rx.Var):
+            with self.at(at):
+                var = self.builder.emit(value, span=self.program.span(at))
+        info = self.builder.struct_info_of(var)
+        if not isinstance(info, rx.TupleStructInfo):
+            raise self.error(at, f"only a tuple can be taken apart, found {info}", rule="DER-32")
+        span = self.program.span(at)
+        return [rx.TupleGetItem(var, k, span=span) for k in range(len(info.fields))]
+
+    def annotated(self, node: ast.AnnAssign) -> None:
+        """Read `name: info = value`."""
+        if not isinstance(node.target, ast.Name):
+            raise self.error(node.target, "an annotation belongs to a name")
+        if node.value is None:
+            raise self.error(node, "a name is bound with a value: write name: info = value")
+        annotation = self.info(self.values.value(node.annotation), node.annotation)
+        value = self.values.value(node.value)
+        self.bind(node.target.id, value, node.value, node.target, annotation)
+
+    def info(self, value: object, at: ast.expr) -> rx.StructInfo:
+        """The info that `value` stands for in a body, where strings are no dimensions."""
+        try:
+            return resolve(value)
+        except RelaxpyError as error:
+            place = None
+            for part in ast.walk(at):
+                if isinstance(part, ast.Constant) and part.value == error.about:
+                    place = part
+            raise as_parse_error(error, self.program.span(place or at)) from None
+
+    def bind(
+        self,
+        name: str,
+        value: object,
+        at: ast.expr,
+        target: ast.Name,
+        annotation: rx.StructInfo | None = None,
+    ) -> None:
+        """Give `name` the meaning of `value`: Relax values are bound, Python's keep their names."""
+        if isinstance(value, SizeVar) and not value.name:
+            self.declare_size(name, value, at)
+            return
+        if isinstance(value, forms.EmitForm):
+            value = value.value
+        elif annotation is None and is_plain(value):
+            self.scope.set(name, value)
+            return
+        var = self.new_var(name, target)
+        span = self.program.span(target)
+        found: rx.Var | None
+        if isinstance(value, forms.MatchCastForm):
+            expr = self.values.expression(value.value, at)
+            info = self.cast_info(value, at)
+            with self.at(at):
+                found = self.builder.match_cast(
+                    expr, info, annotation=annotation, var=var, span=span
+                )
+        else:
+            expr = self.bindable(value, at)
+            with self.at(at):
+                found = self.builder.emit(expr, annotation=annotation, var=var, span=span)
+        self.scope.set(name, found)
+
+    def cast_info(self, form: forms.MatchCastForm, at: ast.expr) -> rx.StructInfo:
+        """The info of a match_cast, located at its argument."""
+        place = at
+        if isinstance(at, ast.Call) and len(at.args) > 1:
+            place = at.args[1]
+        return self.info(form.annotation, place)
+
+    def bindable(self, value: object, at: ast.expr) -> rx.Expr:
+        """`value` as the right side of a binding: Python numbers are tensor literals there."""
+        if isinstance(value, (bool, int, float)):
+            return rx.const(value)
+        return self.values.expression(value, at)
+
+    def new_var(self, name: str, target: ast.expr) -> rx.Var:
+        """A variable of this name, of the kind that the open block binds here."""
+        flow = self.now.dataflow
+        if flow is None or flow.outputs.get(name) in self.now.around:
+            return rx.Var(name, None, self.program.span(target))
+        return rx.DataflowVar(name, None, self.program.span(target))
+
+    def declare_size(self, name: str, value: SizeVar, at: ast.expr) -> None:
+        """Read `n = T.int64()`: the variable of the signature, or one for a match_cast to bind."""
+        known = self.scope.find_bound(name)
+        if isinstance(known, SizeVar):
+            if known.dtype != value.dtype:
+                raise self.error(
+                    at,
+                    f"{name!r} is {known.dtype} already, it cannot be {value.dtype}",
+                    rule="PX-9",
+                )
+            return
+        self.now.names[name] = value.renamed(name)
+
+    def expression(self, node: ast.expr) -> None:
+        """Read an expression on a line of its own."""
+        if isinstance(node, ast.Constant) and node.value is ...:
+            return
+        value = self.values.value(node)
+        match value:
+            case None:
+                return
+            case forms.OutputForm():
+                self.end_block(node)
+            case forms.AttrsForm(of="function", attrs=attrs):
+                self.func_attr(attrs, node)
+            case forms.MatchCastForm(value=inner):
+                expr = self.values.expression(inner, node)
+                info = self.cast_info(value, node)
+                with self.at(node):
+                    self.builder.match_cast(expr, info, bind=False, span=self.program.span(node))
+            case rx.Call() | forms.EmitForm():
+                expr = self.values.expression(value, node)
+                with self.at(node):
+                    var = self.builder.emit(expr, "_", span=self.program.span(node))
+                if self.builder.struct_info_of(var) != rx.TupleStructInfo(()):
+                    raise self.error(
+                        node,
+                        "the value of this call is not used",
+                        hint="bind it: _ = ...; only calls that give unit stand alone",
+                    )
+            case forms.DataflowForm():
+                raise self.error(node, "a dataflow block is written with R.dataflow():")
+            case _:
+                raise self.error(node, f"{describe(value)} does nothing here")
+
+    def end_block(self, node: ast.expr) -> None:
+        """Read `R.output(...)`, whose names `outputs_of` has seen."""
+        flow = self.now.dataflow
+        assert isinstance(node, ast.Call)
+        if flow is None:
+            raise self.error(
+                node, "R.output stands at the end of a dataflow block", hint="with R.dataflow():"
+            )
+        for part in node.args:
+            if not isinstance(part, ast.Name):
+                raise self.error(part, "R.output takes names of variables")
+            if flow.outputs.get(part.id) is None:
+                raise self.error(
+                    part, f"{part.id!r} is not bound in this dataflow block", rule="SC-8"
+                )
+        flow.done = True
+
+    # --- branches
+
+    def func_attr(self, attrs: Mapping[str, object], node: ast.expr) -> None:
+        """Read `R.func_attr({...})`."""
+        if self.now.depth:
+            raise self.error(node, "R.func_attr belongs to the top of the function")
+        twice = sorted(set(attrs) & set(self.now.attrs))
+        if twice:
+            raise self.error(node, f"attribute {', '.join(twice)} is set twice")
+        self.now.attrs.update(attrs)
+
+    def give_back(self, node: ast.Return) -> None:
+        """Read `return value`."""
+        now = self.now
+        if now.depth and now.dataflow is None:
+            raise self.error(
+                node,
+                "return stands at the end of a function, not in a branch",
+                rule="AST-11",
+                hint="bind the same name in both branches and return that after the if",
+            )
+        if node.value is None:
+            raise self.error(node, "return has a value", hint="`return ()` gives unit")
+        now.returned = node
+        expr = self.values.expression(self.values.value(node.value), node.value)
+        with self.at(node.value):
+            if now.dataflow is not None and not isinstance(expr, rx.Var):
+                expr = self.builder.emit(expr, output=True, span=self.program.span(node.value))
+            now.result = expr

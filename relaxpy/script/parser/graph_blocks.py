@@ -1,0 +1,212 @@
+"""Dataflow blocks and branches of graph functions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from relaxpy.errors import WellFormedError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.normalize import is_leaf
+from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.graph_bindings import GraphBindings
+from relaxpy.script.parser.graph_state import Dataflow, ends_in, first_word
+from relaxpy.script.parser.report import bound_names
+from relaxpy.script.parser.scope import MISSING, Poisoned
+from relaxpy.script.parser.wording import describe
+
+
+class GraphBlocks(GraphBindings):
+    """Reads statements that hold statements."""
+
+    # --- blocks
+
+    def with_dataflow(self, node: ast.With) -> None:
+        """Read `with R.dataflow():`."""
+        item = node.items[0]
+        form = self.values.value(item.context_expr)
+        if not isinstance(form, forms.DataflowForm):
+            raise self.error(
+                item.context_expr, f"with takes R.dataflow() in Relax, found {describe(form)}"
+            )
+        if len(node.items) > 1 or item.optional_vars is not None:
+            extra = item.optional_vars or node.items[1].context_expr
+            raise self.error(extra, "with R.dataflow() stands alone, without `as`")
+        now = self.now
+        if now.dataflow is not None:
+            raise self.error(item.context_expr, "a dataflow block cannot stand inside another")
+        flow = now.dataflow = Dataflow(self.outputs_of(node.body))
+        now.depth += 1
+        with self.at(item.context_expr):
+            self.builder.begin_dataflow()
+        with self.scope.inner() as names:
+            self.statements.read(node.body, self.statement)
+        now.dataflow = None
+        now.depth -= 1
+        self.builder.end_dataflow()
+        self.hand_on(names, flow)
+
+    def hand_on(self, names: Mapping[str, object], flow: Dataflow) -> None:
+        """Leave a dataflow block: its outputs stay, what else it bound is remembered as gone."""
+        for name, value in names.items():
+            if name in flow.outputs or not isinstance(value, rx.DataflowVar):
+                self.scope.set(name, value)
+            elif self.scope.find(name) is MISSING:
+                self.values.gone[name] = "it ends with its dataflow block"
+
+    def outputs_of(self, nodes: Sequence[ast.stmt]) -> dict[str, ast.stmt | None]:
+        """The names that a dataflow block hands on, each with the statement that binds it last."""
+        names: dict[str, ast.stmt | None] = {}
+        for node in nodes:
+            match node:
+                case ast.Expr(value=ast.Call(func=func, args=args)) if ends_in(func, "output"):
+                    given: Sequence[ast.expr] = args
+                case ast.Return(value=ast.Name() as value):
+                    given = [value]
+                case ast.Return(value=ast.Tuple(elts=parts)):
+                    given = parts
+                case _:
+                    continue
+            names |= {part.id: None for part in given if isinstance(part, ast.Name)}
+        for node in nodes:
+            names |= dict.fromkeys((n for n in bound_names(node) if n in names), node)
+        return names
+
+    def branch(self, node: ast.If) -> None:
+        """Read `if`: the name that both branches bind last is the result."""
+        condition = self.values.value(node.test)
+        if not isinstance(condition, (rx.Expr, PrimExpr)):
+            chosen = node.body if self.values.truth(condition, node.test) else node.orelse
+            self.statements.read(chosen, self.statement)
+            return
+        if self.now.dataflow is not None:
+            raise WellFormedError(
+                "an if cannot stand inside a dataflow block",
+                rule="WF-7c",
+                span=self.program.span(first_word(node, 2)),
+                hint="end the block before it and begin another one after it",
+            )
+        if not node.orelse:
+            raise self.error(
+                first_word(node, 2),
+                "an if in Relax has an else",
+                rule="AST-13",
+                hint="bind the same name in both branches",
+            )
+        name = self.result_name(node)
+        test = self.values.expression(condition, node.test)
+        annotations: list[rx.StructInfo] = []
+        yes = self.arm(node.body, name, annotations)
+        no = self.arm(node.orelse, name, annotations)
+        if yes is None or no is None:
+            raise Poisoned
+        var = rx.Var(name, None, self.program.span(first_word(node, 2)))
+        self.values.forget()
+        with self.at(node.test):
+            span = self.program.span(node.test)
+            found = self.builder.emit(
+                rx.If(test, yes, no, span=span),
+                var=var,
+                annotation=reduce(struct_info_lca, annotations) if annotations else None,
+                span=span,
+            )
+        self.scope.set(name, found)
+
+    def result_name(self, node: ast.If) -> str:
+        """The name that both branches bind last."""
+        names = []
+        for part in (node.body, node.orelse):
+            last = part[-1]
+            match last:
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)])
+                    | ast.AnnAssign(target=ast.Name(id=name))
+                ):
+                    names.append(name)
+                case ast.If() if last.orelse:
+                    names.append(self.result_name(last))
+                case _:
+                    if isinstance(last, ast.Return):
+                        self.give_back_in_branch(last)
+                    raise self.error(
+                        last, "a branch ends by binding its result to a name", rule="AST-13"
+                    )
+        if names[0] != names[1]:
+            raise self.error(
+                node.orelse[-1],
+                f"the branches bind {names[0]!r} and {names[1]!r} last, they must agree",
+                rule="AST-13",
+            )
+        return names[0]
+
+    def give_back_in_branch(self, node: ast.Return) -> None:
+        """Refuse a return in a branch."""
+        raise self.error(
+            node,
+            "return stands at the end of a function, not in a branch",
+            rule="AST-11",
+            hint="bind the same name in both branches and return that after the if",
+        )
+
+    def arm(
+        self, nodes: Sequence[ast.stmt], name: str, annotations: list[rx.StructInfo]
+    ) -> rx.SeqExpr | None:
+        """One branch, its value being what `name` is bound to last; None if it is wrong."""
+        *first, last = nodes
+        now = self.now
+        now.depth += 1
+        before = len(self.report.errors)
+        self.builder.begin_scope()
+        try:
+            with self.scope.inner():
+                self.statements.read(first, self.statement)
+                result: list[rx.Expr] = []
+
+                def read_last(node: ast.stmt) -> None:
+                    result.append(self.arm_value(node, name, annotations))
+
+                self.statements.read([last], read_last)
+                if len(self.report.errors) > before or not result:
+                    return self.builder.end_scope()
+                with self.at(last):
+                    return self.builder.end_scope(result[0])
+        finally:
+            now.depth -= 1
+
+    def arm_value(self, node: ast.stmt, name: str, annotations: list[rx.StructInfo]) -> rx.Expr:
+        """The value that the last statement of a branch gives.
+
+        A leaf is the value of the branch itself; its annotation is then one of the result.
+        """
+        self.values.forget()
+        match node:
+            case ast.Assign(targets=[target], value=value):
+                found, info = self.values.value(value), None
+            case ast.AnnAssign(target=target, annotation=annotation, value=ast.expr() as value):
+                info = self.info(self.values.value(annotation), annotation)
+                found = self.values.value(value)
+            case _:
+                self.dispatch(node)
+                return self.bound(name)
+        assert isinstance(target, ast.Name)
+        if not isinstance(found, forms.Form):
+            leaf = self.bindable(found, value)
+            if is_leaf(leaf):
+                with self.at(value):
+                    known = self.builder.struct_info_of(leaf)
+                if info is None or is_base_of(info, known):
+                    annotations += [info] if info is not None else []
+                    return leaf
+            found = leaf
+        self.bind(name, found, value, target, info)
+        return self.bound(name)
+
+    def bound(self, name: str) -> rx.Expr:
+        """What `name` was just bound to."""
+        found = self.scope.find(name)
+        if not isinstance(found, rx.Expr):
+            raise Poisoned
+        return found

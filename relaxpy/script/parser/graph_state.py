@@ -1,0 +1,110 @@
+"""What is known of a graph function while it is read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.script.parser.graph_values import GraphEvaluator
+from relaxpy.script.parser.guard import OPEN, Guard
+from relaxpy.script.parser.report import Report, Statements
+from relaxpy.script.parser.scope import Scope
+from relaxpy.script.parser.text import Positioned, Program
+
+
+class Dataflow:
+    """A dataflow block being read: which names it hands on, and which of its bindings that are."""
+
+    def __init__(self, outputs: Mapping[str, ast.stmt | None]) -> None:
+        self.outputs = outputs
+        self.done = False
+
+
+class Body:
+    """A function being read."""
+
+    def __init__(self, node: ast.FunctionDef) -> None:
+        self.node = node
+        self.attrs: dict[str, object] = {}
+        self.names: dict[str, object] = {}
+        self.result: rx.Expr | None = None
+        self.returned: ast.Return | None = None
+        self.dataflow: Dataflow | None = None
+        self.around: list[ast.stmt] = []
+        self.depth = 0
+
+
+class GraphState:
+    """What is known of a graph function while it is read, and how mistakes in it are told."""
+
+    def __init__(
+        self,
+        program: Program,
+        scope: Scope,
+        builder: BlockBuilder,
+        *,
+        guard: Guard = OPEN,
+        report: Report | None = None,
+    ) -> None:
+        self.program = program
+        self.scope = scope
+        self.builder = builder
+        self.report = report if report is not None else Report()
+        self.values = GraphEvaluator(program, scope, guard)
+        self.statements = Statements(program, scope, self.report)
+        self.body: Body | None = None
+
+    def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
+        """The error `message` about what stands at `node`."""
+        return self.program.error(node, message, **details)
+
+    @property
+    def now(self) -> Body:
+        """The function being read."""
+        assert self.body is not None
+        return self.body
+
+    @contextmanager
+    def at(self, node: ast.expr | ast.stmt) -> Iterator[None]:
+        """What the builder refuses is a mistake of the text, at the operand or else at `node`."""
+        try:
+            yield
+        except RelaxpyError as error:
+            raise self.values.located(error, self.program.span(node)) from None
+
+    def statement(self, node: ast.stmt) -> None:
+        """Read one statement."""
+        raise AssertionError("given by the reader of statements")
+
+    def dispatch(self, node: ast.stmt) -> None:
+        """Read one statement by its kind."""
+        raise AssertionError("given by the reader of statements")
+
+
+def ends_in(node: ast.expr, name: str) -> bool:
+    """Whether a path such as `R.output` ends in `name`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == name
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def first_word(node: ast.stmt, length: int) -> ast.expr:
+    """A stand-in for the first word of a statement."""
+    word = ast.Name("")
+    word.lineno = word.end_lineno = node.lineno
+    word.col_offset, word.end_col_offset = node.col_offset, node.col_offset + length
+    return word
+
+
+def name_of(node: ast.FunctionDef) -> ast.expr:
+    """A stand-in for the name in `def name(...)`."""
+    word = ast.Name(node.name)
+    word.lineno = word.end_lineno = node.lineno
+    word.col_offset = node.col_offset + len("def ")
+    word.end_col_offset = word.col_offset + len(node.name.encode())
+    return word
