@@ -52,6 +52,7 @@ def normalize_functions(
     """
     out = _emitter_for(mod)
     for group in strongly_connected(call_graph(mod)):
+        signatures: dict[str, StructInfo] = {}
         for name in group:
             func = mod[name]
             assert isinstance(func, Function)
@@ -62,8 +63,10 @@ def normalize_functions(
                 continue
             assert found.struct_info is not None
             if found is not func:
-                out.declare_global(name, found.struct_info)
+                signatures[name] = found.struct_info
             yield name, func, found
+        for name, info in signatures.items():
+            out.declare_global(name, info)
 
 
 def normalize_module(mod: IRModule) -> IRModule:

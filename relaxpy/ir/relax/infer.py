@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.errors import StructInfoError, StructInfoTypeError
+from relaxpy.errors import Span, StructInfoError, StructInfoTypeError
 from relaxpy.ir import hooks
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context, Except, written_at
@@ -16,7 +16,6 @@ from relaxpy.ir.relax.nodes import (
     ObjectStructInfo,
     StructInfo,
     TensorStructInfo,
-    TupleGetItem,
     TupleStructInfo,
 )
 from relaxpy.ir.relax.op.registry import infer_op_call
@@ -126,35 +125,36 @@ def _incompatible(found: StructInfo, expected: StructInfo, ctx: Context) -> type
 
 def cast_hint(found: StructInfo, expected: StructInfo, ctx: Context) -> str | None:
     """SI-15: where more must be known, the match_cast that says it."""
-    if provably_disjoint(found, expected, ctx.sizes):
+    functions = isinstance(found, FuncStructInfo) and isinstance(expected, FuncStructInfo)
+    if functions or provably_disjoint(found, expected, ctx.sizes):
         return None
     return f"say what it is first: R.match_cast(..., {expected})"
 
 
-def infer_tuple_get_item(expr: TupleGetItem, ctx: Context) -> StructInfo:
-    """DER-32, DER-33.
+def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Context) -> StructInfo:
+    """DER-32, DER-33: the info of field `index` of `value`.
 
     Errors:
         StructInfoError: the value is not known to be a tuple, or is one with fewer fields.
     """
-    info = ctx.info_of(expr.tuple_value)
+    info = ctx.info_of(value)
     if not isinstance(info, TupleStructInfo):
         tensor = isinstance(info, TensorStructInfo)
         raise StructInfoTypeError(
-            f"[{expr.index}] needs a tuple, found {info}",
+            f"[{index}] needs a tuple, found {info}",
             rule="DER-32",
-            span=expr.span,
+            span=span,
             hint="to index a tensor use R.take or R.strided_slice" if tensor else None,
-            about=expr.tuple_value,
+            about=value,
         )
-    if expr.index >= len(info.fields):
+    if index >= len(info.fields):
         raise StructInfoError(
-            f"index {expr.index} is out of bounds for a tuple of {len(info.fields)} fields",
+            f"index {index} is out of bounds for a tuple of {len(info.fields)} fields",
             rule="DER-33",
-            span=expr.span,
-            about=expr.tuple_value,
+            span=span,
+            about=value,
         )
-    return info.fields[expr.index]
+    return info.fields[index]
 
 
 def check_condition(cond: Expr, ctx: Context) -> None:

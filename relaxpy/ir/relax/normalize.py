@@ -214,9 +214,10 @@ class Normalizer:
                 fields = TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done))
                 return replace(node, fields=tuple(done), struct_info=fields)
             case TupleGetItem():
-                if not same:
-                    node = replace(node, tuple_value=done[0], struct_info=None)
-                return _with_info(node, infer_tuple_get_item(node, self.out.ctx))
+                info = infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
+                if same and node.struct_info == info:
+                    return node
+                return replace(node, tuple_value=done[0], struct_info=info)
             case If():
                 return self._branches(node, done[0])
             case _:
@@ -458,7 +459,7 @@ def mentions(func: Function, var: Var) -> bool:
     return any(node is var for node in walk(func))
 
 
-N = TypeVar("N", Call, TupleGetItem, If)
+N = TypeVar("N", Call, If)
 
 
 def _with_info(node: N, info: StructInfo) -> N:
