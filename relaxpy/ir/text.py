@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.doc import Concat, Doc, Group, Infix, call, flat, keyword, tuple_doc
-from relaxpy.ir.dtype import BOOL, INT32, INT64, DataType
+from relaxpy.ir.dtype import BOOL, INT32, INT64, VOID, DataType
 from relaxpy.ir.literal import constant_literal, float_text, python_float_text, string_text
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
@@ -377,6 +377,8 @@ class _PrimText:
         a, b = expr.a, expr.b
         # A bare integer takes the datatype of an operand that is no literal.
         left = self._part(a, INT32 if isinstance(b, tir.ConstExpr) else self.int_dtype)
+        if isinstance(expr, tir.CmpExpr) and isinstance(a, tir.ConstExpr):
+            left = self.text._literal(a, VOID)  # Python would turn `1 < n` into `n > 1`
         right = self._part(b, INT32 if isinstance(a, tir.ConstExpr) else self.int_dtype)
         kind = type(expr)
         if kind in _INFIX:

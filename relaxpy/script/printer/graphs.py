@@ -201,7 +201,12 @@ class GraphWriter:
             self.writer.line(f"{name}: ", self.text.info_doc(info), " = ", value)
 
     def _local_function(self, func: rx.Function, name: str) -> None:
+        """A function among bindings, with an empty line on either side."""
+        lines = self.writer.lines
+        if lines and not lines[-1].endswith(":"):
+            self.writer.blank()
         self.function(func, name, private=False, attrs=func.attrs)
+        self.writer.blank()
 
     def _branches(self, expr: rx.If, name: str, annotated: rx.Var | None) -> None:
         """Two suites that end in a binding of `name`."""
