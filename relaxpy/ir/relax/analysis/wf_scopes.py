@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.errors import Diagnostic, Span, close_names
+from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax.analysis.survey import Fault, SizeUse, Survey
 from relaxpy.ir.relax.nodes import DataflowVar, GlobalVar
+from relaxpy.ir.text import ShortText
+from relaxpy.ir.tir.expr import PrimExpr
+
+
+def size_text(size: PrimExpr) -> str:
+    """A dimension as infos write it."""
+    return ShortText().prim(size, INT64)
 
 
 def dataflow_var_outside_block(found: Survey) -> Iterator[Diagnostic]:
@@ -117,7 +125,7 @@ def compound_size_binds_nothing(found: Survey) -> Iterator[Diagnostic]:
     for use in found.size_faults:
         if _in_cast(use):
             yield Diagnostic(
-                f"{use.compound} in a match_cast binds no {use.var.name}",
+                f"{size_text(use.compound)} in a match_cast binds no {use.var.name}",
                 "WF-5b",
                 use.span,
                 f"let {use.var.name} stand alone further left",
