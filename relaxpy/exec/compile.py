@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias, get_args
 
-from relaxpy.errors import MisuseError, close_names
+from relaxpy.errors import MisuseError, WellFormedError, close_names
 from relaxpy.exec.executable import EntryPoint, Executable
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.lower import LoweredModule, lower_module
@@ -14,6 +14,7 @@ from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.signatures import public_signatures
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 
@@ -29,10 +30,11 @@ def compile(
     """An executable of every function of `mod` that has a `global_symbol`.
 
     A function by itself becomes a module of that name, or else named `main`. The passes of
-    `relax_pipeline` (a name, or a pass) run first; None runs none.
+    `relax_pipeline` (a name, or a pass) run first; None runs none, on IR that is taken as it is.
 
     Errors:
-        RelaxpyError: the program is not well-formed, or its infos do not fit together.
+        WellFormedError: the program breaks criteria of well-formedness; all of them are named.
+        StructInfoError: its infos do not fit together.
         CompileError: something in the module cannot run on this target; all of it is named.
         MisuseError (also TypeError, ValueError): `mod` is no module, or there is no such target.
         UnknownNameError (also ValueError): there is no pipeline of that name.
@@ -47,6 +49,9 @@ def compile(
     if isinstance(relax_pipeline, str):
         relax_pipeline = get_pipeline(relax_pipeline)
     if relax_pipeline is not None:
+        faults = check_well_formed(module, check_struct_info=False)
+        if faults:
+            raise WellFormedError(faults)
         module = relax_pipeline(module)
     check_runnable(module, kernels=target == "reference")
     if target == "reference":

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import CompileError, MisuseError, RelaxpyError, UnknownNameError
+from relaxpy.errors import (
+    CompileError,
+    MisuseError,
+    RelaxpyError,
+    UnknownNameError,
+    WellFormedError,
+)
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.ir.module import IRModule
@@ -101,6 +107,17 @@ def test_misuse_of_compile_is_named(args: tuple[object, ...], message: str) -> N
 def test_an_unknown_pipeline_is_named() -> None:
     with pytest.raises(UnknownNameError, match="defualt"):
         compile(dense(), relax_pipeline="defualt")
+
+
+@pytest.mark.rule("WF-24")
+def test_an_ill_formed_module_is_refused_with_all_its_faults() -> None:
+    x, gone, lost = rx.Var("x", tensor((N,))), rx.Var("gone"), rx.Var("lost")
+    main = function([x], [], rx.Tuple((gone, x, lost)))
+    with pytest.raises(WellFormedError) as caught:
+        compile(main)
+    text = str(caught.value)
+    assert "gone" in text
+    assert "lost" in text
 
 
 def test_a_pipeline_may_be_a_pass() -> None:
