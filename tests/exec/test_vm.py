@@ -8,7 +8,7 @@ from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.relax import nodes as rx
 from tests.exec.kernels import function, module, size_var, tensor
 
-N = size_var("n")
+N, M = size_var("n"), size_var("m")
 X = np.ones(2, "float32")
 
 
@@ -17,7 +17,8 @@ def vm() -> VirtualMachine:
     x, y, f = rx.Var("x", tensor((N,))), rx.Var("y", tensor((N,))), rx.Var("f")
     inner = function([y], [], rx.Tuple((y,)), name=None)
     made = function([x], [(f, inner)], f, name="make")
-    pair = function([x, rx.Var("z", tensor((N,)))], [], rx.Tuple((x, x)), name="pair")
+    a, b = rx.Var("x", tensor((M,))), rx.Var("z", tensor((M,)))
+    pair = function([a, b], [], rx.Tuple((a, a)), name="pair")
     return relaxpy.VirtualMachine(compile(module(make=made, pair=pair)), "cpu")
 
 
