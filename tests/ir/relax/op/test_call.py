@@ -1,0 +1,311 @@
+"""The call family and its neighbours: what they accept, and what their results are known to be."""
+
+import pytest
+
+from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.derive import normalize_function, normalize_module
+from relaxpy.ir.relax.op.registry import registered_ops
+from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import decl_buffer
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import Evaluate
+from tests.ir.relax.graphs import (
+    UNIT,
+    bind,
+    dataflow as dataflow_block,
+    function,
+    kernel,
+    local,
+    seq,
+    show,
+    size,
+    var,
+)
+from tests.ir.relax.infos import Object, packed, prim, rank, shape, tensor, tuple_of
+
+N = size("n")
+X = var("x", tensor(N, 4))
+
+
+@pytest.fixture
+def bb() -> BlockBuilder:
+    """A builder whose module has kernels: one output, two outputs, a trailing scalar."""
+    n, m = size("n"), size("m")
+    scalar = tir.Var("m", "int64")
+    a, b = (decl_buffer((n,), "float32", name) for name in "ab")
+    mod = IRModule(
+        {
+            "one": kernel((n, 4), (n, 4)),
+            "two": kernel((n, 4), (n,), (m, 8)),
+            "scaled": PrimFunc((a, b, scalar), Evaluate(0)),  # type: ignore[arg-type]
+            "relax": function([p := var("p", tensor(2))], p),
+        }
+    )
+    return BlockBuilder(mod)
+
+
+def info_of(bb: BlockBuilder, call: rx.Call) -> rx.StructInfo:
+    with bb.testing_scope():
+        info = bb.emit(call).struct_info
+    assert info is not None
+    return info
+
+
+ONE, TWO, SCALED = (rx.GlobalVar(name) for name in ("one", "two", "scaled"))
+
+
+@pytest.mark.rule("OP-3", "OP-4", "OP-6", "OP-7")
+def test_call_tir_gives_what_its_outputs_are(bb: BlockBuilder) -> None:
+    assert info_of(bb, op.call_tir(ONE, X, tensor(N, 4))) == tensor(N, 4)
+    outputs = [tensor(N), tensor(3, 8)]
+    assert info_of(bb, op.call_tir(TWO, [X], outputs)) == tuple_of(*outputs)
+    assert op.call_tir.pure
+
+
+def test_operands_become_a_tuple_in_the_call() -> None:
+    pair = var("t", tuple_of(tensor(2), prim()))
+    assert len(op.call_tir(ONE, X, tensor(2)).args[1].fields) == 1  # type: ignore[attr-defined]
+    [a, b] = op.call_tir(ONE, pair, tensor(2)).args[1].fields  # type: ignore[attr-defined]
+    assert (type(a), b.index) == (rx.TupleGetItem, 1)
+    written = rx.Tuple((X, rx.const(1)))
+    assert op.call_tir(ONE, written, tensor(2)).args[1] is written
+
+
+@pytest.mark.rule("OP-1")
+def test_call_tir_calls_a_kernel_of_the_module(bb: BlockBuilder) -> None:
+    with pytest.raises(StructInfoTypeError, match=r"relax is a Relax function.*\n.*relax\("):
+        info_of(bb, op.call_tir(rx.GlobalVar("relax"), X, tensor(2)))
+    with pytest.raises(StructInfoTypeError, match="call_dps_packed"):
+        info_of(bb, op.call_tir(rx.ExternFunc("f"), X, tensor(2)))
+    with pytest.raises(StructInfoTypeError, match="OP-1"):
+        info_of(bb, op.call_tir(X, X, tensor(2)))
+    with pytest.raises(MisuseError, match="expected a PrimFunc"):
+        op.call_tir("f", X, tensor(2))
+    missing = op.call_tir(rx.GlobalVar("nowhere"), X, tensor(2))
+    mod = IRModule({"main": function([X], missing)})
+    with pytest.raises(StructInfoError, match="no function nowhere"):
+        normalize_module(mod)
+
+
+@pytest.mark.rule("OP-2", "OP-3")
+@pytest.mark.parametrize(
+    ("outputs", "rule"),
+    [
+        (rank(2), "OP-2"),
+        (tensor(2, dtype=""), "OP-3"),
+        (prim(), "OP-3"),
+        ([tensor(2), shape(2)], "OP-3"),
+        ([tensor(2), rank(1)], "OP-2"),
+    ],
+)
+def test_outputs_say_datatype_and_shape(
+    bb: BlockBuilder, outputs: rx.StructInfo, rule: str
+) -> None:
+    with pytest.raises(StructInfoTypeError, match=rf"relax\.call_tir: .*{rule}"):
+        info_of(bb, op.call_tir(ONE, X, outputs))
+
+
+@pytest.mark.rule("OP-3")
+def test_there_is_one_info_of_the_outputs(bb: BlockBuilder) -> None:
+    call = rx.Call(Op("relax.call_tir"), (ONE, rx.Tuple((X,))))
+    with pytest.raises(StructInfoError, match="takes one info of the output, found 0"):
+        info_of(bb, call)
+
+
+@pytest.mark.rule("OP-2")
+def test_an_output_may_have_a_shape_that_a_variable_holds(bb: BlockBuilder) -> None:
+    s = var("s", shape(N, 4))
+    out = rx.TensorStructInfo(s, "float32")
+    assert info_of(bb, op.call_tir(ONE, X, out)) == out
+
+
+@pytest.mark.rule("OP-8")
+@pytest.mark.parametrize(
+    ("args", "outputs", "message"),
+    [
+        ([X], tensor(N, 5), r"output 1 of one is .*dimension 1: 5 is not 4"),
+        ([X], tensor(N, 4, dtype="int8"), "dtype int8 is not float32"),
+        ([X], tensor(N), "rank 1 is not rank 2"),
+        ([var("y", tensor(N, 5))], tensor(N, 4), "operand 1 of one is .*dimension 1: 5 is not 4"),
+        ([var("y", tensor(3, 4))], tensor(2, 4), "dimension 0: 2 is not 3"),
+        ([X, X], tensor(N, 4), "one takes 2 arguments, found 2 operands, 1 outputs"),
+        ([var("s", shape(2))], tensor(N, 4), "a shape is not a tensor"),
+    ],
+)
+def test_what_provably_disagrees_with_the_kernel_is_an_error(
+    bb: BlockBuilder, args: list[rx.Expr], outputs: rx.StructInfo, message: str
+) -> None:
+    with pytest.raises(StructInfoTypeError, match=message):
+        info_of(bb, op.call_tir(ONE, args, outputs))
+
+
+@pytest.mark.rule("OP-8")
+def test_the_operand_at_fault_is_known(bb: BlockBuilder) -> None:
+    y = var("y", tensor(N, 5))
+    with pytest.raises(StructInfoTypeError) as caught:
+        info_of(bb, op.call_tir(ONE, [y], tensor(N, 4)))
+    assert caught.value.about is y
+
+
+@pytest.mark.rule("OP-8", "SI-14")
+@pytest.mark.parametrize("known", [rank(2), rx.TensorStructInfo(None, ""), tensor(size("m"), 4)])
+def test_what_is_not_known_is_left_to_run_time(bb: BlockBuilder, known: rx.StructInfo) -> None:
+    assert info_of(bb, op.call_tir(ONE, [var("y", known)], tensor(N, 4))) == tensor(N, 4)
+
+
+def test_scalars_at_the_end_are_tir_vars(bb: BlockBuilder) -> None:
+    y = var("y", tensor(N))
+    call = op.call_tir(SCALED, [y], tensor(N), tir_vars=[N])
+    assert isinstance(call.args[2], rx.ShapeExpr)
+    assert info_of(bb, call) == tensor(N)
+    with pytest.raises(StructInfoTypeError, match="1 operands, 1 outputs and 2 scalars"):
+        info_of(bb, op.call_tir(SCALED, [y], tensor(N), tir_vars=[N, N]))
+    with pytest.raises(MisuseError, match="tir_vars is a shape"):
+        op.call_tir(SCALED, [y], tensor(N), tir_vars="n")
+    with pytest.raises(StructInfoTypeError, match="tir_vars is a shape with known members"):
+        info_of(bb, op.call_tir(SCALED, [y], tensor(N), tir_vars=y))
+
+
+def test_call_tir_inplace_reuses_operands(bb: BlockBuilder) -> None:
+    bb.add_func(kernel((N, 4)), "bump")
+    bump = rx.GlobalVar("bump")
+    call = op.call_tir_inplace(bump, X, 0, tensor(N, 4))
+    assert call.attrs["inplace_indices"] == (0,)
+    assert info_of(bb, call) == tensor(N, 4)
+    fresh = op.call_tir_inplace(ONE, X, [0, -1], [tensor(N, 4), tensor(N, 4)])
+    assert info_of(bb, fresh) == tuple_of(tensor(N, 4), tensor(N, 4))
+
+
+@pytest.mark.parametrize(
+    ("indices", "outputs", "message"),
+    [
+        ([0, 0], [tensor(N, 4), tensor(N, 4)], "names different operands"),
+        ([-1], [tensor(N, 4)], "names different operands"),
+        ([1], [tensor(N, 4)], "inplace index 1 names none of 1 operands"),
+        ([0, -1], [tensor(N, 4)], "one entry for each of 1 outputs"),
+        ([0], [tensor(N, 4, dtype="int8")], "cannot hold the output"),
+        ([0], [tensor(size("m"), 4)], "cannot hold the output"),
+    ],
+)
+def test_call_tir_inplace_checks_what_it_reuses(
+    bb: BlockBuilder, indices: list[int], outputs: list[rx.StructInfo], message: str
+) -> None:
+    with pytest.raises(StructInfoTypeError, match=message):
+        info_of(bb, op.call_tir_inplace(ONE, X, indices, outputs))
+
+
+@pytest.mark.rule("OP-9", "OP-10", "OP-11")
+def test_call_dps_packed_is_an_impure_call_tir_of_a_packed_function(bb: BlockBuilder) -> None:
+    call = op.call_dps_packed("f", [X], tensor(N, 4))
+    assert isinstance(call.args[0], rx.ExternFunc)
+    assert not op.call_dps_packed.pure
+    bb.begin_scope([X])
+    assert bb.emit(call).struct_info == tensor(N, 4)
+    with pytest.raises(StructInfoError, match="OP-11"):
+        bb.emit(rx.Call(Op("relax.call_dps_packed"), call.args))
+    with pytest.raises(StructInfoTypeError, match="OP-2"):
+        bb.emit(op.call_dps_packed("f", [X], rank(2)))
+    with pytest.raises(StructInfoTypeError, match="expected a packed function"):
+        bb.emit(op.call_dps_packed(X, [X], tensor(2)))
+    with pytest.raises(MisuseError, match="or its name"):
+        op.call_dps_packed(3, [X], tensor(2))
+    bb.end_scope()
+
+
+def test_call_pure_packed_is_pure_and_gives_what_the_packed_function_gives(
+    bb: BlockBuilder,
+) -> None:
+    assert info_of(bb, op.call_pure_packed("f", X, 1)) == Object
+    assert info_of(bb, op.call_pure_packed("f", X, sinfo_args=prim())) == prim()
+    both = op.call_pure_packed("f", sinfo_args=[prim(), tensor(2)], scale=2)
+    assert info_of(bb, both) == tuple_of(prim(), tensor(2))
+    assert both.attrs["scale"] == 2
+    derive = rx.EnvFunc("count", lambda call, ctx: prim(len(call.args)))
+    f = var("f", packed(derive))
+    assert info_of(bb, op.call_pure_packed(f, X, X)) == prim(2)
+    with pytest.raises(StructInfoTypeError, match="expected a packed function"):
+        info_of(bb, op.call_pure_packed(X))
+
+
+@pytest.mark.rule("DER-30", "PU-13")
+def test_call_packed_is_a_plain_call() -> None:
+    call = op.call_packed("f", X, 1, sinfo_args=[prim()], scale=2)
+    assert isinstance(call.op, rx.ExternFunc)
+    assert isinstance(call.args[1], rx.PrimValue)
+    assert call.sinfo_args == (prim(),)
+    assert dict(call.attrs) == {"scale": 2}
+
+
+@pytest.mark.rule("OP-12", "OP-13")
+def test_shape_of_knows_what_is_known_of_the_tensor() -> None:
+    assert op.shape_of(X).struct_info == shape(N, 4)
+    assert op.shape_of(var("u", rank(3))).struct_info == rx.ShapeStructInfo(ndim=3)
+    unknown = rx.TensorStructInfo(None, "float32")
+    assert op.shape_of(var("u", unknown)).struct_info == rx.ShapeStructInfo()
+    s = var("s", rx.ShapeStructInfo(ndim=2))
+    assert op.shape_of(var("u", rx.TensorStructInfo(s))).struct_info == rx.ShapeStructInfo(ndim=2)
+    assert op.shape_of.pure
+
+
+@pytest.mark.rule("OP-14")
+def test_null_value_is_an_object() -> None:
+    assert op.null_value().struct_info == Object
+    assert op.null_value.pure
+
+
+@pytest.mark.rule("OP-15")
+def test_print_gives_unit_and_is_impure() -> None:
+    call = op.print(X, 1, "text", format="{} {} {}")
+    assert call.struct_info == UNIT
+    assert dict(call.attrs) == {"format": "{} {} {}"}
+    assert not op.print.pure
+    assert op.print.arguments(call) == (list(call.args), {"format": "{} {} {}"})
+
+
+@pytest.mark.rule("PU-4", "PU-18")
+def test_assertions_are_not_pure() -> None:
+    c = var("c", tensor(dtype="bool"))
+    assert op.assert_op(c).struct_info == UNIT
+    assert op.assert_op(True).struct_info == UNIT
+    assert not op.assert_op.pure
+    call = op.assert_op(c, [X, 1], format="{} {}")
+    assert len(call.args) == 3
+    written = {"format_args": list(call.args[1:]), "format": "{} {}"}
+    assert op.assert_op.arguments(call) == ([c], written)
+    assert len(op.assert_op(c, X).args) == 2
+
+
+@pytest.mark.parametrize("info", [tensor(2, dtype="bool"), tensor(), prim(), shape(2), Object])
+def test_an_assertion_is_about_a_truth_value(info: rx.StructInfo) -> None:
+    with pytest.raises(StructInfoTypeError, match=r"relax\.assert_op: the condition"):
+        op.assert_op(var("c", info))
+
+
+def test_every_call_can_be_written_again(bb: BlockBuilder) -> None:
+    calls = [
+        op.call_tir(ONE, [X], tensor(N, 4)),
+        op.call_tir(TWO, [X], [tensor(N), tensor(3, 8)]),
+        op.call_tir(SCALED, [X], tensor(N), tir_vars=[N]),
+        op.call_tir_inplace(ONE, [X], [0], tensor(N, 4)),
+        op.call_dps_packed("f", [X], tensor(N, 4)),
+        op.call_pure_packed("f", X, sinfo_args=[prim()], scale=2),
+        op.shape_of(X),
+        op.null_value(),
+        op.print(X, format="{}"),
+        op.assert_op(True, X),
+    ]
+    for call in calls:
+        record = registered_ops()[call.op.name]  # type: ignore[union-attr]
+        positional, named = record.arguments(call)
+        assert structural_equal(record(*positional, **named), call)
+
+
+def test_printing_in_a_dataflow_block_is_refused() -> None:
+    body = seq(dataflow_block(bind(local("y"), show(X))), X)
+    with pytest.raises(StructInfoError, match="PU-5"):
+        normalize_function(function([X], body, is_pure=False))

@@ -1,0 +1,198 @@
+"""The registry: one record says how an operator is called, what it gives, and what is wrong."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, UnknownNameError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.op import registry
+from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
+from tests.ir.relax.graphs import shape_of, var
+from tests.ir.relax.infos import Object, prim, shape, tensor
+
+
+@pytest.fixture
+def scratch() -> Iterator[list[str]]:
+    """Names registered in a test are forgotten after it."""
+    before = set(registered_ops())
+    yield []
+    for name in set(registered_ops()) - before:
+        record = registry._table.pop(name)
+        for key in ("FPurity", "FInferStructInfo", "FLegalize", "FPrimalGradient"):
+            record.op.reset_attr(key)
+
+
+@pytest.fixture
+def window(scratch: list[str]) -> OpDef:
+    @register("test.window", pure=True)
+    def window(
+        x: rx.TensorStructInfo,
+        size: rx.ShapeStructInfo,
+        scale: rx.TensorStructInfo | rx.PrimStructInfo | None = None,
+        *,
+        axis: int = -1,
+        dtype: DataType | None = None,
+        mode: str = "valid",
+    ) -> rx.TensorStructInfo:
+        if not -x.ndim <= axis < x.ndim:
+            raise StructInfoError(f"axis {axis} is out of range for rank {x.ndim}")
+        if size.ndim != x.ndim:
+            raise StructInfoTypeError("the size has another rank", about=size)
+        return rx.TensorStructInfo(x.shape, dtype or x.dtype)
+
+    return window
+
+
+X = var("x", tensor(2, 3))
+
+
+@pytest.mark.rule("OP-16")
+def test_every_operator_has_a_name_a_docstring_and_a_word_on_purity() -> None:
+    assert "relax.call_tir" in registered_ops()
+    for name, record in registered_ops().items():
+        assert record.name == name
+        assert Op.get(name) is record.op
+        assert record.__doc__
+        assert record.op.get_attr("FPurity") in (True, False)
+        assert callable(record.op.get_attr("FInferStructInfo"))
+        assert repr(record) == f"<operator {name}>"
+    assert len(registered_ops()) == len(list(registered_ops()))
+
+
+@pytest.mark.rule("OP-16")
+def test_an_unregistered_name_is_an_error_with_a_suggestion() -> None:
+    with pytest.raises(UnknownNameError, match=r"did you mean 'relax\.shape_of'"):
+        Op.get("relax.shapeof")
+    bb = BlockBuilder()
+    with (
+        bb.testing_scope(),
+        pytest.raises(StructInfoError, match=r"did you mean 'relax\.shape_of'"),
+    ):
+        bb.emit(rx.Call(Op("relax.shapeof"), (X,)))
+
+
+@pytest.mark.rule("PU-14")
+def test_an_operator_without_a_word_on_purity_is_impure(scratch: list[str]) -> None:
+    @register("test.silent")
+    def silent(x: rx.StructInfo) -> rx.StructInfo:
+        return x
+
+    assert not silent.pure
+    silent.op.set_attr("FPurity", True)
+    assert silent.pure
+
+
+def test_arguments_are_bound_by_the_signature_of_the_rule(window: OpDef) -> None:
+    call = window(X, (1, 2), axis=0)
+    assert call.op is window.op
+    assert call.args[0] is X
+    assert isinstance(call.args[1], rx.ShapeExpr)
+    assert dict(call.attrs) == {"axis": 0, "dtype": None, "mode": "valid"}
+    assert call.struct_info == tensor(2, 3)
+    third = window(X, size=[1, 2], scale=2.0, dtype="int8").args[2]
+    assert isinstance(third, rx.PrimValue)
+    assert window(X, rx.ShapeExpr((1, 2)), dtype=np.int8).struct_info == tensor(2, 3, dtype="int8")  # type: ignore[arg-type]
+
+
+def test_arrays_and_numbers_become_constants(window: OpDef) -> None:
+    array = window(np.zeros((2, 3), "float32"), (1, 1)).args[0]
+    assert isinstance(array, rx.Constant)
+    assert isinstance(op.shape_of(1.5).args[0], rx.Constant)
+
+
+def test_a_call_says_how_it_was_written(window: OpDef) -> None:
+    positional, named = window.arguments(window(X, (1, 2), mode="same"))
+    assert positional[0] is X
+    assert named == {"mode": "same"}
+    assert window.arguments(window(X, (1, 2)))[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "message"),
+    [
+        ((), {}, "missing a required argument: 'x'"),
+        ((X, (1, 2)), {"axes": 1}, "unexpected keyword argument 'axes'"),
+        ((X, (1, 2), 1, 2), {}, "too many positional arguments"),
+        ((X, (1, 2)), {"axis": 1.5}, r"axis is int, found 1\.5"),
+        ((X, (1, 2)), {"axis": True}, "axis is int, found True"),
+        ((X, (1, 2)), {"mode": 3}, "mode is str, found 3"),
+        ((X, (1, 2)), {"dtype": object()}, "dtype is DataType or None, found"),
+        ((object(), (1, 2)), {}, "expected a Relax expression, found object"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    window: OpDef, args: tuple[object, ...], named: dict[str, object], message: str
+) -> None:
+    with pytest.raises(MisuseError, match=rf"test\.window: .*{message}") as caught:
+        window(*args, **named)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_an_operand_of_another_kind_is_a_type_error(window: OpDef) -> None:
+    s, o = var("s", shape(2)), var("o", Object)
+    with pytest.raises(TypeError, match=r"test\.window: x is a tensor, found R\.Shape") as caught:
+        window(s, (1, 2))
+    assert caught.value.about is s  # type: ignore[attr-defined]
+    with pytest.raises(StructInfoTypeError, match=r"match_cast"):
+        window(X, (1, 2), o)
+
+
+def test_what_the_rule_refuses_names_operator_and_operand(window: OpDef) -> None:
+    with pytest.raises(StructInfoError, match=r"^test\.window: axis 5 is out of range for rank 2"):
+        window(X, (1, 2), axis=5)
+    y = var("y", shape(1))
+    with pytest.raises(StructInfoError, match="another rank") as caught:
+        window(X, y)
+    assert caught.value.about is y
+
+
+def test_a_call_built_by_hand_is_checked_too(window: OpDef) -> None:
+    bb = BlockBuilder()
+    with bb.testing_scope():
+        size = rx.ShapeExpr((1, 2))  # type: ignore[arg-type]
+        assert bb.emit(rx.Call(window.op, (X, size))).struct_info == tensor(2, 3)
+        with pytest.raises(StructInfoTypeError, match="takes 3 operands, found 1"):
+            bb.emit(rx.Call(window.op, (X,)))
+        with pytest.raises(StructInfoTypeError, match=r"has no attribute 'axes'.*\n.*'axis'"):
+            bb.emit(rx.Call(window.op, (X, size), {"axes": 1}))  # type: ignore[arg-type]
+
+
+def test_a_rule_may_ask_for_call_and_context(scratch: list[str]) -> None:
+    @register("test.known", pure=True)
+    def known(x: rx.StructInfo, call: rx.Call, ctx: Context) -> rx.StructInfo:
+        value = ctx.info_of(call.args[0])
+        return prim(1 if value is x else 0)
+
+    assert known.needs_context
+    assert [p.name for p in known.parameters] == ["x"]
+    assert known(X).struct_info == prim(1)
+
+
+def test_infos_wait_until_those_of_the_operands_are_known() -> None:
+    assert op.shape_of(shape_of(X)).struct_info is None
+    assert op.shape_of(X).struct_info == shape(2, 3)
+
+
+def test_a_name_is_registered_once(scratch: list[str]) -> None:
+    register("test.once")(lambda: Object)
+    with pytest.raises(MisuseError, match="registered already"):
+        register("test.once")(lambda: Object)
+
+
+def test_a_record_is_extended_from_outside(window: OpDef) -> None:
+    assert window.legalize is None
+    assert window.gradient is None
+
+    def legalize(builder: object, call: object) -> object:
+        return call
+
+    window.op.set_attr("FLegalize", legalize)
+    window.op.set_attr("FPrimalGradient", legalize)
+    assert window.legalize is legalize
+    assert window.gradient is legalize
