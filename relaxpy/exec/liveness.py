@@ -31,18 +31,18 @@ def _mentions(*nodes: ast.AST) -> Iterable[str]:
 def _with_deletions(
     body: list[ast.stmt], names: Collection[str], totals: Counter[str]
 ) -> list[ast.stmt]:
-    counts = [Counter(n for n in _mentions(stmt) if n in names) for stmt in body]
+    here: Counter[str] = Counter()
     last: dict[str, int] = {}
     inside: dict[int, set[str]] = {}
-    for i, count in enumerate(counts):
-        for name, number in count.items():
-            last[name] = i
-            if number == totals[name]:
-                inside.setdefault(i, set()).add(name)
+    for i, stmt in enumerate(body):
+        count = Counter(n for n in _mentions(stmt) if n in names)
+        here.update(count)
+        last.update(dict.fromkeys(count, i))
+        if isinstance(stmt, ast.If):
+            inside[i] = {name for name, number in count.items() if number == totals[name]}
     dying: dict[int, list[str]] = {}
     for name, i in last.items():
-        here = sum(count[name] for count in counts)
-        if here == totals[name] and not (i in inside and name in inside[i] and _nested(body[i])):
+        if here[name] == totals[name] and name not in inside.get(i, ()):
             dying.setdefault(i, []).append(name)
     out: list[ast.stmt] = []
     for i, stmt in enumerate(body):
@@ -50,22 +50,18 @@ def _with_deletions(
             stmt.body = _with_deletions(stmt.body, inside.get(i, ()), totals)
             stmt.orelse = _with_deletions(stmt.orelse, inside.get(i, ()), totals)
         out.append(stmt)
-        ends = isinstance(stmt, ast.Return) or _only_returns(body[i + 1 :])
+        ends = isinstance(stmt, ast.Return) or (i + 2 == len(body) and _only_returns(body[-1]))
         if i in dying and not ends:
             out.append(ast.Delete([ast.Name(name, ast.Del()) for name in dying[i]]))
     return out
 
 
-def _nested(stmt: ast.stmt) -> bool:
-    return isinstance(stmt, ast.If)
-
-
-def _only_returns(rest: list[ast.stmt]) -> bool:
-    """Whether nothing is computed in `rest`."""
-    match rest:
-        case [ast.Return(value=ast.Name() | ast.Constant() | None)]:
+def _only_returns(stmt: ast.stmt) -> bool:
+    """Whether `stmt` gives a result without computing anything."""
+    match stmt:
+        case ast.Return(value=ast.Name() | ast.Constant() | None):
             return True
-        case [ast.Return(value=ast.Tuple(elts=fields))]:
+        case ast.Return(value=ast.Tuple(elts=fields)):
             return all(isinstance(f, ast.Name) for f in fields)
         case _:
             return False

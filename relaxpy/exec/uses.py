@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
@@ -48,15 +49,14 @@ def shared_constants(func: rx.Function, kernel_of: KernelOf) -> frozenset[rx.Exp
     """
     read: set[Node] = set()
     handed_on: set[Node] = set()
+    written_by = cache(written_params)
     for node in walk(func):
         match node:
             case rx.Call(
                 op=op, args=(rx.GlobalVar() as callee, rx.Tuple(fields=inputs), *rest)
             ) if op is _CALL_TIR:
                 kernel = kernel_of(callee)
-                written = (
-                    frozenset(range(len(inputs))) if kernel is None else written_params(kernel)
-                )
+                written = frozenset(range(len(inputs))) if kernel is None else written_by(kernel)
                 for i, arg in enumerate(inputs):
                     (handed_on if i in written else read).add(arg)
                 handed_on.update(rest)

@@ -215,9 +215,21 @@ def from_outside(value: object, info: rx.StructInfo | None) -> Value:
     Arrays of other libraries become tensors over the same memory where that is possible. Scalars
     become 0-d tensors or prim values if they can be represented exactly; what fits nothing is left
     as it is, for the check that follows.
+
+    Errors:
+        RuntimeCheckError: an array that does not give its elements, or an integer over 64 bits.
     """
     if type(value) is np.ndarray:
         return value
+    read = _read(value, info)
+    if isinstance(read, int):
+        low, high = ops.int_range(INT64)
+        if not low <= read <= high:
+            raise RuntimeCheckError(f"the integer {read} needs more than 64 bits", rule="MC-9")
+    return read
+
+
+def _read(value: object, info: rx.StructInfo | None) -> Value:
     match info:
         case rx.TensorStructInfo(dtype=dtype):
             if is_scalar(value):

@@ -153,6 +153,15 @@ def test_prim_values_are_python_scalars_where_there_are_such() -> None:
     assert type(prim_value(3, DataType("int32"))) is np.int32
 
 
+@pytest.mark.parametrize(
+    "info", [None, rx.ObjectStructInfo(), rx.PrimStructInfo("int64"), rx.TensorStructInfo((), "")]
+)
+def test_an_integer_over_64_bits_is_no_value(info: rx.StructInfo | None) -> None:
+    with pytest.raises(RuntimeCheckError, match=f"the integer {2**70} needs more than 64 bits"):
+        from_outside(2**70, info)
+    assert from_outside(2**63, rx.PrimStructInfo("uint64")) == np.uint64(2**63)
+
+
 @pytest.mark.parametrize("wrap", [Dlpack, OnlyArray])
 def test_foreign_arrays_are_taken_without_a_copy(wrap: type) -> None:
     array = np.arange(6, dtype="float32")
