@@ -38,10 +38,10 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[...
     Errors:
         MisuseError: the name is taken.
     """
+    if name in _pipelines:
+        raise MisuseError(f"a pipeline {name!r} is already registered")
 
     def enter(make: Callable[..., Pass]) -> Callable[..., Pass]:
-        if name in _pipelines:
-            raise MisuseError(f"a pipeline {name!r} is already registered")
         _pipelines[name] = make
         return make
 

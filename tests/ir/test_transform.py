@@ -1,0 +1,383 @@
+"""Passes: what runs when, in which context, watched by whom, and what a failing one says."""
+
+from dataclasses import dataclass
+
+import pytest
+from typing_extensions import override
+
+from relaxpy.errors import (
+    MisuseError,
+    StructInfoError,
+    TransformError,
+    UnknownNameError,
+    WellFormedError,
+)
+from relaxpy.ir import passes, transform
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import well_formed
+from relaxpy.ir.relax.transform import Normalize, dataflowblock_pass, function_pass
+from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.transform import (
+    Pass,
+    PassContext,
+    PassInfo,
+    PassInstrument,
+    Sequential,
+    get_pipeline,
+    list_pipelines,
+    module_pass,
+    pass_instrument,
+    register_pipeline,
+)
+from tests.ir.relax.graphs import (
+    bind,
+    bindings,
+    block,
+    called,
+    dataflow,
+    function,
+    kernel,
+    local,
+    module,
+    pure,
+    seq,
+    shape_of,
+    var,
+)
+from tests.ir.relax.infos import tensor
+
+
+@pytest.fixture
+def mod() -> IRModule:
+    x = var("x", tensor(2))
+    return module(main=function([x], pure("f", shape_of(x))), k=kernel((2,)))
+
+
+@dataclass(frozen=True)
+class Note(Pass):
+    """Writes its name into the module."""
+
+    text: str = "note"
+    opt_level = 1
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        notes = mod.get_attr("notes") or ()
+        return mod.with_attr("notes", (*notes, self.text))  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Needy(Note):
+    """Asks for a Note before it."""
+
+    text: str = "needy"
+    required = ("Note",)
+
+
+@dataclass(frozen=True)
+class Spoil(Pass):
+    """Breaks the module."""
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return IRModule({"main": function([], var("nowhere", tensor(2)))}, mod.attrs)
+
+
+@dataclass(frozen=True)
+class Recorder(PassInstrument):
+    """Notes down what it sees."""
+
+    seen: list[str]
+    refuse: str = ""
+
+    @override
+    def enter_pass_ctx(self) -> None:
+        self.seen.append("enter")
+
+    @override
+    def exit_pass_ctx(self) -> None:
+        self.seen.append("exit")
+
+    @override
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        return info.name != self.refuse
+
+    @override
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self.seen.append(f"before {info.name}")
+
+    @override
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self.seen.append(f"after {info.name}")
+
+
+def notes(mod: IRModule) -> object:
+    return mod.get_attr("notes")
+
+
+@pytest.mark.rule("NF-21", "NF-22")
+def test_normalize_gives_normal_form_and_the_same_module_when_done(mod: IRModule) -> None:
+    before = mod.functions
+    once = Normalize()(mod)
+    assert once is not mod
+    assert mod.functions == before
+    assert called(once["main"]) == ["relax.shape_of", "f"]
+    assert once["k"] is mod["k"]
+    assert well_formed(once, normal_form=True)
+    assert Normalize()(once) is once
+
+
+def test_a_pass_takes_a_module(mod: IRModule) -> None:
+    with pytest.raises(MisuseError, match=r"Normalize takes an IRModule.*\n.*from_expr"):
+        Normalize()(mod["main"])  # type: ignore[arg-type]
+
+
+def test_a_pass_has_a_name_and_a_level() -> None:
+    assert Note().info == PassInfo("Note", 1)
+    assert Needy("x").info == PassInfo("Needy", 1, ("Note",))
+    named = Sequential([Note()], opt_level=3, name="mine", required=["Note"])
+    assert named.info == PassInfo("mine", 3, ("Note",))
+
+
+def test_a_sequence_runs_its_passes_in_order(mod: IRModule) -> None:
+    assert notes(Sequential([Note("a"), Note("b")])(mod)) == ("a", "b")
+    assert Sequential([])(mod) is mod
+    with pytest.raises(MisuseError, match="expected a pass"):
+        Sequential([Note])  # type: ignore[list-item]
+
+
+def test_what_a_pass_requires_runs_before_it_in_a_sequence(mod: IRModule) -> None:
+    assert notes(Sequential([Needy()])(mod)) == ("note", "needy")
+    assert passes.named_pass("relax.transform.Normalize") == Normalize()
+    with pytest.raises(UnknownNameError, match="did you mean 'Normalize'"):
+        passes.named_pass("Normalise")
+
+
+def test_a_context_decides_which_passes_of_a_sequence_run(mod: IRModule) -> None:
+    both = Sequential([Note("low"), Needy("needs")])
+    with PassContext(opt_level=0):
+        assert both(mod) is mod
+    with PassContext(opt_level=0, required_pass=["Note"]):
+        assert notes(both(mod)) == ("low",)
+    with PassContext(disabled_pass=["Needy"]):
+        assert notes(both(mod)) == ("low",)
+    with PassContext(opt_level=0):
+        assert notes(Note("asked for by name")(mod)) == ("asked for by name",)
+
+
+def test_contexts_nest(mod: IRModule) -> None:
+    assert PassContext.current().opt_level == 2
+    with PassContext(opt_level=1) as outer:
+        with PassContext(opt_level=3) as inner:
+            assert PassContext.current() is inner
+        assert PassContext.current() is outer
+
+
+def test_options_are_known_and_of_their_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "_configs", {})
+    passes.register_config("relax.test.depth", int)
+    with PassContext(config={"relax.test.depth": 3}) as ctx:
+        assert ctx.config == {"relax.test.depth": 3}
+    assert PassContext.list_configs() == {"relax.test.depth": {"type": "int"}}
+    with pytest.raises(MisuseError, match=r"did you mean 'relax\.test\.depth'"):
+        PassContext(config={"relax.test.deep": 3})
+    with pytest.raises(MisuseError, match="is of type int"):
+        PassContext(config={"relax.test.depth": "3"})
+
+
+def test_instruments_see_every_pass(mod: IRModule) -> None:
+    seen: list[str] = []
+    with PassContext(instruments=[Recorder(seen)]):
+        Sequential([Note()], name="all")(mod)
+    assert seen == [
+        "enter",
+        "before all",
+        "before Note",
+        "after Note",
+        "after all",
+        "exit",
+    ]
+
+
+def test_an_instrument_may_skip_a_pass_unless_it_is_required(mod: IRModule) -> None:
+    recorder = Recorder([], refuse="Note")
+    with PassContext(instruments=[recorder]):
+        assert Note()(mod) is mod
+    with PassContext(instruments=[recorder], required_pass=["Note"]):
+        assert notes(Note()(mod)) == ("note",)
+
+
+def test_instruments_can_be_exchanged(mod: IRModule) -> None:
+    first: list[str] = []
+    second: list[str] = []
+    with PassContext(instruments=[Recorder(first)]) as ctx:
+        ctx.override_instruments([Recorder(second)])
+        Note()(mod)
+    assert first == ["enter", "exit"]
+    assert second == ["enter", "before Note", "after Note", "exit"]
+
+
+def test_an_instrument_that_fails_to_begin_ends_those_before_it(mod: IRModule) -> None:
+    seen: list[str] = []
+
+    @pass_instrument
+    class Broken:
+        def enter_pass_ctx(self) -> None:
+            raise TransformError("no")
+
+    with pytest.raises(TransformError), PassContext(instruments=[Recorder(seen), Broken()]):
+        pass
+    assert seen == ["enter", "exit"]
+
+
+def test_any_class_can_become_an_instrument(mod: IRModule) -> None:
+    @pass_instrument
+    class Count:
+        count = 0
+
+        def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+            self.count += 1
+
+    counter = Count()
+    with PassContext(instruments=[counter]):
+        Note()(Note()(mod))
+    assert counter.count == 2  # type: ignore[attr-defined]
+    assert counter.name == "Count"
+    assert pass_instrument(Recorder) is Recorder
+    with pytest.raises(MisuseError, match="an instrument is a class"):
+        pass_instrument(3)  # type: ignore[arg-type]
+
+
+def test_debug_mode_checks_what_each_pass_makes(mod: IRModule) -> None:
+    with PassContext(check=True):
+        assert well_formed(Normalize()(mod))
+        with pytest.raises(WellFormedError, match="WF-2a") as caught:
+            Sequential([Normalize(), Spoil()])(mod)
+    assert caught.value.__notes__ == ["after pass Spoil"]
+    Spoil()(mod)
+
+
+def test_an_error_says_in_which_pass_it_happened(mod: IRModule) -> None:
+    with pytest.raises(StructInfoError) as caught:
+        Sequential([Spoil(), Normalize()])(mod)
+    assert caught.value.__notes__ == ["in pass Normalize"]
+
+
+def test_a_module_pass_is_a_decorated_function(mod: IRModule) -> None:
+    @module_pass(opt_level=3, name="mine")
+    def rename(mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod.with_attr("by", ctx.opt_level)
+
+    assert isinstance(rename, Pass)
+    assert rename.info == PassInfo("mine", 3)
+    assert rename(mod).get_attr("by") == 2
+
+
+def test_a_module_pass_is_a_decorated_class(mod: IRModule) -> None:
+    @module_pass(opt_level=1)
+    class Stamp:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+            return mod.with_attr("stamp", self.text)
+
+    stamp = Stamp("ok")
+    assert isinstance(stamp, Pass)
+    assert stamp.info == PassInfo("Stamp", 1)
+    assert stamp.text == "ok"
+    assert stamp(mod).get_attr("stamp") == "ok"
+
+
+def test_a_pass_gives_a_module(mod: IRModule) -> None:
+    @module_pass(opt_level=0)
+    def forgets(mod: IRModule, ctx: PassContext) -> None:
+        return None
+
+    with pytest.raises(TransformError, match="forgets gave NoneType"):
+        forgets(mod)
+
+
+def test_what_cannot_be_a_pass_is_refused() -> None:
+    with pytest.raises(MisuseError, match="needs an opt_level"):
+        module_pass(lambda mod, ctx: mod)
+    with pytest.raises(MisuseError, match="has no method transform_module"):
+        module_pass(opt_level=0)(int)
+    with pytest.raises(MisuseError, match="a pass is a function or a class"):
+        module_pass(opt_level=0)(3)
+
+
+def test_a_function_pass_sees_each_relax_function(mod: IRModule) -> None:
+    seen = []
+
+    @function_pass(opt_level=0)
+    def look(func: rx.Function, mod: IRModule, ctx: PassContext) -> rx.Function:
+        seen.append(func)
+        return func
+
+    assert look(mod) is mod
+    assert seen == [mod["main"]]
+
+
+def test_what_a_function_pass_builds_is_normalised(mod: IRModule) -> None:
+    @function_pass(opt_level=0)
+    class Wrap:
+        def transform_function(
+            self, func: rx.Function, mod: IRModule, ctx: PassContext
+        ) -> rx.Function:
+            x = var("x", tensor(2))
+            return function([x], pure("g", pure("h", x)), global_symbol="main")
+
+    result = Wrap()(mod)
+    assert called(result["main"]) == ["h", "g"]
+    assert called(Normalize()(mod)["main"]) == ["relax.shape_of", "f"]
+
+
+def test_a_function_pass_gives_functions(mod: IRModule) -> None:
+    @function_pass(opt_level=0)
+    def wrong(func: rx.Function, mod: IRModule, ctx: PassContext) -> int:
+        return 3
+
+    with pytest.raises(TransformError, match="gave int for main"):
+        wrong(mod)
+
+
+def test_a_dataflow_block_pass_sees_each_dataflow_block() -> None:
+    x, y = var("x", tensor(2)), var("y")
+    inner = function([], seq(dataflow(bind(local("a"), x)), x))
+    body = seq(dataflow(bind(local("b"), x)), block(bind(y, inner)), x)
+    mod = Normalize()(module(main=function([x], body)))
+
+    @dataflowblock_pass(opt_level=0)
+    def empty(found: rx.DataflowBlock, mod: IRModule, ctx: PassContext) -> rx.DataflowBlock:
+        return rx.DataflowBlock(())
+
+    [only] = bindings(empty(mod)["main"])
+    assert isinstance(only.value, rx.Function)
+    assert bindings(only.value) == []
+
+    @dataflowblock_pass(opt_level=0)
+    def wrong(found: rx.DataflowBlock, mod: IRModule, ctx: PassContext) -> rx.BindingBlock:
+        return rx.BindingBlock(())
+
+    with pytest.raises(TransformError, match="gave BindingBlock"):
+        wrong(mod)
+
+
+def test_pipelines_are_known_by_name(mod: IRModule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transform, "_pipelines", dict(transform._pipelines))
+    assert "default" in list_pipelines()
+    assert structural_equal(get_pipeline("default")(mod), Normalize()(mod))
+    assert get_pipeline().info.name == "default"
+
+    @register_pipeline("mine")
+    def mine(text: str) -> Pass:
+        return Note(text)
+
+    assert notes(get_pipeline("mine", text="hello")(mod)) == ("hello",)
+    with pytest.raises(MisuseError, match="already registered"):
+        register_pipeline("mine")
+    with pytest.raises(UnknownNameError, match="did you mean 'default'") as caught:
+        get_pipeline("defualt")
+    assert isinstance(caught.value, ValueError)
