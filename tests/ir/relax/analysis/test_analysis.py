@@ -1,0 +1,135 @@
+"""Small questions about programs: variables, calls, purity."""
+
+import pytest
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.analysis.calls import call_graph, detect_recursion, strongly_connected
+from relaxpy.ir.relax.analysis.purity import contains_impure_call
+from relaxpy.ir.relax.analysis.variables import (
+    all_global_vars,
+    all_vars,
+    bound_vars,
+    free_vars,
+    get_var2val,
+    name_to_binding,
+    post_order_visit,
+    udchain,
+)
+from tests.ir.relax.graphs import (
+    BOOL,
+    bind,
+    block,
+    cast,
+    dataflow,
+    function,
+    local,
+    module,
+    pure,
+    seq,
+    shape_of,
+    show,
+    size,
+    var,
+)
+from tests.ir.relax.infos import func, prim, rank, shape, tensor
+
+
+def test_variables_are_bound_or_free() -> None:
+    x, y, z, p = var("x", tensor(2)), var("y"), var("z", tensor(2)), var("p", prim())
+    inner = function([p], z)
+    f = var("f")
+    main = function([x], seq(block(bind(y, x), bind(f, inner)), y))
+    assert set(bound_vars(main)) == {x, y, p, f}
+    assert free_vars(main) == [z]
+    assert set(all_vars(main)) == {x, y, z, p, f}
+
+
+def test_a_shape_in_an_annotation_is_an_occurrence() -> None:
+    s = var("s", shape(2))
+    x = var("x", rx.TensorStructInfo(s, "float32"))
+    assert free_vars(function([x], x)) == [s]
+    assert free_vars(function([x, s], x)) == []
+
+
+def test_values_of_variables() -> None:
+    x, y, z = var("x", tensor(2)), var("y"), var("y")
+    first = cast(y, x, rank(1))
+    second = bind(z, x)
+    main = function([x], seq(block(first, second, cast(None, x, rank(1))), y))
+    assert get_var2val(main) == {y: x, z: x}
+    assert name_to_binding(main) == {"y": [first, second]}
+
+
+def test_definitions_and_uses_in_a_block() -> None:
+    x, a, b, c = var("x", tensor(2)), local("a"), local("b"), var("c")
+    found = dataflow(bind(a, x), bind(b, pure("f", a, x)), bind(c, a), cast(None, c, rank(1)))
+    assert udchain(found) == {a: [b, c], x: [a, b], b: [], c: []}
+
+
+def test_every_node_is_visited_once_operands_first() -> None:
+    x = var("x", tensor(2))
+    inner = shape_of(x)
+    outer = pure("f", inner, inner)
+    seen: list[Node] = []
+    post_order_visit(outer, seen.append)
+    assert seen.count(inner) == 1
+    assert seen.index(x) < seen.index(inner) < seen.index(outer)
+
+
+@pytest.mark.rule("SC-2", "WF-25")
+def test_recursion_is_found_through_nested_functions() -> None:
+    f, g, h = (rx.GlobalVar(n) for n in "fgh")
+    p = [var("p", prim()) for _ in range(5)]
+    mod = module(
+        f=function([p[0]], g(p[0]), prim()),
+        g=function([p[1]], function([p[4]], f(p[4]), prim())),
+        h=function([p[2]], h(p[2]), prim()),
+        k=function([p[3]], f(p[3])),
+    )
+    groups = [{v.name_hint for v in group} for group in detect_recursion(mod)]
+    assert sorted(map(sorted, groups)) == [["f", "g"], ["h"]]
+    assert call_graph(mod)["g"] == ("f",)
+    assert [v.name_hint for v in all_global_vars(mod["k"])] == ["f"]
+    assert detect_recursion(IRModule()) == []
+
+
+def test_groups_come_after_what_they_point_to() -> None:
+    graph = {"a": ["b"], "b": ["c", "d"], "c": ["b"], "d": [], "e": ["a", "missing"]}
+    groups = [set(group) for group in strongly_connected(graph)]
+    assert groups == [{"d"}, {"b", "c"}, {"a"}, {"e"}]
+    deep = {i: [i + 1] for i in range(5000)} | {5000: []}
+    assert len(strongly_connected(deep)) == 5001
+
+
+@pytest.mark.rule("PU-12", "PU-14", "PU-15", "PU-16")
+def test_impure_calls_are_found() -> None:
+    x, c = var("x", tensor(2)), var("c", BOOL)
+    assert not contains_impure_call(op.shape_of(x))
+    assert contains_impure_call(show(x))
+    assert contains_impure_call(rx.If(c, seq(show(x)), seq(x)))
+    assert contains_impure_call(seq(block(cast(None, show(x), prim())), x))
+    assert not contains_impure_call(seq(block(bind(var("f"), function([], show(x)))), x))
+    assert contains_impure_call(function([], show(x)))
+    good, bad = var("g", func(ret=prim())), var("b", func(ret=prim(), pure=False))
+    assert not contains_impure_call(good())
+    assert contains_impure_call(bad())
+    assert contains_impure_call(rx.Call(Op("test.unregistered"), ()))
+    assert not contains_impure_call(pure("f"))
+
+
+def test_a_function_may_call_itself_by_its_own_name() -> None:
+    main = rx.GlobalVar("main")
+    p = var("p", prim())
+    recursive = function([p], main(p), prim())
+    assert contains_impure_call(recursive)
+    assert not contains_impure_call(recursive, main)
+    assert not contains_impure_call(rx.Call(function([], rx.const(1)), ()))
+
+
+def test_sizes_are_no_relax_variables() -> None:
+    n = size("n")
+    x = var("x", tensor(n))
+    assert all_vars(pure("f", x, rx.ShapeExpr((n,)))) == [x]
