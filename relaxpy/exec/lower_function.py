@@ -76,8 +76,15 @@ class _Scope:
     known: dict[rx.Var, rx.StructInfo] = field(default_factory=dict)
     functions: dict[rx.Var, tuple[str, int]] = field(default_factory=dict)
 
+    def captured(self) -> _Scope:
+        """The surroundings of a function that stands here, less the DataflowVars (EV-11)."""
+        inner = self.opened()
+        for var in [v for v in inner.values if isinstance(v, rx.DataflowVar)]:
+            del inner.values[var]
+        return inner
+
     def opened(self) -> _Scope:
-        """The surroundings of a function, a branch, or a sequence that stands here."""
+        """The surroundings of a branch that stands here."""
         return replace(
             self,
             values=dict(self.values),
@@ -120,7 +127,7 @@ class FunctionLowering:
 
     def _definition(self, func: rx.Function, name: str, python_name: str) -> ast.FunctionDef:
         outer_scope, outer_out, outer_owned = self._scope, self._out, self._owned
-        self._scope, self._out, self._owned = outer_scope.opened(), [], set()
+        self._scope, self._out, self._owned = outer_scope.captured(), [], set()
         signature = Signature.of(func, name)
         params = [self._names.fresh(p.name_hint) for p in func.params]
         for param, param_name in zip(func.params, params, strict=True):

@@ -100,6 +100,13 @@ class Scope:
         """A scope inside this one (EV-20)."""
         return Scope(self.name, dict(self.values), self.bindings.copy())
 
+    def captured(self) -> Scope:
+        """What a function made here takes with it: all but the DataflowVars (EV-8, EV-11)."""
+        scope = self.opened()
+        for var in [v for v in scope.values if isinstance(v, rx.DataflowVar)]:
+            del scope.values[var]
+        return scope
+
     def bind(self, var: rx.Var, value: Value) -> None:
         """Let `var` stand for `value`, itself and not a copy (EV-21)."""
         self.values[var] = value
@@ -182,7 +189,7 @@ class ReferenceEvaluator:
             case rx.DataTypeImm(value=dtype):
                 return dtype
             case rx.Function():
-                return self._closure(expr, scope.opened(), "")
+                return self._closure(expr, scope.captured(), "")
             case rx.If(cond=cond, true_branch=yes, false_branch=no):
                 return self.value(yes if truth(self.value(cond, scope)) else no, scope.opened())
             case rx.SeqExpr():
@@ -217,7 +224,7 @@ class ReferenceEvaluator:
 
     def _bind(self, binding: rx.Binding, scope: Scope) -> None:
         if isinstance(binding.value, rx.Function):
-            captured = scope.opened()
+            captured = scope.captured()
             name = binding.var.name_hint if binding.var is not None else ""
             value: Value = self._closure(binding.value, captured, name)
             if binding.var is not None:

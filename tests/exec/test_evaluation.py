@@ -219,6 +219,46 @@ def test_a_closure_holds_the_sizes_of_when_it_was_made(build: Compile) -> None:
     assert three.struct_info.params == (tensor((3,)),)
 
 
+@pytest.mark.rule("EV-11")
+def test_a_closure_does_not_capture_dataflow_vars(build: Compile) -> None:
+    x, y, f, r = rx.Var("x", F2), rx.DataflowVar("y", F2), rx.Var("f"), rx.Var("r")
+    inner = function([], [], y, name=None)
+    main = function([x], [(y, x), (f, inner), (r, rx.Call(f, ()))], r, dataflow=True)
+    with pytest.raises((RuntimeCheckError, CompileError), match="variable y is not bound here"):
+        build(main=main)["main"](X)
+
+
+@pytest.mark.rule("VAL-13", "VAL-14")
+def test_opaque_objects_keep_their_identity_everywhere(build: Compile) -> None:
+    register_func("test.same", lambda value: value)
+    x, t, f, y, z = (rx.Var(name) for name in "xtfyz")
+    inner = function([rx.Var("p")], [], x, name=None)
+    bindings = [
+        (y, packed_call("test.same", x)),
+        (t, rx.Tuple((y,))),
+        (f, inner),
+        (z, rx.Call(f, (rx.TupleGetItem(t, 0),))),
+    ]
+    opaque = object()
+    first, [second] = build(main=function([x], bindings, rx.Tuple((z, t)), pure=False))["main"](
+        opaque
+    )
+    assert first is opaque
+    assert second is opaque
+
+
+@pytest.mark.rule("VAL-16")
+def test_none_is_the_null_object(build: Compile) -> None:
+    seen = []
+    register_func("test.nothing", seen.append)
+    x, y = rx.Var("x"), rx.Var("y")
+    ex = build(
+        main=function([x], [(y, packed_call("test.nothing", x))], rx.Tuple((x, y)), pure=False)
+    )
+    assert ex["main"](None) == (None, None)
+    assert seen == [None]
+
+
 @pytest.mark.rule("EV-9", "VAL-6", "EV-12", "SC-4")
 def test_a_local_function_calls_itself(build: Compile) -> None:
     """sum(k) = k + sum(k - 1), over packed arithmetic."""
@@ -537,6 +577,17 @@ def test_call_dps_packed_hands_outputs_to_a_packed_function(build: Compile) -> N
     )
     ex = build(main=function([x], [(y, call)], y, pure=False))
     np.testing.assert_array_equal(ex["main"](X), X + X)
+
+
+@pytest.mark.rule("OP-1")
+def test_call_tir_calls_a_prim_func_of_the_module(build: Compile) -> None:
+    other, x, y = rx.GlobalVar("other"), rx.Var("x", F2), rx.Var("y", F2)
+    functions = {
+        other: function([y], [], y, name="other"),
+        "main": function([x], [], call_tir(other, [x], F2)),
+    }
+    with pytest.raises((RuntimeCheckError, CompileError), match="call_tir calls a PrimFunc"):
+        build(IRModule(functions))["main"](X)
 
 
 @pytest.mark.rule("OP-3", "OP-11")
