@@ -45,6 +45,7 @@ class Pass(ABC):
     opt_level: ClassVar[int] = 0
     required: ClassVar[tuple[str, ...]] = ()
 
+    @override
     def __init_subclass__(cls) -> None:
         _known[cls.__name__] = cls
 
