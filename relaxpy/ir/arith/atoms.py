@@ -6,6 +6,7 @@ package: `readable` turns them back into FloorDiv, FloorMod, Div, Mod, Min and M
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 from relaxpy.ir.arith.poly import ONE, Monomial, Poly, sorted_terms
@@ -41,6 +42,22 @@ def quotient_atom(num: Poly, den: Poly, *, floor: bool) -> Quotient:
 def positive_atom(inner: Poly) -> Positive:
     """The atom max(inner, 0)."""
     return Positive._make(INT64, tuple(sorted_terms(inner)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _weight(atom: tir.PrimExpr) -> int:
+    match atom:
+        case Quotient(num=num, den=den):
+            return len(num) + len(den) + weight(dict(num)) + weight(dict(den))
+        case Positive(inner=inner):
+            return len(inner) + weight(dict(inner))
+        case _:
+            return 0
+
+
+def weight(p: Poly) -> int:
+    """How many terms stand inside the atoms of `p`, at every depth."""
+    return sum(_weight(factor) for monomial in p for factor in monomial)
 
 
 def divisor(quotient: Quotient) -> int | None:

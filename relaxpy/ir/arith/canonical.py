@@ -8,17 +8,23 @@ max(a, b) = b + max(a - b, 0), so that sums of them cancel by themselves.
 
 from __future__ import annotations
 
-from relaxpy.ir.arith import bounds, division, extrema, logic, poly, readable, signs
+from collections.abc import Callable
+from typing import TypeVar
+
+from relaxpy.ir.arith import bounds, division, extrema, interval, logic, poly, readable, signs
+from relaxpy.ir.arith.atoms import weight
 from relaxpy.ir.arith.facts import Facts
 from relaxpy.ir.arith.interval import Interval
 from relaxpy.ir.arith.poly import Poly
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.traverse import map_children, substitute
+from relaxpy.ir.traverse import map_children, substitute, walk
 
+T = TypeVar("T")
 _CACHE = 1 << 16
 _PRODUCT_LIMIT = 256
+_WEIGHT_LIMIT = 160
 
 
 def is_integer(dtype: DataType) -> bool:
@@ -34,6 +40,7 @@ class Canonical:
         self._polys: dict[tir.PrimExpr, Poly] = {}
         self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
         self._bounds: dict[tir.PrimExpr, Interval] = {}
+        self._busy = False
 
     def poly(self, expr: tir.PrimExpr) -> Poly:
         """The polynomial of a scalar integer expression."""
@@ -67,7 +74,10 @@ class Canonical:
                 return self._call(expr, args)
             case tir.BinaryOpExpr(a=a, b=b) if expr.dtype.family == "int":
                 found = self._binary(expr, self.poly(a), self.poly(b))
-                return self.opaque(expr) if found is None else found
+                if found is None:
+                    return self.opaque(expr)
+                # Remainders of remainders double at each step: beyond a limit they stay as written.
+                return found if weight(found) <= _WEIGHT_LIMIT else poly.atom(expr)
             case _:
                 return self.opaque(expr)
 
@@ -175,8 +185,37 @@ class Canonical:
         if found is None:
             if len(self._simple) > _CACHE:
                 self._simple.clear()
-            found = self._simple[expr] = self._simplify(expr)
+            found = self._simple[expr] = self._at_any_depth(
+                lambda: self._simplify(expr), expr, (expr,)
+            )
         return found
+
+    def _at_any_depth(
+        self, work: Callable[[], T], otherwise: T, exprs: tuple[tir.PrimExpr, ...]
+    ) -> T:
+        """What `work` gives; `exprs` too deep for recursion are gone through from below."""
+        if self._busy:
+            return work()
+        self._busy = True
+        try:
+            return work()
+        except RecursionError:
+            return self._from_below(work, otherwise, exprs)
+        finally:
+            self._busy = False
+
+    def _from_below(
+        self, work: Callable[[], T], otherwise: T, exprs: tuple[tir.PrimExpr, ...]
+    ) -> T:
+        try:
+            for expr in exprs:
+                for node in walk(expr):
+                    if isinstance(node, tir.PrimExpr):
+                        self.simplify(node)
+                        self.bound(node)
+            return work()
+        except RecursionError:
+            return otherwise
 
     def _simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):
@@ -200,7 +239,9 @@ class Canonical:
         if found is None:
             if len(self._bounds) > _CACHE:
                 self._bounds.clear()
-            found = self._bounds[expr] = bounds.of_expr(self, expr)
+            whole = interval.of_dtype(expr.dtype)
+            found = self._at_any_depth(lambda: bounds.of_expr(self, expr), whole, (expr,))
+            self._bounds[expr] = found
         return found
 
     def prove_equal(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
@@ -208,7 +249,7 @@ class Canonical:
         if a is b:
             return True
         if is_integer(a.dtype) and is_integer(b.dtype):
-            return self._compare(a, b)
+            return self._at_any_depth(lambda: self._compare(a, b), None, (a, b))
         if a.dtype != b.dtype:
             return None
         if isinstance(a, tir.FloatImm) and isinstance(b, tir.FloatImm):

@@ -167,6 +167,22 @@ def test_deep_sums_are_no_deep_recursion() -> None:
     assert prove_equal(deep, x + y * 20_000) is True
 
 
+@pytest.mark.parametrize("kind", [tir.FloorDiv, tir.Mod, tir.Min])
+def test_deep_expressions_end_in_an_answer(kind: type[tir.BinaryOpExpr]) -> None:
+    deep: E = x
+    for k in range(400):
+        deep = kind(tir.Add(deep, y), lit(k % 3 + 2))
+    assert prove_equal(tir.Sub(deep, deep), lit(0)) is True
+    assert prove_equal(deep, deep + 1) in (False, None)
+
+
+def test_remainders_of_remainders_stay_small() -> None:
+    nested: E = x
+    for k in range(40):
+        nested = flm(fld(nested * (k % 3 + 2) + y, k % 5 + 2), k % 7 + 3)
+    assert len(str(simplify(nested))) < 20 * len(str(nested))
+
+
 def test_large_products_stay_products() -> None:
     product: E = lit(1)
     for k in range(40):
