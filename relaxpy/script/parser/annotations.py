@@ -10,10 +10,10 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser.forms import as_dtype
 
 Dim = Callable[[str], PrimExpr]
 
@@ -143,7 +143,7 @@ class Tensor(Annotation):
         if isinstance(shape, (tuple, list)):
             shape = tuple(_checked_dim(s) for s in shape)
         self.shape = shape
-        self.dtype = None if dtype is None else _dtype(dtype)
+        self.dtype = None if dtype is None else as_dtype(dtype)
         self.vdevice = vdevice
 
     @override
@@ -158,15 +158,6 @@ class Tensor(Annotation):
     def strings(self, *, own: bool) -> Iterator[str]:
         if isinstance(self.shape, tuple):
             yield from (s for s in self.shape if isinstance(s, str))
-
-
-def _dtype(value: object) -> DataType:
-    kind = getattr(value, "dtype", value)  # T.float32 may stand for "float32"
-    try:
-        return DataType(kind)  # type: ignore[arg-type]
-    except MisuseError as error:
-        error.about = value
-        raise
 
 
 class Shape(Annotation):
@@ -197,7 +188,7 @@ class Prim(Annotation):
     def __init__(self, dtype: str | None = None, value: object = None) -> None:
         if dtype is None and value is None:
             raise MisuseError("R.Prim has a dtype or a value")
-        self.dtype = None if dtype is None else _dtype(dtype)
+        self.dtype = None if dtype is None else as_dtype(dtype)
         self.value = value
 
     @override

@@ -27,7 +27,14 @@ def culprit(
         given += zip(node.args, args, strict=True)
     given += [(k.value, kwargs[k.arg]) for k in node.keywords if k.arg is not None]
     found = (part_about(at, value, about) for at, value in given)
-    return next(filter(None, found), None)
+    inside = (_written(at, about) for at, _ in given if isinstance(about, str))
+    return next(filter(None, (*found, *inside)), None)
+
+
+def _written(node: ast.expr, text: object) -> ast.expr | None:
+    """Where in `node` a string stands that became part of another value."""
+    literals = (n for n in ast.walk(node) if isinstance(n, ast.Constant))
+    return next((n for n in literals if isinstance(n.value, str) and n.value == text), None)
 
 
 def part_about(node: ast.expr, value: object, about: object) -> ast.expr | None:

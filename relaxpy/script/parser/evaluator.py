@@ -194,6 +194,11 @@ class Evaluator(Displays):
         """The error for an attribute that `owner` does not have, pointing at its name."""
         known = {name for name in dir(owner) if not name.startswith("_")}
         spoken = ast.unparse(node.value)
+        if hasattr(owner, "__functions__"):
+            hint = close_names(node.attr, known)
+            return self.error(
+                last_name(node), f"the module has no function {node.attr!r}", hint=hint
+            )
         is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")
         if is_space:
             known = set(getattr(owner, "__all__", known)) | set(public_names(owner))

@@ -65,6 +65,18 @@ class Word:
         return ops.cast_to(value, self.dtype)
 
 
+def as_dtype(value: object) -> DataType:
+    """`value` as a datatype; a word such as `T.int32` stands for its name.
+
+    Errors: MisuseError about `value` if it is none.
+    """
+    try:
+        return DataType(value.dtype if isinstance(value, (Word, HandleWord)) else value)  # type: ignore[arg-type]
+    except MisuseError as error:
+        error.about = value
+        raise
+
+
 @dataclass(frozen=True, slots=True)
 class HandleWord:
     """`T.handle`: in an annotation an untyped pointer, called a variable of a pointer type."""
@@ -75,9 +87,7 @@ class HandleWord:
         """A new pointer variable; with `dtype`, to elements of it."""
         if dtype is None:
             return Var("", "handle")
-        if isinstance(dtype, (Word, HandleWord)):
-            dtype = dtype.dtype
-        return Var("", PointerType(PrimType(DataType(dtype)), storage_scope))
+        return Var("", PointerType(PrimType(as_dtype(dtype)), storage_scope))
 
 
 def _sizes(shape: Any) -> tuple[ExprLike, ...]:
@@ -112,11 +122,8 @@ class BufferSpec(Form):
     axis_separators: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        dtype: Any = self.dtype
-        if isinstance(dtype, (Word, HandleWord)):
-            dtype = dtype.dtype
         object.__setattr__(self, "shape", _sizes(self.shape))
-        object.__setattr__(self, "dtype", DataType(dtype or "float32"))
+        object.__setattr__(self, "dtype", as_dtype(self.dtype or "float32"))
 
     def make(self, name: str) -> Buffer:
         """A new buffer of this kind."""

@@ -175,8 +175,7 @@ class GraphBindings(GraphState):
     def end_block(self, node: ast.expr) -> None:
         """Read `R.output(...)`, whose names `outputs_of` has seen."""
         flow = self.now.dataflow
-        assert isinstance(node, ast.Call)
-        if flow is None:
+        if flow is None or not isinstance(node, ast.Call):
             raise self.error(
                 node, "R.output stands at the end of a dataflow block", hint="with R.dataflow():"
             )

@@ -84,7 +84,11 @@ class GraphEvaluator(Evaluator):
 
     def located(self, error: RelaxpyError, otherwise: Span) -> RelaxpyError:
         """`error` at the operand it is about, where that was written in this statement."""
-        place = self.places.get(id(error.about)) if error.about is not None else None
+        about = error.about
+        place = None if about is None else self.places.get(id(about))
+        # What was bound on the way to normal form says where the operand stood.
+        if place is None and isinstance(about, rx.Var) and about.span in self.places.values():
+            place = about.span
         return as_parse_error(error, place or otherwise)
 
     @override
@@ -140,7 +144,7 @@ class GraphEvaluator(Evaluator):
     ) -> object:
         if isinstance(function, OpDef):
             if "out_ty" in kwargs and "out_sinfo" not in kwargs:
-                kwargs["out_sinfo"] = kwargs.pop("out_ty")
+                kwargs = {"out_sinfo" if k == "out_ty" else k: v for k, v in kwargs.items()}
             return function.make(*args, span=self.span(node), **kwargs)
         if isinstance(function, rx.Expr):
             if kwargs:

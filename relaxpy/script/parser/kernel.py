@@ -10,6 +10,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
@@ -179,7 +180,7 @@ class KernelReader(KernelForms):
     def bind_target(self, target: ast.expr, value: object, at: ast.expr) -> None:
         """Bind the names of `target`."""
         if isinstance(target, ast.Name):
-            self.made(at, self.bind, target.id, value, target)
+            self.made(at, self.bind, target.id, value, target, at)
             return
         if not isinstance(target, (ast.Tuple, ast.List)):
             raise self.error(target, "only names and elements of buffers can be assigned to")
@@ -462,7 +463,7 @@ def _vector(part: slice, size: PrimExpr) -> PrimExpr:
     step = 1 if part.step is None else part.step
     if isinstance(step, int) and step <= 0:
         raise MisuseError(f"the step of a slice is positive, found {step}", about=step)
-    lanes = ops.ceildiv(ops.sub(stop, start), step)
+    lanes = simplify(ops.ceildiv(ops.sub(stop, start), step))
     if not isinstance(lanes, tir.IntImm):
         raise MisuseError(f"a slice in a store has a constant length, found `{lanes}`")
     if lanes.value < 1:

@@ -33,7 +33,7 @@ SCOPED = (
 class KernelForms(KernelState):
     """Acts upon records."""
 
-    def bind(self, name: str, value: object, node: ast.expr) -> None:
+    def bind(self, name: str, value: object, target: ast.expr, at: ast.expr) -> None:
         """Give `name` the meaning of `value`; a scalar becomes a variable with a LetStmt.
 
         Errors:
@@ -42,11 +42,11 @@ class KernelForms(KernelState):
         present = self.scope.frames[-1].get(name, POISON)
         if present is not POISON and present is not value:
             raise self.error(
-                node,
+                target,
                 f"{name!r} is already defined in this scope",
                 hint="kernels bind a name once; use another name, or a buffer for what changes",
             )
-        self.scope.set(name, self.meaning(name, value, node))
+        self.scope.set(name, self.meaning(name, value, at))
 
     def meaning(self, name: str, value: object, node: ast.expr) -> object:
         """What a name stands for after `name = value`."""

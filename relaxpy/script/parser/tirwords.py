@@ -13,7 +13,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.forms import BufferSpec, HandleWord, Word
+from relaxpy.script.parser.forms import BufferSpec, HandleWord, Word, as_dtype
 
 _LANES = (2, 4, 8, 16, 32, 64)
 _FLOATS = (
@@ -41,13 +41,13 @@ def dtype_words() -> dict[str, Word | HandleWord]:
 
 
 def _bounds(start: ExprLike, stop: ExprLike | None) -> tuple[PrimExpr, PrimExpr]:
-    span = Range(start) if stop is None else Range(start, stop)
-    for part in (span.min, span.extent):
-        if not part.dtype.is_int or part.dtype.lanes != 1:
+    for end in (start, stop):
+        value = ops.convert(0 if end is None else end)
+        if not value.dtype.is_int or value.dtype.lanes != 1:
             raise MisuseError(
-                f"a loop runs over integers, found `{part}` of {part.dtype}",
-                about=start if stop is None or part is span.min else stop,
+                f"a loop runs over integers, found `{value}` of {value.dtype}", about=end
             )
+    span = Range(start) if stop is None else Range(start, stop)
     return span.min, span.extent
 
 
@@ -260,7 +260,7 @@ def match_buffer(
         raise MisuseError(f"match_buffer of {param.name} needs a shape")
     spec = BufferSpec(
         shape,  # type: ignore[arg-type]
-        DataType(dtype),
+        as_dtype(dtype),
         data,
         None if strides is None else tuple(strides),
         elem_offset,
@@ -295,7 +295,7 @@ def allocate(
     """Memory of this many elements."""
     test = ops.const(True, "bool") if condition is None else ops.truth(condition)
     sizes = tuple(ops.convert(extent) for extent in extents)
-    return forms.AllocateForm(sizes, DataType(dtype), scope, test, dict(annotations or {}))
+    return forms.AllocateForm(sizes, as_dtype(dtype), scope, test, dict(annotations or {}))
 
 
 def allocate_const(
@@ -306,7 +306,7 @@ def allocate_const(
 ) -> forms.AllocateForm:
     """Memory that holds the constant `data`."""
     sizes = tuple(ops.convert(extent) for extent in extents)
-    return forms.AllocateForm(sizes, DataType(dtype), "global", None, dict(annotations or {}), data)
+    return forms.AllocateForm(sizes, as_dtype(dtype), "global", None, dict(annotations or {}), data)
 
 
 def attr(node: object, attr_key: str, value: ExprLike) -> forms.AttrForm:
@@ -316,7 +316,7 @@ def attr(node: object, attr_key: str, value: ExprLike) -> forms.AttrForm:
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> forms.EnvThreadForm:
     """A variable for the hardware index `thread_tag`."""
-    return forms.EnvThreadForm(thread_tag, DataType(dtype))
+    return forms.EnvThreadForm(thread_tag, as_dtype(dtype))
 
 
 def launch_thread(thread: str | Var, extent: ExprLike) -> forms.LaunchThreadForm:

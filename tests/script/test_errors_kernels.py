@@ -1,0 +1,224 @@
+"""What is said of kernels that are wrong, and where."""
+
+import pytest
+
+from relaxpy.errors import ParseError
+from relaxpy.script import from_source
+from tests.script.marked import check_marks
+
+
+def test_names_attributes_and_arity() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), n: T.int32):
+            for i in T.seril(4):
+            #          ^^^^^ T has no attribute 'seril'
+            # hint: did you mean `T.serial`?
+                A[i] = T.float32(0)
+            for i in T.serial(4):
+                A[i] = B[i]
+        #              ^ unknown name 'B'
+                A[i] = T.max(1, 2, 3)
+        #                          ^ T.max takes 2 positional arguments, found 3
+        # hint: it is T.max(a, b)
+                A[i] = T.exp()
+        #              ^^^^^^^ T.exp: missing a required argument: 'x'
+        # hint: it is T.exp(x)
+    """)
+
+
+def test_parameters_need_annotations_of_their_kind() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(
+            a,
+        #   ^ parameter 'a' has no annotation
+        # hint: annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32
+            b: 5,
+            #  ^ a parameter is a buffer, a handle or a scalar, found 5
+            c: T.Buffer(("n",), "float32"),
+            #            ^^^ a dimension of a buffer is an integer, found 'n'
+            # hint: declare a variable, as in n = T.int32(), and use T.match_buffer
+        ):
+            T.evaluate(0)
+    """)
+
+
+def test_stores_point_at_what_does_not_fit() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4, 4), "float32"), n: T.int32):
+            A[0] = 1
+        #   ^^^^ buffer A has 2 dimensions, found 1 indices
+            A[0, 1.5] = 1
+        #   ^^^^^^^^^ an index of A is an integer, found `T.float32(1.5)` of float32
+            A[0, 0] = "a"
+            #         ^^^ expected a scalar expression, found 'a'
+            A[0, 0] = A[0, 0:4]
+            #         ^^^^^^^^^ a slice of buffer A is a region, not a value
+            # hint: give every dimension an index, or the last slice a step
+            n[0] = 1
+        #   ^ only elements of buffers can be assigned to, found `n` of int32
+            n += 1
+        #   ^^^^^^ names in a kernel are bound once
+        # hint: keep what changes in a buffer, as in A[i] += 1
+    """)
+
+
+def test_a_name_is_bound_once_in_a_scope() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(n: T.int32):
+            x = n + 1
+            x = n + 2
+        #   ^ 'x' is already defined in this scope
+        # hint: kernels bind a name once; use another name, or a buffer for what changes
+    """)
+
+
+def test_loops_run_over_integers_in_forms_of_their_own() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(x: T.float32):
+            for i in [1, 2]:
+            #        ^^^^^^ a loop in a kernel runs over range, T.grid or the like, found a list
+                T.evaluate(0)
+            for i in T.serial(x):
+            #                 ^ a loop runs over integers, found `x` of float32
+                T.evaluate(0)
+            for i, j in T.grid(2, 3, 4):
+        #       ^^^^ 2 values are needed here, found 3
+                T.evaluate(0)
+            for i in range(0, 8, 2):
+            #        ^^^^^^^^^^^^^^ range in a kernel takes an end, or a start and an end
+                T.evaluate(0)
+            for i in range(3):
+                T.evaluate(i)
+            else:
+                T.evaluate(0)
+        #       ^^^^^^^^^^^^^ a loop in a kernel has no else
+            break
+        #   ^^^^^ break stands outside a loop
+    """)
+
+
+def test_words_of_blocks_stand_in_blocks_once() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            T.reads(A[0])
+        #   ^^^^^^^^^^^^^ T.reads belongs directly into a block, with T.block(...):
+            vi = T.axis.spatial(4, 0)
+            #    ^^^^^^^^^^^^^^^^^^^^ T.axis belongs directly into a block, with T.block(...):
+            for i in range(4):
+                with T.block("b"):
+                    vi = T.axis.remap("X", [i])
+                    #                 ^^^ the kinds of block variables are letters S and R, found 'X'
+                    vj = T.axis.remap("SS", [i])
+                    #                       ^^^ 2 kinds are given for 1 loop variables
+                    vk = T.axis.spatial(4, 1.5)
+                    #                      ^^^ a block variable stands for an integer, found `T.float32(1.5)` of float32
+                    T.reads(A[0])
+                    T.reads(A[0])
+        #           ^^^^^^^^^^^^^ T.reads is given twice for this block
+                    T.where(i < 3)
+                    T.where(i < 3)
+        #           ^^^^^^^^^^^^^^ T.where is given twice for this block
+                    T.block_attr({"k": 1})
+                    T.block_attr({"k": 2})
+        #           ^^^^^^^^^^^^^^^^^^^^^^ block attribute 'k' is 1 and 2 at once
+                    with T.init():
+                        A[0] = 0
+                    with T.init():
+                    #    ^^^^^^^^ T.init is given twice for this block
+                        A[0] = 0
+            with T.block("c") as c:
+            #                    ^ with T.block stands alone, without `as`
+                T.evaluate(0)
+            with A:
+            #    ^ with takes T.block and the like, found buffer A
+                T.evaluate(0)
+    """)
+
+
+def test_match_buffer_takes_a_parameter_and_a_shape() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(a: T.handle):
+            A = T.match_buffer(a)
+            #   ^^^^^^^^^^^^^^^^^ match_buffer of a needs a shape
+            B = T.match_buffer(5, (4,))
+            #                  ^ match_buffer takes a handle parameter or a region, found 5
+            C = T.match_buffer(a, (4,), "flaot32")
+            #                           ^^^^^^^^^ unknown dtype 'flaot32' [DT-1]
+            # hint: did you mean 'float32'?
+            D = T.match_buffer(a, (4,))
+            E = T.match_buffer(a, (4,))
+            #   ^^^^^^^^^^^^^^^^^^^^^^^ parameter a already has a buffer
+    """)
+
+
+def test_python_that_is_no_kernel() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            import os
+        #   ^^^^^^^^^ import is not part of a kernel
+        # hint: import at the top of the file; its names can be used here
+            try:
+        #   ^^^ try is not part of a kernel
+        # hint: errors of a running program end it; check before with an if
+                T.evaluate(0)
+            finally:
+                T.evaluate(0)
+            A[0]
+        #   ^^^^ the value of `A[0]` is not used
+        # hint: T.evaluate(...) evaluates it
+            return
+        #   ^^^^^^ return in a kernel has a value
+        # hint: leave it out otherwise
+    """)
+
+
+@pytest.mark.rule("PX-3", "PX-4")
+def test_arithmetic_that_makes_no_sense() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), n: T.int32):
+            A[0] = n // 0
+            #      ^^^^^^ division of `n` by zero [PX-3]
+            A[0] = n / 2
+            #      ^^^^^ / on integers leaves the rounding open
+            # hint: use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)
+            A[0] = 1 // 0
+            #      ^^^^^^ integer division or modulo by zero
+            A[0] = A[0] + "a"
+            #      ^^^^^^^^^^ cannot match types float32 and handle
+            if n:
+            #  ^ expected a Boolean, found `n` of int32 [PX-4]
+                A[0] = 0
+            A[0] = T.if_then_else(n, 1, 2)
+            #                     ^ expected a Boolean, found `n` of int32 [PX-4]
+    """)
+
+
+@pytest.mark.parametrize("text", ["@T.prim_func(privat=True)", "@T.prim_func(private=1)"])
+def test_options_of_decorators_are_checked(text: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        from_source(f"{text}\ndef f(n: T.int32):\n    T.evaluate(n)\n")
+    assert caught.value.diagnostic.span is not None
+
+
+def test_a_private_kernel_has_no_global_symbol() -> None:
+    with pytest.raises(ParseError, match="private kernel 'f' has a global_symbol"):
+        from_source(
+            "@T.prim_func(private=True)\ndef f(n: T.int32):\n"
+            '    T.func_attr({"global_symbol": "f"})\n    T.evaluate(n)\n'
+        )
+
+
+def test_deep_nesting_is_refused_with_its_place() -> None:
+    deep = "".join(f"{'    ' * (k + 1)}for i{k} in range(2):\n" for k in range(95))
+    with pytest.raises(ParseError) as caught:
+        from_source(f"@T.prim_func\ndef f(n: T.int32):\n{deep}{'    ' * 96}T.evaluate(n)\n")
+    assert "nested" in str(caught.value) or "too many" in str(caught.value)

@@ -1,0 +1,372 @@
+"""Kernels as text become the statements they describe."""
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import ParseError
+from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
+from relaxpy.ir.text import short_text
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir import stmt
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.ir.traverse import walk
+from relaxpy.script import from_source
+from relaxpy.script import tir as T
+
+HEADER = "@T.prim_func\ndef f(A: T.Buffer((16, 16), 'float32'), n: T.int32, x: T.float32):\n"
+
+
+def kernel(body: str, header: str = HEADER) -> PrimFunc:
+    lines = "\n".join(f"    {line}" for line in body.strip("\n").split("\n"))
+    func = from_source(header + lines, check_well_formed=False)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def only(func: PrimFunc, kind: type) -> object:
+    found = [node for node in walk(func.body) if isinstance(node, kind)]
+    assert len(found) == 1
+    return found[0]
+
+
+def block_named(func: PrimFunc, name: str) -> stmt.Block:
+    [found] = [n for n in walk(func.body) if isinstance(n, stmt.Block) and n.name_hint == name]
+    return found
+
+
+@T.prim_func
+def matmul(a: T.handle, B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16))):
+    T.func_attr({"tir.noalias": True})
+    n = T.int32()
+    A = T.match_buffer(a, (16, n), "float32")
+    for i, j, k in T.grid(16, 16, n):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] += A[vi, vk] * B[vk, vj]
+
+
+def test_a_decorated_kernel_is_a_prim_func() -> None:
+    assert isinstance(matmul, PrimFunc)
+    assert [p.name for p in matmul.params] == ["a", "B", "C"]
+    assert dict(matmul.attrs) == {"tir.noalias": True, "global_symbol": "matmul"}
+    assert matmul.ret_type is None
+    assert {p.name: b.name for p, b in matmul.buffer_map.items()} == {"a": "A", "B": "B", "C": "C"}
+    assert matmul.span is not None
+    assert matmul.span.file == __file__
+
+
+def test_blocks_get_regions_and_the_kernel_a_root_block() -> None:
+    assert isinstance(matmul.body, stmt.BlockRealize)
+    root = matmul.body.block
+    assert (root.name_hint, root.iter_vars, root.reads, root.writes) == ("root", (), (), ())
+    block = block_named(matmul, "C")
+    assert [short_text(r) for r in block.reads] == ["A[vi, vk]", "B[vk, vj]"]
+    assert [short_text(r) for r in block.writes] == ["C[vi, vj]"]
+    assert [v.iter_type.name for v in block.iter_vars] == ["DataPar", "DataPar", "CommReduce"]
+    assert [str(v.dom.extent) for v in block.iter_vars if v.dom] == ["16", "16", "n"]
+    assert isinstance(block.init, stmt.BufferStore)
+    assert str(block.init.value) == "T.float32(0.0)"
+
+
+def test_declared_regions_stay_even_empty_ones() -> None:
+    func = kernel("""
+for i in range(4):
+    with T.block("b"):
+        v = T.axis.spatial(4, i)
+        T.reads([])
+        A[v, 0] = A[v, 1]
+""")
+    block = block_named(func, "b")
+    assert block.reads == ()
+    assert [short_text(r) for r in block.writes] == ["A[v, 0]"]
+
+
+def test_a_lone_block_without_variables_is_the_root_itself() -> None:
+    func = kernel("""
+with T.block("root"):
+    A[0, 0] = 1.0
+""")
+    assert isinstance(func.body, stmt.BlockRealize)
+    assert func.body.block.name_hint == "root"
+    assert isinstance(func.body.block.body, stmt.BufferStore)
+    assert func.body.block.writes == ()
+
+
+def test_blocks_beside_others_are_no_roots() -> None:
+    func = kernel("""
+with T.block("one"):
+    A[0, 0] = 1.0
+with T.block("two"):
+    A[0, 1] = A[0, 0]
+""")
+    assert isinstance(func.body, stmt.BlockRealize)
+    assert func.body.block.name_hint == "root"
+    assert [short_text(r) for r in block_named(func, "two").reads] == ["A[0, 0]"]
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        ("range(8)", ForKind.SERIAL),
+        ("T.serial(0, 8)", ForKind.SERIAL),
+        ("T.parallel(8)", ForKind.PARALLEL),
+        ("T.vectorized(8)", ForKind.VECTORIZED),
+        ("T.unroll(8)", ForKind.UNROLLED),
+        ("T.thread_binding(8, thread='threadIdx.x')", ForKind.THREAD_BINDING),
+        ("T.thread_binding(8, 'threadIdx.x')", ForKind.THREAD_BINDING),
+    ],
+)
+def test_every_kind_of_loop(form: str, kind: ForKind) -> None:
+    func = kernel(f"for i in {form}:\n    A[i, 0] = 0.0")
+    loop = only(func, stmt.For)
+    assert isinstance(loop, stmt.For)
+    assert loop.kind is kind
+    assert (str(loop.min), str(loop.extent)) == ("0", "8")
+    assert (loop.thread_binding is not None) == (kind is ForKind.THREAD_BINDING)
+
+
+def test_loop_bounds_and_annotations() -> None:
+    func = kernel("for i in T.serial(n, n + 4, annotations={'pragma': 1}):\n    A[i, 0] = 0.0")
+    loop = only(func, stmt.For)
+    assert isinstance(loop, stmt.For)
+    assert (str(loop.min), dict(loop.annotations)) == ("n", {"pragma": 1})
+
+
+def test_targets_of_a_grid() -> None:
+    func = kernel("for i, *rest in T.grid(2, 3, 4):\n    A[i, rest[0] + rest[1]] = 0.0")
+    loops = [node for node in walk(func.body) if isinstance(node, stmt.For)]
+    assert [loop.loop_var.name for loop in reversed(loops)] == ["i", "rest_0", "rest_1"]
+
+
+def test_sixty_four_bit_loops_give_sixty_four_bit_variables() -> None:
+    func = kernel("for i in range(T.int64(8)):\n    A[i, 0] = 0.0")
+    loop = only(func, stmt.For)
+    assert isinstance(loop, stmt.For)
+    assert loop.loop_var.dtype == "int64"
+
+
+def test_values_of_stores_take_the_dtype_of_the_buffer() -> None:
+    func = kernel("A[0, 0] = 1\nA[0, 1] = n\nA[0, 2] = T.float64(2)\nA[0, 3] = True")
+    stores = [s for s in walk(func.body) if isinstance(s, stmt.BufferStore)]
+    assert [s.value.dtype for s in stores] == ["float32"] * 4
+    assert str(stores[1].value) == 'T.Cast("float32", n)'
+
+
+def test_augmented_assignment_and_vector_stores() -> None:
+    func = kernel("A[n, 0] *= x\nA[n, 4:8] = T.broadcast(x, 4)\nA[n, n:n + 8:2] = x")
+    first, second, third = (s for s in walk(func.body) if isinstance(s, stmt.BufferStore))
+    assert str(first.value) == "A[n, 0] * x"
+    assert second.indices[1].dtype == "int32x4"
+    assert isinstance(third.value, tir.Broadcast)
+    assert isinstance(third.indices[1], tir.Ramp)
+
+
+def test_let_statements() -> None:
+    func = kernel("y = x + T.float32(1)\nz: T.int64 = 3\nA[0, 0] = y\nw = 5\nA[0, w] = y")
+    lets = [node for node in walk(func.body) if isinstance(node, stmt.LetStmt)]
+    names = {let.var.name: (let.var.dtype, str(let.value)) for let in lets}
+    assert names == {
+        "y": ("float32", "x + T.float32(1.0)"),
+        "z": ("int64", "T.int64(3)"),
+        "w": ("int32", "5"),
+    }
+
+
+def test_an_inner_scope_may_use_a_name_again() -> None:
+    func = kernel("y = n\nfor i in range(3):\n    y = i\n    A[y, 0] = 0.0\nA[y, 0] = 1.0")
+    stores = [s for s in walk(func.body) if isinstance(s, stmt.BufferStore)]
+    assert stores[0].indices[0] is not stores[1].indices[0]
+
+
+def test_branches_and_loops_with_conditions() -> None:
+    func = kernel("""
+if n > 3 and not n == 5:
+    A[0, 0] = 0.0
+elif n < 2:
+    A[0, 1] = 0.0
+else:
+    A[0, 2] = 0.0
+while n < 9:
+    if 1 < n < 5:
+        continue
+    break
+""")
+    outer = [node for node in walk(func.body) if isinstance(node, stmt.IfThenElse)]
+    assert [str(i.condition) for i in outer] == ["n < 2", "n > 3 and not n == 5", "1 < n and n < 5"]
+    calls = [str(n.value) for n in walk(func.body) if isinstance(n, stmt.Evaluate)]
+    assert calls == ["T.continue_loop()", "T.break_loop()"]
+
+
+def test_a_condition_known_while_reading_chooses_at_once() -> None:
+    func = kernel("""
+if len([1, 2]) == 2:
+    A[0, 0] = 1.0
+else:
+    A[0, 0] = nothing
+B = A if True else missing
+B[0, 1] = 2.0 if False else 3.0
+""")
+    stores = [s for s in walk(func.body) if isinstance(s, stmt.BufferStore)]
+    assert [str(s.value) for s in stores] == ["T.float32(1.0)", "T.float32(3.0)"]
+
+
+def test_a_conditional_expression_of_the_program() -> None:
+    func = kernel("A[0, 0] = A[0, 1] if n < 3 else 0")
+    assert str(only(func, stmt.BufferStore).value) == (  # type: ignore[attr-defined]
+        "T.if_then_else(n < 3, A[0, 1], T.float32(0.0))"
+    )
+
+
+def test_return_and_its_dtype() -> None:
+    func = kernel("return 3", "@T.prim_func\ndef f(n: T.int32) -> T.int64:\n")
+    assert func.ret_type == "int64"
+    assert str(only(func, stmt.Evaluate).value) == "T.ret(T.int64(3))"  # type: ignore[attr-defined]
+    info = func.struct_info
+    assert info is not None
+    assert info.ret == PrimStructInfo("int64")  # type: ignore[attr-defined]
+
+
+def test_assertions_enclose_what_follows() -> None:
+    func = kernel('assert n > 0, "positive"\nA[0, 0] = 1.0')
+    assert isinstance(func.body, stmt.AssertStmt)
+    assert isinstance(func.body.body, stmt.BufferStore)
+    assert isinstance(kernel('T.Assert(n > 0, "m")\nA[0, 0] = 1.0').body, stmt.AssertStmt)
+
+
+def test_memory_of_its_own() -> None:
+    func = kernel("""
+B = T.alloc_buffer((4,), "int8", scope="local")
+p = T.allocate([16], "float32", "global")
+C = T.decl_buffer((16,), "float32", data=p)
+with T.decl_buffer((4,), "int32") as D:
+    D[0] = 1
+C[0] = 1.0
+with T.attr(n, "key", 3):
+    B[0] = 1
+""")
+    assert isinstance(func.body, stmt.BlockRealize)
+    [buffer] = func.body.block.alloc_buffers
+    assert (buffer.name, buffer.dtype, buffer.scope()) == ("B", "int8", "local")
+    kinds = [type(n).__name__ for n in walk(func.body) if isinstance(n, stmt.Stmt)]
+    assert kinds.count("Allocate") == 2
+    assert kinds.count("DeclBuffer") == 2
+    assert kinds.count("AttrStmt") == 1
+
+
+def test_views_of_regions_in_blocks() -> None:
+    func = kernel("""
+with T.block("b"):
+    T.where(n < 3)
+    T.block_attr({"a": 1})
+    V = T.match_buffer(A[0:4, 2], (4, 1), "float32")
+    V[0, 0] = 1.0
+A[0, 0] = 1.0
+""")
+    block = block_named(func, "b")
+    [match] = block.match_buffers
+    assert short_text(match.source) == "A[0:4, 2]"
+    assert dict(block.annotations) == {"a": 1}
+    assert [short_text(r) for r in block.writes] == ["A[0:4, 2]"]
+    [realize] = [
+        n for n in walk(func.body) if isinstance(n, stmt.BlockRealize) and n.block is block
+    ]
+    assert str(realize.predicate) == "n < 3"
+
+
+def test_symbolic_shapes_are_in_the_signature() -> None:
+    info = matmul.struct_info
+    assert info is not None
+    first = info.params[0]  # type: ignore[attr-defined]
+    assert isinstance(first, TensorStructInfo)
+    assert first.ndim == 2
+
+
+def test_parameters_see_those_before_them() -> None:
+    func = kernel(
+        "A[0, 0] = 1.0", "@T.prim_func\ndef f(n: T.int32, A: T.Buffer((n, 4), 'float32')):\n"
+    )
+    assert func.buffer_map[func.params[1]].shape[0] is func.params[0]
+
+
+def test_calls_between_kernels_have_the_dtype_of_the_callee() -> None:
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def caller(A: T.Buffer((4,), "int64")):
+        A[0] = Module.callee(A[1])
+        A[2] = callee(1)
+
+    @T.prim_func(private=True)
+    def callee(n: T.int64) -> T.int64:
+        return n + T.int64(1)
+""")
+    calls = [n for n in walk(mod["caller"]) if isinstance(n, tir.Call)]
+    assert [call.dtype for call in calls] == ["int64", "int64"]
+    assert calls[0].op is mod.get_global_var("callee")
+
+
+SIZE, TABLE = 8, [1, 2, 3]
+
+
+def scaled(buffer: object, index: object) -> object:
+    return buffer[index, 0] * 2.0  # type: ignore[index]
+
+
+def test_python_around_a_kernel_is_used_while_it_is_read() -> None:
+    width = 4
+
+    @T.prim_func
+    def f(A: T.Buffer((SIZE, width), "float32")):
+        for i in range(len(TABLE)):
+            A[i, 1] = scaled(A, i) + np.float32(3)
+        A[0, 0] = T.float32(sum(t * t for t in TABLE))
+
+    stores = [s for s in walk(f.body) if isinstance(s, stmt.BufferStore)]
+    assert [str(s.value) for s in stores] == [
+        "A[i, 0] * T.float32(2.0) + T.float32(3.0)",
+        "T.float32(14.0)",
+    ]
+
+
+def test_meta_variables_are_no_statements() -> None:
+    func = kernel("k = T.meta_var(3)\nA[k, k + 1] = 0.0\naxes = [n, 2]\nA[axes[0], axes[1]] = 1.0")
+    assert [
+        str(i) for s in walk(func.body) if isinstance(s, stmt.BufferStore) for i in s.indices
+    ] == [
+        *("3", "4"),
+        *("n", "2"),
+    ]
+
+
+def test_private_kernels_have_no_global_symbol() -> None:
+    func = kernel("T.evaluate(n)", HEADER.replace("prim_func", "prim_func(private=True)"))
+    assert "global_symbol" not in func.attrs
+
+
+def test_a_long_chain_of_operators_is_read() -> None:
+    func = kernel("A[0, 0] = " + " + ".join(["x"] * 900))
+    assert only(func, stmt.BufferStore)
+
+
+def test_statements_know_their_lines() -> None:
+    func = kernel("for i in range(4):\n    A[i, 0] = 0.0")
+    store = only(func, stmt.BufferStore)
+    assert isinstance(store, stmt.BufferStore)
+    assert store.span is not None
+    assert (store.span.line, store.span.column, store.span.end_column) == (4, 9, 22)
+
+
+def test_a_kernel_that_needs_its_regions_said() -> None:
+    body = """
+with T.block("b"):
+    v = T.axis.spatial(4, n)
+    T.evaluate(T.call_extern("int32", "g", A.data))
+"""
+    with pytest.raises(ParseError, match=r"say it with T.reads\(...\) and T.writes\(...\)"):
+        kernel(body)
+    said = body.replace("    T.eval", "    T.reads(A[0, 0])\n    T.writes()\n    T.eval")
+    assert block_named(kernel(said), "b").writes == ()
