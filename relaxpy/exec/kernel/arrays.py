@@ -162,7 +162,6 @@ class ArrayEmitter:
                 found = self._named(found)
             if shared:
                 self.done[expr] = found
-        self.uses[expr] -= 1
         return found
 
     def _new(self, expr: PrimExpr, out: Output | None) -> Value:
@@ -226,7 +225,7 @@ class ArrayEmitter:
         self.guarded += 1
         values = [self._value(yes), self._value(no)]
         self.guarded -= 1
-        if not condition.dims:
+        if not condition.dims and values[0].dims == values[1].dims:
             chosen = ast.IfExp(condition.node, values[0].node, values[1].node)
             return Value(chosen, values[0].dims | values[1].dims, yes.dtype)
         if all(v.plain for v in values):
@@ -303,6 +302,8 @@ class ArrayEmitter:
     ) -> Value:
         dims = frozenset[Var]().union(*(v.dims for _, v in args))
         nodes = [v.node for _, v in args]
+        for expr, _ in args:
+            self.uses[expr] -= 1
         if out is not None and out.dims == dims and out.dtype == dtype:
             self.lines.append(do(call(function, *nodes, out=out.node)))
             return Value(out.node, dims, dtype)

@@ -63,3 +63,36 @@ def _end(index: Affine, axis: Axis, sizes: Container[Var], *, upper: bool) -> Af
 
 def _variables(bound: Poly) -> list[Var]:
     return [a for a in bound.atoms() if isinstance(a, Var)]
+
+
+def is_injective(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
+    """Whether the map, like digits of a number, takes no value twice."""
+    reach = as_poly(0)
+    ordered = sorted(f.coefficients.items(), key=lambda item: _weight(item[1]))
+    for var, factor in ordered:
+        if not (factor - reach).is_at_least(1, sizes):
+            return False
+        axis = next(a for a in axes if a.var is var)
+        reach = reach + factor * (as_poly(axis.stop) - as_poly(axis.start) - 1)
+    return True
+
+
+def _weight(factor: Poly) -> tuple[int, int]:
+    constant = factor.constant
+    return max(map(len, factor.terms), default=0), constant if constant is not None else 0
+
+
+def is_one_to_one(maps: Sequence[Affine], axes: Sequence[Axis], sizes: Container[Var]) -> bool:
+    """Whether different rounds of the axes that occur in `maps` always lie at different places."""
+    unknown = {v for m in maps for v in m.coefficients}
+    while unknown:
+        found: set[Var] = set()
+        for m in maps:
+            left = {v: c for v, c in m.coefficients.items() if v in unknown}
+            alone = len(left) == 1 and next(iter(left.values())).constant is not None
+            if alone or (left and is_injective(Affine(left, as_poly(0)), axes, sizes)):
+                found |= set(left)
+        if not found:
+            return False
+        unknown -= found
+    return True

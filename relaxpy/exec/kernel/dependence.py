@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from relaxpy.exec.kernel.bounds import extremes
+from relaxpy.exec.kernel.bounds import extremes, is_injective
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement
 from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
@@ -187,7 +187,7 @@ def _restrict(
         if len(f.coefficients) == 1:
             [(var, factor)] = f.coefficients.items()
             return _one_axis(possible, shared[var], factor, gap, x_axes[shared[var]], sizes)
-        if not gap.terms and _injective(f, x_axes, sizes):
+        if not gap.terms and is_injective(f, x_axes, sizes):
             for var in f.coefficients:
                 possible[shared[var]] &= {SAME}
             return True
@@ -222,20 +222,3 @@ def _one_axis(
         return False
     possible[level] &= {EARLIER if rounds > 0 else LATER}
     return True
-
-
-def _injective(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
-    """Whether the map, like digits of a number, takes no value twice."""
-    reach = as_poly(0)
-    ordered = sorted(f.coefficients.items(), key=lambda item: _weight(item[1]))
-    for var, factor in ordered:
-        if not (factor - reach).is_at_least(1, sizes):
-            return False
-        axis = next(a for a in axes if a.var is var)
-        reach = reach + factor * (as_poly(axis.stop) - as_poly(axis.start) - 1)
-    return True
-
-
-def _weight(factor: Poly) -> tuple[int, int]:
-    constant = factor.constant
-    return max(map(len, factor.terms), default=0), constant if constant is not None else 0

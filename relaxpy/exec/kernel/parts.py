@@ -27,7 +27,7 @@ from relaxpy.exec.kernel.nest import (
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import Affine, affine, mentions
+from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.traverse import rewrite, substitute, walk
@@ -199,6 +199,8 @@ class _Collector:
     ) -> Iterator[Part]:
         match item:
             case Loop(axis=axis, body=body):
+                start, stop = _settled((axis.start, axis.stop), box)
+                axis = Axis(axis.var, start, stop)
                 outer = {a.var for a in box}
                 moving = {v for v in outer if mentions(axis.start, {v}) or mentions(axis.stop, {v})}
                 written = stored(body)
@@ -244,6 +246,8 @@ class _Collector:
         self, store: Store, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Part]:
         """The store over its box, divided where an if_then_else in the value can be decided."""
+        if any((as_poly(a.start) - as_poly(a.stop)).is_at_least(0, self.sizes) for a in box):
+            return
         indices, value = _settled(store.indices, box), _settled((store.value,), box)[0]
         guards = tuple(_settled(guards, box))
         for condition in () if _moving(box) else _choices(value):

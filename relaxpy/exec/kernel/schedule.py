@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
+from relaxpy.exec.kernel import domain
+from relaxpy.exec.kernel.bounds import is_one_to_one
 from relaxpy.exec.kernel.dependence import Edge, common_axes, edges
 from relaxpy.exec.kernel.domain import is_point
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Group, Part, Statement
 from relaxpy.exec.kernel.plan import ArgReduce, Contract, Map, Reduce, Scalar, Scatter, Serial, Step
 from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
-from relaxpy.ir.tir.affine import affine, mentions
+from relaxpy.ir.tir.affine import affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 
@@ -49,7 +51,15 @@ class _Scheduler:
     def _forced(self, part: Part, serial: tuple[Axis, ...]) -> bool:
         if isinstance(part, Group):
             return arg_extreme_of(part) is None
-        return any(a.var in part.ordered for a in _free(part, serial))
+        return any(a.var in part.ordered for a in _free(part, serial)) or self._repeats(
+            part, serial
+        )
+
+    def _repeats(self, part: Statement, serial: tuple[Axis, ...]) -> bool:
+        """Whether one element is stored to several times, each time in place of what was there."""
+        if update_of(part) is not None or None in part.write.maps:
+            return False
+        return not all(any(mentions(i, {a.var}) for i in part.indices) for a in _free(part, serial))
 
     def _cycle(
         self, component: list[int], inside: set[Edge], serial: tuple[Axis, ...]
@@ -65,7 +75,7 @@ class _Scheduler:
             return
         allowed = [n for n in levels if self._may_be_outermost(n, levels, parts, inside)]
         best = min(allowed, key=lambda n: (self._left(n, levels, component, inside), n))
-        axis = loop_axis(parts, best)
+        axis = loop_axis(parts, best, self.sizes)
         left = {e for e in inside if not _satisfied(e, best)}
         inner = tuple(self.steps(component, left, (*serial, axis)))
         yield Serial(axis, inner, self._why(axis, parts, inside))
@@ -111,10 +121,10 @@ class _Scheduler:
             return ArgReduce(part, tuple(a for a in axes if a is not extreme.axis), extreme)
         if not axes:
             return Scalar(part, "a single element")
-        return classify(part, axes)
+        return classify(part, axes, self.sizes)
 
 
-def classify(statement: Statement, axes: tuple[Axis, ...]) -> Step:
+def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]) -> Step:
     """How `statement` runs over `axes` at once."""
     variables = {a.var for a in axes}
     update = update_of(statement)
@@ -124,6 +134,11 @@ def classify(statement: Statement, axes: tuple[Axis, ...]) -> Step:
     inside = {v for m in maps if m is not None for v in m.coefficients}
     spatial = tuple(a for a in axes if a.var in inside)
     over = tuple(a for a in axes if a.var not in inside)
+    if not over and update is None:
+        return Map(statement, axes)
+    known = [m for m in maps if m is not None]
+    if update is not None and not is_one_to_one(known, axes, sizes):
+        return Scatter(statement, axes, update)
     if not over or update is None:
         return Map(statement, axes)
     if update.combine == "add" and not statement.guards:
@@ -142,11 +157,15 @@ def _factors(value: PrimExpr) -> Iterable[PrimExpr]:
         yield value
 
 
-def loop_axis(parts: Sequence[Part], level: int) -> Axis:
-    """The whole loop at `level`; parts that use less of it check for themselves."""
-    axes = [p.axes[level] for p in parts]
-    wide = [a for a in axes if not is_point(a)]
-    return wide[0] if wide else axes[0]
+def loop_axis(parts: Sequence[Part], level: int, sizes: Container[Var]) -> Axis:
+    """The loop at `level` as far as any of `parts` uses it; each checks for its own share."""
+    axis, *others = [p.axes[level] for p in parts]
+    for other in others:
+        start = domain.least(axis.start, as_poly(other.start), sizes)
+        stop = domain.greatest(axis.stop, as_poly(other.stop), sizes)
+        if start is not axis.start or stop is not axis.stop:
+            axis = Axis(axis.var, start, stop)
+    return axis
 
 
 def _free(part: Part, serial: tuple[Axis, ...]) -> tuple[Axis, ...]:
