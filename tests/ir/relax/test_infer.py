@@ -5,6 +5,7 @@ import warnings
 import pytest
 
 from relaxpy.errors import RelaxpyWarning, StructInfoError, StructInfoTypeError
+from relaxpy.exec.registry import register_func, remove_global_func
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -24,6 +25,7 @@ from tests.ir.relax.graphs import (
     pure,
     seq,
     shape_of,
+    show,
     size,
     var,
 )
@@ -535,6 +537,24 @@ def test_a_packed_function_is_impure_unless_the_call_says_otherwise() -> None:
     with pytest.raises(StructInfoError, match=r"packed function f.*PU-8"):
         derived([], rx.Call(rx.ExternFunc("f"), ()))
     assert derived([], pure("f")) == Object
+
+
+@pytest.mark.rule("PU-13", "PU-4")
+def test_a_packed_function_may_be_registered_as_pure() -> None:
+    register_func("test.infer.checked", lambda: None, pure=True)
+    try:
+        call = rx.Call(rx.ExternFunc("test.infer.checked"), ())
+        assert derived([], seq(dataflow(bind(local("y"), call)), rx.Tuple(()))) == UNIT
+    finally:
+        remove_global_func("test.infer.checked")
+
+
+@pytest.mark.rule("PU-1", "PU-2", "PU-17")
+def test_pure_functions_may_recurse_without_end_but_not_print() -> None:
+    main, p = rx.GlobalVar("main"), var("p", prim())
+    assert result(module(main=function([p], main(p), prim()))) == prim()
+    with pytest.raises(StructInfoError, match="PU-8"):
+        derived([], show(rx.StringImm("an effect")))
 
 
 @pytest.mark.rule("PU-15", "PU-20")
