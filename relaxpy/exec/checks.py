@@ -151,7 +151,9 @@ class Matcher:
         found = category_of(value)
         if found not in expected:
             wanted = " or ".join(f"a {c.value}" for c in expected)
-            name = f"a {found.value}" if found is not Category.OBJECT else describe(value)
+            name = f"a {found.value}"
+            if found is Category.OBJECT:
+                name = describe(value) if place.text else "it"
             raise self._fail(place, f"{name} is not {wanted}", "MC-2")
 
     def _structure(self, value: Value, info: rx.StructInfo, place: _Place) -> None:
@@ -297,6 +299,12 @@ def match_cast(
     trial = bindings.copy()
     Matcher(trial, MatchCastError).check(value, info, title, span)
     bindings.adopt(trial)
+
+
+def cast_title(binding: rx.MatchCast, function_name: str) -> str:
+    """What messages call a match_cast."""
+    of = f" of {binding.var.name_hint}" if binding.var is not None else ""
+    return f"match_cast{of}" + (f" in {function_name}" if function_name else "")
 
 
 @dataclass(frozen=True, slots=True)

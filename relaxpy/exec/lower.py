@@ -12,9 +12,9 @@ from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py, support
 from relaxpy.exec.checks import Bindings, Signature
 from relaxpy.exec.kernel import KernelReport
-from relaxpy.exec.lower_function import FunctionLowering, GlobalCallee
-from relaxpy.exec.reference import function_info
-from relaxpy.exec.signatures import signature_of
+from relaxpy.exec.lower_function import FunctionLowering
+from relaxpy.exec.lower_scope import GlobalCallee
+from relaxpy.exec.signatures import function_info, signature_of
 from relaxpy.exec.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py
@@ -15,12 +14,14 @@ from relaxpy.exec.checks import (
     CompiledSignature,
     Signature,
     Surroundings,
+    cast_title,
 )
 from relaxpy.exec.liveness import delete_after_last_use
 from relaxpy.exec.lower_check import CheckLowering, QuickCheck
+from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
 from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.operators import RUNTIME_OPERATORS
-from relaxpy.exec.reference import cast_title, function_info, output_infos
+from relaxpy.exec.signatures import function_info, output_infos
 from relaxpy.exec.support import CompiledClosure, CompiledPackedCall
 from relaxpy.exec.uses import shared_constants, values_used
 from relaxpy.ir.op import Op
@@ -30,69 +31,11 @@ from relaxpy.ir.relax.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.traverse import walk
-from relaxpy.pysource import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _OBJECT = rx.ObjectStructInfo()
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalCallee:
-    """A function of the module: its Python name, and the signature that calls are checked by."""
-
-    name: str
-    signature: Signature
-    prim_func: PrimFunc | None = None
-
-
-class Globals(Protocol):
-    """What a function needs to know of the module around it."""
-
-    names: Names
-    own_functions: dict[str, object]
-
-    def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
-        """What a GlobalVar stands for."""
-
-    def function_value(self, var: rx.GlobalVar) -> ast.expr:
-        """The function that a GlobalVar stands for, as a value."""
-
-    def share(self, hint: str, value: object) -> ast.expr:
-        """A global name for `value`."""
-
-    def dtype_name(self, dtype: str) -> str:
-        """The global name of a datatype."""
-
-
-@dataclass(slots=True)
-class _Scope:
-    """What is bound where a function stands: variables, sizes, and what is surely known of them."""
-
-    values: dict[rx.Var, ast.expr] = field(default_factory=dict)
-    sizes: dict[tir.Var, str] = field(default_factory=dict)
-    origins: dict[tir.Var, str] = field(default_factory=dict)
-    known: dict[rx.Var, rx.StructInfo] = field(default_factory=dict)
-    functions: dict[rx.Var, tuple[str, int]] = field(default_factory=dict)
-
-    def captured(self) -> _Scope:
-        """The surroundings of a function that stands here, less the DataflowVars (EV-11)."""
-        inner = self.opened()
-        for var in [v for v in inner.values if isinstance(v, rx.DataflowVar)]:
-            del inner.values[var]
-        return inner
-
-    def opened(self) -> _Scope:
-        """The surroundings of a branch that stands here."""
-        return replace(
-            self,
-            values=dict(self.values),
-            sizes=dict(self.sizes),
-            origins=dict(self.origins),
-            known=dict(self.known),
-            functions=dict(self.functions),
-        )
 
 
 class FunctionLowering:
@@ -103,7 +46,7 @@ class FunctionLowering:
         self._func = func
         self._name = name
         self._names = module.names.local()
-        self._scope = _Scope()
+        self._scope = Scope()
         self._out: list[ast.stmt] = []
         self._owned: set[str] = set()
         self._used_as_values = values_used(func)
@@ -145,7 +88,7 @@ class FunctionLowering:
 
     # ---- checks
 
-    def _surroundings(self, infos: Sequence[rx.StructInfo | None], scope: _Scope) -> Surroundings:
+    def _surroundings(self, infos: Sequence[rx.StructInfo | None], scope: Scope) -> Surroundings:
         """What of `scope` the infos use."""
         given = [info for info in infos if info is not None]
         free = dict.fromkeys(v for info in given for v in free_shape_vars(info, scope.sizes))
@@ -188,7 +131,7 @@ class FunctionLowering:
             self._out.append(_unless(quick.comparisons, full))
 
     def _check_arguments(
-        self, signature: Signature, params: Sequence[str], outer: _Scope
+        self, signature: Signature, params: Sequence[str], outer: Scope
     ) -> ast.expr:
         """FN-1 to FN-7; the name of the full checks, made when the result is known."""
         infos = [p.struct_info for p in signature.params]
@@ -212,7 +155,7 @@ class FunctionLowering:
         result: ast.expr,
         known: rx.StructInfo,
         full: ast.expr,
-        outer: _Scope,
+        outer: Scope,
     ) -> None:
         """FN-8, FN-9, left out where what is surely known of the result fits."""
         ret = signature.ret

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError
-from relaxpy.exec.checks import Bindings, Signature, match_cast
+from relaxpy.exec.checks import Bindings, Signature, cast_title, match_cast
 from relaxpy.exec.operators import RUNTIME_OPERATORS, truth
 from relaxpy.exec.registry import get_global_func
 from relaxpy.exec.scalar import ScalarEvaluator, checked
+from relaxpy.exec.signatures import function_info, output_infos
 from relaxpy.exec.tir_reference import check_supported, run_prim_func
 from relaxpy.exec.values import (
     Array,
@@ -25,7 +26,7 @@ from relaxpy.exec.values import (
     Value,
     category_of,
     describe,
-    fresh_tensor,
+    empty,
     from_packed,
     prim_value,
 )
@@ -322,50 +323,13 @@ class ReferenceEvaluator:
 
     def _allocate(self, info: rx.TensorStructInfo, scope: Scope) -> Array:
         assert info.shape is not None
-        return fresh_tensor(tuple(self.value(info.shape, scope)), info.dtype)
-
-
-def cast_title(binding: rx.MatchCast, function_name: str) -> str:
-    """What messages call a match_cast."""
-    of = f" of {binding.var.name_hint}" if binding.var is not None else ""
-    return f"match_cast{of}" + (f" in {function_name}" if function_name else "")
-
-
-def output_infos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
-    """The infos of the tensors that a call in destination-passing style writes (OP-3).
-
-    Errors:
-        CompileError: they do not say datatype and shape.
-    """
-    [info] = call.sinfo_args or (None,)
-    fields = info.fields if isinstance(info, rx.TupleStructInfo) else (info,)
-    outputs = []
-    for output in fields:
-        known = isinstance(output, rx.TensorStructInfo) and output.shape is not None
-        if not known or output.dtype.is_void:  # type: ignore[union-attr]
-            raise CompileError(
-                f"the output of {call.op} needs a datatype and a shape, found {output}",
-                rule="OP-3",
-                span=call.span,
-            )
-        outputs.append(output)
-    return tuple(outputs)  # type: ignore[arg-type]
+        return empty(tuple(self.value(info.shape, scope)), info.dtype.numpy())
 
 
 def outputs_value(call: rx.Call, outputs: list[Array]) -> Value:
     """OP-6: the tensor, or the tuple of them."""
     several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
     return tuple(outputs) if several else outputs[0]
-
-
-def function_info(func: rx.Function) -> rx.FuncStructInfo:
-    """The info of a function: the derived one, else what its signature says."""
-    if isinstance(func.struct_info, rx.FuncStructInfo):
-        return func.struct_info
-    infos = (p.struct_info or rx.ObjectStructInfo() for p in func.params)
-    return rx.FuncStructInfo(
-        tuple(infos), func.ret_struct_info or rx.ObjectStructInfo(), func.is_pure
-    )
 
 
 def evaluate(expr: rx.Expr, module: IRModule | None = None) -> Value:

@@ -41,7 +41,8 @@ def checked(value: int, dtype: DataType) -> int:
     raise RuntimeCheckError(f"the size {value} is outside the range of {dtype}", rule="PX-9")
 
 
-def _divisor(value: int) -> int:
+def divisor(value: int) -> int:
+    """`value`. Errors: RuntimeCheckError if it is zero (PX-3)."""
     if value == 0:
         raise RuntimeCheckError("division by zero", rule="PX-3")
     return value
@@ -51,10 +52,10 @@ _INTEGER: dict[type[tir.PrimExpr], Callable[[int, int], int]] = {
     tir.Add: operator.add,
     tir.Sub: operator.sub,
     tir.Mul: operator.mul,
-    tir.Div: lambda a, b: ops.trunc_div(a, _divisor(b)),
-    tir.Mod: lambda a, b: a - b * ops.trunc_div(a, _divisor(b)),
-    tir.FloorDiv: lambda a, b: a // _divisor(b),
-    tir.FloorMod: lambda a, b: a % _divisor(b),
+    tir.Div: lambda a, b: ops.trunc_div(a, divisor(b)),
+    tir.Mod: lambda a, b: a - b * ops.trunc_div(a, divisor(b)),
+    tir.FloorDiv: lambda a, b: a // divisor(b),
+    tir.FloorMod: lambda a, b: a % divisor(b),
     tir.Min: min,
     tir.Max: max,
 }

@@ -1,7 +1,8 @@
-"""Signatures of the functions of a module, kernels included, and which of them are public."""
+"""Signatures of functions and kernels, which of them are public, and what calls put out."""
 
 from __future__ import annotations
 
+from relaxpy.errors import CompileError
 from relaxpy.exec.checks import Signature
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.module import IRModule
@@ -68,3 +69,34 @@ def _widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimE
     widened = rewrite(size, rule)
     assert isinstance(widened, tir.PrimExpr)
     return widened
+
+
+def function_info(func: rx.Function) -> rx.FuncStructInfo:
+    """The info of a function: the derived one, else what its signature says."""
+    if isinstance(func.struct_info, rx.FuncStructInfo):
+        return func.struct_info
+    infos = (p.struct_info or rx.ObjectStructInfo() for p in func.params)
+    return rx.FuncStructInfo(
+        tuple(infos), func.ret_struct_info or rx.ObjectStructInfo(), func.is_pure
+    )
+
+
+def output_infos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
+    """The infos of the tensors that a call in destination-passing style writes (OP-3).
+
+    Errors:
+        CompileError: they do not say datatype and shape.
+    """
+    [info] = call.sinfo_args or (None,)
+    fields = info.fields if isinstance(info, rx.TupleStructInfo) else (info,)
+    outputs = []
+    for output in fields:
+        known = isinstance(output, rx.TensorStructInfo) and output.shape is not None
+        if not known or output.dtype.is_void:  # type: ignore[union-attr]
+            raise CompileError(
+                f"the output of {call.op} needs a datatype and a shape, found {output}",
+                rule="OP-3",
+                span=call.span,
+            )
+        outputs.append(output)
+    return tuple(outputs)  # type: ignore[arg-type]

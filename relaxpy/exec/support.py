@@ -20,8 +20,8 @@ from relaxpy.exec.operators import (
     truth,
 )
 from relaxpy.exec.registry import get_global_func
+from relaxpy.exec.scalar import divisor
 from relaxpy.exec.values import (
-    Array,
     Category,
     Closure,
     PrimFuncValue,
@@ -30,6 +30,7 @@ from relaxpy.exec.values import (
     category_of,
     check_int64,
     describe,
+    empty,
     from_packed,
     prim_dtype,
     prim_value,
@@ -72,44 +73,24 @@ def dtype(name: str) -> np.dtype[Any]:
     return DataType(name).numpy()
 
 
-def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-    """A new tensor whose contents are not defined yet.
-
-    Errors:
-        RuntimeCheckError: a size is negative, or the memory does not suffice.
-    """
-    try:
-        return np.empty(shape, kind)
-    except (ValueError, MemoryError, OverflowError) as error:
-        raise RuntimeCheckError(
-            f"no {kind.name} tensor of shape {tuple(shape)} can be allocated: {error}", rule="PX-9"
-        ) from None
-
-
-def _divisor(b: int) -> int:
-    if b == 0:
-        raise RuntimeCheckError("division by zero", rule="PX-3")
-    return b
-
-
 def floordiv(a: int, b: int) -> int:
     """a / b rounded down. Errors: RuntimeCheckError for b = 0 or a result outside 64 bits."""
-    return check_int64(a // _divisor(b))
+    return check_int64(a // divisor(b))
 
 
 def floormod(a: int, b: int) -> int:
     """The remainder of `floordiv`. Errors: RuntimeCheckError for b = 0."""
-    return a % _divisor(b)
+    return a % divisor(b)
 
 
 def truncdiv(a: int, b: int) -> int:
     """a / b rounded toward zero. Errors: RuntimeCheckError for b = 0 or a result over 64 bits."""
-    return check_int64(ops.trunc_div(a, _divisor(b)))
+    return check_int64(ops.trunc_div(a, divisor(b)))
 
 
 def truncmod(a: int, b: int) -> int:
     """The remainder of `truncdiv`. Errors: RuntimeCheckError for b = 0."""
-    return a - b * ops.trunc_div(a, _divisor(b))
+    return a - b * ops.trunc_div(a, divisor(b))
 
 
 def field(value: Value, index: int) -> Value:

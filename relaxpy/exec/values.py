@@ -195,17 +195,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def fresh_tensor(shape: tuple[int, ...], dtype: DataType) -> Array:
+def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
     """A new tensor whose contents are not defined yet.
 
     Errors:
         RuntimeCheckError: a size is negative, or the memory does not suffice.
     """
     try:
-        return np.empty(shape, dtype.numpy())
+        return np.empty(shape, kind)
     except (ValueError, MemoryError, OverflowError) as error:
         raise RuntimeCheckError(
-            f"no {dtype} tensor of shape {shape} can be allocated: {error}", rule="PX-9"
+            f"no {kind.name} tensor of shape {tuple(shape)} can be allocated: {error}", rule="PX-9"
         ) from None
 
 

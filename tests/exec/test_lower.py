@@ -7,6 +7,7 @@ import traceback
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings, strategies as st
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.compile import compile
@@ -145,6 +146,22 @@ def test_a_whole_text_has_kernels_functions_and_datatypes() -> None:
     assert names == ["mm", "main"]
     assert "float32 = rx.dtype('float32')" in ex.source
     assert "np.matmul" in ex.source
+
+
+@given(st.text(max_size=12), st.text(max_size=12), st.text(max_size=40))
+@settings(max_examples=60, deadline=None)
+@example('"""', "\\", "'''\"\"\"\n\\")
+@example("\ud800", "\x00", "\r\n\u2028")
+def test_texts_of_programs_never_break_out_of_the_generated_text(
+    parameter: str, name: str, text: str
+) -> None:
+    x = rx.Var(parameter, tensor((tir.Var(parameter, "int64"),)))
+    main = function([x], [], rx.Tuple((x, rx.StringImm(text))), name=name or "f")
+    array = np.zeros(2, "float32")
+    ex = compile(IRModule({name or "f": main}), relax_pipeline=None)
+    first, second = ex[name or "f"](array)
+    assert first is array
+    assert second == text
 
 
 def test_one_constant_has_one_name() -> None:
