@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py, support
-from relaxpy.exec.checks import Bindings, Signature
+from relaxpy.exec.checks import Signature
 from relaxpy.exec.kernel import KernelReport
 from relaxpy.exec.lower_function import FunctionLowering
 from relaxpy.exec.lower_scope import GlobalCallee
@@ -162,11 +162,9 @@ def _function_value(
     if isinstance(func, rx.Function):
         return Closure(run, function_info(func), signature.name)
     assert isinstance(func.struct_info, rx.FuncStructInfo)
-    checked = partial(_run_kernel, signature, run)
-    return PrimFuncValue(checked, func.struct_info, signature.name)
+    return PrimFuncValue(partial(_run_kernel, run), func.struct_info, signature.name)
 
 
-def _run_kernel(signature: Signature, run: Callable[..., Value], *args: Value) -> Value:
-    """EV-27: a kernel called with values, which are checked first."""
-    signature.bind(args, Bindings())
+def _run_kernel(run: Callable[..., Value], *args: Value) -> Value:
+    """EV-27: a kernel called with values, which it checks itself."""
     return support.returned(run(*args))
