@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.instruments import (
+    PassPrintingInstrument,
+    PassTimingInstrument,
+    PrintAfterAll,
+    PrintBeforeAll,
+    WellFormedInstrument,
+)
 from relaxpy.ir.passes import (
     Pass,
     PassContext,
@@ -21,7 +28,12 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "PassInstrument",
+    "PassPrintingInstrument",
+    "PassTimingInstrument",
+    "PrintAfterAll",
+    "PrintBeforeAll",
     "Sequential",
+    "WellFormedInstrument",
     "get_pipeline",
     "list_pipelines",
     "module_pass",

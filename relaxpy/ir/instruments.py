@@ -1,0 +1,129 @@
+"""Instruments for passes: how long each took, the module before and after, whether it is sound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from typing_extensions import override
+
+from relaxpy.errors import WellFormedError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.passes import PassInfo, PassInstrument
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+
+
+@dataclass(slots=True, eq=False)
+class _Timed:
+    """One run of a pass, with the runs inside it."""
+
+    name: str
+    start: float
+    seconds: float = 0.0
+    inner: list[_Timed] = field(default_factory=list)
+
+
+class PassTimingInstrument(PassInstrument):
+    """Measures every pass; `render` tells, also inside the context."""
+
+    def __init__(self) -> None:
+        self._runs: list[_Timed] = []
+        self._open: list[_Timed] = []
+
+    @override
+    def enter_pass_ctx(self) -> None:
+        self._runs, self._open = [], []
+
+    @override
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        run = _Timed(info.name, time.perf_counter())
+        (self._open[-1].inner if self._open else self._runs).append(run)
+        self._open.append(run)
+
+    @override
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        run = self._open.pop()
+        run.seconds = time.perf_counter() - run.start
+
+    def render(self) -> str:
+        """One line a run: the pass, its time, and in brackets its share of what ran around it.
+
+        Units:
+            milliseconds; inner runs are indented.
+        """
+        whole = sum(run.seconds for run in self._runs)
+        return "\n".join(line for run in self._runs for line in _lines(run, whole, 0))
+
+
+def _lines(run: _Timed, around: float, depth: int) -> list[str]:
+    share = run.seconds / around if around else 1.0
+    head = f"{'  ' * depth}{run.name}: {run.seconds * 1e3:.3f} ms ({share:.0%})"
+    return [head, *(line for part in run.inner for line in _lines(part, run.seconds, depth + 1))]
+
+
+class PassPrintingInstrument(PassInstrument):
+    """Prints the module before the passes named in `before` and after those in `after`."""
+
+    def __init__(
+        self, before: Sequence[str] | None = None, after: Sequence[str] | None = None
+    ) -> None:
+        self._before = tuple(before or ())
+        self._after = tuple(after or ())
+
+    @override
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        if info.name in self._before:
+            _print(f"before {info.name}", mod)
+
+    @override
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        if info.name in self._after:
+            _print(f"after {info.name}", mod)
+
+
+class PrintBeforeAll(PassInstrument):
+    """Prints the module before every pass."""
+
+    @override
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        _print(f"before {info.name}", mod)
+
+
+class PrintAfterAll(PassInstrument):
+    """Prints the module after every pass."""
+
+    @override
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        _print(f"after {info.name}", mod)
+
+
+def _print(title: str, mod: IRModule) -> None:
+    print(f"# {title}")
+    print(mod.script())
+
+
+class WellFormedInstrument(PassInstrument):
+    """Checks that the module is well-formed before and after every pass.
+
+    Errors:
+        WellFormedError: it is not; a note says around which pass.
+    """
+
+    def __init__(self, check_struct_info: bool = True) -> None:
+        self._check_struct_info = check_struct_info
+
+    def _check(self, when: str, mod: IRModule) -> None:
+        found = check_well_formed(mod, self._check_struct_info)
+        if found:
+            error = WellFormedError(found)
+            error.add_note(when)
+            raise error
+
+    @override
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self._check(f"before pass {info.name}", mod)
+
+    @override
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self._check(f"after pass {info.name}", mod)

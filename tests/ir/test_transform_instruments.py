@@ -1,0 +1,88 @@
+"""Instruments that come with passes: timing, printing, checking."""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+from typing_extensions import override
+
+from relaxpy.errors import WellFormedError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.transform import Normalize
+from relaxpy.ir.transform import (
+    Pass,
+    PassContext,
+    PassPrintingInstrument,
+    PassTimingInstrument,
+    PrintAfterAll,
+    PrintBeforeAll,
+    Sequential,
+    WellFormedInstrument,
+)
+from tests.ir.relax.graphs import function, module, shape_of, var
+from tests.ir.relax.infos import tensor
+
+
+@pytest.fixture
+def mod() -> IRModule:
+    x = var("x", tensor(2))
+    return module(main=function([x], shape_of(x)))
+
+
+@dataclass(frozen=True)
+class Spoil(Pass):
+    """Breaks the module."""
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return module(main=function([], var("nowhere", tensor(2))))
+
+
+def test_times_are_nested_as_the_passes_are(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        Sequential([Normalize(), Normalize()])(mod)
+        text = timing.render()
+    lines = text.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["sequential", "  Normalize", "  Normalize"]
+    assert all(re.search(r": \d+\.\d{3} ms \(\d+%\)$", line) for line in lines)
+    assert timing.render() == text
+    with PassContext(instruments=[timing]):
+        assert timing.render() == ""
+
+
+def test_modules_are_printed_around_named_passes(
+    mod: IRModule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printing = PassPrintingInstrument(before=["Normalize"], after=["sequential"])
+    with PassContext(instruments=[printing]):
+        Sequential([Normalize()])(mod)
+    text = capsys.readouterr().out
+    assert [line for line in text.splitlines() if re.match("# (before|after)", line)] == [
+        "# before Normalize",
+        "# after sequential",
+    ]
+    assert "def main(x: R.Tensor" in text
+
+
+def test_modules_are_printed_around_all_passes(
+    mod: IRModule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with PassContext(instruments=[PrintBeforeAll(), PrintAfterAll()]):
+        Normalize()(mod)
+    text = capsys.readouterr().out
+    assert text.index("# before Normalize") < text.index("# after Normalize")
+
+
+def test_modules_are_checked_around_all_passes(mod: IRModule) -> None:
+    with PassContext(instruments=[WellFormedInstrument()]):
+        Normalize()(mod)
+        with pytest.raises(WellFormedError, match="WF-2a") as caught:
+            Spoil()(mod)
+    assert caught.value.__notes__ == ["after pass Spoil"]
+    with (
+        PassContext(instruments=[WellFormedInstrument()]),
+        pytest.raises(WellFormedError) as caught,
+    ):
+        Normalize()(Spoil()(mod))
+    assert caught.value.__notes__[0].endswith("pass Spoil")
