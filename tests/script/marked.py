@@ -1,4 +1,7 @@
-"""Programs that say in comments where they are wrong: carets, message, rule and hint."""
+"""Programs that say in comments where they are wrong: carets, message, rule and hint.
+
+A long comment goes on in lines that begin with dots.
+"""
 
 import textwrap
 
@@ -18,6 +21,8 @@ def expected(text: str) -> list[str]:
             code = number
         if comment.startswith("# hint: ") and found:
             found[-1] += "\n" + comment.removeprefix("# ")
+        elif comment.startswith("# ... ") and found:
+            found[-1] += " " + comment.removeprefix("# ... ")
         elif comment.startswith("#") and "^" in comment:
             start = line.index("^")
             end = line.rindex("^") + 1

@@ -113,11 +113,13 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
             for i in range(4):
                 with T.block("b"):
                     vi = T.axis.remap("X", [i])
-                    #                 ^^^ the kinds of block variables are letters S and R, found 'X'
+                    #                 ^^^ the kinds of block variables are letters S and R,
+                    # ... found 'X'
                     vj = T.axis.remap("SS", [i])
                     #                       ^^^ 2 kinds are given for 1 loop variables
                     vk = T.axis.spatial(4, 1.5)
-                    #                      ^^^ a block variable stands for an integer, found `T.float32(1.5)` of float32
+                    #                      ^^^ a block variable stands for an integer, found
+                    # ... `T.float32(1.5)` of float32
                     T.reads(A[0])
                     T.reads(A[0])
         #           ^^^^^^^^^^^^^ T.reads is given twice for this block

@@ -147,7 +147,8 @@ def test_wrong_parts_of_an_annotation_are_pointed_at() -> None:
             #                   ^^^^^^^^^ unknown dtype 'flaot32' [DT-1]
             # hint: did you mean 'float32'?
             b: R.Tensor(16, "int8"),
-            #           ^^ a shape is a sequence of dimensions or a shape variable, found 16 [SI-3]
+            #           ^^ a shape is a sequence of dimensions or a shape variable, found 16
+            # ... [SI-3]
             c: R.Tensor(ndim=-2),
             #                ^^ ndim is -1 (unknown) or a rank, found -2 [SI-11]
             d: R.Tensor((4,), ndim=1),
@@ -168,13 +169,15 @@ def test_a_shape_variable_that_nothing_binds_is_an_error() -> None:
     check_marks("""
         @R.function
         def main(x: R.Tensor(("batch + 1", "n"), "float32")):
-        #                     ^^^^^^^^^^^ shape variable 'batch' is bound nowhere: it stands alone in no parameter [WF-6a]
+        #                     ^^^^^^^^^^^ shape variable 'batch' is bound nowhere: it stands
+        # ... alone in no parameter [WF-6a]
             return x
     """)
     check_marks("""
         @R.function
         def main(x: R.Tensor(("batch",))) -> R.Tensor(("bacth",)):
-        #                                              ^^^^^^^ shape variable 'bacth' of the result is bound by no parameter [WF-4]
+        #                                              ^^^^^^^ shape variable 'bacth' of the
+        # ... result is bound by no parameter [WF-4]
         # hint: did you mean 'batch'?
             return x
     """)
@@ -361,7 +364,8 @@ def test_an_annotation_that_does_not_fit_points_at_the_value() -> None:
         @R.function
         def main(x: R.Tensor(("n", 5), "float32")) -> R.Tensor(("n", 6), "float32"):
             y: R.Shape = x
-            #            ^ y is R.Tensor((n, 5), dtype="float32"), which does not fit its annotation R.Shape: a tensor is not a shape [DER-18]
+            #            ^ y is R.Tensor((n, 5), dtype="float32"), which does not fit its
+            # ... annotation R.Shape: a tensor is not a shape [DER-18]
             return x
     """,
         StructInfoError,
@@ -371,7 +375,8 @@ def test_an_annotation_that_does_not_fit_points_at_the_value() -> None:
         @R.function
         def main(x: R.Tensor(("n", 5), "float32")) -> R.Tensor(("n", 6), "float32"):
             return x
-            #      ^ the result is R.Tensor((n, 5), dtype="float32"), which does not fit its annotation R.Tensor((n, 6), dtype="float32"): dimension 1: 5 is not 6 [DER-45]
+            #      ^ the result is R.Tensor((n, 5), dtype="float32"), which does not fit its
+            # ... annotation R.Tensor((n, 6), dtype="float32"): dimension 1: 5 is not 6 [DER-45]
     """,
         StructInfoError,
     )
@@ -383,7 +388,8 @@ def test_values_used_as_what_they_are_not() -> None:
         @R.function
         def main(x: R.Tensor((4,), "float32")):
             a, b = x
-            #      ^ only a tuple can be taken apart, found R.Tensor((4,), dtype="float32") [DER-32]
+            #      ^ only a tuple can be taken apart, found R.Tensor((4,), dtype="float32")
+            # ... [DER-32]
             t = (x, x)
             c = t[2]
             #   ^^^^ index 2 of a tuple with 2 fields [DER-33]
@@ -427,7 +433,8 @@ def test_built_in_functions_that_do_something_are_not_called() -> None:
         def main(x: R.Tensor):
             print(x)
         #   ^^^^^ the built-in name 'print' is not available inside a program
-        # hint: a program is read, not run; to print when the function runs use R.print(...) in an impure function
+        # hint: a program is read, not run; to print when the function runs use R.print(...) in
+        # ... an impure function
             return x
     """)
 

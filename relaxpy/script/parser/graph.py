@@ -38,8 +38,8 @@ class GraphReader(GraphBlocks):
         depth = len(self.scope.frames)
         self.builder.begin_scope(found.params)
         try:
-            with self.scope.inner(found.names) as names:
-                body.names = names
+            with self.scope.inner(found.sizes) as sizes, self.scope.inner(found.names):
+                body.sizes = sizes
                 self.statements.read(docstring_removed(node.body), self.statement)
             if body.returned is None and len(self.report.errors) == before:
                 self.report.add(self.no_return(node))

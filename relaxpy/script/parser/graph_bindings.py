@@ -129,7 +129,7 @@ class GraphBindings(GraphState):
 
     def declare_size(self, name: str, value: SizeVar, at: ast.expr) -> None:
         """Read `n = T.int64()`: the variable of the signature, or one for a match_cast to bind."""
-        known = self.scope.find_bound(name)
+        known = self.now.sizes.get(name, self.scope.find_bound(name))
         if isinstance(known, SizeVar):
             if known.dtype != value.dtype:
                 raise self.error(
@@ -137,8 +137,10 @@ class GraphBindings(GraphState):
                     f"{name!r} is {known.dtype} already, it cannot be {value.dtype}",
                     rule="PX-9",
                 )
-            return
-        self.now.names[name] = value.renamed(name)
+        else:
+            known = self.now.sizes[name] = value.renamed(name)
+        if self.scope.find_bound(name) is not known:
+            self.scope.set(name, known)
 
     def expression(self, node: ast.expr) -> None:
         """Read an expression on a line of its own."""

@@ -31,7 +31,7 @@ class Body:
     def __init__(self, node: ast.FunctionDef) -> None:
         self.node = node
         self.attrs: dict[str, object] = {}
-        self.names: dict[str, object] = {}
+        self.sizes: dict[str, object] = {}
         self.result: rx.Expr | None = None
         self.returned: ast.Return | None = None
         self.dataflow: Dataflow | None = None

@@ -198,5 +198,11 @@ class GraphEvaluator(Evaluator):
 def is_plain(value: object) -> bool:
     """Whether a Python value stays one when it is named: only Relax values are bound."""
     if isinstance(value, (tuple, list)):
-        return bool(value) and not any(not is_plain(member) for member in value)
-    return not isinstance(value, (rx.Expr, PrimExpr, bool, int, float, forms.Form))
+        return bool(value) and not any(_of_the_program(member) for member in value)
+    return not isinstance(value, (bool, int, float)) and not _of_the_program(value)
+
+
+def _of_the_program(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(_of_the_program(member) for member in value)
+    return isinstance(value, (rx.Expr, PrimExpr, forms.Form))

@@ -289,8 +289,8 @@ class KernelReader(KernelForms):
             if isinstance(which, int):
                 names[target.id] = made[which] = self.new_var(target.id, dtypes[which])
                 return
-            for k in which:
-                made[k] = self.new_var(f"{target.id}_{k}", dtypes[k])
+            for place, k in enumerate(which):
+                made[k] = self.new_var(f"{target.id}_{place}", dtypes[k])
             names[target.id] = tuple(made[k] for k in which)
 
         if isinstance(node.target, (ast.Tuple, ast.List)):

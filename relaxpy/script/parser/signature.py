@@ -20,11 +20,15 @@ from relaxpy.script.parser.wording import as_parse_error, describe
 
 @dataclass(slots=True)
 class Signature:
-    """What the text of a function says before its body; `names` are those it brings into scope."""
+    """What the text of a function says before its body: parameters and shape variables by name.
+
+    A parameter may have the name of a shape variable; outside quotes the name is then its own.
+    """
 
     params: tuple[rx.Var, ...] = ()
     ret: rx.StructInfo | None = None
     names: dict[str, object] = field(default_factory=dict)
+    sizes: dict[str, tir.Var] = field(default_factory=dict)
     complete: bool = True
 
     def info(self, *, pure: bool) -> rx.FuncStructInfo:
@@ -83,16 +87,16 @@ class SignatureReader:
     def define_type_params(self, node: ast.FunctionDef) -> None:
         """`def f[n](...)` declares the shape variable n."""
         for param in getattr(node, "type_params", ()):
-            self.found.names[param.name] = tir.Var(param.name, INT64)
+            self.found.sizes[param.name] = tir.Var(param.name, INT64)
 
     def variable(self, name: str) -> tir.Var:
         """The shape variable of this name: one in scope (SC-15), or a new one."""
-        known = self.found.names.get(name, MISSING)
-        if isinstance(known, tir.Var):
+        known = self.found.sizes.get(name)
+        if known is not None:
             return known
         around = self.values.scope.find_bound(name)
         made = around if isinstance(around, tir.Var) else tir.Var(name, INT64)
-        self.found.names[name] = made
+        self.found.sizes[name] = made
         return made
 
     def parameter(self, name: str) -> object:
@@ -135,15 +139,15 @@ class SignatureReader:
     def check_bound(self, text: str, annotation: ast.expr) -> None:
         """WF-4: a name in the annotation of the result is bound by a parameter or around."""
         name = text.strip()
-        if not name.isidentifier() or isinstance(self.values.scope.find_bound(name), tir.Var):
+        around = self.values.scope.find_bound(name)
+        if not name.isidentifier() or name in self.found.sizes or isinstance(around, tir.Var):
             return
         literal = next(n for n in _strings(annotation) if n.value == text)
-        sizes = [n for n, v in self.found.names.items() if isinstance(v, tir.Var)]
         raise self.values.error(
             literal,
             f"shape variable {name!r} of the result is bound by no parameter",
             rule="WF-4",
-            hint=close_names(name, sizes),
+            hint=close_names(name, self.found.sizes),
         )
 
     def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
@@ -153,17 +157,17 @@ class SignatureReader:
             return self.variable(name)
         literal = next(n for n in _strings(annotation) if n.value == text)
         for used in _names_in(name):
-            if self.values.scope.find(used) is not MISSING:
-                continue
-            if used not in self.quoted:
+            if used in self.quoted:
+                self.variable(used)
+            elif self.values.scope.find(used) is MISSING:
                 raise self.values.error(
                     literal,
                     f"shape variable {used!r} is bound nowhere: it stands alone in no parameter",
                     rule="WF-6a",
                     hint=close_names(used, (q for q in self.quoted if q.isidentifier())),
                 )
-            self.variable(used)
-        value = self.values.quoted(literal)
+        with self.values.scope.inner(self.found.sizes):
+            value = self.values.quoted(literal)
         if isinstance(value, bool) or not isinstance(value, (int, PrimExpr)):
             raise self.values.error(
                 literal, f"a dimension is an integer expression, found {describe(value)}"

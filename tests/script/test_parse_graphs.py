@@ -1,0 +1,451 @@
+"""Graph functions as text become the bindings they describe."""
+
+import textwrap
+from typing import Annotated
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import RelaxpyWarning, StructInfoError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.tir import expr as tir
+from relaxpy.script import from_source, relax as R, tir as T
+
+UNIT = TupleStructInfo(())
+
+
+def graph(text: str) -> rx.Function:
+    func = from_source(textwrap.dedent(text))
+    assert isinstance(func, rx.Function)
+    assert_structural_equal(from_source(func.script()), func)
+    return func
+
+
+def bindings(func: rx.Expr) -> list[rx.VarBinding | rx.MatchCast]:
+    body = func.body if isinstance(func, rx.Function) else func
+    assert isinstance(body, rx.SeqExpr)
+    return [binding for block in body.blocks for binding in block.bindings]
+
+
+def names(func: rx.Expr) -> list[str]:
+    return [b.var.name_hint for b in bindings(func) if b.var is not None]
+
+
+@R.function
+def decorated(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["n", "m"])) -> R.Shape(["n", 4]):
+    """A docstring is no statement."""
+    R.func_attr({"relax.force_pure": True})
+    with R.dataflow():
+        lv = R.shape_of(x)
+        gv = R.match_cast(lv, R.Shape([T.int64(2), 4])) if False else lv
+        R.output(gv)
+    return gv
+
+
+@pytest.mark.rule("AST-11", "DER-43")
+def test_a_decorated_function_is_a_relax_function() -> None:
+    assert isinstance(decorated, rx.Function)
+    assert dict(decorated.attrs) == {"relax.force_pure": True, "global_symbol": "decorated"}
+    assert decorated.is_pure
+    n = decorated.params[0].struct_info.get_shape()[0]  # type: ignore[union-attr,index]
+    assert isinstance(n, tir.Var)
+    assert (n.name, n.dtype) == ("n", "int64")
+    assert decorated.ret_struct_info == ShapeStructInfo([n, 4])
+    assert decorated.params[0].span is not None
+    assert decorated.params[0].span.file == __file__
+
+
+@pytest.mark.rule("WF-6b", "SC-12")
+def test_bare_names_anywhere_in_a_signature_define_its_shape_variables() -> None:
+    func = graph("""
+        @R.function
+        def main(
+            x: R.Tensor(("n * 2", "T.max(m, 20)"), "float32"),
+            y: R.Tensor(("n",), "int64"),
+            z: R.Prim(value="m"),
+        ) -> R.Tensor(("n * 2", "T.max(m, 20)"), "float32"):
+            return x
+    """)
+    first, second, third = (p.struct_info for p in func.params)
+    assert isinstance(second, TensorStructInfo)
+    n = second.get_shape()[0]  # type: ignore[index]
+    assert isinstance(third, rx.PrimStructInfo)
+    m = third.value
+    assert first == TensorStructInfo([n * 2, tir.Max(m, tir.IntImm("int64", 20))], "float32")  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("SC-17")
+def test_a_parameter_may_be_the_shape_of_another_before_it() -> None:
+    func = from_source("""
+@R.function
+def main(x: R.Tensor(s, "float32"), s: R.Shape(ndim=2)):
+    return x
+""")
+    info = func.params[0].struct_info
+    assert isinstance(info, TensorStructInfo)
+    assert info.shape is func.params[1]
+    assert info.ndim == 2
+
+
+@pytest.mark.rule("DER-15")
+def test_a_parameter_without_annotation_is_any_object() -> None:
+    func = graph("@R.function\ndef main(x):\n    return x\n")
+    assert func.params[0].struct_info == rx.ObjectStructInfo()
+
+
+def test_every_annotation() -> None:
+    func = graph("""
+        @R.function
+        def main(
+            a: R.Tensor, b: R.Tensor("int8"), c: R.Tensor(ndim=2), d: R.Tensor((), "float32"),
+            e: R.Shape, f: R.Shape(ndim=3), g: R.Shape([1, "n"]), h: R.Prim("int64"),
+            i: R.Object, j: R.Object(), k: R.Tuple, l: R.Tuple(R.Tensor, R.Shape([2])),
+            m: R.Tuple([R.Tensor]), o: R.Callable, p: R.Callable((R.Tensor,), R.Tensor, True),
+            q: R.Callable((R.Tensor(("k",)),), R.Tensor(("k",)), False), r: None,
+        ):
+            return a
+    """)
+    infos = [p.struct_info for p in func.params]
+    assert infos[0] == TensorStructInfo(dtype="")
+    assert infos[1] == TensorStructInfo(dtype="int8")
+    assert infos[2] == TensorStructInfo(dtype="", ndim=2)
+    assert infos[3] == TensorStructInfo((), "float32")  # type: ignore[arg-type]
+    assert infos[4] == ShapeStructInfo()
+    assert infos[5] == ShapeStructInfo(ndim=3)
+    assert infos[7] == rx.PrimStructInfo("int64")
+    assert infos[8] == infos[9] == rx.ObjectStructInfo()
+    assert infos[10] == infos[16] == UNIT
+    assert infos[11] == TupleStructInfo([TensorStructInfo(dtype=""), ShapeStructInfo([2])])
+    assert infos[12] == TupleStructInfo([TensorStructInfo(dtype="")])
+    assert infos[13] == rx.FuncStructInfo.opaque_func()
+    assert isinstance(infos[15], rx.FuncStructInfo)
+    assert not infos[15].purity
+    assert infos[15].params is not None
+    assert infos[15].params[0] == infos[15].ret
+
+
+def test_the_spelling_that_type_checkers_take() -> None:
+    @R.function
+    def f(x: Annotated[R.Tensor, ("n", 4), "float32"]) -> Annotated[R.Tensor, ("n", 4), "float32"]:
+        return x
+
+    assert f.ret_struct_info == f.params[0].struct_info
+    assert f.params[0].struct_info.dtype == "float32"
+
+
+@pytest.mark.rule("SC-10", "SC-9")
+def test_binding_a_name_again_makes_a_new_variable() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            x = R.shape_of(x)
+            x = (x, x)
+            return x
+    """)
+    first, second = bindings(func)
+    assert first.var is not second.var
+    assert first.value.args[0] is func.params[0]  # type: ignore[union-attr]
+    assert isinstance(func.body, rx.SeqExpr)
+    assert func.body.body is second.var
+
+
+def test_what_is_bound_and_what_stays_python() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            size = [4, 5]
+            dtype = "float32"
+            a = 1
+            b = True
+            c = 1.5
+            d = ()
+            e = (x, x)
+            f = n + 1
+            g = R.tuple(x, 2)
+            h = R.const([1, 2], "int8")
+            i = R.prim_value(n)
+            j = R.str("s")
+            k = R.dtype(dtype)
+            l = R.shape([n, size[0]])
+            o = x
+            return (l, 7, "s")
+    """)
+    values = {b.var.name_hint: b.value for b in bindings(func) if b.var is not None}
+    assert set(values) == set("abcdefghijklo")
+    assert [values[v].struct_info.dtype for v in "abc"] == ["int32", "bool", "float32"]  # type: ignore[union-attr]
+    assert isinstance(values["f"], rx.PrimValue)
+    assert isinstance(values["h"], rx.Constant)
+    assert values["h"].data.tolist() == [1, 2]
+    assert isinstance(values["o"], rx.Var)
+    assert values["d"].struct_info == UNIT
+
+
+@pytest.mark.rule("AST-9")
+def test_tuples_are_taken_apart() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor((4,)), t: R.Tuple(R.Shape([1]), R.Shape([2]), R.Shape([3]))):
+            a, b, _ = t
+            c, *d = (x, t, a)
+            return (a, c, d)
+    """)
+    assert names(func) == ["a", "b", "_", "c", "d"]
+
+
+@pytest.mark.rule("SC-7", "SC-8", "NF-10")
+def test_outputs_of_a_dataflow_block_are_plain_variables() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.shape_of(x)
+                b = (a, x)
+                b = (b, x)
+                R.output(b)
+            return b
+    """)
+    kinds = [type(b.var).__name__ for b in bindings(func)]
+    assert kinds == ["DataflowVar", "DataflowVar", "Var"]
+    assert isinstance(func.body, rx.SeqExpr)
+    assert [type(b).__name__ for b in func.body.blocks] == ["DataflowBlock"]
+
+
+def test_a_return_in_a_dataflow_block_is_its_output() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.shape_of(x)
+                return a
+    """)
+    assert type(bindings(func)[0].var) is rx.Var
+
+
+@pytest.mark.rule("AST-19", "SC-13", "DER-24", "DER-27", "WF-5a")
+def test_match_cast_with_and_without_a_variable() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Object):
+            n, m = T.int64(), T.int64()
+            y = R.match_cast(x, R.Tensor((n, m), "float32"))
+            R.match_cast(x, R.Tensor((m, n), "float32"))
+            z: R.Tensor(ndim=2) = R.match_cast(x, R.Tensor((n, m), "float32"))
+            return R.shape([n, m])
+    """)
+    first, second, third = bindings(func)
+    assert isinstance(first, rx.MatchCast)
+    assert first.var is not None
+    assert first.var.struct_info == first.struct_info
+    assert second.var is None
+    assert third.var is not None
+    assert third.var.struct_info == TensorStructInfo(dtype="", ndim=2)
+
+
+@pytest.mark.rule("AST-13", "DER-10", "NF-7")
+def test_an_if_gives_what_both_branches_bind_last() -> None:
+    func = graph("""
+        @R.function
+        def main(
+            c: R.Tensor((), "bool"), x: R.Tensor((4,), "int8"), y: R.Tensor((5,), "int8")
+        ):
+            if c:
+                a = (x, x)
+                r = a[0]
+            else:
+                if c:
+                    r = x
+                else:
+                    r = y
+            return r
+    """)
+    [choice] = bindings(func)
+    assert choice.var is not None
+    assert choice.var.name_hint == "r"
+    assert choice.var.struct_info == TensorStructInfo(dtype="int8", ndim=1)
+    assert isinstance(choice.value, rx.If)
+    assert names(choice.value.true_branch) == ["a", "r"]
+    assert names(choice.value.false_branch) == ["r"]
+
+
+@pytest.mark.rule("SC-11")
+def test_a_name_bound_in_a_branch_keeps_its_old_meaning_after_it() -> None:
+    func = graph("""
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
+            if c:
+                x = R.shape_of(x)
+                r = x
+            else:
+                r = R.shape([4])
+            return (x, r)
+    """)
+    assert isinstance(func.body, rx.SeqExpr)
+    assert isinstance(func.body.body, rx.Tuple)
+    assert func.body.body.fields[0] is func.params[1]
+
+
+def test_a_condition_of_python_chooses_at_once() -> None:
+    flag = True
+
+    @R.function
+    def f(x: R.Tensor((4,), "float32")):
+        if flag:
+            y = R.shape_of(x)
+        return y
+
+    assert names(f) == ["y"]
+
+
+@pytest.mark.rule("DER-19", "DER-20")
+def test_annotations_of_bindings_are_kept() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y: R.Tensor(ndim=1) = x
+            return y
+    """)
+    [binding] = bindings(func)
+    assert binding.var is not None
+    assert binding.var.struct_info == TensorStructInfo(dtype="", ndim=1)
+    with pytest.warns(RelaxpyWarning, match="may not fit"):
+        from_source(
+            "@R.function\ndef f(x: R.Tensor('int8', ndim=1)):\n"
+            "    y: R.Tensor((4,), 'int8') = x\n    return y\n"
+        )
+
+
+@pytest.mark.rule("PU-11", "OP-15")
+def test_calls_that_give_unit_stand_alone_in_impure_functions() -> None:
+    func = graph("""
+        @R.function(pure=False)
+        def main(x: R.Tensor):
+            R.print(x)
+            return R.shape_of(x)
+    """)
+    assert not func.is_pure
+    assert bindings(func)[0].value.struct_info == UNIT
+
+
+@pytest.mark.rule("DER-29", "PU-13", "OP-9")
+def test_packed_functions_are_called_by_name() -> None:
+    func = graph("""
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")):
+            a = R.call_packed("my.f", x, 1, sinfo_args=R.Tensor((4,), "float32"))
+            b = R.call_pure_packed("my.g", a, sinfo_args=[R.Shape([2])])
+            f = R.ExternFunc("my.h")
+            c = f(a)
+            d = R.call_dps_packed("my.k", (a,), out_ty=R.Tensor((4,), "int8"))
+            return (a, b, d)
+    """)
+    values = {b.var.name_hint: b.value.struct_info for b in bindings(func) if b.var is not None}
+    assert values["a"] == TensorStructInfo((4,), "float32")  # type: ignore[arg-type]
+    assert values["b"] == ShapeStructInfo([2])
+    assert values["c"] == rx.ObjectStructInfo()
+    assert values["d"] == TensorStructInfo((4,), "int8")  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("SC-15", "AST-23")
+def test_a_local_function_sees_the_shape_variables_around_it() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            @R.function
+            def inner(y: R.Tensor(("n",), "float32"), z: R.Tensor(("m",), "float32")):
+                return (x, z)
+            return inner(x, x)
+    """)
+    n = func.params[0].struct_info.get_shape()[0]  # type: ignore[union-attr,index]
+    inner = bindings(func)[0].value
+    assert isinstance(inner, rx.Function)
+    assert "global_symbol" not in inner.attrs
+    assert inner.params[0].struct_info.get_shape()[0] is n  # type: ignore[union-attr,index]
+    assert inner.params[1].struct_info.get_shape()[0] is not n  # type: ignore[union-attr,index]
+
+
+@pytest.mark.rule("SC-4", "DER-21")
+def test_a_local_function_may_call_itself() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
+            @R.function
+            def loop(y: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
+                if c:
+                    r = loop(y)
+                else:
+                    r = y
+                return r
+            return loop(x)
+    """)
+    assert names(func)[0] == "loop"
+    assert isinstance(func.struct_info, rx.FuncStructInfo)
+    assert func.struct_info.ret == func.params[0].struct_info
+
+
+def test_a_function_may_call_itself() -> None:
+    func = from_source("""
+@R.function
+def f(x: R.Tensor(("n",))) -> R.Tensor(("n",)):
+    return f(x)
+""")
+    [binding] = bindings(func)
+    assert isinstance(binding.value, rx.Call)
+    assert isinstance(binding.value.op, rx.GlobalVar)
+
+
+def test_python_around_a_function_is_used_while_it_is_read() -> None:
+    weights = np.arange(4, dtype="int8")
+    count = 3
+
+    def twice(value: rx.Expr) -> rx.Expr:
+        return rx.Tuple((value, value))
+
+    @R.function
+    def f(x: R.Tensor((count, "n"), "float32")):
+        w = R.const(weights)
+        y = twice(w)
+        z = [R.shape([i, i]) for i in range(count)]
+        return (y, z[2], f"{count}")
+
+    body = f.body.body
+    assert str(body.fields[2].value) == "3"
+    assert bindings(f)[0].value.data.tolist() == [0, 1, 2, 3]
+
+
+def test_an_expression_inside_another_is_bound_with_its_own_position() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.tuple(R.shape_of(x), x)
+            return y
+    """)
+    first, _ = bindings(func)
+    assert first.value.span is not None
+    assert (first.value.span.column, first.value.span.end_column) == (17, 30)
+
+
+@pytest.mark.rule("RES-59")
+def test_a_private_function_has_no_global_symbol() -> None:
+    func = graph("@R.function(private=True)\ndef main(x: R.Tensor):\n    return x\n")
+    assert "global_symbol" not in func.attrs
+
+
+def test_checks_can_be_left_out() -> None:
+    text = "@R.function\ndef main(x: R.Tensor):\n    m = T.int64()\n    return R.shape([m])\n"
+    with pytest.raises(ValueError, match="bound nowhere"):
+        from_source(text)
+    assert isinstance(from_source(text, check_well_formed=False), rx.Function)
+    loose = text.replace("R.function", "R.function(check_well_formed=False)", 1)
+    assert isinstance(from_source(loose), rx.Function)
+
+
+@pytest.mark.rule("DER-45")
+def test_a_result_that_does_not_fit_is_refused_while_reading() -> None:
+    with pytest.raises(StructInfoError, match="dimension 1: 5 is not 6"):
+
+        @R.function
+        def f(x: R.Tensor(("n", 5), "float32")) -> R.Tensor(("n", 6), "float32"):
+            return x

@@ -1,0 +1,227 @@
+"""Classes of modules: functions that see each other, attributes, infos."""
+
+import pytest
+
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, StructInfoError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from tests.script.marked import check_marks
+
+WIDTH = 4
+
+
+@I.ir_module
+class Model:
+    """A docstring."""
+
+    I.module_attrs({"version": 2})
+    half = WIDTH // 2
+    extern = R.ExternFunc("my.extern")
+
+    @R.function
+    def main(x: R.Tensor(("n", WIDTH), "float32")) -> R.Tensor(("n", WIDTH), "float32"):
+        cls = Model
+        n = T.int64()
+        with R.dataflow():
+            lv = R.call_tir(cls.copy, (x,), out_sinfo=R.Tensor((n, WIDTH), "float32"))
+            gv = cls.later(lv)
+            R.output(gv)
+        return Model.later(gv)
+
+    @R.function(private=True)
+    def later(x: R.Tensor(("k", WIDTH), "float32")):
+        return x
+
+    @T.prim_func(private=True)
+    def copy(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, WIDTH), "float32")
+        B = T.match_buffer(b, (n, WIDTH), "float32")
+        for i, j in T.grid(n, half * 2):  # noqa: F821
+            with T.block("copy"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+
+
+@pytest.mark.rule("SC-1", "SC-2", "TOP-1", "TOP-5", "DER-2")
+def test_functions_see_each_other_whatever_their_order() -> None:
+    assert isinstance(Model, IRModule)
+    assert [v.name_hint for v in Model.get_global_vars()] == ["extern", "main", "later", "copy"]
+    assert isinstance(Model["copy"], PrimFunc)
+    assert isinstance(Model["extern"], rx.ExternFunc)
+    assert dict(Model.attrs) == {"version": 2}
+    later = Model["later"].struct_info
+    assert isinstance(later, rx.FuncStructInfo)
+    assert later.ret == Model["later"].params[0].struct_info  # type: ignore[attr-defined]
+    assert "global_symbol" not in Model["later"].attrs
+
+
+def test_a_module_reads_back() -> None:
+    assert_structural_equal(from_source(Model.script()), Model)
+
+
+def test_a_module_inside_a_function_sees_what_is_around_it() -> None:
+    def make(size: int) -> IRModule:
+        scale = 3.0
+
+        @I.ir_module
+        class Inner:
+            @R.function
+            def main(x: R.Tensor((size, "n"), "float32")):
+                return R.const(scale)
+
+        return Inner  # type: ignore[return-value]
+
+    for size in (2, 3):
+        info = make(size)["main"].params[0].struct_info  # type: ignore[attr-defined]
+        assert int(info.get_shape()[0]) == size
+
+
+@pytest.mark.rule("SC-2", "DER-1")
+def test_mutual_recursion() -> None:
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def even(x: R.Tensor(("n",))) -> R.Tensor(("n",)):
+        return Module.odd(x)
+
+    @R.function
+    def odd(x: R.Tensor(("n",))) -> R.Tensor(("n",)):
+        return even(x)
+""")
+    assert [f.struct_info.ret == f.params[0].struct_info for f in mod.functions.values()] == [
+        True
+    ] * 2
+
+
+@pytest.mark.rule("WF-8b")
+def test_mutual_recursion_needs_return_annotations() -> None:
+    with pytest.raises(ValueError, match="WF-8b"):
+        from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def even(x: R.Tensor):
+        return Module.odd(x)
+
+    @R.function
+    def odd(x: R.Tensor):
+        return Module.even(x)
+""")
+
+
+def test_options_of_the_decorator() -> None:
+    text = """
+@I.ir_module(check_well_formed=False)
+class Module:
+    @R.function
+    def main(x: R.Tensor):
+        m = T.int64()
+        return R.shape([m])
+"""
+    assert isinstance(from_source(text), IRModule)
+    with pytest.raises(RelaxpyError, match="bound nowhere"):
+        from_source(text.replace("(check_well_formed=False)", ""))
+    with pytest.raises(MisuseError, match="decorates a class"):
+        I.ir_module(5)
+    with pytest.raises(MisuseError, match="True or False"):
+        I.ir_module(check_well_formed="no")
+    with pytest.raises(MisuseError, match="decorates a function"):
+        R.function(5)
+
+
+@pytest.mark.rule("TOP-1", "OP-1", "OP-8", "DER-41")
+def test_errors_in_modules_are_located() -> None:
+    check_marks("""
+        @I.ir_module
+        class Module:
+            I.module_attrs({"a": 1})
+            I.module_attrs({"b": 1})
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^ I.module_attrs is given twice
+            while True: pass
+        #   ^^^^^ while is not part of a module
+        # hint: use recursion: a function that calls itself in one branch of an if
+            def plain(x): return x
+        #   ^^^^^^^^^^^^^^^^^^^^^^ function 'plain' is neither a graph function nor a kernel
+        # hint: decorate it with @R.function or @T.prim_func
+            @T.prim_func
+            def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+                B[0, 0] = A[0, 0]
+            @T.prim_func
+            def broken(A: T.Buffer((4, 8), "float32")):
+                A[0, 0] = nothing
+            #             ^^^^^^^ unknown name 'nothing'
+            @R.function
+            def main(
+                x: R.Tensor((4, 8), "float32"),
+                y: R.Tensor((4,), "float32"),
+                z: R.Tensor((4, 8), "int8"),
+            ):
+                cls = Module
+                a = R.call_tir(cls.f, (y,), out_sinfo=R.Tensor((4, 8), "float32"))
+                #                      ^ relax.call_tir: operand 1 of f is R.Tensor((4,),
+                # ... dtype="float32"), the kernel takes R.Tensor((4, 8), dtype="float32"):
+                # ... rank 1 is not rank 2 [OP-8]
+                b = R.call_tir(cls.f, (z,), out_sinfo=R.Tensor((4, 8), "float32"))
+                #                      ^ relax.call_tir: operand 1 of f is R.Tensor((4, 8),
+                # ... dtype="int8"), the kernel takes R.Tensor((4, 8), dtype="float32"): dtype
+                # ... int8 is not float32 [OP-8]
+                c = R.call_tir(cls.ff, (x,), out_sinfo=R.Tensor((4, 8), "float32"))
+                #                  ^^ the module has no function 'ff'
+                d = R.call_tir(cls.f, (x,))
+                #   ^^^^^^^^^^^^^^^^^^^^^^^ R.call_tir: missing a required argument: 'out_sinfo'
+                # hint: it is R.call_tir(gvar, args, out_sinfo, tir_vars=None)
+                e = cls.broken(x)
+                f = R.shape_of(e)
+                g = cls.main2(y)
+                #       ^^^^^ the module has no function 'main2'
+                # hint: did you mean 'main'?
+                return x
+    """)
+
+
+def test_what_a_module_cannot_be() -> None:
+    with pytest.raises(ParseError, match="has no bases"):
+        from_source("@I.ir_module\nclass M(R.Tensor):\n    pass\n")
+    with pytest.raises(ParseError, match="two functions named 'f'"):
+        from_source(
+            "@I.ir_module\nclass M:\n"
+            + "    @R.function\n    def f(x: R.Tensor):\n        return x\n" * 2
+        )
+
+
+def test_functions_in_a_class_that_is_no_module_stand_for_themselves() -> None:
+    class Plain:
+        @R.function
+        def f(x: R.Tensor((WIDTH,), "float32")):
+            return x
+
+        @T.prim_func
+        def g(A: T.Buffer((WIDTH,), "float32")):
+            A[0] = 1.0
+
+    assert isinstance(Plain.f, rx.Function)
+    assert Plain.f is Plain.f
+    assert isinstance(Plain().g, PrimFunc)
+
+
+def test_a_failing_module_reports_once_per_mistake() -> None:
+    with pytest.raises(StructInfoError) as caught:
+
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((5,), "float32"):
+                return x
+
+            @R.function
+            def other(x: R.Tensor((4,), "float32")) -> R.Shape:
+                return Module.main(x)
+
+    assert len(caught.value.diagnostics) == 2
+    assert caught.value.diagnostic.span is not None
+    assert caught.value.diagnostic.span.file == __file__
