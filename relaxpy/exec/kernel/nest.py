@@ -34,11 +34,16 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """`body` where `condition` holds, else `orelse`."""
+    """`body` where `condition` holds, else `orelse`.
+
+    In a block's init the condition is that the loops of `first` are in their first round; what a
+    reduction without any round gives is open, and an emitter may let it be the initial value.
+    """
 
     condition: PrimExpr
     body: tuple[Item, ...]
     orelse: tuple[Item, ...] = ()
+    first: frozenset[Var] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

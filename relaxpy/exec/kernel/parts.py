@@ -225,6 +225,12 @@ class _Collector:
         self, branch: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Part]:
         condition = branch.condition
+        if branch.first:
+            start = [
+                replace(a, stop=ops.add(a.start, 1)) if a.var in branch.first else a for a in box
+            ]
+            yield from self.collect(branch.body, tuple(start), guards, ordered)
+            return
         found = None if _moving(box) else divide(condition, box, self.sizes)
         if found is not None:
             for parts, body in ((found.holds, branch.body), (found.fails, branch.orelse)):

@@ -176,8 +176,7 @@ class _Reader:
         found: list[Item] = []
         if inner.init is not None:
             init = tuple(self.items(inner.init))
-            start = self._at_start(reduced)
-            found += init if start is None else (Branch(start, init),)
+            found += self._at_start(init, reduced)
         found += self.items(inner.body)
         self.block = outer
         predicate = self.value(realize.predicate)
@@ -186,11 +185,14 @@ class _Reader:
         else:
             yield Branch(predicate, tuple(found))
 
-    def _at_start(self, reduced: list[PrimExpr]) -> PrimExpr | None:
-        """Whether each loop that drives a reduction is in its first round; None without such."""
+    def _at_start(self, init: tuple[Item, ...], reduced: list[PrimExpr]) -> tuple[Item, ...]:
+        """`init`, where each loop that drives a reduction is in its first round."""
         inside = {part for value in reduced for part in walk(value) if isinstance(part, Var)}
-        tests = [ops.convert(a.var.equal(a.start)) for a in self.axes if a.var in inside]
-        return ops.all_of(*tests) if tests else None
+        axes = [a for a in self.axes if a.var in inside]
+        if not axes:
+            return init
+        tests = [ops.convert(a.var.equal(a.start)) for a in axes]
+        return (Branch(ops.all_of(*tests), init, first=frozenset(a.var for a in axes)),)
 
     def _store(self, store: BufferStore) -> Iterator[Item]:
         if store.predicate is not None:

@@ -180,6 +180,8 @@ class ScalarEmitter:
                 return ast.UnaryOp(ast.Not(), self.value(a))
             case Select(condition=test, true_value=yes, false_value=no):
                 return self._choice(test, yes, no)
+            case Cast(dtype=dtype, value=inner) if inner.dtype.is_bool:
+                return call(dtype_name(dtype), self.value(inner))
             case Cast(dtype=dtype, value=inner):
                 return call(attribute(self.value(inner, typed=True), "astype"), dtype_name(dtype))
             case BinaryOpExpr():
@@ -196,7 +198,10 @@ class ScalarEmitter:
     def _is_index(self, expr: PrimExpr) -> bool:
         """Whether only loops and sizes decide `expr`, which do not overflow."""
         return not any(
-            isinstance(part, (BufferLoad, Call)) or part in self.typed for part in walk(expr)
+            isinstance(part, (BufferLoad, Call))
+            or part in self.typed
+            or (isinstance(part, PrimExpr) and not part.dtype.is_int)
+            for part in walk(expr)
         )
 
     def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> ast.expr:
