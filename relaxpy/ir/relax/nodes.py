@@ -717,9 +717,10 @@ def _array(value: object, dtype: DataType | None) -> Array:
     """An array of `value`, where "nan", "inf" and "-inf" may stand among floats."""
     if dtype is None:
         return np.array(value)
-    if dtype.is_float and dtype.family != "float":  # NumPy's own floats read these strings, too
-        return np.array(value, np.float64).astype(dtype.numpy())
-    return np.array(value, dtype.numpy())
+    with np.errstate(over="ignore"):  # what is too large for the datatype is infinite in it
+        if dtype.is_float and dtype.family != "float":  # NumPy's own floats read strings, too
+            return np.array(value, np.float64).astype(dtype.numpy())
+        return np.array(value, dtype.numpy())
 
 
 def convert_to_expr(value: object) -> Expr:
