@@ -238,44 +238,54 @@ def test_wrong_number_of_arguments_is_refused(digits, executable) -> None:
         executable["main"](digits.x_test)
 
 
-def run_demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(FOLDER / "demo.py"), *arguments],
+def test_demo_runs_and_keeps_its_promises(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, FOLDER / "demo.py", "--quick", "--weights", tmp_path / "weights.npz"],
         capture_output=True,
         encoding="utf-8",
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"},
         check=False,
     )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Trained in plain NumPy" in done.stdout
+    assert "359 of 359 predictions as plain NumPy's" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert (tmp_path / "weights.npz").exists()
 
 
-def test_demo_runs_and_keeps_its_promises(tmp_path: Path) -> None:
+def test_demo_takes_up_the_weights_of_an_earlier_run(
+    weights, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "weights.npz"
-    first = run_demo("--quick", "--weights", str(path), COLUMNS="80")
-    assert (first.returncode, first.stderr) == (0, "")
-    assert "Trained in plain NumPy" in first.stdout
-    assert "359 of 359 predictions as plain NumPy's" in first.stdout
-    assert "\x1b" not in first.stdout
-    second = run_demo("--quick", "--weights", str(path), COLUMNS="80")
-    assert (second.returncode, second.stderr) == (0, "")
-    assert "Weights of an earlier run" in second.stdout
+    train.save_weights(path, weights)
+    assert EXAMPLE.demo.main(["--quick", "--weights", str(path)]) == 0
+    assert "Weights of an earlier run" in capsys.readouterr().out
 
 
-def test_demo_refuses_a_bad_file_of_weights(tmp_path: Path) -> None:
+def test_demo_refuses_a_bad_file_of_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "weights.npz"
     path.write_text("nothing of the kind", encoding="utf-8")
-    done = run_demo("--quick", "--weights", str(path))
-    assert done.returncode == 1
-    assert str(path) in done.stderr
-    assert "Traceback" not in done.stderr
+    assert EXAMPLE.demo.main(["--quick", "--weights", str(path)]) == 1
+    assert f"{path} cannot be read as weights" in capsys.readouterr().err
 
 
-def test_demo_fails_on_weights_that_know_nothing(tmp_path: Path) -> None:
+def test_demo_fails_on_weights_that_know_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "weights.npz"
     train.save_weights(path, train.initial_weights(seed=0))
-    done = run_demo("--quick", "--weights", str(path))
-    assert done.returncode == 1
-    assert "is below 95%" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert EXAMPLE.demo.main(["--quick", "--weights", str(path)]) == 1
+    assert "is below 95%" in capsys.readouterr().err
+
+
+def test_demo_without_scikit_learn_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    assert EXAMPLE.demo.main(["--quick"]) == 1
+    assert "pip install 'scikit-learn" in capsys.readouterr().err
 
 
 PICTURE = np.array([[0, 0.4, 0.6, 1], [0, 0.6, 0.4, 1]])
