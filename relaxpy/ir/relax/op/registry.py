@@ -44,6 +44,7 @@ from relaxpy.ir.tir import expr as tir
 InferRule: TypeAlias = Callable[[Call, Context], StructInfo]
 Operand: TypeAlias = Expr | tir.PrimExpr | bool | int | float | str
 Written: TypeAlias = tuple[list[object], dict[str, object]]
+Adapt: TypeAlias = Callable[[dict[str, Any]], None]
 _NO_CONTEXT = Context()
 _KIND_NAMES = {
     TensorStructInfo: "a tensor",
@@ -94,7 +95,7 @@ class Parameter:
         Errors:
             MisuseError (also TypeError): it has another type.
         """
-        names = [getattr(c, "__name__", str(c)) for c in self.choices]
+        names = [_name_of(c) for c in self.choices]
         for choice in self.choices:
             if choice is type(None) and value is None:
                 return None
@@ -104,10 +105,15 @@ class Parameter:
                 return int(value)
             if choice is float and isinstance(value, (int, float, np.number)):
                 return float(value)
+            if get_origin(choice) is tuple:
+                members = _as_members(value, get_args(choice)[0])
+                if members is not None:
+                    return members
+                continue
             if choice not in (int, float, DataType) and _is_instance(value, choice):
                 return value
         raise MisuseError(
-            f"{self.name} is {' or '.join(names).replace('NoneType', 'None')}, found {value!r:.60}",
+            f"{self.name} is {' or '.join(names)}, found {value!r:.60}",
             about=value,
         )
 
@@ -117,9 +123,30 @@ def _is_instance(value: object, choice: object) -> bool:
     if origin is typing.Literal:
         return value in get_args(choice)
     plain = origin or choice
-    if plain in (tuple, list, Sequence):
+    if plain in (list, Sequence):
         return isinstance(value, (list, tuple))
     return not isinstance(plain, type) or isinstance(value, plain)
+
+
+def _name_of(choice: object) -> str:
+    """What messages call a type of attributes."""
+    if choice is type(None):
+        return "None"
+    if get_origin(choice) is tuple:
+        return f"{_name_of(get_args(choice)[0])} or a list of them"
+    if get_origin(choice) is typing.Literal:
+        return " or ".join(map(repr, get_args(choice)))
+    return str(getattr(choice, "__name__", choice))
+
+
+def _as_members(value: object, member: object) -> tuple[object, ...] | None:
+    """The members of a list, or of a lone value, where all are of type `member`."""
+    values = value if isinstance(value, (list, tuple)) else (value,)
+    if member is int:
+        values = [int(v) if isinstance(v, np.integer) else v for v in values]
+    if any(isinstance(v, bool) or not _is_instance(v, member) for v in values):
+        return None
+    return tuple(values)
 
 
 def _members(annotation: object) -> tuple[object, ...]:
@@ -150,6 +177,7 @@ class OpDef:
         unmake: Callable[[Call], Written] | None,
         *,
         calls_operand: bool,
+        adapt: Adapt | None = None,
     ) -> None:
         self.name = name
         self.op = Op(name)
@@ -157,6 +185,7 @@ class OpDef:
         self._function = function
         self._infer = infer
         self._unmake = unmake
+        self._adapt = adapt
         update_wrapper(self, function)
 
     @override
@@ -276,6 +305,8 @@ class OpDef:
             except TypeError as error:
                 raise MisuseError(str(error)) from None
             bound.apply_defaults()
+            if self._adapt is not None:
+                self._adapt(bound.arguments)
             operands: list[Expr] = []
             attributes: dict[str, object] = {}
             for parameter in self.parameters:
@@ -395,6 +426,7 @@ def register(
     legalize: Callable[..., Any] | None = None,
     gradient: Callable[..., Any] | None = None,
     calls_operand: bool = False,
+    adapt: Adapt | None = None,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Enter the decorated function as operator `name` (OP-16).
 
@@ -402,6 +434,7 @@ def register(
     annotated Call or Context receive the call and its surroundings, all others are attributes. With
     `infer` it builds the call from what users write, and `unmake` is its inverse. An operator that
     says nothing on purity is impure (PU-14). `calls_operand`: the first operand is what is called.
+    `adapt` may change the arguments by name, before they are read as operands and attributes.
 
     Errors:
         MisuseError: the name is taken.
@@ -410,7 +443,7 @@ def register(
     def enter(function: Callable[..., Any]) -> OpDef:
         if name in _table:
             raise MisuseError(f"operator {name!r} is registered already", rule="OP-16")
-        record = OpDef(name, function, infer, unmake, calls_operand=calls_operand)
+        record = OpDef(name, function, infer, unmake, calls_operand=calls_operand, adapt=adapt)
         _table[name] = record
         columns = {
             "FPurity": pure,
