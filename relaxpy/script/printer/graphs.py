@@ -62,7 +62,8 @@ class GraphWriter:
         options += [] if func.is_pure else ["pure=False"]
         writer.line(f"@{r}.function" + (f"({', '.join(options)})" if options else ""))
         signature = [i for p in func.params if (i := p.struct_info) is not None]
-        own = frozenset(_symbols(signature)) - self._visible
+        symbols = dict.fromkeys(v for v in _symbols(signature) if v not in self._visible)
+        own = frozenset(symbols)
         params = [
             Concat(f"{self.names.bind(p)}: ", self.text.info_doc(_declared(p), own))
             for p in func.params
@@ -77,23 +78,23 @@ class GraphWriter:
         with writer.indented():
             if attrs:
                 writer.line(call(f"{r}.func_attr", self.text.table_doc(attrs)))
-            self._declare(contents, own, around)
+            self._declare(contents, symbols, around)
             if module is not None and contents.names_module:
                 writer.line(module)
             writer.line("return ", self.sequence(func.body))
         self._visible = around
         self._used = outer_used
 
-    def _declare(self, contents: Contents, own: frozenset[Var], around: set[Var]) -> None:
+    def _declare(self, contents: Contents, own: dict[Var, None], around: set[Var]) -> None:
         """`n = T.int64()` for the shape variables that the body speaks of."""
-        wanted = dict(contents.symbols)
-        wanted.update((v, None) for v in own if v in contents.inner_symbols)
+        mentioned = contents.inner_symbols | contents.symbols.keys()
+        wanted = [v for v in own if v in mentioned]
+        wanted += [v for v in contents.symbols if v not in own and v not in around]
         for symbol in wanted:
-            if symbol not in around:
-                sized = "is_size_var=True" if isinstance(symbol, SizeVar) else ""
-                created = f"{self.text.tir_prefix}.{symbol.dtype}({sized})"
-                self.writer.line(f"{self.names.of(symbol)} = {created}")
-                self._visible.add(symbol)
+            sized = "is_size_var=True" if isinstance(symbol, SizeVar) else ""
+            created = f"{self.text.tir_prefix}.{symbol.dtype}({sized})"
+            self.writer.line(f"{self.names.of(symbol)} = {created}")
+            self._visible.add(symbol)
 
     def _contents(self, body: Node) -> Contents:
         """What stands in `body`."""
