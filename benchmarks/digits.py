@@ -106,13 +106,10 @@ def report(*, processes: int, samples: int) -> None:
             [lambda x=x: main(x, *arguments), lambda x=x: numpy_model.main(x, *arguments)],
             samples=samples,
         )
-        print(
-            f"{batch:>6}  {ours.spread():>28}  {theirs.spread():>28}  "
-            f"{ours.median / theirs.median:.2f}"
-        )
+        print(f"{batch:>6}  {ours.spread():>28}  {theirs.spread():>28}  {ours.ratio(theirs):.2f}")
     print(f"\nFrom nothing to an answer, median of {processes} processes (quartiles)\n")
     for name, seconds in fresh_stages(processes).items():
-        print(f"{name:<42}{Timing.of(seconds).spread():>28}")
+        print(f"{name:<42}{Timing(tuple(seconds)).spread():>28}")
 
 
 def run() -> None:

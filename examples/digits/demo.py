@@ -114,8 +114,7 @@ def speed(
             ],
             samples=samples,
         )
-        ratio = f"{ours.median / theirs.median:.2f}"
-        table.add_row(str(batch), str(ours), str(theirs), ratio)
+        table.add_row(str(batch), str(ours), str(theirs), f"{ours.ratio(theirs):.2f}")
     return table
 
 
@@ -134,7 +133,7 @@ def demo(console: Console, *, path: Path, samples: int) -> None:
 
     console.rule("Some of the generated Python", align="left")
     executable = relaxpy.compile(Digits)
-    for name in ("relu", "main"):
+    for name in ("dense", "main"):
         text = function_text(executable.source, name)
         console.print(Syntax(text, "python", background_color="default", word_wrap=True))
 

@@ -11,30 +11,30 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of one call: the median of the samples, and the quartiles on either side of it."""
+    """Seconds of one call, sample by sample; it prints as the median."""
 
-    median: float
-    low: float
-    high: float
+    samples: tuple[float, ...]
 
-    @staticmethod
-    def of(samples: Sequence[float]) -> Timing:
-        """What `samples`, in seconds, come to."""
-        low, median, high = np.percentile(samples, [25, 50, 75])
-        return Timing(float(median), float(low), float(high))
+    def quartile(self, which: int) -> float:
+        """Seconds that a quarter (1), half (2) or three quarters (3) of the samples stay below."""
+        return float(np.percentile(self.samples, 25 * which))
+
+    def ratio(self, other: Timing) -> float:
+        """How many times as long as `other`: the median over the samples taken side by side."""
+        return float(np.median(np.divide(self.samples, other.samples)))
 
     def _in_unit(self) -> list[str]:
         units = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
-        unit, scale = next((at for at in units if self.median * at[1] >= 1), ("ns", 1e9))
-        return [*(f"{time * scale:.1f}" for time in (self.median, self.low, self.high)), unit]
+        unit, scale = next((at for at in units if self.quartile(2) * at[1] >= 1), ("ns", 1e9))
+        return [*(f"{self.quartile(which) * scale:.1f}" for which in (1, 2, 3)), unit]
 
     def __str__(self) -> str:
-        median, _, _, unit = self._in_unit()
+        _, median, _, unit = self._in_unit()
         return f"{median} {unit}"
 
     def spread(self) -> str:
         """The median with its unit, and the quartiles in the same."""
-        median, low, high, unit = self._in_unit()
+        low, median, high, unit = self._in_unit()
         return f"{median} {unit} ({low} to {high})"
 
 
@@ -58,4 +58,4 @@ def interleaved(
             for _ in range(count):
                 call()
             mine.append((perf_counter() - start) / count)
-    return [Timing.of(mine) for mine in taken]
+    return [Timing(tuple(mine)) for mine in taken]
