@@ -201,8 +201,6 @@ def instantiated(
 ) -> tuple[rx.FuncStructInfo, tuple[tir.Var, ...]]:
     """`s1` with what `s2` has for its own variables, and what both bind inside (CMP-20)."""
     own2 = own_shape_vars(s2, scope)
-    if not own_shape_vars(s1, scope):
-        return s1, own2
     renamed = rename_apart(s1, scope)
     assert renamed.params is not None
     assert s2.params is not None

@@ -51,7 +51,7 @@ def check_value(engine: Canonical, expr: tir.PrimExpr, env: Env) -> None:
     assert expr.dtype.is_bool or (value == base if coeff == 0 else (value - base) % coeff == 0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.one_of(expressions(), conditions()), SEEDS)
 def test_what_holds_of_the_canonical_form_holds_of_the_expression(
     expr: tir.PrimExpr, seed: int
@@ -62,7 +62,7 @@ def test_what_holds_of_the_canonical_form_holds_of_the_expression(
 
 
 @pytest.mark.rule("CMP-2")
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(expressions(size=5), expressions(size=5), SEEDS)
 def test_equal_and_unequal_hold_for_all_values(a: tir.PrimExpr, b: tir.PrimExpr, seed: int) -> None:
     answer = Canonical().prove_equal(a, b)
@@ -88,7 +88,7 @@ def test_equality_is_an_equivalence_that_operations_keep(
             assert engine.prove_equal(kind(a, c), kind(b, c)) is True
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(expressions(size=6))
 def test_simplifying_twice_is_simplifying_once(expr: tir.PrimExpr) -> None:
     engine = Canonical()
@@ -97,7 +97,7 @@ def test_simplifying_twice_is_simplifying_once(expr: tir.PrimExpr) -> None:
     assert engine.prove_equal(engine.simplify(once), once) is True
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(
     st.one_of(expressions(), conditions()),
     conditions(),

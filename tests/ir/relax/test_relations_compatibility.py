@@ -309,6 +309,14 @@ def test_own_variables_are_renamed_so_that_none_is_captured() -> None:
     assert check_compatibility(recursive, func(tensor(M), tensor(N), ret=tensor(M * 2))) is MAYBE
 
 
+@pytest.mark.rule("RES-71")
+def test_a_nested_function_s_own_variable_is_none_of_the_other_side_s() -> None:
+    one = func(Object, func(tensor(N), ret=Object), ret=Object)
+    other = func(tensor(N), func(tensor(N), ret=Object), ret=Object)
+    assert check_compatibility(one, other) is MAYBE
+    assert check_compatibility(one, func(tensor(N), func(rank(1), ret=Object), ret=Object)) is YES
+
+
 @pytest.mark.rule("SC-16", "RES-70")
 def test_own_variables_of_functions_are_free_nowhere_outside() -> None:
     info = tuple_of(tensor(M), func(tensor(N), func(tensor(N, K), ret=Object), ret=tensor(N * M)))
