@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.bounds import affine_inside
+from relaxpy.exec.kernel.bounds import affine_inside, is_inside
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.pytree import Code, assign, attribute, call, do, item, path, text
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter, unsupported
@@ -364,6 +364,14 @@ class ArrayEmitter:
         if rows is not None:
             sizes[rows.axis] = rows.size
         return sizes
+
+    def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+        """Whether the access is proved to lie inside the buffer in all rounds."""
+        axes = [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
+        return all(
+            is_inside(index, size, axes, self.scope.sizes)
+            for index, size in zip(indices, buffer.shape, strict=True)
+        )
 
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
         """Whether a view is possible: proved to be inside, or checked by a line before it."""

@@ -21,12 +21,12 @@ from relaxpy.exec.kernel.plan import (
     parts_in,
 )
 from relaxpy.ir.dtype import INT64
-from relaxpy.ir.op import Op
+from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Var
-from relaxpy.ir.traverse import walk
+from relaxpy.ir.tir.expr import Call, ConstExpr, PrimExpr, Var
+from relaxpy.ir.traverse import children
 
 _COSTLY = frozenset(
     f"tir.{n}" for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
@@ -165,12 +165,17 @@ def _passes(step: Whole) -> int:
 
 
 def _operations(value: PrimExpr) -> int:
+    """The operations on elements; those on indices are not among them."""
+    waiting: list[Node] = [value]
     total = 0
-    for part in walk(value):
-        if isinstance(part, Call) and isinstance(part.op, Op) and part.op.name in _COSTLY:
-            total += 2
-        elif isinstance(part, PrimExpr) and not isinstance(part, (BufferLoad, Var, IntImm)):
-            total += bool(part._fields and part._fields != ("dtype", "value"))
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, (BufferLoad, Var, ConstExpr)):
+            continue
+        inner = list(children(part))
+        costly = isinstance(part, Call) and part.op in _COSTLY
+        total += 2 if costly else isinstance(part, PrimExpr)
+        waiting += inner
     return total
 
 

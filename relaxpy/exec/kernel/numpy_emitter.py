@@ -261,6 +261,9 @@ class NumpyEmitter:
         statement = step.statement
         layout = layout_of(statement, step.axes, ())
         arrays = self._emitter(layout, statement)
+        if statement.guards and not arrays.is_inside(statement.target, statement.indices):
+            # Rounds in which the guards do not hold may lie outside.
+            return self._scatter(Scatter(statement, step.axes, None))
         out = self._output(arrays, statement)
         varying = [g for g in statement.guards if arrays.varies(g)]
         fixed = [g for g in statement.guards if not arrays.varies(g)]

@@ -7,6 +7,7 @@ from relaxpy.exec.kernel.fold import fold_initial
 from relaxpy.exec.kernel.memory import shared_memory
 from relaxpy.exec.kernel.parts import parts_of
 from relaxpy.exec.kernel.plan import Blocked, Plan
+from relaxpy.exec.kernel.private import expand_locals
 from relaxpy.exec.kernel.read import read
 from relaxpy.exec.kernel.schedule import schedule
 from relaxpy.ir.tir.buffer import Buffer
@@ -21,7 +22,7 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     Errors:
         CompileError: a statement has no meaning outside special hardware.
     """
-    nest = read(func)
+    nest = expand_locals(read(func))
     buffers = list(func.buffer_map.values())
     sizes = frozenset(v for b in buffers for v in _variables(b))
     parts = parts_of(nest, sizes)

@@ -128,7 +128,9 @@ def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]
     """How `statement` runs over `axes` at once."""
     variables = {a.var for a in axes}
     update = update_of(statement)
-    maps = [None if next(loads(i), None) else affine(i, variables) for i in statement.indices]
+    maps = [
+        affine(i, variables) if next(loads(i), None) is None else None for i in statement.indices
+    ]
     if any(m is None for m in maps):
         return Scatter(statement, axes, update)
     inside = {v for m in maps if m is not None for v in m.coefficients}

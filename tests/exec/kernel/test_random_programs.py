@@ -3,8 +3,7 @@
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.exec.kernel.programs import SIZE, program
 from tests.exec.kernel.support import check

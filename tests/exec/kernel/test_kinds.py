@@ -1,0 +1,428 @@
+"""Each way in which a kernel can run, beside the reference."""
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import CompileError, RuntimeCheckError
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, load, methods, source_of
+
+rng = np.random.default_rng(11)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@T.prim_func
+def dense_nt(
+    A: T.Buffer((5, 7), "float32"), B: T.Buffer((3, 7), "float32"), C: T.Buffer((5, 3), "float32")
+):
+    for i, j, k in T.grid(5, 3, 7):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vj, vk]
+
+
+@T.prim_func
+def plain_loops(
+    A: T.Buffer((5, 7), "float32"), B: T.Buffer((7, 3), "float32"), C: T.Buffer((5, 3), "float32")
+):
+    for i in range(5):
+        for j in range(3):
+            C[i, j] = T.float32(0)
+            for k in range(7):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+@T.prim_func
+def into_transposed(
+    A: T.Buffer((5, 7), "float32"), B: T.Buffer((7, 3), "float32"), C: T.Buffer((3, 5), "float32")
+):
+    for i, j, k in T.grid(5, 3, 7):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vj, vi] = T.float32(1)
+            C[vj, vi] = C[vj, vi] + A[vi, vk] * B[vk, vj]
+
+
+@T.prim_func
+def batch_matmul(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (2, n, 3, 4), "float32")
+    B = T.match_buffer(b, (2, n, 4, 5), "float32")
+    C = T.match_buffer(c, (2, n, 3, 5), "float32")
+    for p, q, i, j, k in T.grid(2, n, 3, 5, 4):
+        with T.block("C"):
+            vp, vq, vi, vj, vk = T.axis.remap("SSSSR", [p, q, i, j, k])
+            with T.init():
+                C[vp, vq, vi, vj] = T.float32(0)
+            C[vp, vq, vi, vj] = C[vp, vq, vi, vj] + A[vp, vq, vi, vk] * B[vp, vq, vk, vj]
+
+
+@T.prim_func
+def shared_weight(
+    A: T.Buffer((2, 3, 4), "float32"),
+    W: T.Buffer((4, 5), "float32"),
+    C: T.Buffer((2, 3, 5), "float32"),
+):
+    for p, i, j, k in T.grid(2, 3, 5, 4):
+        with T.block("C"):
+            vp, vi, vj, vk = T.axis.remap("SSSR", [p, i, j, k])
+            with T.init():
+                C[vp, vi, vj] = T.float32(0)
+            C[vp, vi, vj] = C[vp, vi, vj] + A[vp, vi, vk] * W[vk, vj]
+
+
+@T.prim_func
+def row_norms(A: T.Buffer((4, 6), "float32"), C: T.Buffer((4,), "float32")):
+    for i, k in T.grid(4, 6):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk] * A[vi, vk]
+
+
+@T.prim_func
+def dot(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32"), C: T.Buffer((), "float32")):
+    for k in range(6):
+        with T.block("C"):
+            vk = T.axis.reduce(6, k)
+            with T.init():
+                C[()] = T.float32(0)
+            C[()] = C[()] + A[vk] * B[vk]
+
+
+@T.prim_func
+def three_factors(
+    A: T.Buffer((4, 6), "float32"),
+    B: T.Buffer((6, 5), "float32"),
+    D: T.Buffer((6,), "float32"),
+    C: T.Buffer((4, 5), "float32"),
+):
+    for i, j, k in T.grid(4, 5, 6):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj] * D[vk]
+
+
+@T.prim_func
+def scaled_half(
+    A: T.Buffer((4, 6), "float16"),
+    B: T.Buffer((6, 5), "float16"),
+    C: T.Buffer((4, 5), "float32"),
+    s: T.float32,
+):
+    for i, j, k in T.grid(4, 5, 6):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vi, vk]) * T.Cast("float32", B[vk, vj]) * s
+
+
+@T.prim_func
+def conv(
+    X: T.Buffer((2, 3, 6, 7), "float32"),
+    W: T.Buffer((4, 3, 3, 3), "float32"),
+    Y: T.Buffer((2, 4, 6, 7), "float32"),
+):
+    P = T.alloc_buffer((2, 3, 8, 9), "float32")
+    for n, c, h, w in T.grid(2, 3, 8, 9):
+        with T.block("pad"):
+            vn, vc, vh, vw = T.axis.remap("SSSS", [n, c, h, w])
+            P[vn, vc, vh, vw] = T.if_then_else(
+                vh >= 1 and vh < 7 and vw >= 1 and vw < 8, X[vn, vc, vh - 1, vw - 1], T.float32(0)
+            )
+    for n, o, h, w, c, y, x in T.grid(2, 4, 6, 7, 3, 3, 3):
+        with T.block("conv"):
+            vn, vo, vh, vw, vc, vy, vx = T.axis.remap("SSSSRRR", [n, o, h, w, c, y, x])
+            with T.init():
+                Y[vn, vo, vh, vw] = T.float32(0)
+            Y[vn, vo, vh, vw] = Y[vn, vo, vh, vw] + P[vn, vc, vh + vy, vw + vx] * W[vo, vc, vy, vx]
+
+
+@T.prim_func
+def max_pool(X: T.Buffer((3, 8, 8), "float32"), Y: T.Buffer((3, 4, 4), "float32")):
+    for c, h, w, y, x in T.grid(3, 4, 4, 2, 2):
+        with T.block("pool"):
+            vc, vh, vw, vy, vx = T.axis.remap("SSSRR", [c, h, w, y, x])
+            with T.init():
+                Y[vc, vh, vw] = T.min_value("float32")
+            Y[vc, vh, vw] = T.max(Y[vc, vh, vw], X[vc, vh * 2 + vy, vw * 2 + vx])
+
+
+@T.prim_func
+def gather(
+    table: T.Buffer((9, 4), "float32"), at: T.Buffer((5,), "int64"), Y: T.Buffer((5, 4), "float32")
+):
+    for i, j in T.grid(5, 4):
+        with T.block("take"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = table[at[vi], vj]
+
+
+@T.prim_func
+def scatter_add(
+    X: T.Buffer((6,), "float32"), at: T.Buffer((6,), "int32"), Y: T.Buffer((4,), "float32")
+):
+    for i in range(6):
+        with T.block("add"):
+            vi = T.axis.opaque(6, i)
+            Y[at[vi]] = Y[at[vi]] + X[vi]
+
+
+@T.prim_func
+def scatter(
+    X: T.Buffer((6,), "float32"), at: T.Buffer((6,), "int32"), Y: T.Buffer((4,), "float32")
+):
+    for i in range(6):
+        Y[at[i]] = X[i] * T.float32(2)
+
+
+@T.prim_func
+def cumsum(X: T.Buffer((4, 6), "float32"), Y: T.Buffer((4, 6), "float32")):
+    for i, j in T.grid(4, 6):
+        with T.block("scan"):
+            vi = T.axis.spatial(4, i)
+            vj = T.axis.scan(6, j)
+            Y[vi, vj] = T.if_then_else(vj > 0, Y[vi, vj - 1], T.float32(0)) + X[vi, vj]
+
+
+@T.prim_func
+def flip_and_stride(X: T.Buffer((8, 5), "float32"), Y: T.Buffer((4, 5), "float32")):
+    for i, j in T.grid(4, 5):
+        Y[i, j] = X[7 - i, j] + X[i * 2 + 1, 4 - j]
+
+
+@T.prim_func
+def causal_mask(X: T.Buffer((5, 5), "float32"), Y: T.Buffer((5, 5), "float32")):
+    for i, j in T.grid(5, 5):
+        Y[i, j] = T.if_then_else(j <= i, X[i, j], T.float32("-inf"))
+
+
+@T.prim_func
+def concat(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, 3), "float32")
+    B = T.match_buffer(b, (m, 3), "float32")
+    C = T.match_buffer(c, (n + m, 3), "float32")
+    for i, j in T.grid(n + m, 3):
+        with T.block("concat"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.if_then_else(n <= vi, B[vi - n, vj], A[vi, vj])
+
+
+@T.prim_func
+def split_loop(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i0, i1 in T.grid((n + 3) // 4, 4):
+        with T.block("B"):
+            T.where(i0 * 4 + i1 < n)
+            vi = T.axis.spatial(n, i0 * 4 + i1)
+            B[vi] = A[vi] + T.float32(1)
+
+
+@T.prim_func
+def reshape(A: T.Buffer((4, 6), "float32"), B: T.Buffer((3, 8), "float32")):
+    for i, j in T.grid(3, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[(vi * 8 + vj) // 6, (vi * 8 + vj) % 6]
+
+
+@T.prim_func
+def layer_norm(x: T.handle, g: T.Buffer((16,), "float32"), y: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (n, 16), "float32")
+    Y = T.match_buffer(y, (n, 16), "float32")
+    total = T.alloc_buffer((n,), "float32")
+    squares = T.alloc_buffer((n,), "float32")
+    for i, k in T.grid(n, 16):
+        with T.block("stats"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                total[vi] = T.float32(0)
+                squares[vi] = T.float32(0)
+            total[vi] = total[vi] + X[vi, vk]
+            squares[vi] = squares[vi] + X[vi, vk] * X[vi, vk]
+    for i, j in T.grid(n, 16):
+        with T.block("norm"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = (
+                (X[vi, vj] - total[vi] / T.float32(16))
+                * T.rsqrt(
+                    squares[vi] / T.float32(16)
+                    - total[vi] / T.float32(16) * (total[vi] / T.float32(16))
+                    + T.float32(1e-5)
+                )
+                * g[vj]
+            )
+
+
+@T.prim_func
+def jacobi(A: T.Buffer((10, 12), "float32"), steps: T.int32):
+    B = T.alloc_buffer((10, 12), "float32")
+    for _sweep in range(steps):
+        for i, j in T.grid(8, 10):
+            B[i + 1, j + 1] = (
+                A[i, j + 1] + A[i + 2, j + 1] + A[i + 1, j] + A[i + 1, j + 2]
+            ) * T.float32(0.25)
+        for i, j in T.grid(8, 10):
+            A[i + 1, j + 1] = B[i + 1, j + 1]
+
+
+@T.prim_func
+def collatz(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
+    for i in range(6):
+        Y[i] = 0
+        while X[i] > 1:
+            X[i] = T.if_then_else(X[i] % 2 == 0, X[i] // 2, X[i] * 3 + 1)
+            Y[i] = Y[i] + 1
+
+
+@T.prim_func
+def row_buffer(X: T.Buffer((4, 6), "float32"), Y: T.Buffer((4, 6), "float32")):
+    for i in range(4):
+        with T.block("row"):
+            vi = T.axis.spatial(4, i)
+            row = T.alloc_buffer((6,), "float32")
+            for j in range(6):
+                row[j] = X[vi, j] * X[vi, 0]
+            for j in range(6):
+                Y[vi, j] = row[j] + row[5 - j]
+
+
+@T.prim_func
+def masked(
+    X: T.Buffer((4, 6), "float32"), M: T.Buffer((6,), "bool"), Y: T.Buffer((4, 6), "float32")
+):
+    for i, j in T.grid(4, 6):
+        if M[j]:
+            Y[i, j] = X[i, j]
+        else:
+            Y[i, j] = Y[i, j] + T.float32(1)
+
+
+@T.prim_func
+def answer(X: T.Buffer((3,), "float32")) -> T.float32:
+    X[0] = X[1] + X[2]
+    T.evaluate(T.ret(X[0]))
+
+
+WHOLE = [
+    (dense_nt, [(5, 7), (3, 7), (5, 3)]),
+    (plain_loops, [(5, 7), (7, 3), (5, 3)]),
+    (into_transposed, [(5, 7), (7, 3), (3, 5)]),
+    (batch_matmul, [(2, 3, 3, 4), (2, 3, 4, 5), (2, 3, 3, 5)]),
+    (batch_matmul, [(2, 0, 3, 4), (2, 0, 4, 5), (2, 0, 3, 5)]),
+    (shared_weight, [(2, 3, 4), (4, 5), (2, 3, 5)]),
+    (row_norms, [(4, 6), (4,)]),
+    (dot, [(6,), (6,), ()]),
+    (three_factors, [(4, 6), (6, 5), (6,), (4, 5)]),
+    (conv, [(2, 3, 6, 7), (4, 3, 3, 3), (2, 4, 6, 7)]),
+    (max_pool, [(3, 8, 8), (3, 4, 4)]),
+    (flip_and_stride, [(8, 5), (4, 5)]),
+    (causal_mask, [(5, 5), (5, 5)]),
+    (concat, [(2, 3), (3, 3), (5, 3)]),
+    (concat, [(0, 3), (3, 3), (3, 3)]),
+    (split_loop, [(7,), (7,)]),
+    (split_loop, [(8,), (8,)]),
+    (split_loop, [(0,), (0,)]),
+    (reshape, [(4, 6), (3, 8)]),
+    (layer_norm, [(3, 16), (16,), (3, 16)]),
+    (row_buffer, [(4, 6), (4, 6)]),
+]
+
+
+@pytest.mark.parametrize(("func", "shapes"), WHOLE)
+def test_it_runs_as_a_whole_and_right(func: PrimFunc, shapes: list[tuple[int, ...]]) -> None:
+    assert not [m for m in methods(func) if "loop" in m or "element" in m.split()]
+    check(func, *(floats(*s) for s in shapes), rtol=1e-4, atol=1e-5)
+
+
+def test_a_product_of_half_floats_is_summed_in_single_precision() -> None:
+    a, b = floats(4, 6).astype(np.float16), floats(6, 5).astype(np.float16)
+    check(scaled_half, a, b, floats(4, 5), 0.5, rtol=1e-5)
+    assert methods(scaled_half) == ["contraction over k"]
+
+
+def test_a_gather_takes_rows_and_refuses_what_is_outside() -> None:
+    index = np.array([3, 0, 8, 3, 1])
+    check(gather, floats(9, 4), index, floats(5, 4))
+    for wrong in (9, -1):
+        index[2] = wrong
+        with pytest.raises(RuntimeCheckError, match=f"index {wrong} is outside"):
+            load(gather)(floats(9, 4), index, floats(5, 4))
+
+
+def test_a_scatter_adds_where_indices_repeat_and_the_last_store_wins() -> None:
+    index = np.array([3, 0, 3, 3, 1, 0], np.int32)
+    check(scatter_add, floats(6), index, floats(4))
+    check(scatter, floats(6), index, floats(4))
+    assert methods(scatter_add) == ["scatter (add)"]
+    assert methods(scatter) == ["scatter"]
+    with pytest.raises(RuntimeCheckError, match="outside"):
+        load(scatter)(floats(6), index + 1, floats(4))
+
+
+def test_a_scan_runs_over_its_axis_outside_and_all_rows_inside() -> None:
+    check(cumsum, floats(4, 6), floats(4, 6))
+    assert methods(cumsum) == ["elementwise", "loop over j, elementwise"]
+
+
+def test_a_sweep_runs_step_by_step_over_whole_grids() -> None:
+    check(jacobi, floats(10, 12), 3)
+    check(jacobi, floats(10, 12), 0)
+    assert all(m.startswith("loop over _sweep, ") and "scalar" not in m for m in methods(jacobi))
+
+
+def test_a_while_loop_runs_one_element_at_a_time_and_says_so() -> None:
+    check(collatz, np.array([1, 2, 7, 9, 27, 6], np.int32), np.zeros(6, np.int32))
+    assert "scalar loop" in methods(collatz)
+
+
+def test_a_condition_on_data_masks_the_stores() -> None:
+    check(masked, floats(4, 6), rng.integers(0, 2, 6).astype(bool), floats(4, 6))
+
+
+def test_a_kernel_can_return_a_scalar() -> None:
+    x = floats(3)
+    assert load(answer)(x) == x[0] == x[1] + x[2]
+
+
+def test_what_is_written_may_be_read_through_another_argument() -> None:
+    base = floats(5, 9)
+    for shift in (0, 1, 2):
+        ours, theirs = base.copy(), base.copy()
+        load(flip_and_stride)(
+            ours.reshape(-1)[:40].reshape(8, 5), ours.reshape(-1)[shift : 20 + shift].reshape(4, 5)
+        )
+        x, y = (
+            theirs.reshape(-1)[:40].reshape(8, 5),
+            theirs.reshape(-1)[shift : 20 + shift].reshape(4, 5),
+        )
+        for i in range(4):
+            for j in range(5):
+                y[i, j] = x[7 - i, j] + x[i * 2 + 1, 4 - j]
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_hardware_intrinsics_are_named_with_their_place() -> None:
+    @T.prim_func
+    def hardware(X: T.Buffer((3,), "float32")):
+        for i in range(3):
+            X[i] = T.call_intrin("float32", "tir.ptx_mma", X[i])
+
+    with pytest.raises(CompileError, match="ptx_mma"):
+        source_of(hardware)
