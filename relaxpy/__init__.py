@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relaxpy import arith, errors, ir, relax, runtime, script, te, tir, transform
-    from relaxpy.exec.compile import compile, compile as build
+    from relaxpy.exec.compile import compile, compile as build, load_executable
     from relaxpy.exec.registry import (
         get_global_func,
         register_func,
@@ -31,6 +31,7 @@ __all__ = [
     "get_global_func",
     "get_pipeline",
     "ir",
+    "load_executable",
     "register_func",
     "register_global_func",
     "relax",
@@ -51,6 +52,7 @@ _HOMES = {
     "get_global_func": "relaxpy.exec.registry:get_global_func",
     "get_pipeline": "relaxpy.ir.transform:get_pipeline",
     "ir": "relaxpy.ir",
+    "load_executable": "relaxpy.exec.compile:load_executable",
     "register_func": "relaxpy.exec.registry:register_func",
     "register_global_func": "relaxpy.exec.registry:register_func",
     "relax": "relaxpy.relax",

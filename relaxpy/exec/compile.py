@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from relaxpy.errors import MisuseError, WellFormedError, close_names
-from relaxpy.exec.executable import EntryPoint, Executable
+from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.lower import LoweredModule, lower_module
 from relaxpy.exec.reference import ReferenceEvaluator, check_runnable
@@ -15,6 +18,7 @@ from relaxpy.exec.signatures import public_signatures
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.serialize import load_json
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 
@@ -59,6 +63,34 @@ def compile(
     return _for_numpy(module)
 
 
+def load_executable(path: str | PathLike[str]) -> Executable:
+    """The executable that `Executable.save` wrote, compiled again for its target.
+
+    Reading runs nothing of what is in the file, and checks the program as `compile` does.
+
+    Errors:
+        MisuseError (also ValueError): the file holds no executable, or one of another version.
+        OSError: the file cannot be read.
+    """
+    try:
+        table = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        table = None
+    if not isinstance(table, dict) or table.get("format") != FORMAT:
+        raise MisuseError(f"{path} is no saved executable", hint="write one with Executable.save")
+    if table.get("version") != VERSION:
+        raise MisuseError(
+            f"{path} was saved in version {table.get('version')!r}, this reads {VERSION}"
+        )
+    module = load_json(str(table.get("module")))
+    if not isinstance(module, IRModule):
+        raise MisuseError(f"{path} holds a {type(module).__name__}, not a module")
+    faults = check_well_formed(module)
+    if faults:
+        raise WellFormedError(faults)
+    return compile(module, str(table.get("target")), relax_pipeline=None)
+
+
 def _as_module(mod: object) -> IRModule:
     if isinstance(mod, IRModule):
         return mod
@@ -87,6 +119,7 @@ def _for_reference(module: IRModule) -> Executable:
         target="reference",
         source=module.script,
         report=ExecutionReport(rows),
+        module=module,
         private_names=module.functions_by_name.keys() - names,
     )
 
@@ -112,5 +145,6 @@ def _for_numpy(module: IRModule) -> Executable:
         target="numpy",
         source=lowered.source,
         report=ExecutionReport(_rows(lowered)),
+        module=module,
         private_names=module.functions_by_name.keys() - names,
     )

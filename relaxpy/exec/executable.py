@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
+from os import PathLike
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -12,7 +15,11 @@ from relaxpy.errors import FunctionSignatureError, RuntimeCheckError, UnknownNam
 from relaxpy.exec.checks import Signature
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.values import Value, from_outside
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.serialize import save_json
 
+FORMAT: Final = "relaxpy-executable"
+VERSION: Final = 1
 _ndarray: Final = np.ndarray
 
 
@@ -102,9 +109,11 @@ class Executable:
         target: str,
         source: str | Callable[[], str],
         report: ExecutionReport,
+        module: IRModule,
         private_names: Collection[str] = (),
     ) -> None:
         self.target = target
+        self._module = module
         self._source = source
         self._entries = dict(entries)
         self._report = report
@@ -149,6 +158,17 @@ class Executable:
     def report(self) -> ExecutionReport:
         """How each kernel runs, and why where that is slow."""
         return self._report
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the program to a file that `load_executable` reads: JSON, constants included.
+
+        Errors:
+            MisuseError: the program holds what has no JSON form.
+            OSError: the file cannot be written.
+        """
+        table = {"format": FORMAT, "version": VERSION, "target": self.target}
+        text = json.dumps({**table, "module": save_json(self._module)})
+        Path(path).write_text(text, encoding="utf-8")
 
     @override
     def __repr__(self) -> str:
