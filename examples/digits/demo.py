@@ -53,21 +53,23 @@ def bindings() -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("variable", style="bold")
     table.add_column("inferred struct info")
-    main = Digits["main"]
-    for param in main.params:
-        table.add_row(param.name_hint, Text(str(param.struct_info)))
-    for block in main.body.blocks:
+    for block in Digits["main"].body.blocks:
         for binding in block.bindings:
             table.add_row(binding.var.name_hint, Text(str(binding.var.struct_info)))
     return table
 
 
-def function_text(source: str, name: str) -> str:
-    """The text of the function called `name` in Python `source`."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return "\n".join(source.splitlines()[node.lineno - 1 : node.end_lineno])
-    raise LookupError(f"the generated Python has no function {name!r}")
+def work_of(source: str, name: str) -> str:
+    """The function called `name` in Python `source`, without the checks it begins with."""
+    function = next(
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    checks = [at for at, node in enumerate(function.body) if isinstance(node, ast.If | ast.Try)]
+    work = function.body[checks[-1] + 1 :]
+    lines = source.splitlines()[work[0].lineno - 1 : work[-1].end_lineno]
+    return "\n".join([f"def {name}({ast.unparse(function.args)}):", "    ...", *lines])
 
 
 def caption(label: int, share: float, truth: int) -> Text:
@@ -126,15 +128,15 @@ def demo(console: Console, *, path: Path, samples: int) -> None:
     """
     digits = data.load()
     console.rule("The module", align="left")
-    Digits.show(name="Digits", show_all_struct_info=False)
+    Digits.show(name="Digits", show_all_struct_info=False, width=min(console.width, 100))
 
     console.rule("What was inferred of main", align="left")
     console.print(bindings())
 
-    console.rule("Some of the generated Python", align="left")
+    console.rule("Some of the generated Python, checks left out", align="left")
     executable = relaxpy.compile(Digits)
-    for name in ("dense", "main"):
-        text = function_text(executable.source, name)
+    for name in ("dense", "softmax", "main"):
+        text = work_of(executable.source, name)
         console.print(Syntax(text, "python", background_color="default", word_wrap=True))
 
     console.rule("How the kernels run", align="left")
