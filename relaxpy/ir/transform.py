@@ -21,6 +21,7 @@ from relaxpy.ir.passes import (
     module_pass,
     pass_instrument,
 )
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
 
 __all__ = [
@@ -82,5 +83,5 @@ def list_pipelines() -> list[str]:
 
 @register_pipeline("default")
 def default_pipeline() -> Pass:
-    """What `compile` runs first: normal form with every info derived."""
-    return Sequential((Normalize(),), name="default")
+    """What `compile` runs first: normal form with every info derived, operators as kernels."""
+    return Sequential((Normalize(), LegalizeOps()), name="default")

@@ -422,9 +422,7 @@ class BlockBuilder:
             MisuseError (also TypeError): shape or datatype of a tensor is unknown, an argument is
                 of another kind, or `func` gives no tensors.
         """
-        return call_te(
-            self, func, args, kwargs, name=primfunc_name_hint, attrs=primfunc_attrs
-        )
+        return call_te(self, func, args, kwargs, name=primfunc_name_hint, attrs=primfunc_attrs)
 
     def emit_te(
         self,

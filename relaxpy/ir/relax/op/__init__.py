@@ -1,5 +1,18 @@
 """The operators of Relax, each in its one home; importing this package registers all of them."""
 
+from relaxpy.ir.relax.op import (
+    binary,
+    creation,
+    datatype,
+    indexing,
+    linear_algebra,
+    manipulate,
+    nn,
+    search,
+    statistical,
+    ternary,
+    unary,
+)
 from relaxpy.ir.relax.op.call import (
     call_dps_packed,
     call_packed,
@@ -7,20 +20,41 @@ from relaxpy.ir.relax.op.call import (
     call_tir,
     call_tir_inplace,
 )
+from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
 from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
 
 __all__ = [
     "OpDef",
     "assert_op",
+    "binary",
     "call_dps_packed",
     "call_packed",
     "call_pure_packed",
     "call_tir",
     "call_tir_inplace",
+    "creation",
+    "datatype",
+    "indexing",
+    "linear",
+    "linear_algebra",
+    "manipulate",
+    "nn",
     "null_value",
     "print",
     "register",
     "registered_ops",
+    "search",
     "shape_of",
+    "statistical",
+    "ternary",
+    "unary",
 ]
+
+
+def __getattr__(name: str) -> OpDef:
+    """The operator registered as `relax.` and this name."""
+    found = registered_ops().get(f"relax.{name}")
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found

@@ -405,13 +405,14 @@ class _Named:
         if isinstance(about, StructInfo) and self.call is not None and self.ctx is not None:
             about = next((a for a in self.call.args if self.ctx.info_of(a) is about), about)
         span = written_at(about) if isinstance(about, Expr) else None
-        error.diagnostics = tuple(_with_name(d, self.name, span) for d in error.diagnostics)
+        rule = None if self.call is None else "DER-36"
+        error.diagnostics = tuple(_with_name(d, self.name, rule, span) for d in error.diagnostics)
         error.about = about
 
 
-def _with_name(found: Diagnostic, name: str, span: Span | None) -> Diagnostic:
+def _with_name(found: Diagnostic, name: str, rule: str | None, span: Span | None) -> Diagnostic:
     message = found.message if found.message.startswith(name) else f"{name}: {found.message}"
-    return replace(found, message=message, span=found.span or span)
+    return replace(found, message=message, rule=found.rule or rule, span=found.span or span)
 
 
 _table: dict[str, OpDef] = {}

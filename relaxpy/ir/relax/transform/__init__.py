@@ -1,6 +1,7 @@
 """The passes over Relax programs, each in a module of its own, named after it."""
 
 from relaxpy.ir.relax.transform.function_pass import dataflowblock_pass, function_pass
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
 
-__all__ = ["Normalize", "dataflowblock_pass", "function_pass"]
+__all__ = ["LegalizeOps", "Normalize", "dataflowblock_pass", "function_pass"]

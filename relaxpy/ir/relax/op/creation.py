@@ -1,0 +1,220 @@
+"""Operators that make tensors."""
+
+from __future__ import annotations
+
+import numbers
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.dtype import FLOAT32, INT64, DataType
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Constant,
+    Expr,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.op.registry import OpDef, register
+from relaxpy.ir.relax.op.rules import (
+    Legalize,
+    refuse,
+    refuse_type,
+    shape_operand,
+    te_kernel,
+    tensor,
+    with_dtype,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.builder import BlockBuilder
+
+
+def _require_scalar(fill_value: TensorStructInfo) -> None:
+    if fill_value.ndim != 0:
+        raise refuse_type(f"fill_value has rank 0, found {fill_value}", fill_value)
+
+
+def _filled(builder: BlockBuilder, call: Call, value: object) -> Expr:
+    """Every element of the result is `value`."""
+    info = builder.struct_info_of(call)
+    assert isinstance(info, TensorStructInfo)
+    name = call.op.name.removeprefix("relax.")  # type: ignore[union-attr]
+    return te_kernel(builder, topi.full, name, info.shape, str(info.dtype), value)
+
+
+def _legalize_full(builder: BlockBuilder, call: Call) -> Expr:
+    value = call.args[1]
+    if isinstance(value, Constant):
+        dtype, number = DataType(value.data.dtype), value.data[()]
+        literal = ops.const(int(number) if dtype.is_int else float(number), dtype)
+        return _filled(builder, call, literal)
+    return _filled(builder, call, value)
+
+
+@register("relax.full", pure=True, legalize=_legalize_full)
+def full(
+    shape: ShapeStructInfo, fill_value: TensorStructInfo, call: Call, dtype: DataType | None = None
+) -> TensorStructInfo:
+    """A tensor of `shape` with `fill_value` in every element.
+
+    Shapes:
+        fill_value  rank 0
+        result      `shape`, in `dtype`, or else in the datatype of `fill_value`
+    Errors:
+        StructInfoError: `fill_value` is not known to have rank 0.
+    """
+    _require_scalar(fill_value)
+    found = shape_operand(call.args[0], shape)
+    return tensor(found, dtype or fill_value.dtype, fill_value.vdevice, shape.ndim)
+
+
+@register("relax.full_like", pure=True, legalize=_legalize_full)
+def full_like(
+    x: TensorStructInfo, fill_value: TensorStructInfo, dtype: DataType | None = None
+) -> TensorStructInfo:
+    """A tensor of the shape of x with `fill_value` in every element.
+
+    Shapes:
+        x           any
+        fill_value  rank 0
+        result      as x, in `dtype` where given
+    Errors:
+        StructInfoError: `fill_value` is not known to have rank 0.
+    """
+    _require_scalar(fill_value)
+    return with_dtype(x, dtype or x.dtype)
+
+
+_DOC = """A tensor of {what} with {number} in every element.
+
+Shapes:
+    result  {what}, in `dtype`{default}
+Errors:
+    StructInfoError: {error}.
+"""
+
+
+def _legalize_constant(value: int) -> Legalize:
+    return lambda builder, call: _filled(builder, call, ops.const(value, "int32"))
+
+
+def _constants(name: str, value: int) -> tuple[OpDef, OpDef]:
+    """The operator that gives a tensor of this number everywhere, and that from another tensor."""
+
+    def create(shape: ShapeStructInfo, dtype: DataType, call: Call) -> TensorStructInfo:
+        if dtype.is_void:
+            raise refuse_type("a tensor is made in a datatype, found none", dtype)
+        return tensor(shape_operand(call.args[0], shape), dtype, None, shape.ndim)
+
+    def create_like(x: TensorStructInfo, dtype: DataType | None = None) -> TensorStructInfo:
+        return with_dtype(x, dtype or x.dtype)
+
+    words = {
+        "create": {"what": "`shape`", "default": "", "error": "`dtype` is Void"},
+        "create_like": {
+            "what": "the shape of x",
+            "default": " where given, else in that of x",
+            "error": "x is no tensor",
+        },
+    }
+    made = []
+    for rule, full_name in ((create, name), (create_like, f"{name}_like")):
+        rule.__doc__ = _DOC.format(number=value, **words[rule.__name__])
+        rule.__name__ = rule.__qualname__ = full_name
+        legalize = _legalize_constant(value)
+        made.append(register(f"relax.{full_name}", pure=True, legalize=legalize)(rule))
+    return made[0], made[1]
+
+
+ones, ones_like = _constants("ones", 1)
+zeros, zeros_like = _constants("zeros", 0)
+
+
+def _complete_range(arguments: dict[str, Any]) -> None:
+    """A lone bound is the end; without datatype, int64 where all are integers, else float32."""
+    if arguments["end"] is None:
+        arguments["start"], arguments["end"] = 0, arguments["start"]
+    whole = True
+    for name in ("start", "end", "step"):
+        value = arguments[name]
+        if isinstance(value, bool) or not isinstance(value, (numbers.Real, PrimExpr, Expr)):
+            raise MisuseError(f"{name} is a number, found {value!r:.60}", about=value)
+        if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
+            value = FloatImm(FLOAT32, float(value))
+        elif isinstance(value, np.integer):
+            value = int(value)
+        expr = arguments[name] = convert_to_expr(value)
+        info = expr.struct_info
+        whole = whole and isinstance(info, PrimStructInfo) and info.dtype.is_int
+    if arguments["dtype"] is None:
+        arguments["dtype"] = INT64 if whole else FLOAT32
+
+
+def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
+    """How many of start, start + step, … lie before `end`.
+
+    Errors:
+        StructInfoError: the step is 0.
+    """
+    if isinstance(step, (IntImm, FloatImm)) and step.value == 0:
+        raise refuse("step is other than 0", step)
+    zero = ops.const(0, INT64)
+    if all(v.dtype.is_int for v in (start, end, step)):
+        first, last, by = (ops.cast_to(v, INT64) for v in (start, end, step))
+        if isinstance(by, IntImm) and by.value < 0:
+            first, last, by = last, first, ops.const(-by.value, INT64)
+        length = simplify(ops.ceildiv(ops.sub(last, first), by))
+        return ops.maximum(length, zero) if isinstance(length, IntImm) else length
+    first, last, by = (ops.cast_to(v, "float64") for v in (start, end, step))
+    count = intrin.ceil(ops.div(ops.sub(last, first), by))
+    if all(isinstance(v, FloatImm) for v in (first, last, by)):
+        exact = np.ceil((last.value - first.value) / by.value)  # type: ignore[attr-defined]
+        return ops.const(max(0, int(exact)), INT64)
+    return ops.cast_to(count, INT64)
+
+
+def _range_bounds(infos: tuple[StructInfo, ...]) -> list[PrimExpr] | None:
+    values = [info.value for info in infos if isinstance(info, PrimStructInfo)]
+    known = [v for v in values if v is not None]
+    return known if len(known) == len(infos) else None
+
+
+def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
+    info = builder.struct_info_of(call)
+    bounds = _range_bounds(tuple(builder.struct_info_of(a) for a in call.args))
+    if bounds is None:
+        return call
+    assert isinstance(info, TensorStructInfo)
+    dtype = str(info.dtype)
+    return te_kernel(builder, topi.arange, "arange", *bounds, dtype, range_length(*bounds))
+
+
+@register("relax.arange", pure=True, legalize=_legalize_arange, adapt=_complete_range)
+def arange(
+    start: PrimStructInfo,
+    end: PrimStructInfo | None = None,
+    step: PrimStructInfo = 1,  # type: ignore[assignment]
+    dtype: DataType | None = None,
+) -> TensorStructInfo:
+    """start, start + step, … before `end`; `arange(end)` begins at 0.
+
+    Shapes:
+        result  (ceil((end - start) / step),), in int64 where all three are integers, else float32
+    Errors:
+        StructInfoError: the step is 0.
+    """
+    assert end is not None
+    assert dtype is not None
+    bounds = _range_bounds((start, end, step))
+    if bounds is None:
+        return tensor(None, dtype, ndim=1)
+    return tensor((range_length(*bounds),), dtype)

@@ -1,0 +1,34 @@
+"""Operators that change the datatype of a tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, const
+from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.rules import te_kernel, with_dtype
+from relaxpy.ir.te import topi
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.builder import BlockBuilder
+
+
+def _legalize_astype(builder: BlockBuilder, call: Call) -> Expr:
+    x, dtype = call.args[0], str(call.attrs["dtype"])
+    if isinstance(x, Constant) and not x.data.ndim and not DataType(dtype).is_int:
+        return const(x.data, dtype)
+    return te_kernel(builder, topi.cast, "cast", x, dtype=dtype)
+
+
+@register("relax.astype", pure=True, legalize=_legalize_astype)
+def astype(x: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
+    """x with its elements converted to `dtype`: toward zero, numbers to Bool by being other than 0.
+
+    Shapes:
+        x       any
+        result  as x, in `dtype`
+    Errors:
+        StructInfoError: x is no tensor.
+    """
+    return with_dtype(x, dtype)

@@ -1,0 +1,152 @@
+"""Operators that take elements of a tensor by their indices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ObjectStructInfo,
+    PrimStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.rules import (
+    by_te,
+    literal_shape,
+    normal_axes,
+    normal_axis,
+    refuse,
+    refuse_type,
+    require_integer,
+    te_kernel,
+    tensor,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.topi.transform import slice_bounds
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.builder import BlockBuilder
+
+
+@register("relax.take", pure=True, legalize=by_te(topi.take))
+def take(
+    x: TensorStructInfo,
+    indices: TensorStructInfo | PrimStructInfo,
+    axis: int | None = None,
+    mode: Literal["fast", "wrap", "clip"] = "fast",
+) -> TensorStructInfo:
+    """The slices of x along an axis at `indices`.
+
+    Indices outside the axis are undefined in mode "fast", brought to its ends in mode "clip", and
+    taken modulo its size in mode "wrap".
+
+    Shapes:
+        x        any; rank 1 without an axis
+        indices  integers of any shape, or a scalar
+        result   the shape of `indices` in place of the axis
+    Errors:
+        StructInfoError: the indices are known to be no integers, the axis is out of range, or there
+            is none and x has another rank than 1.
+    """
+    require_integer(indices.dtype, "indices", indices)
+    if axis is None and x.ndim not in (-1, 1):
+        raise refuse(f"without an axis x has rank 1, found {x}", x)
+    rank = 0 if isinstance(indices, PrimStructInfo) else indices.ndim
+    if x.ndim < 0 or rank < 0:
+        return tensor(None, x.dtype, x.vdevice)
+    where = normal_axis(axis or 0, x.ndim)
+    shape = literal_shape(x)
+    picked = () if isinstance(indices, PrimStructInfo) else literal_shape(indices)
+    if shape is None or picked is None:
+        return tensor(None, x.dtype, x.vdevice, x.ndim + rank - 1)
+    return tensor((*shape[:where], *picked, *shape[where + 1 :]), x.dtype, x.vdevice)
+
+
+def _values(info: StructInfo, name: str) -> list[PrimExpr | None] | None:
+    """The members of a tuple of int64 scalars as far as they are known.
+
+    Errors:
+        StructInfoTypeError: it is something else.
+    """
+    if not isinstance(info, TupleStructInfo):
+        return None
+    found: list[PrimExpr | None] = []
+    for field in info.fields:
+        if not isinstance(field, PrimStructInfo) or field.dtype != "int64":
+            raise refuse_type(f"{name} holds int64 scalars, found {field}", info)
+        found.append(field.value)
+    return found
+
+
+def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
+    x, axes, begin, end, *strides = call.args
+    places = [v.value for v in _values(builder.struct_info_of(axes), "axes") or ()]  # type: ignore[union-attr]
+    return te_kernel(
+        builder,
+        topi.strided_slice,
+        "strided_slice",
+        x,
+        begin,
+        end,
+        strides[0] if strides else None,
+        places,
+        assume_inbound=call.attrs["assume_inbound"],
+    )
+
+
+@register("relax.strided_slice", pure=True, legalize=_legalize_strided_slice)
+def strided_slice(
+    x: TensorStructInfo,
+    axes: TupleStructInfo | ObjectStructInfo,
+    begin: TupleStructInfo | ObjectStructInfo,
+    end: TupleStructInfo | ObjectStructInfo,
+    strides: TupleStructInfo | ObjectStructInfo | None = None,
+    assume_inbound: bool = False,
+) -> TensorStructInfo:
+    """`x[begin:end:stride]` along each of the axes, with Python's meaning of all three.
+
+    A literal below 0 counts from the end; what lies outside an axis counts as its end. Under
+    `assume_inbound`, symbolic bounds are promised to lie inside, in this order.
+
+    Shapes:
+        axes, begin, end, strides  as many int64 scalars each; every stride is 1 by default
+        result                     along each axis the number of elements taken, where that is known
+    Errors:
+        StructInfoError: the numbers of scalars differ, one is no int64, an axis is out of range or
+            given twice, or a stride is 0.
+    """
+    named = {"axes": axes, "begin": begin, "end": end}
+    if strides is not None:
+        named["strides"] = strides
+    values = {name: _values(info, name) for name, info in named.items()}
+    counts = {name: len(found) for name, found in values.items() if found is not None}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise refuse(f"axes, begin, end and strides are as many, found {listed}", begin)
+    places = [v.value for v in values["axes"] or () if isinstance(v, IntImm)]
+    if x.ndim >= 0:
+        places = list(normal_axes(places, x.ndim, "axes:"))
+    steps = values.get("strides", [None] * len(places))
+    for step in steps or ():
+        if isinstance(step, IntImm) and step.value == 0:
+            raise refuse("strides are other than 0", strides)
+    strided = [step.value for step in steps or () if isinstance(step, IntImm)]
+    if strides is None:
+        strided = [1] * len(places)
+    shape = literal_shape(x)
+    begins, ends = values["begin"], values["end"]
+    if shape is None or begins is None or ends is None or None in (*begins, *ends):
+        return tensor(None, x.dtype, x.vdevice, x.ndim)
+    if not len(begins) == len(places) == len(strided):
+        return tensor(None, x.dtype, x.vdevice, x.ndim)
+    sizes = list(shape)
+    for axis, first, last, stride in zip(places, begins, ends, strided, strict=True):
+        assert first is not None
+        assert last is not None
+        _, sizes[axis] = slice_bounds(shape[axis], first, last, stride, inbound=assume_inbound)
+    return tensor(sizes, x.dtype, x.vdevice)

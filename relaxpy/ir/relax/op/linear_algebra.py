@@ -1,0 +1,91 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
+from relaxpy.ir.relax.op.binary import BINARY
+from relaxpy.ir.relax.op.manipulate import permute_dims
+from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.rules import (
+    broadcast_sizes,
+    differ,
+    joint_dtype,
+    joint_vdevice,
+    literal_shape,
+    refuse,
+    refuse_type,
+    te_kernel,
+    tensor,
+)
+from relaxpy.ir.te import topi
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.builder import BlockBuilder
+
+
+def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:
+    info = builder.struct_info_of(call)
+    assert isinstance(info, TensorStructInfo)
+    first = builder.struct_info_of(call.args[0])
+    assert isinstance(first, TensorStructInfo)
+    wide = None if info.dtype == first.dtype else str(info.dtype)
+    return te_kernel(builder, topi.matmul, "matmul", *call.args, out_dtype=wide)
+
+
+@register("relax.matmul", pure=True, legalize=_legalize_matmul)
+def matmul(
+    x1: TensorStructInfo, x2: TensorStructInfo, out_dtype: DataType | None = None
+) -> TensorStructInfo:
+    """The product of matrices: at [..., i, j] the sum over k of x1[..., i, k] * x2[..., k, j].
+
+    Shapes:
+        x1      (..., n, k), or (k,) as one row that the result does not have
+        x2      (..., k, m), or (k,) as one column that the result does not have
+        result  (..., n, m), the leading axes broadcast; in `out_dtype`, in which sums are taken
+    Errors:
+        StructInfoError: an operand has rank 0, the sizes k provably differ, leading axes do not
+            broadcast, or the datatypes differ and `out_dtype` is not given.
+    """
+    dtype = out_dtype or joint_dtype(x1, x2, ("x1", "x2"))
+    vdevice = joint_vdevice((x1, x2), strict=False)
+    for info, name in ((x1, "x1"), (x2, "x2")):
+        if info.ndim == 0:
+            raise refuse_type(f"{name} has rank 1 at least, found {info}", info)
+    if x1.ndim < 0 or x2.ndim < 0:
+        return tensor(None, dtype, vdevice)
+    row, column = x1.ndim == 1, x2.ndim == 1
+    ndim = max(x1.ndim, x2.ndim, 2) - row - column
+    a, b = literal_shape(x1), literal_shape(x2)
+    if a is None or b is None:
+        return tensor(None, dtype, vdevice, ndim)
+    inner = b[0] if column else b[-2]
+    if differ(a[-1], inner):
+        raise refuse(
+            f"the last dimension of x1 is {a[-1]}, but x2 is summed over {inner}: "
+            f"x1 is {x1}, x2 is {x2}",
+            x2,
+        )
+    batch = broadcast_sizes(a[:-2], b[:-2], ("the leading axes of x1", "those of x2"), x2)
+    if batch is None:
+        return tensor(None, dtype, vdevice, ndim)
+    rows = () if row else (a[-2],)
+    columns = () if column else (b[-1],)
+    return tensor((*batch, *rows, *columns), dtype, vdevice)
+
+
+def linear(
+    data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str | None = None
+) -> Expr:
+    """data @ weight.T + bias: no operator, but calls of `matmul`, `permute_dims` and `add`.
+
+    Shapes:
+        data    (..., k)
+        weight  (m, k)
+        bias    broadcasts with (..., m)
+        result  (..., m)
+    """
+    product = matmul(data, permute_dims(weight), out_dtype=out_dtype)
+    return product if bias is None else cast("Expr", BINARY["add"](product, bias))

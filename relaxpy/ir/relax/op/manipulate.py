@@ -1,0 +1,376 @@
+"""Operators that arrange the elements of tensors anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    as_shape,
+)
+from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.rules import (
+    Sizes,
+    by_te,
+    common_dtype,
+    differ,
+    is_one,
+    joint_vdevice,
+    literal_shape,
+    normal_axes,
+    normal_axis,
+    one,
+    refuse,
+    refuse_type,
+    shape_operand,
+    te_kernel,
+    tensor,
+    unify_sizes,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.shapes import product
+from relaxpy.ir.te.topi.transform import split_bounds
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.builder import BlockBuilder
+
+
+def _rearranged(x: TensorStructInfo, shape: Sequence[PrimExpr]) -> TensorStructInfo:
+    return tensor(shape, x.dtype, x.vdevice)
+
+
+def _of_rank(x: TensorStructInfo, ndim: int) -> TensorStructInfo:
+    return tensor(None, x.dtype, x.vdevice, ndim)
+
+
+@register("relax.broadcast_to", pure=True, legalize=by_te(topi.broadcast_to))
+def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
+    """x repeated along its axes of size 1, and along new ones in front.
+
+    Shapes:
+        x       broadcasts to `shape`
+        result  `shape`
+    Errors:
+        StructInfoError: x has more axes than the shape, or a size that is provably neither 1 nor
+            that of the shape.
+    """
+    if 0 <= shape.ndim < x.ndim:
+        raise refuse(f"x of rank {x.ndim} does not broadcast to {shape}, of rank {shape.ndim}", x)
+    sizes, wanted = x.get_shape(), shape.values
+    if sizes is not None and wanted is not None:
+        offset = len(wanted) - len(sizes)
+        for axis, size in enumerate(sizes):
+            if not is_one(size) and differ(size, wanted[axis + offset]):
+                raise refuse(
+                    f"dimension {axis} of x is {size}, which does not broadcast to dimension "
+                    f"{axis + offset} of {shape}, {wanted[axis + offset]}",
+                    x,
+                )
+    return tensor(shape_operand(call.args[1], shape), x.dtype, x.vdevice, shape.ndim)
+
+
+def _literal(size: object) -> int | None:
+    if isinstance(size, IntImm):
+        return size.value
+    is_int = isinstance(size, (int, np.integer)) and not isinstance(size, bool)
+    return int(size) if is_int else None  # type: ignore[call-overload]
+
+
+def _resolve_shape(arguments: dict[str, Any]) -> None:
+    """In a shape written as a list, 0 is the size of x in that place, and -1 what is left over.
+
+    Errors:
+        MisuseError: -1 stands twice, another size is negative, or x has no known shape to look at.
+    """
+    given, x = arguments["shape"], arguments["x"]
+    if isinstance(given, Expr):
+        return
+    shape = list(given) if isinstance(given, (list, tuple)) else [given]
+    literals = [_literal(size) for size in shape]
+    if any(v is not None and v < -1 for v in literals) or literals.count(-1) > 1:
+        raise MisuseError(
+            f"sizes are positive, 0 (as in x) or once -1 (what is left over), found {given!r}",
+            about=given,
+        )
+    if 0 in literals or -1 in literals:
+        info = x.struct_info if isinstance(x, Expr) else None
+        old = literal_shape(info) if isinstance(info, TensorStructInfo) else None
+        if old is None:
+            raise MisuseError(
+                f"0 and -1 in {given!r} need the shape of x, which is "
+                f"{'unknown' if info is None else info}",
+                hint="say it with R.match_cast first",
+                about=given,
+            )
+        for axis, value in enumerate(literals):
+            if value == 0:
+                if axis >= len(old):
+                    raise MisuseError(f"size {axis} is 0 (as in x), but x is {info}", about=given)
+                shape[axis] = old[axis]
+        if -1 in literals:
+            place = literals.index(-1)
+            shape[place] = 1
+            rest = product(as_shape(shape))
+            if isinstance(rest, IntImm) and rest.value == 0:
+                raise MisuseError(f"-1 may be any size in {given!r}: others are 0", about=given)
+            shape[place] = simplify(ops.floordiv(product(old), rest))
+    arguments["shape"] = ShapeExpr(tuple(shape))
+
+
+@register("relax.reshape", pure=True, legalize=by_te(topi.reshape), adapt=_resolve_shape)
+def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
+    """The elements of x in row-major order in another shape.
+
+    In a list, 0 is the size that x has in that place, and -1, once, what the others leave over.
+
+    Shapes:
+        x       as many elements as `shape`
+        result  `shape`
+    Errors:
+        MisuseError: a size of the list is negative, or -1 stands twice.
+        StructInfoError: the numbers of elements provably differ.
+    """
+    old, new = literal_shape(x), shape.values
+    if old is not None and new is not None:
+        before, after = product(old), product(new)
+        if differ(before, after):
+            raise refuse(f"x has {before} elements, {shape} has {after}: x is {x}", x)
+    found = new if new is not None else shape_operand(call.args[1], shape)
+    return tensor(found, x.dtype, x.vdevice, shape.ndim)
+
+
+def _legalize_flatten(builder: BlockBuilder, call: Call) -> Expr:
+    info = builder.struct_info_of(call)
+    assert isinstance(info, TensorStructInfo)
+    return te_kernel(builder, topi.reshape, "reshape", call.args[0], info.shape)
+
+
+@register("relax.flatten", pure=True, legalize=_legalize_flatten)
+def flatten(x: TensorStructInfo) -> TensorStructInfo:
+    """The elements of x in row-major order along one axis.
+
+    Shapes:
+        x       any
+        result  (number of elements,)
+    """
+    if x.ndim == 1:
+        return x
+    if x.ndim == 0:
+        return _rearranged(x, (one(),))
+    shape = literal_shape(x)
+    return _of_rank(x, 1) if shape is None else _rearranged(x, (product(shape),))
+
+
+@register("relax.expand_dims", pure=True, legalize=by_te(topi.expand_dims))
+def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
+    """x with new axes of size 1, which stand at these places of the result.
+
+    Shapes:
+        x       any
+        result  of rank x.ndim + len(axis)
+    Errors:
+        StructInfoError: an axis is out of the range of the result, or given twice.
+    """
+    if not axis or x.ndim < 0:
+        return x if not axis else tensor(None, x.dtype, x.vdevice)
+    ndim = x.ndim + len(axis)
+    new = normal_axes(axis, ndim)
+    shape = literal_shape(x)
+    if shape is None:
+        return _of_rank(x, ndim)
+    old = iter(shape)
+    return _rearranged(x, [one() if a in new else next(old) for a in range(ndim)])
+
+
+@register("relax.squeeze", pure=True, legalize=by_te(topi.squeeze))
+def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorStructInfo:
+    """x without these axes of size 1; without all axes of size 1 by default.
+
+    Shapes:
+        x       size 1 along each of the axes
+        result  the other axes
+    Errors:
+        StructInfoError: an axis is out of range, given twice, or has another known size.
+    """
+    if x.ndim < 0:
+        return x if axis == () else tensor(None, x.dtype, x.vdevice)
+    shape = x.get_shape()
+    if axis is not None:
+        gone = set(normal_axes(axis, x.ndim))
+        for a in gone if shape is not None else ():
+            assert shape is not None
+            if isinstance(shape[a], IntImm) and not is_one(shape[a]):
+                raise refuse(f"axis {a} of x has size {shape[a]}, not 1: x is {x}", x)
+    elif shape is None or not all(isinstance(s, IntImm) for s in shape):
+        return tensor(None, x.dtype, x.vdevice)
+    else:
+        gone = {a for a, s in enumerate(shape) if is_one(s)}
+    if not gone:
+        return x
+    known = literal_shape(x)
+    if known is None:
+        return _of_rank(x, x.ndim - len(gone))
+    return _rearranged(x, [s for a, s in enumerate(known) if a not in gone])
+
+
+@register("relax.permute_dims", pure=True, legalize=by_te(topi.transpose))
+def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> TensorStructInfo:
+    """x with its axis `axes[i]` as axis i; in reverse order by default.
+
+    Shapes:
+        x       any
+        result  size i is that of axis `axes[i]` of x
+    Errors:
+        StructInfoError: the axes do not permute the rank of x.
+    """
+    if axes is not None and x.ndim >= 0 and len(axes) != x.ndim:
+        raise refuse(f"axes {list(axes)} do not permute rank {x.ndim}", axes)
+    if x.ndim < 0:
+        return tensor(None, x.dtype, x.vdevice, -1 if axes is None else len(axes))
+    order = tuple(range(x.ndim))[::-1] if axes is None else normal_axes(axes, x.ndim, "axes:")
+    if order == tuple(range(x.ndim)):
+        return x
+    shape = literal_shape(x)
+    return _of_rank(x, x.ndim) if shape is None else _rearranged(x, [shape[a] for a in order])
+
+
+def _members(tensors: TupleStructInfo) -> list[TensorStructInfo]:
+    """The infos of the tensors in a tuple.
+
+    Errors:
+        StructInfoTypeError: there is none, or something else among them.
+    """
+    found: list[TensorStructInfo] = []
+    for k, info in enumerate(tensors.fields):
+        if not isinstance(info, TensorStructInfo):
+            raise refuse_type(f"tensors holds tensors, found {info} as number {k + 1}", tensors)
+        found.append(info)
+    if not found:
+        raise refuse("tensors holds one tensor at least, found none", tensors)
+    return found
+
+
+def _common_rank(infos: Sequence[TensorStructInfo], about: StructInfo) -> int:
+    known = [info.ndim for info in infos if info.ndim >= 0]
+    for ndim in known:
+        if ndim != known[0]:
+            raise refuse_type(f"tensors have one rank, found {known[0]} and {ndim}", about)
+    return known[0] if known else -1
+
+
+def _legalize_concat(builder: BlockBuilder, call: Call) -> Expr:
+    axis = call.attrs["axis"]
+    return te_kernel(builder, topi.concatenate, "concatenate", call.args[0], axis=axis or 0)
+
+
+@register("relax.concat", pure=True, legalize=_legalize_concat)
+def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
+    """The tensors one after the other along an axis; None needs tensors of rank 1.
+
+    Shapes:
+        tensors  of one datatype and rank, and of the same sizes but along the axis
+        result   their sizes along the axis added
+    Errors:
+        StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
+            of range.
+    """
+    infos = _members(tensors)
+    dtype, vdevice = common_dtype(infos, "tensors"), joint_vdevice(infos, strict=False)
+    ndim = _common_rank(infos, tensors)
+    if axis is None and ndim not in (-1, 1):
+        raise refuse(f"without an axis tensors have rank 1, found {ndim}", tensors)
+    if ndim < 0:
+        return infos[0] if len(infos) == 1 else tensor(None, dtype, vdevice)
+    where = normal_axis(axis or 0, ndim)
+    if len(infos) == 1:
+        return infos[0]
+    shapes = [s for s in map(literal_shape, infos) if s is not None]
+    decided = not shapes or unify_sizes(shapes, [tensors] * len(shapes), "tensors", where)
+    if not decided or len(shapes) < len(infos):
+        return tensor(None, dtype, vdevice, ndim)
+    total = list(shapes[0])
+    total[where] = _sum([shape[where] for shape in shapes])
+    return tensor(total, dtype, vdevice)
+
+
+def _sum(sizes: Sequence[PrimExpr]) -> PrimExpr:
+    total = sizes[0]
+    for size in sizes[1:]:
+        total = ops.add(total, size)
+    return simplify(total)
+
+
+@register("relax.stack", pure=True, legalize=by_te(topi.stack))
+def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
+    """The tensors one after the other along a new axis.
+
+    Shapes:
+        tensors  of one datatype and shape
+        result   their number as size of the new axis
+    Errors:
+        StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
+            of the range of the result.
+    """
+    infos = _members(tensors)
+    dtype, vdevice = common_dtype(infos, "tensors"), joint_vdevice(infos, strict=False)
+    ndim = _common_rank(infos, tensors)
+    if ndim < 0:
+        return tensor(None, dtype, vdevice)
+    where = normal_axis(axis, ndim + 1)
+    shapes = [s for s in map(literal_shape, infos) if s is not None]
+    decided = not shapes or unify_sizes(shapes, [tensors] * len(shapes), "tensors")
+    if not decided or len(shapes) < len(infos):
+        return tensor(None, dtype, vdevice, ndim + 1)
+    count = ops.const(len(infos), "int64")
+    return tensor((*shapes[0][:where], count, *shapes[0][where:]), dtype, vdevice)
+
+
+def _split_kernel(
+    x: Tensor, indices_or_sections: int | tuple[int, ...], axis: int
+) -> Tensor | list[Tensor]:
+    parts = topi.split(x, indices_or_sections, axis)
+    return parts if len(parts) > 1 else parts[0]
+
+
+@register("relax.split", pure=True, legalize=by_te(_split_kernel, "split"))
+def split(
+    x: TensorStructInfo, indices_or_sections: int | tuple[int, ...], axis: int = 0
+) -> TupleStructInfo | TensorStructInfo:
+    """x cut along an axis before these indices, or into so many parts of equal size, but the last.
+
+    Shapes:
+        x       any
+        result  a tuple of one part more than indices, or of so many; one part is a plain tensor
+    Errors:
+        StructInfoError: there are no parts, or the axis is out of range.
+    """
+    cuts = indices_or_sections
+    if isinstance(cuts, int) and cuts <= 0:
+        raise refuse(f"indices_or_sections is a number of parts above 0, found {cuts}", cuts)
+    count = cuts if isinstance(cuts, int) else len(cuts) + 1
+    where = normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
+    if count == 1:
+        return x
+    shape = literal_shape(x)
+    if shape is None:
+        return TupleStructInfo((_of_rank(x, x.ndim),) * count)
+    parts = split_bounds(shape[where], cuts)
+    return TupleStructInfo(tuple(_part(x, shape, where, size) for _, size in parts))
+
+
+def _part(x: TensorStructInfo, shape: Sizes, axis: int, size: PrimExpr) -> TensorStructInfo:
+    return _rearranged(x, (*shape[:axis], size, *shape[axis + 1 :]))

@@ -1,0 +1,206 @@
+"""Operators of neural networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
+from relaxpy.ir.relax.op.registry import OpDef, register
+from relaxpy.ir.relax.op.rules import (
+    by_te,
+    literal_shape,
+    normal_axes,
+    normal_axis,
+    refuse,
+    refuse_type,
+    require_float,
+    te_kernel,
+    tensor,
+)
+from relaxpy.ir.te import topi
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.builder import BlockBuilder
+
+_FLOATS = {
+    "gelu": "x * (1 + erf(x / sqrt(2))) / 2.",
+    "gelu_tanh": "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2.",
+    "silu": "x * sigmoid(x).",
+}
+_DOC = """{meaning}
+
+Shapes:
+    data    any, float dtype
+    result  as data
+Errors:
+    StructInfoError: data is no tensor, or holds no floats.
+"""
+
+
+@register("relax.nn.relu", pure=True, legalize=by_te(topi.nn.relu))
+def relu(data: TensorStructInfo) -> TensorStructInfo:
+    """max(data, 0).
+
+    Shapes:
+        data    any
+        result  as data
+    Errors:
+        StructInfoError: data is no tensor.
+    """
+    return data
+
+
+def _activation(name: str) -> OpDef:
+    def infer(data: TensorStructInfo) -> TensorStructInfo:
+        require_float(data, "data")
+        return data
+
+    infer.__name__ = infer.__qualname__ = name
+    infer.__doc__ = _DOC.format(meaning=_FLOATS[name])
+    legalize = by_te(getattr(topi.nn, name), name)
+    return register(f"relax.nn.{name}", pure=True, legalize=legalize)(infer)
+
+
+gelu, gelu_tanh, silu = map(_activation, ("gelu", "gelu_tanh", "silu"))
+
+
+@register("relax.nn.leakyrelu", pure=True, legalize=by_te(topi.nn.leaky_relu, "leaky_relu"))
+def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
+    """data where it is positive, else alpha * data.
+
+    Shapes:
+        data    any, float dtype
+        result  as data
+    Errors:
+        StructInfoError: data is no tensor, or holds no floats.
+    """
+    require_float(data, "data")
+    return data
+
+
+def _along(data: TensorStructInfo, axis: int) -> TensorStructInfo:
+    require_float(data, "data")
+    if data.ndim >= 0:
+        normal_axis(axis, data.ndim)
+    return data
+
+
+@register("relax.nn.softmax", pure=True, legalize=by_te(topi.nn.softmax))
+def softmax(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
+    """exp(x - m) / sum(exp(x - m)) with m = max(x), the sum and the maximum along the axis.
+
+    Shapes:
+        data    rank 1 at least, float dtype
+        result  as data
+    Errors:
+        StructInfoError: data holds no floats, or the axis is out of range.
+    Rule:
+        Subtracting the maximum keeps every exponent <= 0, so nothing overflows
+        (Blanchard, Higham & Higham, IMA J. Numer. Anal. 41(4), 2021).
+    """
+    return _along(data, axis)
+
+
+@register("relax.nn.log_softmax", pure=True, legalize=by_te(topi.nn.log_softmax))
+def log_softmax(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
+    """x - m - log(sum(exp(x - m))) with m = max(x), the sum and the maximum along the axis.
+
+    Shapes:
+        data    rank 1 at least, float dtype
+        result  as data
+    Errors:
+        StructInfoError: data holds no floats, or the axis is out of range.
+    """
+    return _along(data, axis)
+
+
+def _normalized(
+    data: TensorStructInfo, params: dict[str, TensorStructInfo], axes: Sequence[int]
+) -> TensorStructInfo:
+    """NORM: the info of data after normalisation along axes, to which the parameters belong.
+
+    Errors:
+        StructInfoError: data holds no floats; a parameter has another datatype, another rank than
+            there are axes, or a provably different size; an axis is out of range or given twice.
+    """
+    require_float(data, "data")
+    places = normal_axes(axes, data.ndim, "axes:") if data.ndim >= 0 else None
+    sizes = literal_shape(data)
+    decided = sizes is not None
+    for name, info in params.items():
+        if info.dtype != data.dtype:
+            raise refuse_type(
+                f"{name} has the datatype of data, found {info.dtype} and {data.dtype}", info
+            )
+        if 0 <= info.ndim != len(axes):
+            raise refuse(
+                f"{name} has rank {len(axes)}, one for each of the axes, found {info}", info
+            )
+        shape = literal_shape(info)
+        if sizes is None or shape is None or places is None:
+            decided = False
+            continue
+        for k, (size, axis) in enumerate(zip(shape, places, strict=True)):
+            answer = prove_equal(size, sizes[axis])
+            decided = decided and answer is True
+            if answer is False:
+                raise refuse(
+                    f"dimension {k} of {name} is {size}, axis {axis} of data is {sizes[axis]}", info
+                )
+    return data if decided else tensor(None, data.dtype, data.vdevice, data.ndim)
+
+
+def _legalize_layer_norm(builder: BlockBuilder, call: Call) -> Expr:
+    attrs = {name: value for name, value in call.attrs.items() if name != "axes"}
+    axis = call.attrs["axes"]
+    return te_kernel(builder, topi.nn.layer_norm, "layer_norm", *call.args, axis=axis, **attrs)
+
+
+@register("relax.nn.layer_norm", pure=True, legalize=_legalize_layer_norm)
+def layer_norm(
+    data: TensorStructInfo,
+    gamma: TensorStructInfo,
+    beta: TensorStructInfo,
+    axes: tuple[int, ...],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> TensorStructInfo:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken along the axes.
+
+    Shapes:
+        data         any, float dtype
+        gamma, beta  the sizes of the axes; used under `scale` and `center`
+        result       as data
+    Errors:
+        StructInfoError: data holds no floats; gamma or beta has another datatype, another rank than
+            there are axes, or a provably different size; an axis is out of range or given twice.
+    """
+    return _normalized(data, {"gamma": gamma, "beta": beta}, axes)
+
+
+def _legalize_rms_norm(builder: BlockBuilder, call: Call) -> Expr:
+    axis, epsilon = call.attrs["axes"], call.attrs["epsilon"]
+    return te_kernel(builder, topi.nn.rms_norm, "rms_norm", *call.args, axis=axis, epsilon=epsilon)
+
+
+@register("relax.nn.rms_norm", pure=True, legalize=_legalize_rms_norm)
+def rms_norm(
+    data: TensorStructInfo,
+    weight: TensorStructInfo,
+    axes: tuple[int, ...] = (-1,),
+    epsilon: float = 1e-5,
+) -> TensorStructInfo:
+    """x / sqrt(mean(x * x) + epsilon) * weight, the mean taken along the axes.
+
+    Shapes:
+        data    any, float dtype
+        weight  the sizes of the axes
+        result  as data
+    Errors:
+        StructInfoError: data holds no floats; weight has another datatype, another rank than there
+            are axes, or a provably different size; an axis is out of range or given twice.
+    """
+    return _normalized(data, {"weight": weight}, axes)

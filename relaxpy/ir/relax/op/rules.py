@@ -1,0 +1,279 @@
+"""What the rules of operators share: refusals, broadcasting, datatypes, axes, legalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from relaxpy.errors import StructInfoError, StructInfoTypeError
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.dtype import BOOL, VOID, DataType
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    PrimStructInfo,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.te_call import call_te
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.builder import BlockBuilder
+
+Sizes: TypeAlias = tuple[PrimExpr, ...]
+Legalize: TypeAlias = "Callable[[BlockBuilder, Call], Expr]"
+RULE = "DER-36"
+
+
+def refuse(message: str, about: object = None, hint: str | None = None) -> StructInfoError:
+    """The error of a rule that does not take its operands or attributes."""
+    return StructInfoError(message, rule=RULE, hint=hint, about=about)
+
+
+def refuse_type(message: str, about: object = None, hint: str | None = None) -> StructInfoError:
+    """The error of a rule whose operand has a wrong kind, rank or datatype."""
+    return StructInfoTypeError(message, rule=RULE, hint=hint, about=about)
+
+
+def literal_shape(info: TensorStructInfo) -> Sizes | None:
+    """The sizes, where the shape is not known or a variable None."""
+    return info.shape.values if isinstance(info.shape, ShapeExpr) else None
+
+
+def tensor(
+    shape: Sequence[PrimExpr] | Expr | None,
+    dtype: DataType,
+    vdevice: object = None,
+    ndim: int | None = None,
+) -> TensorStructInfo:
+    """A tensor's info; the rank counts where there is no shape."""
+    found = shape if shape is None or isinstance(shape, Expr) else ShapeExpr(tuple(shape))
+    if found is not None:
+        return TensorStructInfo(found, dtype, vdevice)
+    return TensorStructInfo(None, dtype, vdevice, -1 if ndim is None else ndim)
+
+
+def shape_operand(expr: Expr, info: ShapeStructInfo) -> Expr | Sizes | None:
+    """The shape of a tensor made with the shape value `expr`: itself where it is a leaf."""
+    return expr if isinstance(expr, (ShapeExpr, Var)) else info.values
+
+
+def with_dtype(info: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
+    """The same tensor with other elements."""
+    return replace(info, dtype=dtype, span=None) if info.dtype != dtype else info
+
+
+def is_one(size: PrimExpr) -> bool:
+    """Whether a size is the literal 1."""
+    return isinstance(size, IntImm) and size.value == 1
+
+
+def differ(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two sizes are provably different."""
+    return prove_equal(a, b) is False
+
+
+def one() -> PrimExpr:
+    """The size 1."""
+    return ops.const(1, "int64")
+
+
+def require_float(info: TensorStructInfo, name: str, *, bfloat: bool = False) -> None:
+    """Refuse a tensor whose elements are known not to be floats.
+
+    Errors:
+        StructInfoTypeError: they are not.
+    """
+    if not info.dtype.is_void and not info.dtype.is_float:
+        raise refuse_type(
+            f"{name} holds floats, found {info}", info, hint="convert it with R.astype first"
+        )
+
+
+def require_integer(dtype: DataType, name: str, about: object) -> None:
+    """Refuse what is known to hold something else than integers.
+
+    Errors:
+        StructInfoTypeError: it does.
+    """
+    if not dtype.is_void and (not dtype.is_int or dtype.is_bool):
+        raise refuse_type(f"{name} holds integers, found {about}", about)
+
+
+def normal_axis(axis: int, ndim: int, name: str = "axis") -> int:
+    """AXIS: `axis` counted from the front, the rank being known.
+
+    Errors:
+        StructInfoError: it is outside [-ndim, ndim).
+    """
+    if not -ndim <= axis < ndim:
+        raise refuse(f"{name} {axis} is out of range for rank {ndim}", axis)
+    return axis % ndim
+
+
+def normal_axes(axes: Sequence[int], ndim: int, name: str = "axis") -> tuple[int, ...]:
+    """AXIS: axes counted from the front, in the order given.
+
+    Errors:
+        StructInfoError: one is outside [-ndim, ndim), or given twice.
+    """
+    found: list[int] = []
+    for axis in axes:
+        place = normal_axis(axis, ndim, name)
+        if place in found:
+            raise refuse(f"{name} {axis} is given twice in {list(axes)}", axes)
+        found.append(place)
+    return tuple(found)
+
+
+def joint_dtype(first: StructInfo, second: StructInfo, names: tuple[str, str]) -> DataType:
+    """BDT: the datatype that both have; that of the first where one is Bool; open if one is.
+
+    Errors:
+        StructInfoTypeError: they differ.
+    """
+    assert isinstance(first, (TensorStructInfo, PrimStructInfo))
+    assert isinstance(second, (TensorStructInfo, PrimStructInfo))
+    a, b = first.dtype, second.dtype
+    if a.is_void or b.is_void:
+        return VOID
+    if a != b and not (a.is_bool or b.is_bool):
+        raise refuse_type(
+            f"{names[0]} and {names[1]} have one datatype, found {a} and {b}",
+            second,
+            hint="convert one of them with R.astype",
+        )
+    return a
+
+
+def common_dtype(infos: Sequence[TensorStructInfo], name: str) -> DataType:
+    """The datatype that all tensors have; open if that of one is.
+
+    Errors:
+        StructInfoTypeError: two differ.
+    """
+    known = [info for info in infos if not info.dtype.is_void]
+    for info in known[1:]:
+        if info.dtype != known[0].dtype:
+            raise refuse_type(
+                f"{name} have one datatype, found {known[0].dtype} and {info.dtype}", info
+            )
+    return known[0].dtype if len(known) == len(infos) else VOID
+
+
+def joint_vdevice(infos: Sequence[TensorStructInfo], *, strict: bool) -> object:
+    """BVD: where all tensors are; nowhere in particular where they disagree and need not agree.
+
+    Errors:
+        StructInfoTypeError: they disagree, and `strict` is set.
+    """
+    known = [info.vdevice for info in infos if info.vdevice is not None]
+    if any(v != known[0] for v in known[1:]):
+        if strict:
+            raise refuse_type(f"the operands are on one device, found {known[0]} and {known[1]}")
+        return None
+    return known[0] if known else None
+
+
+def broadcast_sizes(
+    first: Sizes, second: Sizes, names: tuple[str, str], about: object = None
+) -> Sizes | None:
+    """BC: the shape two shapes broadcast to, aligned at the right; None where it is undecided.
+
+    Errors:
+        StructInfoError: two literal sizes differ, and neither is 1.
+    """
+    ndim = max(len(first), len(second))
+    sizes: list[PrimExpr | None] = []
+    for axis in range(-ndim, 0):
+        if -axis > len(first) or -axis > len(second):
+            sizes.append((first if len(first) == ndim else second)[axis])
+            continue
+        a, b = first[axis], second[axis]
+        if is_one(a) or is_one(b):
+            sizes.append(b if is_one(a) else a)
+        elif prove_equal(a, b):
+            sizes.append(a)
+        elif isinstance(a, IntImm) and isinstance(b, IntImm):
+            raise refuse(
+                f"{names[0]} and {names[1]} do not broadcast: dimension {len(first) + axis} of "
+                f"{names[0]} is {a}, dimension {len(second) + axis} of {names[1]} is {b}",
+                about,
+            )
+        else:
+            sizes.append(None)
+    return None if None in sizes else tuple(s for s in sizes if s is not None)
+
+
+def broadcast(infos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[Any, int]:
+    """BC over several tensors: the shape, or None, and the rank of what they broadcast to.
+
+    Errors:
+        StructInfoError: two of them cannot broadcast.
+    """
+    if any(info.ndim < 0 for info in infos):
+        return None, -1
+    ndim = max(info.ndim for info in infos)
+    shapes = [literal_shape(info) for info in infos]
+    if any(shape is None for shape in shapes):
+        same = all(info.shape is infos[0].shape for info in infos)
+        return (infos[0].shape if same else None), ndim
+    whole: Sizes | None = ()
+    name = names[0]
+    for k, (info, shape) in enumerate(zip(infos, shapes, strict=True)):
+        assert shape is not None
+        if whole is None:
+            continue
+        whole = broadcast_sizes(whole, shape, (name, names[k]), info)
+        name = names[0] if k == 0 else " and ".join(names[: k + 1])
+    return whole, ndim
+
+
+def unify_sizes(
+    shapes: Sequence[Sizes], infos: Sequence[StructInfo], what: str, skip: int | None = None
+) -> bool:
+    """Whether shapes of one rank are provably equal, but for axis `skip`.
+
+    Errors:
+        StructInfoError: they are provably different; names the first size that is.
+    """
+    decided = True
+    for k, shape in enumerate(shapes[1:], start=1):
+        for axis, (a, b) in enumerate(zip(shapes[0], shape, strict=True)):
+            if axis == skip:
+                continue
+            answer = prove_equal(a, b)
+            if answer is False:
+                raise refuse(
+                    f"{what} differ in dimension {axis}: {a} in the first, {b} in number {k + 1}",
+                    infos[k],
+                )
+            decided = decided and answer is True
+    return decided
+
+
+def comparison_info(info: TensorStructInfo) -> TensorStructInfo:
+    """A tensor of truth values of the same shape."""
+    return with_dtype(info, BOOL)
+
+
+def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:
+    """The legalisation that calls `function` of tensor expressions on operands and attributes."""
+
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        return call_te(builder, function, call.args, call.attrs, name=name, reuse=True)
+
+    return legalize
+
+
+def te_kernel(
+    builder: BlockBuilder, function: Callable[..., Any], name: str, *args: object, **attrs: object
+) -> Call:
+    """A call of the kernel of `function`, which depends on nothing but its arguments."""
+    return call_te(builder, function, args, attrs, name=name, reuse=True)

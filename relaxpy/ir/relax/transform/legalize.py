@@ -1,0 +1,185 @@
+"""LegalizeOps: operators become calls of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.errors import Diagnostic, MisuseError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.passes import Pass, PassContext
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.context import warn
+from relaxpy.ir.relax.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Expr,
+    Function,
+    If,
+    SeqExpr,
+    ShapeExpr,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+)
+
+Legalization = Callable[[BlockBuilder, Call], Any]
+
+
+@dataclass(frozen=True)
+class LegalizeOps(Pass):
+    """Calls of operators become calls of the kernels that compute them, shared where equal.
+
+    The kernel comes from `customize_legalize_map`, by operator name, or else from the operator's
+    legalisation: each is a function of a BlockBuilder and the call, gives an expression, and may
+    emit bindings before it. A call whose operands or result have an unknown shape, rank or datatype
+    stays as it is, and so does what has no legalisation; `enable_warning` warns of both.
+
+    Errors:
+        MisuseError: the map names no operator, or a legalisation gives no expression.
+    """
+
+    customize_legalize_map: Mapping[str, Legalization] | None = None
+    enable_warning: bool = False
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return _Legalizer(mod, dict(self.customize_legalize_map or {}), self.enable_warning).run()
+
+
+@dataclass(slots=True)
+class _Legalizer:
+    """One run over a module."""
+
+    mod: IRModule
+    custom: dict[str, Legalization]
+    warns: bool
+    builder: BlockBuilder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.builder = BlockBuilder(self.mod)
+        for name in self.custom:
+            Op.get(name)
+
+    def run(self) -> IRModule:
+        """The module with its calls legalised; itself if there is nothing to do."""
+        changed: dict[str, Function] = {}
+        for var, func in self.mod.items():
+            if isinstance(func, Function):
+                found = self._function(func)
+                if found is not func:
+                    changed[var.name_hint] = found
+        if not changed:
+            return self.mod
+        result = self.builder.get()
+        for name, func in changed.items():
+            result[name] = func
+        return normalize_module(result)
+
+    def _function(self, func: Function) -> Function:
+        body = self._expr(func.body, dataflow=False)
+        return func if body is func.body else replace(func, body=body, struct_info=None)
+
+    def _expr(self, expr: Expr, *, dataflow: bool) -> Expr:
+        match expr:
+            case Call():
+                return self._call(expr, dataflow=dataflow)
+            case SeqExpr(blocks=blocks):
+                made = tuple(self._block(b) for b in blocks)
+                if all(a is b for a, b in zip(made, blocks, strict=True)):
+                    return expr
+                return replace(expr, blocks=made, struct_info=None)
+            case If(true_branch=yes, false_branch=no):
+                branches = self._expr(yes, dataflow=False), self._expr(no, dataflow=False)
+                if branches[0] is yes and branches[1] is no:
+                    return expr
+                return replace(
+                    expr, true_branch=branches[0], false_branch=branches[1], struct_info=None
+                )
+            case Function():
+                return self._function(expr)
+            case _:
+                return expr
+
+    def _block(self, block: BindingBlock) -> BindingBlock:
+        dataflow = isinstance(block, DataflowBlock)
+        made = tuple(self._binding(b, dataflow=dataflow) for b in block.bindings)
+        same = all(a is b for a, b in zip(made, block.bindings, strict=True))
+        return block if same else replace(block, bindings=made)
+
+    def _binding(self, binding: Binding, *, dataflow: bool) -> Binding:
+        value = self._expr(binding.value, dataflow=dataflow)
+        return binding if value is binding.value else replace(binding, value=value)
+
+    def _call(self, call: Call, *, dataflow: bool) -> Expr:
+        """What the call becomes, its own calls legalised in turn; itself where nothing applies."""
+        if not isinstance(call.op, Op):
+            return call
+        rule = self.custom.get(call.op.name) or call.op.get_attr("FLegalize")
+        if rule is None or not self._is_known(call):
+            self._report(call, "has no legalisation" if rule is None else "has open operands")
+            return call
+        assert callable(rule)
+        made = self._emitted(rule, call, dataflow=dataflow)
+        if made is call:
+            self._report(call, "was left by its legalisation")
+            return call
+        if isinstance(made, Call) and made.op is call.op:
+            return _placed(made, call)
+        return _placed(self._expr(made, dataflow=dataflow), call)
+
+    def _emitted(self, rule: Legalization, call: Call, *, dataflow: bool) -> Expr:
+        """What the rule gives, after what it emits."""
+        builder = self.builder
+        builder.begin_scope()
+        if dataflow:
+            builder.begin_dataflow()
+        try:
+            result = rule(builder, call)
+        finally:
+            if dataflow:
+                builder.end_dataflow()
+            bindings = builder.end_scope(Tuple(())).blocks
+        if not isinstance(result, Expr):
+            raise MisuseError(
+                f"the legalisation of {call.op} gives an expression, found {result!r:.60}",
+                span=call.span,
+                about=result,
+            )
+        return SeqExpr(bindings, result) if bindings else result
+
+    def _is_known(self, call: Call) -> bool:
+        assert isinstance(call.op, Op)
+        infos = [self.builder.struct_info_of(arg) for arg in call.args]
+        if "dynamic" not in call.op.name:
+            infos.append(self.builder.struct_info_of(call))
+        return all(map(is_known, infos))
+
+    def _report(self, call: Call, why: str) -> None:
+        if self.warns and isinstance(call.op, Op) and not call.op.name.startswith("relax.call_"):
+            warn(Diagnostic(f"{call.op.name} {why}, so it is not lowered yet", None, call.span))
+
+
+def is_known(info: StructInfo) -> bool:
+    """Whether shape and datatype of every tensor in a value are known."""
+    if isinstance(info, TupleStructInfo):
+        return all(map(is_known, info.fields))
+    if isinstance(info, TensorStructInfo):
+        return isinstance(info.shape, ShapeExpr) and not info.dtype.is_void
+    return True
+
+
+def _placed(expr: Expr, call: Call) -> Expr:
+    """The expression, standing where the call stood."""
+    if expr.span is None and isinstance(expr, (Call, SeqExpr)):
+        return replace(expr, span=call.span)
+    return expr

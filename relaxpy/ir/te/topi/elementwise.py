@@ -1,0 +1,380 @@
+"""Tensors computed element by element, of one operand or of several that broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import BOOL, FLOAT32, INT32, DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.shapes import as_sizes, broadcast_shapes, read_broadcast
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+
+Value: TypeAlias = Tensor | ExprLike
+Unary: TypeAlias = Callable[[PrimExpr], PrimExpr]
+Binary: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
+ELEMENTWISE, BROADCAST = "elemwise", "broadcast"
+FLOAT16 = DataType("float16")
+
+
+def map_elements(function: Unary, x: Tensor, name: str, tag: str = ELEMENTWISE) -> Tensor:
+    """`function` of each element."""
+    made: Tensor = te.compute(x.shape, lambda *i: function(x(*i)), name=name, tag=tag)
+    return made
+
+
+def identity(x: Tensor) -> Tensor:
+    """A copy."""
+    return map_elements(lambda v: v, x, "T_identity")
+
+
+def _through_float32(function: Unary) -> Unary:
+    """A function of half precision is computed in single precision."""
+
+    def wide(v: PrimExpr) -> PrimExpr:
+        if v.dtype != FLOAT16:
+            return function(v)
+        return ops.cast_to(function(ops.cast_to(v, FLOAT32)), FLOAT16)
+
+    return wide
+
+
+def is_true(v: PrimExpr) -> PrimExpr:
+    """Whether a number counts as true."""
+    return v if v.dtype.is_bool else ops.compare(tir.NE, v, ops.const(0, v.dtype))
+
+
+def _logical_not(v: PrimExpr) -> PrimExpr:
+    return ops.cast_to(ops.logical_not(is_true(v)), v.dtype)
+
+
+def _bitwise_not(v: PrimExpr) -> PrimExpr:
+    return ops.logical_not(v) if v.dtype.is_bool else ~v
+
+
+def _sign(v: PrimExpr) -> PrimExpr:
+    zero, one = ops.const(0, v.dtype), ops.const(1, v.dtype)
+    if v.dtype.family == "uint":
+        return tir.Select(v > zero, one, zero)
+    return tir.Select(v > zero, one, tir.Select(v < zero, ops.const(-1, v.dtype), zero))
+
+
+def _negative(v: PrimExpr) -> PrimExpr:
+    if v.dtype.is_bool:
+        raise MisuseError("a Boolean has no negative")
+    return ops.mul(v, ops.const(-1, v.dtype) if v.dtype.family != "uint" else _all_ones(v.dtype))
+
+
+def _all_ones(dtype: DataType) -> PrimExpr:
+    """-1 modulo 2**bits."""
+    return ops.const(ops.int_range(dtype)[1], dtype)
+
+
+_UNARY: Mapping[str, Unary] = {
+    **{n: getattr(intrin, n) for n in ("exp", "log", "log2", "log10", "sqrt", "rsqrt", "sigmoid")},
+    **{n: getattr(intrin, n) for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{f"a{n}": getattr(intrin, f"a{n}") for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{n: getattr(intrin, n) for n in ("floor", "ceil", "round", "trunc", "abs")},
+    **{n: getattr(intrin, n) for n in ("isnan", "isinf", "isfinite")},
+    "erf": _through_float32(intrin.erf),
+    "logical_not": _logical_not,
+    "bitwise_not": _bitwise_not,
+    "sign": _sign,
+    "negative": _negative,
+}
+_NEEDS_FLOAT = frozenset(("sqrt", "rsqrt", "log10"))
+
+
+def _unary(name: str) -> Callable[[Tensor], Tensor]:
+    function = _UNARY[name]
+
+    def apply(x: Tensor) -> Tensor:
+        if name in _NEEDS_FLOAT and x.dtype.is_int:
+            x = cast(x, "float32")
+        return map_elements(function, x, f"T_{name}")
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = f"{name} of each element."
+    return apply
+
+
+exp, log, log2, log10, sigmoid = map(_unary, ("exp", "log", "log2", "log10", "sigmoid"))
+sqrt, rsqrt, erf = map(_unary, ("sqrt", "rsqrt", "erf"))
+sin, cos, tan = map(_unary, ("sin", "cos", "tan"))
+asin, acos, atan = map(_unary, ("asin", "acos", "atan"))
+sinh, cosh, tanh = map(_unary, ("sinh", "cosh", "tanh"))
+asinh, acosh, atanh = map(_unary, ("asinh", "acosh", "atanh"))
+floor, ceil, round, trunc = map(_unary, ("floor", "ceil", "round", "trunc"))
+abs, sign, negative = map(_unary, ("abs", "sign", "negative"))
+isnan, isinf, isfinite = map(_unary, ("isnan", "isinf", "isfinite"))
+logical_not, bitwise_not = map(_unary, ("logical_not", "bitwise_not"))
+
+
+def square(x: Tensor) -> Tensor:
+    """x * x."""
+    return map_elements(lambda v: ops.mul(v, v), x, "T_square")
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    """Each element converted to `dtype`, as C converts: toward zero, numbers to Bool by != 0."""
+    return map_elements(lambda v: ops.cast_to(v, dtype), x, "T_cast")
+
+
+def clip(x: Tensor, a_min: ExprLike, a_max: ExprLike) -> Tensor:
+    """max(min(x, a_max), a_min), the bounds in the datatype of x."""
+    low, high = (ops.cast_to(_scalar(bound, x.dtype), x.dtype) for bound in (a_min, a_max))
+    return map_elements(lambda v: ops.maximum(ops.minimum(v, high), low), x, "T_clip")
+
+
+def _scalar(value: ExprLike, dtype: DataType) -> PrimExpr:
+    """A bound: where it is a literal outside the datatype, the nearest value inside."""
+    literal = value.value if isinstance(value, (tir.IntImm, tir.FloatImm)) else value
+    if not dtype.is_int or not isinstance(literal, (int, float)) or math.isnan(literal):
+        return ops.convert(value)
+    low, high = ops.int_range(dtype)
+    return ops.const(math.trunc(max(low, min(high, literal))), dtype)
+
+
+def _integer_power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """x**y on integers by repeated squaring, modulo 2**bits; 1 / x**-y, rounded, for y < 0."""
+    kind = x.dtype
+    zero, one = ops.const(0, kind), ops.const(1, kind)
+    if isinstance(y, tir.IntImm) and y.value >= 0:
+        return _constant_power(x, y.value)
+    bits = kind.bits - (0 if kind.family == "uint" else 1)
+    bases = [tir.Var(f"base{k}", kind) for k in range(bits)]
+    result: PrimExpr = one
+    for k, base in enumerate(bases):
+        bit = ops.bitwise(
+            "tir.bitwise_and", ops.bitwise("tir.shift_right", y, ops.const(k, kind)), one
+        )
+        result = ops.mul(tir.Select(ops.compare(tir.EQ, bit, one), base, one), result)
+    for k in range(bits - 1, 0, -1):
+        result = tir.Let(bases[k], ops.mul(bases[k - 1], bases[k - 1]), result)
+    result = tir.Let(bases[0], x, result)
+    if kind.family == "uint":
+        return result
+    unit = ops.any_of(ops.compare(tir.EQ, x, one), ops.compare(tir.EQ, x, ops.const(-1, kind)))
+    odd = ops.compare(tir.EQ, ops.bitwise("tir.bitwise_and", y, one), one)
+    below = tir.Select(unit, tir.Select(odd, x, one), zero)
+    return tir.Select(ops.compare(tir.LT, y, zero), below, result)
+
+
+def _constant_power(x: PrimExpr, exponent: int) -> PrimExpr:
+    if exponent == 0:
+        return ops.const(1, x.dtype)
+    if exponent == 1:
+        return x
+    half = tir.Var("half", x.dtype)
+    squared = tir.Let(half, _constant_power(x, exponent // 2), ops.mul(half, half))
+    return ops.mul(squared, x) if exponent % 2 else squared
+
+
+def _power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    a, b = ops.match_dtypes(x, y)
+    return intrin.pow(a, b) if a.dtype.is_float else _integer_power(a, b)
+
+
+def _floor_divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    a, b = ops.match_dtypes(x, y)
+    return ops.floordiv(a, b) if a.dtype.is_int else intrin.floor(_divide(a, b))
+
+
+def _floor_mod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    a, b = ops.match_dtypes(x, y)
+    return ops.floormod(a, b) if a.dtype.is_int else ops.sub(a, ops.mul(_floor_divide(a, b), b))
+
+
+def _divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """On floats a literal 0 divides, too; on integers the quotient is rounded toward zero."""
+    a, b = ops.match_dtypes(x, y)
+    return ops.div(a, b) if a.dtype.is_int else tir.Div(a, b)
+
+
+def _mod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    a, b = ops.match_dtypes(x, y)
+    return ops.truncmod(a, b) if a.dtype.is_int else tir.Mod(a, b)
+
+
+def _log_add_exp(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """log(exp(x) + exp(y)) = m + log(1 + exp(-|x - y|)) with m = max(x, y): nothing overflows."""
+    a, b = ops.match_dtypes(x, y)
+    if a.dtype.is_int:
+        return ops.cast_to(
+            _log_add_exp(intrin.cast(a, "float32"), intrin.cast(b, "float32")), a.dtype
+        )
+    gap = ops.mul(intrin.abs(ops.sub(a, b)), ops.const(-1.0, a.dtype))
+    apart = ops.add(ops.maximum(a, b), intrin.log1p(intrin.exp(gap)))
+    alike = ops.add(a, ops.const(math.log(2), a.dtype))
+    return tir.Select(ops.compare(tir.EQ, a, b), alike, apart)
+
+
+def _numbers(combine: Binary) -> Binary:
+    """Arithmetic: on two Booleans it is done on integers, of which all but 0 are true."""
+
+    def apply(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+        if not (x.dtype.is_bool and y.dtype.is_bool):
+            return combine(x, y)
+        return ops.cast_to(combine(ops.cast_to(x, INT32), ops.cast_to(y, INT32)), BOOL)
+
+    return apply
+
+
+def _comparison(node: type[tir.CmpExpr]) -> Binary:
+    return lambda x, y: ops.compare(node, x, y)
+
+
+def _bits(name: str) -> Binary:
+    return lambda x, y: ops.bitwise(f"tir.{name}", x, y)
+
+
+def _logical(combine: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Binary:
+    def apply(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+        return ops.cast_to(combine(is_true(x), is_true(y)), x.dtype)
+
+    return apply
+
+
+_ARITHMETIC: Mapping[str, Binary] = {
+    "add": ops.add,
+    "subtract": ops.sub,
+    "multiply": ops.mul,
+    "divide": _divide,
+    "floor_divide": _floor_divide,
+    "mod": _mod,
+    "floor_mod": _floor_mod,
+    "power": _power,
+    "log_add_exp": _log_add_exp,
+    "maximum": ops.maximum,
+    "minimum": ops.minimum,
+}
+_BINARY: Mapping[str, Binary] = {
+    **{name: _numbers(combine) for name, combine in _ARITHMETIC.items()},
+    "equal": _comparison(tir.EQ),
+    "not_equal": _comparison(tir.NE),
+    "less": _comparison(tir.LT),
+    "less_equal": _comparison(tir.LE),
+    "greater": _comparison(tir.GT),
+    "greater_equal": _comparison(tir.GE),
+    "bitwise_and": _bits("bitwise_and"),
+    "bitwise_or": _bits("bitwise_or"),
+    "bitwise_xor": _bits("bitwise_xor"),
+    "left_shift": _bits("shift_left"),
+    "right_shift": _bits("shift_right"),
+    "logical_and": _logical(ops.all_of),
+    "logical_or": _logical(ops.any_of),
+    "logical_xor": _logical(lambda x, y: ops.compare(tir.NE, x, y)),
+}
+
+
+def broadcast(combine: Callable[..., PrimExpr], values: Sequence[Value], name: str) -> Any:
+    """`combine` of the elements that meet when the values broadcast; scalars meet all of them.
+
+    Of scalars alone it is a scalar expression.
+    """
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    if not tensors:
+        return combine(*(ops.convert(v) for v in values))
+    shape = tensors[0].shape
+    for tensor in tensors[1:]:
+        shape = broadcast_shapes(shape, tensor.shape)
+    dtype = tensors[0].dtype
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        return combine(
+            *(
+                read_broadcast(v, index, shape) if isinstance(v, Tensor) else _adopted(v, dtype)
+                for v in values
+            )
+        )
+
+    return te.compute(shape, element, name=name, tag=BROADCAST)
+
+
+def _adopted(value: ExprLike, dtype: DataType) -> PrimExpr:
+    """A scalar beside a tensor: Python numbers take its datatype where they can."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ops.convert(value)
+    fits = dtype.is_float or (isinstance(value, int) and not dtype.is_bool)
+    return ops.const(value, dtype) if fits else ops.convert(value)
+
+
+def _binary(name: str) -> Callable[[Value, Value], Any]:
+    combine = _BINARY[name]
+
+    def apply(lhs: Value, rhs: Value) -> Any:
+        return broadcast(combine, (lhs, rhs), f"T_{name}")
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = f"{name} of the elements of two operands that broadcast."
+    return apply
+
+
+add, subtract, multiply, divide = map(_binary, ("add", "subtract", "multiply", "divide"))
+power, log_add_exp = map(_binary, ("power", "log_add_exp"))
+floor_divide, floor_mod, mod = map(_binary, ("floor_divide", "floor_mod", "mod"))
+maximum, minimum = map(_binary, ("maximum", "minimum"))
+equal, not_equal = map(_binary, ("equal", "not_equal"))
+less, less_equal, greater, greater_equal = map(
+    _binary, ("less", "less_equal", "greater", "greater_equal")
+)
+logical_and, logical_or, logical_xor = map(_binary, ("logical_and", "logical_or", "logical_xor"))
+bitwise_and, bitwise_or, bitwise_xor = map(_binary, ("bitwise_and", "bitwise_or", "bitwise_xor"))
+left_shift, right_shift = map(_binary, ("left_shift", "right_shift"))
+
+
+def where(condition: Value, x: Value, y: Value) -> Any:
+    """x where the condition is true, else y; all three broadcast."""
+
+    def choose(c: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        return tir.Select(is_true(c), a, b)
+
+    return broadcast(choose, (condition, x, y), "T_where")
+
+
+def fused_multiply_add(x: Value, y: Value, z: Value) -> Any:
+    """x * y + z."""
+    return broadcast(lambda a, b, c: ops.add(ops.mul(a, b), c), (x, y, z), "T_fma")
+
+
+def broadcast_to(x: Tensor, shape: Sequence[ExprLike]) -> Tensor:
+    """x repeated along axes of size 1, and along new ones in front.
+
+    Errors:
+        MisuseError: a size of x is neither 1 nor that of the shape.
+    """
+    sizes = as_sizes(shape)
+    broadcast_shapes(x.shape, sizes)
+    made: Tensor = te.compute(
+        sizes, lambda *i: read_broadcast(x, i, sizes), name="T_broadcast_to", tag=BROADCAST
+    )
+    return made
+
+
+def full(shape: Sequence[ExprLike], dtype: str, fill_value: Value) -> Tensor:
+    """`fill_value`, a scalar or a tensor of rank 0, in every element."""
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        value = fill_value() if isinstance(fill_value, Tensor) else ops.convert(fill_value)
+        return ops.cast_to(value, dtype)
+
+    made: Tensor = te.compute(as_sizes(shape), element, name="T_full")
+    return made
+
+
+def full_like(x: Tensor, fill_value: Value) -> Tensor:
+    """`fill_value` in every element of a tensor of the shape and datatype of x."""
+    return full(x.shape, x.dtype, fill_value)
+
+
+def arange(start: ExprLike, stop: ExprLike, step: ExprLike, dtype: str, length: PrimExpr) -> Tensor:
+    """start, start + step, …: `length` elements."""
+    first, by = ops.convert(start), ops.convert(step)
+    made: Tensor = te.compute(
+        (length,), lambda i: ops.cast_to(ops.add(first, ops.mul(by, i)), dtype), name="T_arange"
+    )
+    return made

@@ -1,0 +1,135 @@
+"""Layers of neural networks as tensor expressions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from relaxpy.ir.dtype import FLOAT32, DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi import elementwise, reduction
+from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
+from relaxpy.ir.te.topi.shapes import normal_axes, normal_axis
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.expr import PrimExpr
+
+FLOAT16 = DataType("float16")
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    zero = ops.const(0, x.dtype)
+    return elementwise.map_elements(lambda v: ops.maximum(v, zero), x, "T_relu")
+
+
+def leaky_relu(x: Tensor, alpha: float) -> Tensor:
+    """X where it is positive, else alpha * x."""
+    zero, slope = ops.const(0, x.dtype), ops.const(alpha, x.dtype)
+    return elementwise.map_elements(
+        lambda v: tir.Select(v > zero, v, ops.mul(v, slope)), x, "T_leaky_relu"
+    )
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x * (1 + erf(x / sqrt(2))) / 2."""
+    half = ops.const(0.5, x.dtype)
+    scaled = multiply(x, ops.const(math.sqrt(0.5), x.dtype))
+    made: Tensor = multiply(x, add(half, multiply(elementwise.erf(scaled), half)))
+    return made
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2."""
+
+    def number(value: float) -> PrimExpr:
+        return ops.const(value, x.dtype)
+
+    cubic = add(number(1.0), multiply(number(0.044715), multiply(x, x)))
+    inner = multiply(multiply(number(math.sqrt(2 / math.pi)), x), cubic)
+    made: Tensor = multiply(multiply(number(0.5), x), add(number(1.0), elementwise.tanh(inner)))
+    return made
+
+
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x)."""
+    made: Tensor = multiply(x, elementwise.sigmoid(x))
+    return made
+
+
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """exp(x - m) / sum(exp(x - m)) with m = max(x), the sum and the maximum along the axis."""
+    where = normal_axis(axis, x.ndim)
+    largest = reduction.max(x, where, keepdims=True)
+    powers = elementwise.exp(subtract(x, largest))
+    made: Tensor = elementwise.divide(powers, reduction.sum(powers, where, keepdims=True))
+    return made
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """x - m - log(sum(exp(x - m))) with m = max(x), the sum and the maximum along the axis."""
+    where = normal_axis(axis, x.ndim)
+    below = subtract(x, reduction.max(x, where, keepdims=True))
+    total = reduction.sum(elementwise.exp(below), where, keepdims=True)
+    made: Tensor = subtract(below, elementwise.log(total))
+    return made
+
+
+def layer_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    axis: Sequence[int],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken along the axes.
+
+    The variance is the mean of squared distances: what it would lose as a difference of two means
+    of squares, it keeps. Half precision is computed in single precision.
+    """
+    axes = normal_axes(axis, data.ndim)
+    x = _single(data)
+    centered = subtract(x, reduction.mean(x, axes, keepdims=True))
+    spread = reduction.mean(multiply(centered, centered), axes, keepdims=True)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        where = [index[a] for a in axes]
+        at = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
+        value = ops.mul(
+            centered(*index), intrin.rsqrt(ops.add(spread(*at), ops.const(epsilon, x.dtype)))
+        )
+        if scale:
+            value = ops.mul(value, ops.cast_to(gamma(*where), x.dtype))
+        if center:
+            value = ops.add(value, ops.cast_to(beta(*where), x.dtype))
+        return ops.cast_to(value, data.dtype)
+
+    made: Tensor = te.compute(data.shape, element, name="T_layer_norm", tag="broadcast")
+    return made
+
+
+def _single(x: Tensor) -> Tensor:
+    """Half precision as single precision."""
+    return x if x.dtype.bits >= FLOAT32.bits else elementwise.cast(x, FLOAT32)
+
+
+def rms_norm(data: Tensor, weight: Tensor, axis: Sequence[int], epsilon: float = 1e-5) -> Tensor:
+    """X / sqrt(mean(x * x) + epsilon) * weight, the mean taken along the axes.
+
+    Half precision is computed in single precision.
+    """
+    axes = normal_axes(axis, data.ndim)
+    x = _single(data)
+    power = reduction.mean(multiply(x, x), axes, keepdims=True)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        where = [index[a] for a in axes]
+        at = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
+        inverse = intrin.rsqrt(ops.add(power(*at), ops.const(epsilon, x.dtype)))
+        value = ops.mul(x(*index), ops.mul(inverse, ops.cast_to(weight(*where), x.dtype)))
+        return ops.cast_to(value, data.dtype)
+
+    made: Tensor = te.compute(data.shape, element, name="T_rms_norm", tag="broadcast")
+    return made

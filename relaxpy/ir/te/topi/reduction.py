@@ -1,0 +1,237 @@
+"""Reductions along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relaxpy.ir.dtype import INT32, DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi import elementwise
+from relaxpy.ir.te.topi.shapes import Axes, normal_axes, product, ravel
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.buffer import IterVar
+from relaxpy.ir.tir.expr import PrimExpr
+
+REDUCE, REDUCE_INDEX = "comm_reduce", "comm_reduce_idx"
+_NO_INFINITY = frozenset(
+    (
+        *("float8_e4m3fn", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+        *("float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"),
+    )
+)
+
+
+def least(dtype: DataType) -> PrimExpr:
+    """What no value of `dtype` is below."""
+    if not dtype.is_float or dtype in _NO_INFINITY:
+        return intrin.min_value(dtype)
+    return tir.FloatImm(dtype, float("-inf"))
+
+
+def greatest(dtype: DataType) -> PrimExpr:
+    """What no value of `dtype` is above."""
+    if not dtype.is_float or dtype in _NO_INFINITY:
+        return intrin.max_value(dtype)
+    return tir.FloatImm(dtype, float("inf"))
+
+
+_max = reduce.comm_reducer(lambda x, y: ops.maximum(x, y), least, "max")
+_min = reduce.comm_reducer(lambda x, y: ops.minimum(x, y), greatest, "min")
+
+
+def _reduced_shape(x: Tensor, axes: tuple[int, ...], *, keepdims: bool) -> list[PrimExpr]:
+    sizes = enumerate(x.shape)
+    if keepdims:
+        return [ops.const(1, s.dtype) if a in axes else s for a, s in sizes]
+    return [s for a, s in sizes if a not in axes]
+
+
+def _reduce_axes(x: Tensor, axes: tuple[int, ...]) -> list[IterVar]:
+    zero = [ops.const(0, x.shape[a].dtype) for a in axes]
+    return [te.reduce_axis((z, x.shape[a]), f"k{a}") for a, z in zip(axes, zero, strict=True)]
+
+
+def _source_index(
+    x: Tensor,
+    index: tuple[PrimExpr, ...],
+    axes: tuple[int, ...],
+    inner: list[IterVar],
+    *,
+    keepdims: bool,
+) -> list[PrimExpr]:
+    """Where in x the result at `index` reads."""
+    kept = iter([i for a, i in enumerate(index) if not (keepdims and a in axes)])
+    reduced = iter(axis.var for axis in inner)
+    return [next(reduced) if a in axes else next(kept) for a in range(x.ndim)]
+
+
+def reduce_elements(
+    reducer: Callable[..., Any],
+    x: Tensor,
+    axis: Axes,
+    name: str,
+    *,
+    keepdims: bool,
+    of: Callable[[PrimExpr], PrimExpr] = lambda v: v,
+) -> Tensor:
+    """`reducer` over `of` the elements along axes; over none, `of` each element."""
+    axes = normal_axes(axis, x.ndim)
+    if not axes:
+        return elementwise.map_elements(of, x, name)
+    inner = _reduce_axes(x, axes)
+
+    def element(*index: PrimExpr) -> Any:
+        place = _source_index(x, index, axes, inner, keepdims=keepdims)
+        return reducer(of(x(*place)), axis=inner)
+
+    made: Tensor = te.compute(
+        _reduced_shape(x, axes, keepdims=keepdims), element, name=name, tag=REDUCE
+    )
+    return made
+
+
+def sum(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The sum along axes, in the datatype of x; of Booleans, whether any is true."""
+    reducer = reduce.any if x.dtype.is_bool else reduce.sum
+    return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
+
+
+def prod(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The product along axes, in the datatype of x; of Booleans, whether all are true."""
+    reducer = reduce.all if x.dtype.is_bool else reduce.prod
+    return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
+
+
+def max(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The largest element along axes; NaN where there is one, -inf where there is no element."""
+    reducer = reduce.any if x.dtype.is_bool else _max
+    return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
+
+
+def min(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The smallest element along axes; NaN where there is one, inf where there is no element."""
+    reducer = reduce.all if x.dtype.is_bool else _min
+    return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
+
+
+def all(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether all Booleans along axes are true."""
+    return reduce_elements(reduce.all, x, axis, f"{x.name}_red", keepdims=keepdims)
+
+
+def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether any Boolean along axes is true."""
+    return reduce_elements(reduce.any, x, axis, f"{x.name}_red", keepdims=keepdims)
+
+
+def count(x: Tensor, axis: Axes) -> PrimExpr:
+    """How many elements are reduced to one along axes."""
+    return product([x.shape[a] for a in normal_axes(axis, x.ndim)])
+
+
+def _divided(x: Tensor, by: PrimExpr) -> Tensor:
+    """x / by; nothing divided by a count of zero is NaN on floats."""
+    name = "T_divide"
+    if x.dtype.is_int:
+        divisor = ops.cast_to(by, x.dtype)
+        return elementwise.map_elements(lambda v: tir.Div(v, divisor), x, name)
+    return elementwise.map_elements(lambda v: tir.Div(v, ops.cast_to(by, x.dtype)), x, name)
+
+
+def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The sum along axes over the number of elements; on integers rounded toward zero."""
+    return _divided(sum(x, axis, keepdims), count(x, axis))
+
+
+def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The mean square of the distances from the mean, along axes."""
+    distance = elementwise.subtract(x, mean(x, axis, keepdims=True))
+    return mean(elementwise.multiply(distance, distance), axis, keepdims)
+
+
+def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The square root of the variance."""
+    return elementwise.sqrt(variance(x, axis, keepdims))
+
+
+def _arg_reducer(
+    node: type[tir.CmpExpr], worst: Callable[[DataType], PrimExpr], *, last: bool
+) -> Any:
+    """Of two (index, value), the better value; NaN is best, of equals the first, or the last."""
+
+    def combine(lhs: tuple[PrimExpr, PrimExpr], rhs: tuple[PrimExpr, PrimExpr]) -> Any:
+        (i, a), (j, b) = lhs, rhs
+        order = ops.compare(tir.GT if last else tir.LT, i, j)
+        better, same = ops.compare(node, a, b), ops.compare(tir.EQ, a, b)
+        if a.dtype.is_float:
+            better = ops.any_of(
+                better, ops.all_of(intrin.isnan(a), ops.logical_not(intrin.isnan(b)))
+            )
+            same = ops.any_of(same, ops.all_of(intrin.isnan(a), intrin.isnan(b)))
+        wins = ops.any_of(better, ops.all_of(same, order))
+        return tir.Select(wins, i, j), tir.Select(wins, a, b)
+
+    def identity(index: DataType, value: DataType) -> Any:
+        none = ops.const(-1, index) if last else intrin.max_value(index)
+        return none, worst(value)
+
+    return reduce.comm_reducer(combine, identity, "arg")
+
+
+def _arg(
+    node: type[tir.CmpExpr],
+    worst: Callable[[DataType], PrimExpr],
+    x: Tensor,
+    axis: Axes,
+    *,
+    keepdims: bool,
+    last: bool,
+    dtype: str,
+) -> Tensor:
+    if x.dtype.is_bool:
+        x = elementwise.cast(x, INT32)
+    axes = normal_axes(axis, x.ndim)
+    if not axes:
+        return elementwise.full(x.shape, dtype, 0)
+    inner = _reduce_axes(x, axes)
+    reducer = _arg_reducer(node, worst, last=last)
+    sizes = [x.shape[a] for a in axes]
+
+    def pair(*index: PrimExpr) -> Any:
+        place = _source_index(x, index, axes, inner, keepdims=keepdims)
+        found = ops.cast_to(ravel([axis.var for axis in inner], sizes), dtype)
+        return reducer((found, x(*place)), axis=inner)
+
+    shape = _reduced_shape(x, axes, keepdims=keepdims)
+    both = te.compute(shape, pair, name=f"{x.name}_red_temp", tag=REDUCE_INDEX)
+    return elementwise.map_elements(lambda v: v, both[0], f"{x.name}_red")
+
+
+def argmax(
+    x: Tensor,
+    axis: Axes = None,
+    keepdims: bool = False,
+    select_last_index: bool = False,
+    dtype: str = "int64",
+) -> Tensor:
+    """Where the largest element stands, in row-major order over the axes: the first, or the last.
+
+    A NaN counts as largest.
+    """
+    return _arg(tir.GT, least, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
+
+
+def argmin(
+    x: Tensor,
+    axis: Axes = None,
+    keepdims: bool = False,
+    select_last_index: bool = False,
+    dtype: str = "int64",
+) -> Tensor:
+    """Where the smallest element stands, in row-major order over the axes: the first, or the last.
+
+    A NaN counts as smallest.
+    """
+    return _arg(tir.LT, greatest, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)

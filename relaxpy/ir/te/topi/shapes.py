@@ -1,0 +1,107 @@
+"""Arithmetic on the sizes and indices of tensor expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.ir.dtype import INT64
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr
+
+Sizes: TypeAlias = Sequence[PrimExpr]
+Axes: TypeAlias = int | Sequence[int] | None
+
+
+def is_const(size: PrimExpr, value: int) -> bool:
+    """Whether `size` is the literal `value`."""
+    return isinstance(size, IntImm) and size.value == value
+
+
+def as_sizes(shape: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
+    """Sizes as expressions; Python integers are int64."""
+    return tuple(ops.const(s, INT64) if isinstance(s, int) else ops.convert(s) for s in shape)
+
+
+def product(sizes: Sizes) -> PrimExpr:
+    """The number of elements of a shape, simplified."""
+    result: PrimExpr = ops.const(1, INT64)
+    for size in sizes:
+        result = ops.mul(result, size)
+    return simplify(result)
+
+
+def normal_axis(axis: int, ndim: int) -> int:
+    """`axis` counted from the front.
+
+    Errors:
+        MisuseError: it is outside [-ndim, ndim).
+    """
+    if not -ndim <= axis < ndim:
+        raise MisuseError(f"axis {axis} is out of range for rank {ndim}")
+    return axis % ndim
+
+
+def normal_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front, in order, each once; all of them for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    listed = [axis] if isinstance(axis, int) else axis
+    return tuple(sorted({normal_axis(a, ndim) for a in listed}))
+
+
+def broadcast_shapes(first: Sizes, second: Sizes) -> tuple[PrimExpr, ...]:
+    """The shape that two shapes broadcast to, aligned at the right.
+
+    A literal wins over an expression; of two expressions not known to be equal, the larger counts.
+
+    Errors:
+        MisuseError: two literals differ, and neither is 1.
+    """
+    ndim = max(len(first), len(second))
+    one = ops.const(1, INT64)
+    a = [one] * (ndim - len(first)) + list(first)
+    b = [one] * (ndim - len(second)) + list(second)
+    return tuple(_broadcast_size(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _broadcast_size(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    if is_const(x, 1):
+        return y
+    if is_const(y, 1) or prove_equal(x, y):
+        return x
+    if isinstance(x, IntImm) and isinstance(y, IntImm):
+        raise MisuseError(f"sizes {x} and {y} do not broadcast")
+    if isinstance(x, IntImm) or isinstance(y, IntImm):
+        return x if isinstance(x, IntImm) else y
+    return ops.maximum(x, y)
+
+
+def read_broadcast(tensor: Tensor, index: Sizes, shape: Sizes) -> PrimExpr:
+    """The element of `tensor` at `index` of the shape that it is broadcast to."""
+    offset = len(index) - tensor.ndim
+    places = [
+        ops.const(0, size.dtype) if is_const(size, 1) and not is_const(whole, 1) else place
+        for size, whole, place in zip(tensor.shape, shape[offset:], index[offset:], strict=True)
+    ]
+    return tensor(*places)
+
+
+def ravel(index: Sizes, shape: Sizes) -> PrimExpr:
+    """The place in row-major order of the element at `index`."""
+    place: PrimExpr = ops.const(0, INT64)
+    for i, size in zip(index, shape, strict=True):
+        place = ops.add(ops.mul(place, size), i)
+    return place
+
+
+def unravel(place: PrimExpr, shape: Sizes) -> tuple[PrimExpr, ...]:
+    """The index of the element at a place in row-major order."""
+    index: list[PrimExpr] = []
+    for size in reversed(shape):
+        index.append(ops.floormod(place, size))
+        place = ops.floordiv(place, size)
+    return tuple(reversed(index))

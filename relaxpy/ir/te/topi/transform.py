@@ -1,0 +1,321 @@
+"""Tensors whose elements are those of others in other places, and products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.shapes import (
+    Axes,
+    as_sizes,
+    broadcast_shapes,
+    is_const,
+    normal_axes,
+    normal_axis,
+    ravel,
+    unravel,
+)
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+
+INJECTIVE = "injective"
+TakeMode = Literal["fast", "clip", "wrap", "nan"]
+
+
+def _place(shape: Sequence[PrimExpr], element: Any, name: str) -> Tensor:
+    made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
+    return made
+
+
+def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
+    """The elements of x in row-major order in another shape of as many elements."""
+    shape = as_sizes(newshape)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        if any(is_const(s, 0) for s in (*shape, *x.shape)):
+            return ops.const(0, x.dtype)
+        return x(*unravel(ravel(index, shape), x.shape))
+
+    return _place(shape, element, "T_reshape")
+
+
+def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    """x with axis `axes[i]` as axis i; in reverse order by default."""
+    order = [normal_axis(a, x.ndim) for a in (range(x.ndim)[::-1] if axes is None else axes)]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        return x(*(index[order.index(a)] for a in range(x.ndim)))
+
+    return _place([x.shape[a] for a in order], element, "T_transpose")
+
+
+def expand_dims(x: Tensor, axis: Axes) -> Tensor:
+    """x with new axes of size 1 at these places of the result."""
+    count = 1 if isinstance(axis, int) else len(axis or ())
+    new = normal_axes(axis, x.ndim + count)
+    old = iter(x.shape)
+    shape = as_sizes([1 if a in new else next(old) for a in range(x.ndim + count)])
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        return x(*(i for a, i in enumerate(index) if a not in new))
+
+    return _place(shape, element, "T_expand_dims")
+
+
+def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
+    """x without these axes of size 1; without all that are known to have it by default."""
+    if axis is None:
+        gone: tuple[int, ...] = tuple(a for a, s in enumerate(x.shape) if is_const(s, 1))
+    else:
+        gone = normal_axes(axis, x.ndim)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        kept = iter(index)
+        return x(
+            *(ops.const(0, s.dtype) if a in gone else next(kept) for a, s in enumerate(x.shape))
+        )
+
+    return _place([s for a, s in enumerate(x.shape) if a not in gone], element, "T_squeeze")
+
+
+def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The tensors one after the other along an axis."""
+    where = normal_axis(axis, tensors[0].ndim)
+    begins: list[PrimExpr] = [ops.const(0, "int64")]
+    for tensor in tensors:
+        begins.append(simplify(ops.add(begins[-1], tensor.shape[where])))
+    shape = list(tensors[0].shape)
+    shape[where] = begins[-1]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        def read(k: int) -> PrimExpr:
+            return tensors[k](
+                *(ops.sub(i, begins[k]) if a == where else i for a, i in enumerate(index))
+            )
+
+        result = read(0)
+        for k in range(1, len(tensors)):
+            beyond = ops.compare(tir.GE, ops.sub(index[where], begins[k]), ops.const(0, "int64"))
+            result = intrin.if_then_else(beyond, read(k), result)
+        return result
+
+    return _place(shape, element, "T_concat")
+
+
+def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The tensors one after the other along a new axis."""
+    where = normal_axis(axis, tensors[0].ndim + 1)
+    return concatenate([expand_dims(t, where) for t in tensors], where)
+
+
+def split(x: Tensor, indices_or_sections: int | Sequence[ExprLike], axis: int = 0) -> list[Tensor]:
+    """x cut along an axis before these indices, or into so many parts of equal size, but the last.
+
+    Indices outside the axis count as its ends.
+    """
+    where = normal_axis(axis, x.ndim)
+    bounds = split_bounds(x.shape[where], indices_or_sections)
+    return [
+        _part(x, where, begin, size, f"T_split_{k}" if k else "T_split")
+        for k, (begin, size) in enumerate(bounds)
+    ]
+
+
+def split_bounds(
+    size: PrimExpr, indices_or_sections: int | Sequence[ExprLike]
+) -> list[tuple[PrimExpr, PrimExpr]]:
+    """First index and size of each part of an axis of `size` that is cut."""
+    zero = ops.const(0, "int64")
+    if isinstance(indices_or_sections, int):
+        count = indices_or_sections
+        part = simplify(ops.ceildiv(size, ops.const(count, "int64")))
+        cuts = [simplify(ops.mul(part, ops.const(k, "int64"))) for k in range(1, count)]
+        last = simplify(ops.sub(size, ops.mul(part, ops.const(count - 1, "int64"))))
+        if count <= 2 or prove_equal(last, part):
+            sizes = [part] * (count - 1) + [last]
+            return list(zip([zero, *cuts], sizes, strict=True))
+    else:
+        cuts = [_from_front(i, size) for i in as_sizes(indices_or_sections)]
+    found = []
+    for begin, end in zip([zero, *cuts], [*cuts, size], strict=True):
+        start, stop = _inside(begin, size), _inside(end, size)
+        found.append((start, simplify(ops.maximum(ops.sub(stop, start), zero))))
+    return found
+
+
+def _from_front(index: PrimExpr, size: PrimExpr) -> PrimExpr:
+    """A literal index below zero counts from the end."""
+    return ops.add(index, size) if isinstance(index, tir.IntImm) and index.value < 0 else index
+
+
+def _inside(index: PrimExpr, size: PrimExpr) -> PrimExpr:
+    """`index` brought into [0, size]."""
+    zero = ops.const(0, "int64")
+    if is_const(index, 0) or index is size:
+        return index
+    return simplify(ops.maximum(ops.minimum(index, size), zero))
+
+
+def _part(x: Tensor, axis: int, begin: PrimExpr, size: PrimExpr, name: str) -> Tensor:
+    shape = [size if a == axis else s for a, s in enumerate(x.shape)]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        return x(*(ops.add(i, begin) if a == axis else i for a, i in enumerate(index)))
+
+    return _place(shape, element, name)
+
+
+def slice_bounds(
+    size: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: int, *, inbound: bool
+) -> tuple[PrimExpr, PrimExpr]:
+    """First index and number of elements of `begin:end:stride` on an axis of `size`, as Python's.
+
+    Literals below zero count from the end. With `inbound`, expressions are taken to lie on the axis
+    in this order.
+    """
+    backwards = stride < 0
+    first = _slice_bound(begin, size, backwards=backwards, inbound=inbound)
+    last = _slice_bound(end, size, backwards=backwards, inbound=inbound)
+    span = simplify(ops.sub(first, last) if backwards else ops.sub(last, first))
+    length = ops.ceildiv(span, ops.const(abs(stride), "int64"))
+    to_the_end = is_const(last, -1) if backwards else is_const(first, 0)
+    if isinstance(span, tir.IntImm) or not (to_the_end or inbound):
+        length = ops.maximum(length, ops.const(0, "int64"))
+    return simplify(first), simplify(length)
+
+
+def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: bool) -> PrimExpr:
+    """`index` brought into [0, size], or into [-1, size - 1] where elements are taken backwards."""
+    low = ops.const(-1 if backwards else 0, "int64")
+    high = ops.sub(size, ops.const(1, "int64")) if backwards else size
+    if isinstance(index, tir.IntImm):
+        if index.value < 0:
+            return ops.maximum(ops.add(index, size), low)
+        return index if index.value == 0 and not backwards else ops.minimum(index, high)
+    if inbound or index is high:
+        return index
+    return ops.maximum(ops.minimum(index, high), low)
+
+
+def strided_slice(
+    x: Tensor,
+    begin: Sequence[ExprLike],
+    end: Sequence[ExprLike],
+    strides: Sequence[ExprLike] | None = None,
+    axes: Sequence[int] | None = None,
+    assume_inbound: bool = False,
+) -> Tensor:
+    """`x[begin:end:stride]` along each of the axes; all from the first one by default.
+
+    Errors:
+        MisuseError: a stride is zero, or no literal.
+    """
+    begins, ends = as_sizes(begin), as_sizes(end)
+    steps = as_sizes([1] * len(begins) if strides is None else strides)
+    named = range(len(begins)) if axes is None else [normal_axis(int(a), x.ndim) for a in axes]
+    shape = list(x.shape)
+    starts: dict[int, tuple[PrimExpr, PrimExpr]] = {}
+    for axis, first, last, step in zip(named, begins, ends, steps, strict=True):
+        if not isinstance(step, tir.IntImm) or not step.value:
+            raise MisuseError(f"a stride is a literal other than 0, found {step}")
+        size = x.shape[axis]
+        start, shape[axis] = slice_bounds(size, first, last, step.value, inbound=assume_inbound)
+        starts[axis] = start, step
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        places = [
+            ops.add(ops.mul(i, starts[a][1]), starts[a][0]) if a in starts else i
+            for a, i in enumerate(index)
+        ]
+        return x(*places)
+
+    return _place(shape, element, "T_strided_slice")
+
+
+def take(
+    x: Tensor, indices: Tensor | ExprLike, axis: int | None = None, mode: TakeMode = "fast"
+) -> Tensor:
+    """The elements, or slices along an axis, of x at `indices`, whose shape replaces the axis.
+
+    Indices outside are undefined with mode "fast"; "clip" takes the nearest one inside, "wrap" the
+    remainder, "nan" gives NaN.
+    """
+    where = 0 if axis is None else normal_axis(axis, x.ndim)
+    flat = x if axis is not None or x.ndim == 1 else reshape(x, [_size(x)])
+    extent = flat.shape[where]
+    picked = indices.shape if isinstance(indices, Tensor) else ()
+    shape = (*flat.shape[:where], *picked, *flat.shape[where + 1 :])
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        middle = index[where : where + len(picked)]
+        raw = indices(*middle) if isinstance(indices, Tensor) else ops.convert(indices)
+        place = ops.cast_to(raw, "int64")
+        before, after = index[:where], index[where + len(picked) :]
+        if mode == "nan":
+            inside = ops.all_of(
+                ops.compare(tir.GE, place, ops.const(0, "int64")),
+                ops.compare(tir.LT, place, extent),
+            )
+            nan = tir.FloatImm(x.dtype, float("nan"))
+            return intrin.if_then_else(inside, flat(*before, place, *after), nan)
+        return flat(*before, _chosen(place, extent, mode), *after)
+
+    return _place(shape, element, "T_take")
+
+
+def _chosen(place: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimExpr:
+    if mode == "clip":
+        last = ops.sub(extent, ops.const(1, "int64"))
+        return ops.minimum(ops.maximum(place, ops.const(0, "int64")), last)
+    if mode == "wrap":
+        return tir.FloorMod(place, extent)
+    return place
+
+
+def _size(x: Tensor) -> PrimExpr:
+    result: PrimExpr = ops.const(1, "int64")
+    for size in x.shape:
+        result = ops.mul(result, size)
+    return simplify(result)
+
+
+def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
+    """The product of matrices as NumPy's: leading axes broadcast, a vector is a row or a column.
+
+    Sums are taken in `out_dtype`, or in that of the operands.
+    """
+    row, column = a.ndim == 1, b.ndim == 1
+    m = [] if row else [a.shape[-2]]
+    n = [] if column else [b.shape[-1]]
+    lead_a, lead_b = a.shape[:-2], b.shape[:-2]
+    batch = broadcast_shapes(lead_a, lead_b)
+    extent = a.shape[-1]
+    k = te.reduce_axis((ops.const(0, extent.dtype), extent), "k")
+
+    def factor(value: PrimExpr) -> PrimExpr:
+        return ops.cast_to(value, out_dtype) if out_dtype else value
+
+    def element(*index: PrimExpr) -> Any:
+        lead = index[: len(batch)]
+        rest = list(index[len(batch) :])
+        i = [] if row else [rest.pop(0)]
+        left = a(*_batch_index(lead_a, lead, batch), *i, k.var)
+        right = b(*_batch_index(lead_b, lead, batch), k.var, *rest)
+        return reduce.sum(ops.mul(factor(left), factor(right)), axis=k)
+
+    made: Tensor = te.compute([*batch, *m, *n], element, name="matmul")
+    return made
+
+
+def _batch_index(
+    sizes: Sequence[PrimExpr], index: Sequence[PrimExpr], batch: Sequence[PrimExpr]
+) -> list[PrimExpr]:
+    offset = len(batch) - len(sizes)
+    return [
+        ops.const(0, size.dtype) if is_const(size, 1) and not is_const(whole, 1) else place
+        for size, whole, place in zip(sizes, batch[offset:], index[offset:], strict=True)
+    ]
