@@ -1,6 +1,7 @@
 """What the IR needs from above it: names of functions, looked up when they are first called.
 
-`ir` imports neither `script` nor `exec`; these strings are the only way up.
+`ir` imports neither `script` nor `exec`; these strings are the only way up. The nodes of Relax
+reach the operators, which are built on them, the same way.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from functools import cache
 from typing import Any, Literal
 
 Hook = Literal[
-    "short_text", "script", "show", "html", "call_function", "evaluate_call", "packed_is_pure"
+    "short_text",
+    "script",
+    "show",
+    "html",
+    "call_function",
+    "evaluate_call",
+    "packed_is_pure",
+    "apply_operator",
+    "negate_elements",
+    "convert_elements",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -22,6 +32,9 @@ _TARGETS: dict[Hook, str] = {
     "call_function": "relaxpy.exec.eager:call_function",
     "evaluate_call": "relaxpy.exec.eager:evaluate_call",
     "packed_is_pure": "relaxpy.exec.registry:is_registered_pure",
+    "apply_operator": "relaxpy.ir.relax.op.operators:apply",
+    "negate_elements": "relaxpy.ir.relax.op.operators:negative",
+    "convert_elements": "relaxpy.ir.relax.op.operators:convert",
 }
 
 

@@ -33,6 +33,17 @@ def _set(node: Node, **fields: object) -> None:
         object.__setattr__(node, name, value)
 
 
+def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    """The method behind `expr sign other`, or behind `other sign expr`."""
+
+    def apply(self: Expr, other: object) -> Any:
+        operands = (other, self) if reflected else (self, other)
+        return hooks.call("apply_operator", sign, *operands)
+
+    apply.__doc__ = f"The call of the operator that `{sign}` stands for."
+    return apply
+
+
 class Expr(Node):
     """Base of all Relax expressions; compared by identity.
 
@@ -41,8 +52,27 @@ class Expr(Node):
     """
 
     __slots__ = ()
+    __array_ufunc__ = None  # NumPy leaves `array + expr` to the expression
     struct_info: StructInfo | None
     span: Span | None
+
+    __add__, __radd__ = _operator("+"), _operator("+", reflected=True)
+    __sub__, __rsub__ = _operator("-"), _operator("-", reflected=True)
+    __mul__, __rmul__ = _operator("*"), _operator("*", reflected=True)
+    __truediv__, __rtruediv__ = _operator("/"), _operator("/", reflected=True)
+    __floordiv__, __rfloordiv__ = _operator("//"), _operator("//", reflected=True)
+    __mod__, __rmod__ = _operator("%"), _operator("%", reflected=True)
+    __pow__, __rpow__ = _operator("**"), _operator("**", reflected=True)
+    __matmul__, __rmatmul__ = _operator("@"), _operator("@", reflected=True)
+    __lt__, __le__, __gt__, __ge__ = map(_operator, ("<", "<=", ">", ">="))
+
+    def __neg__(self) -> Call:
+        """The elements with the other sign."""
+        return cast("Call", hooks.call("negate_elements", self))
+
+    def astype(self, dtype: str) -> Call:
+        """The elements in another datatype."""
+        return cast("Call", hooks.call("convert_elements", self, dtype))
 
     def __call__(self, *args: object, attrs: Mapping[str, object] | None = None) -> Call:
         """A call of this expression; Python numbers, strings and sequences become expressions."""
