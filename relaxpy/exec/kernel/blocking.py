@@ -22,15 +22,18 @@ from relaxpy.exec.kernel.plan import (
 )
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, ConstExpr, PrimExpr, Var
 from relaxpy.ir.traverse import children
 
-_COSTLY = frozenset(
-    f"tir.{n}" for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
+_COSTLY: frozenset[Node] = frozenset(
+    Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
 )
+_WORTH_IT = 4
+"""Passes over the elements from which on blocks save more than they cost on small arrays."""
 
 
 def block_rows(
@@ -126,7 +129,7 @@ def _closed(
     shared: Mapping[Buffer, Buffer],
 ) -> Sequence[Step]:
     """The run as one block if blocks are worth their while, else as it is."""
-    if sum(map(_passes, run)) < 2:
+    if sum(map(_passes, run)) < _WORTH_IT:
         return run
     rows = _rows(run, axes)
     assert rows is not None

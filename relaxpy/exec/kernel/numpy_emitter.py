@@ -40,7 +40,9 @@ from relaxpy.exec.kernel.pytree import (
     loop,
     text,
     when,
+    within,
 )
+from relaxpy.exec.kernel.quiet import may_warn
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
 from relaxpy.exec.kernel.scope import Scope, dtype_name, literal
 from relaxpy.exec.kernel.updates import Combine
@@ -116,13 +118,15 @@ class NumpyEmitter:
         body += [*self.overlapping(), *work]
         summary = ast.Expr(text(entry.summary()))
         # Overflow, division by zero and NaN are values of the program, not warnings.
-        quiet = call("np.errstate", all=text("ignore"))
-        return function(self.plan.name, entry.params, [summary, *body], [quiet])
+        quiet = [call("np.errstate", all=text("ignore"))] if may_warn(self.plan) else []
+        return function(self.plan.name, entry.params, [summary, *body], quiet)
 
     def overlapping(self) -> list[ast.stmt]:
         """What runs, in the order of the text, where arguments share memory that is written."""
         tests = [
-            call("rt.overlap", *map(self.scope.buffer, (target, *others)), same=same)
+            call(
+                "rt.overlap", self.scope.buffer(target), tuple(map(self.scope.buffer, others)), same
+            )
             for target, others, same in exclusions(self.plan)
         ]
         if not tests:
@@ -130,6 +134,9 @@ class NumpyEmitter:
         condition = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), [*tests])
         lines = self.allocations((local.buffer for local in self.plan.nest.local), {})
         lines += ScalarEmitter(self.scope, self.plan.name).items(self.plan.nest.items)
+        if not may_warn(self.plan):
+            # Unlike arrays, scalars warn when integers wrap.
+            lines = [within(call("np.errstate", all=text("ignore")), lines)]
         return [when(condition, [*lines, ast.Return(None)])]
 
     # ---- memory

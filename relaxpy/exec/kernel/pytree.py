@@ -107,6 +107,11 @@ def when(condition: Code, body: list[ast.stmt], orelse: list[ast.stmt] | None = 
     return ast.If(code(condition), body or [ast.Pass()], orelse or [])
 
 
+def within(context: Code, body: list[ast.stmt]) -> ast.stmt:
+    """`with context: body`."""
+    return ast.With([ast.withitem(code(context), None)], body)
+
+
 def function(
     name: str, args: Iterable[str], body: list[ast.stmt], decorators: Iterable[ast.expr] = ()
 ) -> ast.FunctionDef:

@@ -87,7 +87,7 @@ def refuse(signature: str, *arrays: Any) -> None:
         raise RuntimeCheckError(f"the shapes {found} do not fit {signature}")
 
 
-def overlap(target: Array, *others: Array, same: int) -> bool:
+def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
     """Whether `target` shares memory with another array; the last `same` may be that very array."""
     alone = target.base is None
     for number, other in enumerate(others):
