@@ -41,7 +41,9 @@ class Timing:
 def interleaved(
     calls: Sequence[Callable[[], object]], *, samples: int = 30, sample_seconds: float = 2e-3
 ) -> list[Timing]:
-    """The time of each of `calls`, taken a sample at a time in turn, after one round to warm up.
+    """The time of each of `calls`: rounds of one sample of each, after some calls to warm up.
+
+    A round has an order of its own, lest the turns of a scheduler always strike the same call.
 
     Units: a sample repeats its call for about `sample_seconds`, so that the clock is fine enough.
     """
@@ -52,10 +54,12 @@ def interleaved(
         call()
         repeats.append(max(1, round(sample_seconds / max(perf_counter() - start, 1e-7))))
     taken: list[list[float]] = [[] for _ in calls]
+    rng = np.random.default_rng(0)
     for _ in range(samples):
-        for call, count, mine in zip(calls, repeats, taken, strict=True):
+        for at in rng.permutation(len(calls)):
+            call, count = calls[at], repeats[at]
             start = perf_counter()
             for _ in range(count):
                 call()
-            mine.append((perf_counter() - start) / count)
+            taken[at].append((perf_counter() - start) / count)
     return [Timing(tuple(mine)) for mine in taken]
