@@ -24,7 +24,7 @@ class Timing:
         return float(np.median(np.divide(self.samples, other.samples)))
 
     def _in_unit(self) -> list[str]:
-        units = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+        units = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
         unit, scale = next((at for at in units if self.quartile(2) * at[1] >= 1), ("ns", 1e9))
         return [*(f"{self.quartile(which) * scale:.1f}" for which in (1, 2, 3)), unit]
 

@@ -1,4 +1,5 @@
 import importlib
+import io
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import relaxpy
 from relaxpy import relax
@@ -288,6 +290,13 @@ def test_demo_without_scikit_learn_says_what_to_install(
     assert "pip install 'scikit-learn" in capsys.readouterr().err
 
 
+def test_demo_writes_to_a_screen_that_knows_only_ascii(weights, tmp_path: Path) -> None:
+    path = tmp_path / "weights.npz"
+    train.save_weights(path, weights)
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    EXAMPLE.demo.demo(Console(file=screen, width=80), path=path, samples=1)
+
+
 PICTURE = np.array([[0, 0.4, 0.6, 1], [0, 0.6, 0.4, 1]])
 
 
@@ -324,7 +333,7 @@ def test_timing_calls_each_once_a_round() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(2.5, "2.5 s"), (0.0125, "12.5 ms"), (4.2e-6, "4.2 µs"), (3e-8, "30.0 ns")],
+    [(2.5, "2.5 s"), (0.0125, "12.5 ms"), (4.2e-6, "4.2 us"), (3e-8, "30.0 ns")],
 )
 def test_timing_prints_in_the_unit_that_fits(seconds: float, text: str) -> None:
     assert str(EXAMPLE.timing.Timing((seconds,))) == text
