@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from relaxpy.errors import RelaxpyError
@@ -14,28 +14,31 @@ from relaxpy.ir.relax.nodes import BaseFunc, Function, ObjectStructInfo, StructI
 from relaxpy.ir.relax.normalize import Normalizer
 
 
+def text_signature(func: BaseFunc) -> StructInfo | None:
+    """What the text of a function says of it to its callers, before its body is read (DER-1)."""
+    if not isinstance(func, Function):
+        return func.struct_info
+    params = tuple(
+        p if p.struct_info is not None else replace(p, struct_info=ObjectStructInfo())
+        for p in func.params
+    )
+    return signature_of(replace(func, params=params))
+
+
 def known_signature(func: BaseFunc) -> StructInfo | None:
-    """What the text of a function, or an earlier derivation, says of it to its callers."""
-    if isinstance(func, Function) and func.struct_info is None:
-        return signature_of(
-            replace(
-                func,
-                params=tuple(
-                    p if p.struct_info is not None else replace(p, struct_info=ObjectStructInfo())
-                    for p in func.params
-                ),
-            )
-        )
-    return func.struct_info
+    """What was derived for a function, or else what its text says."""
+    return func.struct_info or text_signature(func)
 
 
-def _emitter_for(mod: IRModule) -> Emitter:
+def _emitter_for(
+    mod: IRModule, signature: Callable[[BaseFunc], StructInfo | None] = known_signature
+) -> Emitter:
     """An emitter that knows the signatures of a module's functions."""
     out = Emitter()
     functions = mod.functions_by_name
     out.ctx.find_function = functions.get
     for name, func in functions.items():
-        info = known_signature(func)
+        info = signature(func)
         if info is not None:
             out.declare_global(name, info)
     out.ctx.closed = True
@@ -48,9 +51,11 @@ def normalize_functions(
     """Each Relax function of the module with its normal form, or with why it has none.
 
     Functions come after those that they mention where there is no cycle, so that every use sees
-    what was derived (DER-2); inside a cycle signatures are used.
+    what was derived (DER-2); inside a cycle, what their texts say is used. `quiet` keeps warnings
+    back.
     """
-    out = _emitter_for(mod)
+    out = _emitter_for(mod, text_signature)
+    out.ctx.quiet = quiet
     for group in strongly_connected(call_graph(mod)):
         signatures: dict[str, StructInfo] = {}
         for name in group:
@@ -62,8 +67,7 @@ def normalize_functions(
                 yield name, func, error
                 continue
             assert found.struct_info is not None
-            if found is not func:
-                signatures[name] = found.struct_info
+            signatures[name] = found.struct_info
             yield name, func, found
         for name, info in signatures.items():
             out.declare_global(name, info)

@@ -117,32 +117,37 @@ class Normalizer:
         Errors:
             StructInfoError, WellFormedError: it has no info, or no normal form.
         """
-        if not self._vars and not self._sizes:
-            if type(expr) is Call:
-                op = expr.op
-                known = type(op) is Op or type(op) is ExternFunc or self._are_known((op,))
-                if known and self._are_known(expr.args):
-                    return self._derive_call(expr)
-            if type(expr) in ATOMS:
-                return self._atom(expr)
-        return self._value(expr)
+        if type(expr) is Call and self._is_final(expr):
+            return self._derive_call(expr)
+        return self._atom(expr) if type(expr) in ATOMS else self._value(expr)
 
     def leaf(self, expr: Expr) -> Expr:
         """`expr` as a leaf: bound to a fresh variable if it is none (NF-12, NF-13)."""
         value = self.value(expr)
         return value if is_leaf(value) else self.out.bind(value, span=expr.span)
 
-    def _are_known(self, args: tuple[Expr, ...]) -> bool:
-        ctx = self.out.ctx
+    def _is_final(self, call: Call) -> bool:
+        """Whether nothing but its own info is missing from a call, as is the case for most."""
+        if self._sizes or (self._vars and call.sinfo_args):
+            return False
+        op = call.op
+        called = type(op) is Op or type(op) is ExternFunc or self._are_final((op,))
+        return called and self._are_final(call.args)
+
+    def _are_final(self, args: tuple[Expr, ...]) -> bool:
+        """Whether these are leaves, with infos, for which nothing else stands."""
+        ctx, replaced = self.out.ctx, self._vars
         for arg in args:
             kind = type(arg)
             if kind in _VARIABLES:
                 if arg.struct_info is None or (ctx.closed and arg not in ctx.variables):
                     return False
+                if replaced and arg in replaced:
+                    return False
             elif kind is Tuple:
                 if arg.struct_info is None or not is_leaf(arg):
                     return False
-                if ctx.closed and not self._are_known(cast("Tuple", arg).fields):
+                if (ctx.closed or replaced) and not self._are_final(cast("Tuple", arg).fields):
                     return False
             elif kind not in ATOMS:
                 return False
@@ -283,7 +288,7 @@ class Normalizer:
 
     def sequence(self, expr: Expr, params: Sequence[Var] = ()) -> SeqExpr:
         """`expr` as a SeqExpr with its own scope (NF-5 to NF-13), in which `params` are visible."""
-        if not self._vars and not self._sizes and self.out.is_finished(expr):
+        if not self._sizes and self.out.is_finished(expr):
             return cast("SeqExpr", expr)
         depth = len(self.out.scopes)
         self.out.open_scope(params)

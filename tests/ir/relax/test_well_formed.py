@@ -457,3 +457,8 @@ def test_only_programs_are_checked() -> None:
 
 def test_kernels_are_none_of_its_business() -> None:
     assert check_well_formed(kernel((2,))) == []
+
+
+def test_checking_warns_of_nothing(x: rx.Var) -> None:
+    y = var("y", tensor(size("n")))
+    assert rules(function([y], seq(block(bind(var("z", tensor(4)), y)), y))) == []
