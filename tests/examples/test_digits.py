@@ -192,6 +192,23 @@ def test_compiled_model_predicts_as_plain_numpy(count: int, digits, weights, exe
     np.testing.assert_allclose(probabilities, expected_probabilities, rtol=2e-5, atol=1e-7)
 
 
+def every_second_of_a_larger_array(x: np.ndarray) -> np.ndarray:
+    larger = np.zeros((2 * x.shape[0], 2 * x.shape[1]), x.dtype)
+    larger[::2, ::2] = x
+    return larger[::2, ::2]
+
+
+@pytest.mark.parametrize(
+    "laid_out", [np.asfortranarray, every_second_of_a_larger_array], ids=["columns", "strided"]
+)
+def test_layout_of_the_input_changes_no_prediction(
+    laid_out: Callable[[np.ndarray], np.ndarray], digits, weights, executable
+) -> None:
+    arguments = train.arguments(weights)
+    _, labels = executable["main"](laid_out(digits.x_test), *map(np.asfortranarray, arguments))
+    assert np.array_equal(labels, EXAMPLE.numpy_model.main(digits.x_test, *arguments)[1])
+
+
 def test_compiled_model_reaches_the_accuracy_on_real_data(digits, weights, executable) -> None:
     _, labels = executable["main"](digits.x_test, *train.arguments(weights))
     assert np.mean(labels == digits.y_test) >= 0.97
@@ -221,6 +238,7 @@ BAD_INPUTS: dict[str, tuple[Callable[[np.ndarray], object], str]] = {
 }
 
 
+@pytest.mark.rule("FN-1", "FN-10")
 @pytest.mark.parametrize("name", BAD_INPUTS)
 @pytest.mark.parametrize("target", ["numpy", "reference"])
 def test_input_that_does_not_fit_is_refused(name: str, target: str, digits, weights) -> None:
@@ -235,6 +253,7 @@ def test_input_that_does_not_fit_is_refused(name: str, target: str, digits, weig
     assert diagnostic.excerpt()[0].strip() == 'x: R.Tensor(("n", 64), "float32"),'
 
 
+@pytest.mark.rule("FN-11")
 def test_wrong_number_of_arguments_is_refused(digits, executable) -> None:
     with pytest.raises(RuntimeCheckError, match="main takes 5 arguments, found 1"):
         executable["main"](digits.x_test)
