@@ -1,13 +1,7 @@
 """Golden texts, written by hand: each is read, and printed as it was written."""
 
-from textwrap import dedent
-
 import pytest
 
-from relaxpy.ir.structural import assert_structural_equal
-from relaxpy.script import ir as I
-from relaxpy.script import relax as R
-from relaxpy.script import tir as T
 from relaxpy.script.parser.from_source import from_source
 
 MODULE = """

@@ -1,26 +1,17 @@
 """What is printed reads back: generated programs go print, parse, structural equality."""
 
+# ruff: noqa: E731 (choices are drawn lazily, and each is a line)
+
 from collections.abc import Callable
 
-import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
-from relaxpy.ir.op import Op
-from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.structural import assert_structural_equal
-from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir import intrin, ops, stmt
+from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.script import from_source
-from relaxpy.script import ir as I
-from relaxpy.script import relax as R
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.printer import metadata
 
 HINTS = [
@@ -66,7 +57,17 @@ class Kernels:
         inner = lambda: self.integer(dtype, depth - 1)
         binary = lambda: self.draw(
             st.sampled_from(
-                [tir.Add, tir.Sub, tir.Mul, tir.Min, tir.Max, tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod]
+                [
+                    tir.Add,
+                    tir.Sub,
+                    tir.Mul,
+                    tir.Min,
+                    tir.Max,
+                    tir.FloorDiv,
+                    tir.FloorMod,
+                    tir.Div,
+                    tir.Mod,
+                ]
             )
         )(inner(), inner())
         other = "int64" if dtype == "int32" else "int32"
@@ -83,7 +84,9 @@ class Kernels:
 
     def truth(self, depth: int = 1) -> tir.PrimExpr:
         kinds = [tir.EQ, tir.NE, tir.LT, tir.LE, tir.GT, tir.GE]
-        compare = lambda: self.draw(st.sampled_from(kinds))(self.integer(depth=0), self.integer(depth=0))
+        compare = lambda: self.draw(st.sampled_from(kinds))(
+            self.integer(depth=0), self.integer(depth=0)
+        )
         if depth == 0:
             return compare()
         inner = lambda: self.truth(depth - 1)
@@ -112,7 +115,9 @@ class Kernels:
         return self.pick(
             literal,
             load,
-            lambda: self.draw(st.sampled_from([tir.Add, tir.Mul, tir.Div, tir.Max]))(inner(), inner()),
+            lambda: self.draw(st.sampled_from([tir.Add, tir.Mul, tir.Div, tir.Max]))(
+                inner(), inner()
+            ),
             lambda: tir.Call(dtype, "tir.exp", (inner(),)),
             lambda: tir.Call(dtype, "tir.pow", (inner(), inner())),
             lambda: tir.Call(dtype, "tir.fabs", (inner(),)),
@@ -129,9 +134,13 @@ class Kernels:
             lambda: stmt.SeqStmt([body() for _ in range(self.draw(st.integers(2, 3)))]),
             lambda: self.loop(depth, in_block=in_block),
             lambda: self.loop(depth, in_block=in_block),
-            lambda: stmt.IfThenElse(self.truth(), body(), self.draw(st.booleans()) and body() or None),
+            lambda: stmt.IfThenElse(
+                self.truth(), body(), (self.draw(st.booleans()) and body()) or None
+            ),
             lambda: stmt.While(self.truth(), body()),
-            lambda: stmt.AssertStmt(self.truth(), self.draw(st.sampled_from(["no", "it's", 'a "b"'])), body()),
+            lambda: stmt.AssertStmt(
+                self.truth(), self.draw(st.sampled_from(["no", "it's", 'a "b"'])), body()
+            ),
             lambda: self.let(depth, in_block=in_block),
             lambda: self.block(depth),
         ]
@@ -182,7 +191,11 @@ class Kernels:
             extent = self.integer(dtype, 0)
             start = self.pick(lambda: ops.const(0, dtype), lambda: self.integer(dtype, 0))  # noqa: B023
             kind = self.draw(st.sampled_from([0, 2, 3, 4]))
-            axes.append(IterVar(Range.from_min_extent(start, extent), tir.Var(self.draw(hints), dtype), kind))
+            axes.append(
+                IterVar(
+                    Range.from_min_extent(start, extent), tir.Var(self.draw(hints), dtype), kind
+                )
+            )
             values.append(self.integer(dtype, 1))
         before = len(self.scalars)
         predicate = self.pick(lambda: ops.const(True), lambda: self.truth(0))
@@ -192,14 +205,24 @@ class Kernels:
         known = len(self.buffers)
         allocated = []
         if self.draw(st.booleans()):
-            allocated = [decl_buffer((self.integer(depth=0), 4), "float32", self.draw(hints), scope="local")]
+            allocated = [
+                decl_buffer((self.integer(depth=0), 4), "float32", self.draw(hints), scope="local")
+            ]
         self.buffers += allocated
-        init = self.draw(st.booleans()) and self.store() or None
+        init = (self.draw(st.booleans()) and self.store()) or None
         body = self.statement(depth - 1, in_block=True)
         del self.buffers[known:], self.scalars[before:]
         notes = self.draw(st.sampled_from([{}, {"k": {"n": 1}}]))
         block = stmt.Block(
-            axes, reads, writes, self.draw(st.sampled_from(["B", "", 'q"'])), body, init, allocated, (), notes
+            axes,
+            reads,
+            writes,
+            self.draw(st.sampled_from(["B", "", 'q"'])),
+            body,
+            init,
+            allocated,
+            (),
+            notes,
         )
         return stmt.BlockRealize(values, predicate, block)
 
@@ -209,7 +232,9 @@ class Kernels:
         if self.draw(st.booleans()):
             params.append(n)
         for _ in range(self.draw(st.integers(1, 3))):
-            size = self.pick(lambda: n, lambda: ops.const(4), lambda: ops.const(4, "int64"), lambda: n * 2)
+            size = self.pick(
+                lambda: n, lambda: ops.const(4), lambda: ops.const(4, "int64"), lambda: n * 2
+            )
             dtype = self.draw(st.sampled_from(["float32", "float16", "int32", "int64"]))
             rank = self.draw(st.integers(0, 2))
             buffer = decl_buffer((size, 3)[:rank], dtype, self.draw(hints))
@@ -219,9 +244,15 @@ class Kernels:
             self.scalars.append(n)
         body = self.statement(3, in_block=False)
         if any(isinstance(s, stmt.Block) for s in walk_statements(body)):
-            allocated = [decl_buffer((4,), "float32", self.draw(hints))] * self.draw(st.integers(0, 1))
-            body = stmt.BlockRealize((), True, stmt.Block((), (), (), "root", body, None, allocated))
-        attrs = self.draw(st.sampled_from([{}, {"global_symbol": "main"}, {"tir.noalias": True, "s": 'a"\n'}]))
+            allocated = [decl_buffer((4,), "float32", self.draw(hints))] * self.draw(
+                st.integers(0, 1)
+            )
+            body = stmt.BlockRealize(
+                (), True, stmt.Block((), (), (), "root", body, None, allocated)
+            )
+        attrs = self.draw(
+            st.sampled_from([{}, {"global_symbol": "main"}, {"tir.noalias": True, "s": 'a"\n'}])
+        )
         return PrimFunc(params, body, self.draw(st.sampled_from([None, "int32"])), attrs=attrs)
 
 

@@ -1,9 +1,12 @@
 """Relax programs read back as they were: generated modules, and corners written by hand."""
 
+# ruff: noqa: E731 (choices are drawn lazily, and each is a line)
+
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from relaxpy.ir.module import IRModule
@@ -38,9 +41,7 @@ def round_trip(node: Node, **options: Any) -> Any:
     }
     again = from_source(text, names, check_well_formed=False)
     assert_structural_equal(node, again)
-    second = again.script(**options)
-    changed = [pair for pair in zip(text.split("\n"), second.split("\n")) if pair[0] != pair[1]]
-    assert not changed, changed[:3]
+    assert again.script(**options).split("\n") == text.split("\n")
     return again
 
 
@@ -299,6 +300,7 @@ def modules(draw: st.DrawFn) -> IRModule:
     return graphs.module
 
 
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
 @settings(max_examples=150)
 @given(modules())
 def test_modules_read_back(module: IRModule):

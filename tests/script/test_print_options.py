@@ -1,0 +1,277 @@
+"""What can be asked of the printer, and what it refuses."""
+
+import time
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.tir import expr as tir, ops, stmt
+from relaxpy.ir.tir.buffer import decl_buffer
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script.printer import metadata, script
+
+MODULE = from_source(
+    """
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            for i in range(4):
+                B[i] = A[i] * T.float32(2.0)
+
+        @R.function
+        def main(x: R.Tensor((4,), dtype="float32")) -> R.Tensor((4,), dtype="float32"):
+            cls = Module
+            y = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor((4,), dtype="float32"))
+            return y
+    """
+)
+
+
+def text(body: str) -> str:
+    return dedent(body).strip()
+
+
+def test_names_and_prefixes_can_be_chosen():
+    shown = MODULE.script(
+        name="Net",
+        ir_prefix="ir",
+        relax_prefix="relax",
+        tir_prefix="tir",
+        module_alias="mod",
+        indent_spaces=2,
+        show_all_struct_info=False,
+    )
+    assert shown == text(
+        """
+        # from relaxpy.script import ir as ir, relax as relax, tir as tir
+
+        @ir.ir_module
+        class Net:
+          @tir.prim_func(private=True)
+          def double(A: tir.Buffer((4,), "float32"), B: tir.Buffer((4,), "float32")):
+            for i in range(4):
+              B[i] = A[i] * tir.float32(2.0)
+
+          @relax.function
+          def main(x: relax.Tensor((4,), dtype="float32")) -> relax.Tensor((4,), dtype="float32"):
+            mod = Net
+            y = relax.call_tir(mod.double, (x,), out_sinfo=relax.Tensor((4,), dtype="float32"))
+            return y
+        """
+    )
+    again = from_source(shown, {"ir": I, "relax": R, "tir": T})
+    assert_structural_equal(MODULE, again)
+
+
+def test_without_an_alias_functions_name_the_module():
+    shown = MODULE.script(module_alias="")
+    assert "R.call_tir(\n            Module.double" in shown
+    assert "cls" not in shown
+    assert_structural_equal(MODULE, from_source(shown))
+
+
+def test_the_name_of_a_lone_function_can_be_chosen():
+    func = MODULE["double"]
+    assert "def main(" in func.script()
+    assert "def twice(" in func.script(name="twice")
+    public = func.with_attr("global_symbol", "f")
+    assert "@T.prim_func\ndef f(" in public.script()
+    renamed = public.script(name="g")
+    assert "@T.prim_func\ndef g(" in renamed
+    assert 'T.func_attr({"global_symbol": "f"})' in renamed
+
+
+@pytest.mark.parametrize("width", [40, 60, 100, 1000])
+def test_any_width_reads_back(width: int):
+    shown = MODULE.script(width=width)
+    assert_structural_equal(MODULE, from_source(shown))
+    if width >= 60:
+        assert max(map(len, shown.split("\n"))) <= max(width, 61)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"show_metadata": True}, "no option 'show_metadata'"),
+        ({"verbose_expr": True}, "no option 'verbose_expr'"),
+        ({"indent_spaces": 0}, "indent_spaces is a positive integer"),
+        ({"indent_spaces": "4"}, "indent_spaces is a positive integer"),
+        ({"width": True}, "width is a positive integer"),
+        ({"name": "my module"}, "name is a Python name"),
+        ({"tir_prefix": ""}, "tir_prefix is a Python name"),
+        ({"module_alias": "1"}, "module_alias is a Python name"),
+        ({"tir_prefix": "R"}, "must differ"),
+    ],
+)
+def test_what_cannot_be_asked_for(options: dict[str, object], message: str):
+    with pytest.raises(MisuseError, match=message) as caught:
+        MODULE.script(**options)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_close_option_is_suggested():
+    with pytest.raises(MisuseError, match="did you mean 'show_meta'"):
+        MODULE.script(show_mets=True)
+
+
+# --- large constants
+
+
+WEIGHTS = rx.const(np.linspace(-1, 1, 40).reshape(4, 10), "float32")
+
+
+def with_weights() -> rx.Function:
+    x = rx.Var("x", Tensor((4,)))
+    y, z = rx.Var("y", Tensor((4, 10))), rx.Var("z", Tensor((4, 10)))
+    block = rx.BindingBlock([rx.VarBinding(y, WEIGHTS), rx.VarBinding(z, WEIGHTS)])
+    body = rx.SeqExpr([block], rx.Tuple([y, z, rx.const(1)]))
+    info = rx.TupleStructInfo([Tensor((4, 10)), Tensor((4, 10)), Tensor((), "int32")])
+    return rx.Function([x], body, info, attrs={"global_symbol": "main"})
+
+
+def test_large_constants_stand_beside_the_text():
+    func = with_weights()
+    shown = func.script(show_all_struct_info=False)
+    assert 'y = metadata["relax.expr.Constant"][0]' in shown
+    assert 'z = metadata["relax.expr.Constant"][0]' in shown
+    assert 'return (y, z, R.const(1, "int32"))' in shown
+    assert shown.endswith(
+        "\n\n# Metadata omitted. Use show_meta=True in script() method to show it."
+    )
+    beside = metadata(func)
+    assert beside == {"relax.expr.Constant": [WEIGHTS]}
+    again = from_source(shown, {"R": R, "T": T, "metadata": beside})
+    assert_structural_equal(func, again)
+
+
+def test_large_constants_can_be_written_out():
+    shown = with_weights().script(show_meta=True)
+    head, _, rest = shown.partition("\n\nmetadata = ")
+    table, _, body = rest.partition("\n\n@R.function")
+    assert head == "# from relaxpy.script import relax as R, tir as T"
+    [constant] = eval(table, {"R": rx})["relax.expr.Constant"]
+    assert_structural_equal(constant, WEIGHTS)
+    assert 'metadata["relax.expr.Constant"][0]' in body
+    assert "Metadata omitted" not in shown
+    assert max(map(len, shown.split("\n"))) <= 100
+
+
+def test_what_has_no_text_stands_beside_it_too():
+    marker = object()
+    func = rx.Function([], rx.const(1), attrs={"marker": marker})
+    assert 'R.func_attr({"marker": metadata["object"][0]})' in func.script()
+    assert metadata(func) == {"object": [marker]}
+
+
+# --- fragments
+
+
+X = rx.Var("x", Tensor((4,)))
+
+
+@pytest.mark.parametrize(
+    ("node", "shown"),
+    [
+        (rx.Call(Op("relax.made_up"), (X,), {"axis": 1}), "R.made_up(x, axis=1)"),
+        (rx.Call(rx.GlobalVar("f"), (X,)), "f(x)"),
+        (rx.Call(rx.Call(rx.Var("f"), (X,)), (X,)), "f(x)(x)"),
+        (rx.TupleGetItem(rx.Tuple([X, X]), 1), "(x, x)[1]"),
+        (rx.VarBinding(rx.Var("y"), X), "y = x"),
+        (rx.MatchCast(None, X, Tensor((4,))), 'R.match_cast(x, R.Tensor((4,), dtype="float32"))'),
+        (
+            rx.DataflowBlock([rx.VarBinding(rx.Var("y"), X)]),
+            "with R.dataflow():\n    y = x\n    R.output(y)",
+        ),
+        (
+            rx.If(rx.Var("c"), X, rx.Call(rx.Var("f"), ())),
+            "if c:\n    v = x\nelse:\n    v = f()\nv",
+        ),
+        (
+            rx.Tuple([rx.SeqExpr([rx.BindingBlock([rx.VarBinding(rx.Var("y"), X)])], X)]),
+            "y = x\n(x,)",
+        ),
+        (stmt.SeqStmt([]), "pass"),
+        (stmt.IfThenElse(tir.Var("c", "bool"), stmt.Evaluate(1)), "if c:\n    T.evaluate(1)"),
+        (stmt.AssertStmt(True, "no", stmt.Evaluate(1)), 'assert T.bool(True), "no"\nT.evaluate(1)'),
+        (
+            IRModule(),
+            "# from relaxpy.script import ir as I\n\n@I.ir_module\nclass Module:\n    pass",
+        ),
+        (Tensor((4,)), 'R.Tensor((4,), dtype="float32")'),
+        (ops.const(1), "1"),
+    ],
+)
+def test_parts_of_programs_are_printed_as_they_stand_in_one(node, shown: str):
+    assert script(node) == shown
+
+
+def test_expressions_inside_expressions_keep_their_order():
+    func = rx.Function([rx.Var("a")], rx.Var("b"))
+    branches = rx.If(rx.Var("c"), X, X)
+    assert str(rx.Tuple([branches, rx.Call(func, (X,)), branches])) == text(
+        """
+        if c:
+            v = x
+        else:
+            v = x
+
+        @R.function
+        def func(a: R.Object):
+            return b
+
+        (v, func(x), v)
+        """
+    )
+
+
+def test_statements_that_end_before_their_suite_are_put_in_with():
+    k = tir.Var("k")
+    a = decl_buffer((4,), "float32", "A")
+    one = stmt.LetStmt(k, ops.const(1), stmt.BufferStore(a, 1.0, (k,)))
+    two = stmt.AttrStmt(a, "key", ops.const(2), stmt.DeclBuffer(a.with_name("B"), stmt.Evaluate(0)))
+    three = stmt.Allocate(
+        a.data, "float32", (ops.const(4),), ops.const(True), stmt.Evaluate(0), {"n": 1}
+    )
+    func = PrimFunc([a], stmt.SeqStmt([one, two, one]), attrs={"global_symbol": "main"})
+    assert func.script() == text(
+        """
+        # from relaxpy.script import tir as T
+
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32")):
+            with T.LetStmt(1) as k:
+                A[k] = T.float32(1.0)
+            with T.attr(A, "key", 2):
+                B = T.decl_buffer((4,))
+                T.evaluate(0)
+            k: T.int32 = 1
+            A[k] = T.float32(1.0)
+        """
+    )
+    assert (
+        str(three)
+        == 'A = T.allocate([4], "float32", "global", annotations={"n": 1})\nT.evaluate(0)'
+    )
+
+
+def test_ten_thousand_bindings_take_less_than_a_second():
+    bindings: list[rx.VarBinding] = []
+    last = X
+    for _ in range(10_000):
+        new = rx.Var("lv", Tensor((4,)))
+        bindings.append(rx.VarBinding(new, rx.Call(Op("relax.add"), (last, last))))
+        last = new
+    func = rx.Function([X], rx.SeqExpr([rx.BindingBlock(bindings)], last))
+    start = time.process_time()
+    shown = func.script()
+    assert time.process_time() - start < 1
+    assert shown.count("\n") > 10_000

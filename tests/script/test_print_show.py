@@ -1,0 +1,120 @@
+"""What a screen and a notebook show."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.stmt import Evaluate
+from relaxpy.script.printer import html, show
+
+X = rx.Var("x", rx.TensorStructInfo((tir.Var("n", "int64"),)))
+FUNC = rx.Function([X], rx.Tuple([X, rx.StringImm("<script>alert('&')</script>")]))
+
+
+class Reader(HTMLParser):
+    """Collects the text and the tags of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: set[str] = set()
+        self.styles: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.styles |= {value or "" for _, value in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_notebook_gets_plain_text_and_html_of_the_same_words():
+    bundle = FUNC._repr_mimebundle_(include=None, exclude=None)
+    assert set(bundle) == {"text/plain", "text/html"}
+    assert bundle["text/plain"] == FUNC.script()
+    page = Reader(bundle["text/html"])
+    assert page.text == FUNC.script()
+    assert page.tags == {"pre", "span"}
+
+
+def test_nothing_in_the_page_is_run_or_fetched():
+    page = html(FUNC)["text/html"]
+    assert "<script" not in page
+    assert not re.search(r"https?:|src=|href=|on\w+=|url\(", page)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colours_are_legible_on_light_and_on_dark_pages():
+    styles = Reader(html(FUNC)["text/html"]).styles
+    colours = [s.removeprefix("color: ") for s in styles if s.startswith("color: ")]
+    assert len(colours) >= 4
+    for colour in colours:
+        on_white = 1.05 / (luminance(colour) + 0.05)
+        on_black = (luminance(colour) + 0.05) / 0.05
+        assert min(on_white, on_black) > 4
+
+
+def test_every_node_can_be_shown_in_a_notebook():
+    for node in (
+        X,
+        X.struct_info,
+        tir.Var("n") + 1,
+        Evaluate(0),
+        rx.ExternFunc("f"),
+        rx.Tuple([X]),
+    ):
+        bundle = node._repr_mimebundle_()
+        assert Reader(bundle["text/html"]).text == bundle["text/plain"] == node.script()
+
+
+def test_a_long_program_is_cut_in_html_and_whole_in_text():
+    bindings = [rx.VarBinding(rx.Var("y"), X) for _ in range(3000)]
+    bundle = rx.BindingBlock(bindings)._repr_mimebundle_()
+    assert bundle["text/plain"].count("\n") == 2999
+    assert "and 1000 more lines" in bundle["text/html"]
+
+
+def test_what_is_nested_too_deeply_is_named():
+    expr: rx.Expr = X
+    for _ in range(3000):
+        expr = rx.If(X, expr, X)
+    assert expr._repr_mimebundle_()["text/plain"] == "<If, nested too deeply to be shown>"
+
+
+def test_elsewhere_the_text_is_printed_plainly(capsys: pytest.CaptureFixture[str]):
+    show(FUNC, name="f")
+    assert capsys.readouterr().out == FUNC.script(name="f") + "\n"
+    FUNC.show()
+    assert capsys.readouterr().out == FUNC.script() + "\n"
+
+
+def test_a_terminal_gets_colours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    FUNC.show()
+    shown = capsys.readouterr().out
+    assert "\x1b[" in shown
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert [line.rstrip() for line in plain.strip().split("\n")] == FUNC.script().split("\n")
+
+
+def test_rich_is_loaded_only_for_a_screen():
+    code = (
+        "import sys, relaxpy.script.printer as p; from relaxpy.ir.relax import nodes as rx;"
+        "p.show(rx.const(1)); p.html(rx.const(1)); assert 'rich' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
