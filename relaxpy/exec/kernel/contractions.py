@@ -18,7 +18,10 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Roles:
-    """What the axes of a product of two factors do: in both, summed, in the left or right alone."""
+    """What axes do in a product of two factors: belong to the left or the right alone, are summed.
+
+    The `batch` axes stand outside, in both or in one of them.
+    """
 
     batch: tuple[Axis, ...]
     left: tuple[Axis, ...]
@@ -99,13 +102,15 @@ class ContractionEmitter:
             return None
         if any(x.var not in a | b for x in self.spatial):
             return None
-        batch = tuple(x for x in self.spatial if x.var in a and x.var in b)
-        left = tuple(x for x in self.spatial if x.var in a and x.var not in b)
-        right = tuple(x for x in self.spatial if x.var in b and x.var not in a)
-        if self.spatial == (*batch, *left, *right):
-            return _Roles(batch, left, right, self.step.over)
-        if self.spatial == (*batch, *right, *left):
-            return _Roles(batch, right, left, self.step.over)
+        for count in range(len(self.spatial) + 1):
+            # The fewer axes are batch, the larger are the matrices.
+            batch, rest = self.spatial[:count], self.spatial[count:]
+            left = tuple(x for x in rest if x.var not in b)
+            right = tuple(x for x in rest if x.var not in a)
+            if rest == (*left, *right):
+                return _Roles(batch, left, right, self.step.over)
+            if rest == (*right, *left):
+                return _Roles(batch, right, left, self.step.over)
         return None
 
     def _factor(self, factor: PrimExpr, layout: Sequence[Axis]) -> ast.expr:
@@ -129,7 +134,7 @@ class ContractionEmitter:
         counts = [len(batch), len(left), len(right), len(summed)]
         if max(counts[1:]) > 1 or (batch and bool(left) != bool(right)):
             a = self._factor(first, (*batch, *left, *summed))
-            b = self._factor(second, (*batch, *right, *summed))
+            b = self._factor(second, (*batch, *summed, *right))
             return self._called("rt.contract", [a, b, tuple(counts)], out)
         if not left and not right:
             a = self._factor(first, (*batch, *summed))

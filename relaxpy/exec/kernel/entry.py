@@ -50,7 +50,8 @@ class Entry:
             if buffer is None:
                 parts.append(f"{name}: {param.dtype}")
             else:
-                parts.append(f"{name}: {buffer.dtype}[{', '.join(map(str, buffer.shape))}]")
+                sizes = [ast.unparse(self.scope.index(s)) for s in buffer.shape]
+                parts.append(f"{name}: {buffer.dtype}[{', '.join(sizes)}]")
         return f"{self.plan.name}({', '.join(parts)})"
 
     def check(self) -> list[ast.stmt]:

@@ -42,6 +42,7 @@ __all__ = ["erf"]
 
 
 _BUFFER = re.compile(r"(\w+): (\w+)\[(.*?)\]")
+_COMMA = re.compile(r", (?![^(]*\))")
 
 
 # ---- refusals
@@ -62,7 +63,7 @@ def refuse(signature: str, *arrays: Any) -> None:
     known: dict[str, int] = {}
     open_sizes = False
     for (param, kind, shape), array in zip(_BUFFER.findall(signature), arrays, strict=True):
-        sizes = shape.split(", ") if shape else []
+        sizes = _COMMA.split(shape) if shape else []
         wanted = f"{name}: {param} is {kind}[{shape}], found "
         if not isinstance(array, np.ndarray):
             raise RuntimeCheckError(wanted + type(array).__name__)
@@ -244,21 +245,23 @@ def scatter(
 def contract(
     left: Array, right: Array, counts: tuple[int, int, int, int], out: Array | None = None
 ) -> Array:
-    """The matrix product over groups of axes.
+    """The matrix product over groups of axes; batch axes are broadcast.
 
     Shapes:
         left    batch, own, summed axes
-        right   batch, own, summed axes
+        right   batch, summed, own axes
         counts  how many axes are batch, left's own, right's own, summed
         result  batch, left's own, right's own axes
     """
-    batch, own, other, _ = counts
+    batch, own, other, summed = counts
+    left = _padded(left, batch + own + summed)
+    right = _padded(right, batch + summed + other)
     a = _matrix(left, batch, own)
-    b = _matrix(right, batch, other)
-    shape = (*left.shape[: batch + own], *right.shape[batch : batch + other])
-    b = b.swapaxes(-1, -2)
+    b = _matrix(right, batch, summed)
+    head = np.broadcast_shapes(left.shape[:batch], right.shape[:batch])
+    shape = (*head, *left.shape[batch : batch + own], *right.shape[batch + summed :])
     if out is not None and out.flags.c_contiguous:
-        np.matmul(a, b, out=out.reshape(*left.shape[:batch], a.shape[-2], b.shape[-1]))
+        np.matmul(a, b, out=out.reshape(*head, a.shape[-2], b.shape[-1]))
         return out
     product: Array = np.matmul(a, b).reshape(shape)
     if out is None:
@@ -267,12 +270,17 @@ def contract(
     return out
 
 
-def _matrix(array: Array, batch: int, own: int) -> Any:
-    """`array` with its own axes folded into one, and the summed ones into another."""
+def _padded(array: Array, rank: int) -> Array:
+    """`array` with the leading axes of size 1 that broadcasting leaves out."""
+    return array[(None,) * (rank - array.ndim)]
+
+
+def _matrix(array: Array, batch: int, rows: int) -> Any:
+    """`array` with the `rows` axes after the batch folded into one, the others into another."""
     head = array.shape[:batch]
-    rows = math.prod(array.shape[batch : batch + own])
-    columns = math.prod(array.shape[batch + own :])
-    return array.reshape(*head, rows, columns)
+    height = math.prod(array.shape[batch : batch + rows])
+    width = math.prod(array.shape[batch + rows :])
+    return array.reshape(*head, height, width)
 
 
 def argmax(
