@@ -73,7 +73,7 @@ class _Accesses:
                 self.lets[var] = substitute(value, self.lets)
                 self.statement(body)
             case stmt.BufferStore(buffer=buffer, value=value, indices=indices, predicate=predicate):
-                self.access(self.writes, buffer, [Range.point(i) for i in indices])
+                self.access(self.writes, buffer, map(self.interval, indices))
                 for operand in (value, *indices):
                     self.expression(operand)
                 if predicate is not None:
@@ -113,7 +113,7 @@ class _Accesses:
     def declared(self, block: stmt.Block) -> None:
         for regions, table in ((block.reads, self.reads), (block.writes, self.writes)):
             for region in regions:
-                self.access(table, region.buffer, region.region)
+                self.access(table, region.buffer, map(self.covered, region.region))
 
     # --- expressions
 
@@ -128,7 +128,7 @@ class _Accesses:
             seen.add(id(node))
             match node:
                 case BufferLoad(buffer=buffer, indices=indices):
-                    self.access(self.reads, buffer, [Range.point(i) for i in indices])
+                    self.access(self.reads, buffer, map(self.interval, indices))
                     stack += reversed(indices)
                 case tir.Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):
                     self.expression(condition)
@@ -152,20 +152,16 @@ class _Accesses:
     # --- regions
 
     def access(
-        self, table: dict[Buffer, list[Interval]], buffer: Buffer, region: Iterable[Range]
+        self, table: dict[Buffer, list[Interval]], buffer: Buffer, sets: Iterable[Interval]
     ) -> None:
+        """Enter an access, dimension by dimension."""
         view = self.views.get(buffer)
         if view is not None:
-            buffer, region = view.buffer, view.region
+            buffer, sets = view.buffer, map(self.covered, view.region)
         if buffer in self.hidden:
             return
-        found = [self.covered(part) for part in region]
         known = table.get(buffer)
-        table[buffer] = (
-            found
-            if known is None
-            else [_union(one, other) for one, other in zip(known, found, strict=True)]
-        )
+        table[buffer] = list(sets) if known is None else list(map(_union, known, sets))
 
     def covered(self, part: Range) -> Interval:
         low = self.interval(part.min)

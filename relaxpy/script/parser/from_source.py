@@ -50,22 +50,12 @@ def from_source(
     __tracebackhide__ = True
     if not isinstance(text, str):
         raise ParseError(f"a program is a string, found {type(text).__name__}")
-    program = parse_text(_dedented(text), filename or "<string>", limit=MAX_TEXT)
+    program = parse_text(text, filename or "<string>", limit=MAX_TEXT)
     names = dict(_USUAL | _SPACES if extra_vars is None else extra_vars)
     guard = TextGuard(_SPACES.values(), [v for v in names.values() if callable(v)])
     scope = Scope(names, BUILTINS)
     with reported("the text"):
         return _Text(program, scope, names, guard, check_well_formed).read()
-
-
-def _dedented(text: str) -> str:
-    """The text without empty lines of white space in front, which would hide its indentation."""
-    lines = text.split("\n")
-    indented = next((line for line in lines if line.strip()), "")[:1] in (" ", "\t")
-    if not indented:
-        return text
-    # An indented text is read as the body of a block, which begins with its first line.
-    return "\n".join(line if line.strip() else "" for line in lines)
 
 
 class _Text:

@@ -67,7 +67,8 @@ def parse_text(text: str, name: str, *, first_line: int = 1, limit: int | None =
     source = Source(name, text, first_line)
     if limit is not None and len(text) > limit:
         raise ParseError(f"the text has {len(text)} characters, more than {limit} are not read")
-    indented = text[:1] in (" ", "\t")
+    lines = (line for line in text.split("\n") if line.strip() and line.lstrip()[0] != "#")
+    indented = next(lines, "")[:1] in (" ", "\t")
     code = "if 1:\n" + text if indented else text
     shift = first_line - (2 if indented else 1)
     try:

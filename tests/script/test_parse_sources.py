@@ -1,0 +1,279 @@
+"""Where decorators find the text: files, notebook cells, closures, annotations that are strings."""
+
+import linecache
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from relaxpy.errors import ParseError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import Function
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import from_source, ir as I, parse, relax as R, tir as T
+
+IMPORTS = "from relaxpy.script import ir as I, relax as R, tir as T\n"
+
+
+def run(text: str, name: str = "<cell>") -> dict[str, object]:
+    """Run `text` as a notebook does: its lines are known to linecache under a name of their own."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    lines = text.splitlines(keepends=True)
+    linecache.cache[name] = (len(text), None, lines, name)
+    try:
+        exec(compile(text, name, "exec"), names)
+    finally:
+        del linecache.cache[name]
+    return names
+
+
+CELL = IMPORTS + textwrap.dedent("""
+    size = 4
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((size, "n"), "float32")):
+            return x
+
+    @R.function
+    def f(x: R.Tensor((size, "n"), "float32")):
+        return x
+
+    @T.prim_func(private=True)
+    def g(A: T.Buffer((size,), "float32")):
+        A[0] = 1.0
+""")
+
+
+def test_a_notebook_cell() -> None:
+    found = run(CELL, "/tmp/ipykernel_7/1234.py")
+    assert isinstance(found["Module"], IRModule)
+    assert isinstance(found["f"], Function)
+    assert isinstance(found["g"], PrimFunc)
+    assert found["f"].span is not None
+    assert (found["f"].span.file, found["f"].span.line) == ("/tmp/ipykernel_7/1234.py", 12)
+
+
+def test_annotations_that_python_never_evaluates() -> None:
+    found = run("from __future__ import annotations\n" + CELL)
+    assert isinstance(found["Module"], IRModule)
+    assert isinstance(found["g"], PrimFunc)
+
+
+def test_names_used_in_annotations_alone() -> None:
+    text = (
+        "from __future__ import annotations\n"
+        + IMPORTS
+        + textwrap.dedent("""
+        def make(n):
+            @R.function
+            def f(x: R.Tensor((n, "m"), "float32")):
+                return x
+
+            @I.ir_module
+            class Module:
+                @R.function
+                def main(x: R.Tensor((n, "m"), "float32")):
+                    return x
+
+            return f, Module
+
+        f, Module = make(7)
+    """)
+    )
+    for future in (text, text.partition("\n")[2]):
+        found = run(future)
+        for func in (found["f"], found["Module"]["main"]):  # type: ignore[index]
+            assert str(func.params[0].struct_info.get_shape()[0]) == "T.int64(7)"
+
+
+def test_code_without_text_says_what_to_do() -> None:
+    with pytest.raises(ParseError) as caught:
+        exec(IMPORTS + "@R.function\ndef f(x: R.Tensor):\n    return x\n", {})
+    assert "the source text of 'f' cannot be found" in str(caught.value)
+    assert "relaxpy.script.from_source(text)" in str(caught.value)
+    with pytest.raises(ParseError, match="source text of 'M' cannot be found"):
+        exec(IMPORTS + "@I.ir_module\nclass M:\n    pass\n", {"__name__": "__main__"})
+
+
+def test_a_script_shows_its_mistake_and_little_else(tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(
+        IMPORTS + "\n@R.function\ndef main(x: R.Tensor):\n    y = R.shape_of(zz)\n    return y\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert len(lines) <= 12
+    where = f"{script}:5:20: unknown name 'zz'"
+    assert lines[-3:] == [
+        f"relaxpy.errors.ParseError: {where}",
+        "        y = R.shape_of(zz)",
+        "                       ^^",
+    ]
+
+
+def test_tabs_and_deep_indentation() -> None:
+    text = (
+        IMPORTS
+        + "if True:\n\tif True:\n\t\t@R.function\n\t\tdef f(x: R.Tensor):\n\t\t\treturn zz\n"
+    )
+    with pytest.raises(ParseError) as caught:
+        run(text)
+    span = caught.value.diagnostic.span
+    assert span is not None
+    assert (span.line, span.column, span.end_column) == (6, 11, 13)
+    assert str(caught.value).endswith("    \t\t\treturn zz\n    \t\t\t       ^^")
+
+
+def test_decorators_over_several_lines_and_others_beside() -> None:
+    def other(value: object) -> object:
+        return value
+
+    @other
+    @R.function(
+        private=True,
+        pure=False,
+    )
+    def f(x: R.Tensor((4,), "float32")):
+        text = """
+not indented
+"""
+        return x
+
+    assert isinstance(f, Function)
+    assert not f.is_pure
+
+    @other
+    @I.ir_module(
+        check_well_formed=True,
+    )
+    class Module:
+        @R.function
+        @staticmethod
+        def main(x: R.Tensor((4,), "float32")):
+            return x
+
+    assert isinstance(Module, IRModule)
+
+
+def test_parts_of_a_function_that_are_captured() -> None:
+    class Config:
+        width = 3
+        names: tuple[str, ...] = ("a", "b")
+
+    @R.function
+    def f(x: R.Tensor((Config.width, len(Config.names)), "float32")):
+        return R.shape([Config.width, *[len(n) for n in Config.names]])
+
+    assert str(f.body.body) == "R.shape([3, 1, 1])"
+
+
+def test_a_helper_that_fails_is_named_with_its_place() -> None:
+    def helper(value: object) -> object:
+        raise ValueError("no way")
+
+    with pytest.raises(ParseError, match="helper: no way") as caught:
+
+        @R.function
+        def f(x: R.Tensor):
+            return helper(x)
+
+    [note] = caught.value.diagnostic.notes
+    assert note.startswith(f"raised at {__file__}:")
+
+
+def test_what_is_no_function() -> None:
+    with pytest.raises(ParseError, match="write def, not async def"):
+
+        @R.function
+        async def f(x: R.Tensor):
+            return x
+
+    with pytest.raises(ParseError, match="no definition of a function"):
+        R.function(lambda x: x)
+
+
+# --- text
+
+
+def test_text_of_one_function_one_module_or_several() -> None:
+    function = "@R.function\ndef f(x: R.Tensor):\n    return x\n"
+    kernel = "@T.prim_func\ndef g(n: T.int32):\n    T.evaluate(n)\n"
+    module = "@I.ir_module\nclass M:\n    @R.function\n    def h(x: R.Tensor):\n        return x\n"
+    assert isinstance(from_source(function), Function)
+    assert isinstance(from_source(kernel), PrimFunc)
+    assert isinstance(from_source(module), IRModule)
+    both = from_source(function + kernel)
+    assert [v.name_hint for v in both.get_global_vars()] == ["f", "g"]
+    everything = from_source(module + function)
+    assert [v.name_hint for v in everything.get_global_vars()] == ["h", "f"]
+    assert parse is from_source
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from relaxpy.script import ir as I, relax as R, tir as T",
+        "from tvm.script import relax as R",
+        "from tvm.script.parser import relax as R",
+        "from __future__ import annotations\nfrom relaxpy.script import relax as R",
+        "# a comment",
+        '"""A docstring."""',
+    ],
+)
+def test_imports_of_the_namespaces(line: str) -> None:
+    assert isinstance(
+        from_source(f"{line}\n@R.function\ndef f(x: R.Tensor):\n    return x\n"), Function
+    )
+
+
+def test_other_names_for_the_namespaces() -> None:
+    text = "from relaxpy.script import relax as r\n@r.function\ndef f(x: r.Tensor):\n    return x\n"
+    assert isinstance(from_source(text), Function)
+    assert isinstance(from_source(text.partition("\n")[2], {"r": R}), Function)
+
+
+def test_names_that_the_caller_hands_in() -> None:
+    text = "@R.function\ndef f(x: R.Tensor((n, 4))):\n    return double(x)\n"
+    names = {"R": R, "n": 3, "double": lambda x: R.tuple(x, x)}
+    assert isinstance(from_source(text, names), Function)
+    with pytest.raises(ParseError, match="unknown name 'R'"):
+        from_source(text, {"n": 3})
+
+
+def test_an_indented_text() -> None:
+    func = from_source("""
+        @R.function
+        def f(x: R.Tensor):
+            return x
+    """)
+    assert func.span.line == 3
+    assert func.span.column == 9
+
+
+def test_the_name_of_the_text_stands_in_errors() -> None:
+    with pytest.raises(ParseError, match=r"model\.txt:3:12: unknown name"):
+        from_source("@R.function\ndef f(x: R.Tensor):\n    return y\n", filename="model.txt")
+
+
+def test_reading_is_linear() -> None:
+    from time import perf_counter
+
+    def seconds(count: int) -> float:
+        lines = [f"    x = (x, R.shape_of(y))[1] if {k} < 0 else y" for k in range(count)]
+        text = "@R.function\ndef f(y: R.Tensor((4,))):\n" + "\n".join(lines) + "\n    return x\n"
+        start = perf_counter()
+        from_source(text)
+        return perf_counter() - start
+
+    seconds(50)
+    few = min(seconds(200) for _ in range(3))
+    many = min(seconds(800) for _ in range(3))
+    assert many < 12 * few
+
+
+_ = T

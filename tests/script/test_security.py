@@ -1,0 +1,226 @@
+"""Text that may be hostile: nothing of it runs, and reading it takes bounded work."""
+
+import random
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from hypothesis import given, strategies as st
+
+from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.script import from_source, relax as R, tir as T
+
+HEADER = '@R.function\ndef main(x: R.Tensor(("n", 4), "float32")):\n'
+
+
+def refused(body: str, **names: object) -> str:
+    lines = "\n".join(f"    {line}" for line in body.split("\n"))
+    start = perf_counter()
+    with pytest.raises(ParseError) as caught:
+        from_source(f"{HEADER}{lines}\n    return x\n", **names)  # type: ignore[arg-type]
+    assert perf_counter() - start < 20
+    return caught.value.diagnostic.message
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "__import__('os').system('touch /tmp/hacked')",
+        "x.__class__.__base__.__subclasses__()",
+        "(1).__class__",
+        "''.__class__.__mro__",
+        "R.__builtins__",
+        "R.__dict__",
+        "R._words",
+        "R.annotations",
+        "T.Any",
+        "T._ops",
+        "I._forms",
+        "R.shape_of._function.__globals__",
+        "R.shape_of.infer",
+        "R.shape_of.op.set_attr('FPurity', True)",
+        "R.function.__call__",
+        "R.Tensor.info",
+        "R.Tensor((4,)).shape",
+        "T.Add.__mro__",
+        "T.Add._make",
+        "x.span.source.text",
+        "x.struct_info.key",
+        "x.script()",
+        "open('/etc/passwd')",
+        "eval('1')",
+        "exec('1')",
+        "compile('1', '', 'eval')",
+        "getattr(x, '__class__')",
+        "globals()",
+        "vars(x)",
+        "type(x)",
+        "input()",
+        "breakpoint()",
+        "'{0.__class__}'.format(x)",
+        "f'{x.__class__}'",
+        "f'{x!r}'",
+        "(lambda f: f.__globals__)(lambda: 0)",
+        "[c for c in ().__class__.__bases__]",
+        "max([x], key=x.script)",
+    ],
+)
+def test_nothing_but_the_language_is_in_reach(expression: str) -> None:
+    message = refused(f"y = {expression}")
+    assert "main" not in message
+    assert not Path("/tmp/hacked").exists()
+
+
+def test_decorators_defaults_and_annotations_are_read_by_the_same_rules() -> None:
+    for text in (
+        "@__import__('os').system('true')\ndef f(x: R.Tensor):\n    return x\n",
+        "@R.function(pure=open('/etc/passwd'))\ndef f(x: R.Tensor):\n    return x\n",
+        "@R.function\ndef f(x: R.Tensor = open('/etc/passwd')):\n    return x\n",
+        "@R.function\ndef f(x: open('/etc/passwd')):\n    return x\n",
+        "@R.function\ndef f(x: R.Tensor(('open(1)',))):\n    return x\n",
+        "@R.function\ndef f(x: R.Tensor(('n.__class__', 'n'))):\n    return x\n",
+        "@I.ir_module\nclass M:\n    y = open('/etc/passwd')\n",
+        "@I.ir_module(metaclass=open('/etc/passwd'))\nclass M:\n    pass\n",
+    ):
+        with pytest.raises(ParseError):
+            from_source(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os",
+        "from os import path",
+        "from relaxpy.script import tir as T, os",
+        "from relaxpy.script.parser import decorate",
+        "from relaxpy import script",
+        "from .script import tir",
+        "print('hello')",
+        "x = 1",
+        "class A: pass",
+        "for i in range(3): pass",
+    ],
+)
+def test_a_text_holds_definitions_and_imports_of_the_namespaces(text: str) -> None:
+    with pytest.raises(ParseError):
+        from_source(f"{text}\n@R.function\ndef f(x: R.Tensor):\n    return x\n")
+
+
+def test_methods_of_names_handed_in_are_out_of_reach() -> None:
+    class Tool:
+        value = 3
+
+        def run(self) -> int:
+            raise AssertionError("called")
+
+    names = {"R": R, "T": T, "tool": Tool()}
+    assert "cannot be used in text" in refused("y = tool.run()", extra_vars=names)
+    assert "cannot be used in text" in refused("y = tool.value", extra_vars=names)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = 'a' * 10**10",
+        "y = [0] * 10**10",
+        "y = 10 ** 10 ** 10",
+        "y = 2 ** -(10 ** 5)\nz = 9 ** 9 ** 9",
+        "y = 1 << 10**10",
+        "y = list(range(10**12))",
+        "y = sum(range(10**12))",
+        "y = max(*range(10**8))",
+        "y = [i for i in range(10**12)]",
+        "y = [[[0] * 100000 for i in range(100000)] for j in range(1000)]",
+        "y = (lambda f: f(f))(lambda f: f(f))",
+        "y = f'{1:1000000000}'",
+        "y = f'{1:.999999999f}'",
+        "y = '%1000000000d' % 1",
+        "y = int('9' * 5000)",
+        "a = [0]\n" + "\n".join("a = ['', *a, *a]" for _ in range(40)),
+        "a = ['']\n" + "\n".join("a = [a, a]" for _ in range(60)) + "\ny = str(a)",
+        "f = lambda v: v + v\nn = T.int64()\ny = " + "f(" * 40 + "n" + ")" * 40,
+        "y = " + "[" * 150 + "]" * 150,
+        "y = " + "-" * 5000 + "1",
+        "y = " + "(" * 1000 + "1" + ")" * 1000,
+        "y = x" + ".a" * 20000,
+        "y = R.shape(" + "+".join(["1"] * 50000) + ")",
+    ],
+)
+def test_work_is_bounded(body: str) -> None:
+    refused(body)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\x00", "def f(:", "\ud800", "(" * 100000, "'" * 3, "\t\n"]
+)
+def test_text_that_is_no_program(text: str) -> None:
+    with pytest.raises(ParseError):
+        from_source(text)
+
+
+def test_text_that_is_no_string() -> None:
+    with pytest.raises(ParseError, match="a program is a string, found int"):
+        from_source(5)  # type: ignore[arg-type]
+
+
+VALID = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def f(a: T.handle, B: T.Buffer((16, 16), "float32"), m: T.int32) -> T.float32:
+        T.func_attr({"tir.noalias": True})
+        n = T.int32()
+        A = T.match_buffer(a, (16, n), "float32", strides=[n, 1])
+        for i, j in T.grid(16, 16):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                T.where(i < 3)
+                with T.init():
+                    B[vi, vj] = T.float32("inf")
+                B[vi, vj] += A[vi, vj] * T.max(B[vj, vi], 1) if vi < 3 and not vj == 2 else 0
+        for r in range(1, m + 2):
+            y: T.int64 = T.cast(r, "int64")
+            while y > 3:
+                if r == 1:
+                    break
+                B[r, r:r + 4] = T.broadcast(1.0, 4)
+        assert m > 0, "m"
+        return B[0, 0]
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(ndim=2):
+        n = T.int64()
+        with R.dataflow():
+            y = R.match_cast(x, R.Tensor((n, 4), "float32"))
+            z = (y, R.shape([n, 2 * n]), [i for i in range(3)][0])
+            R.output(y)
+        if c:
+            w = Module.main(y, c)
+        else:
+            w = x
+        return w
+"""
+WORDS = [
+    *("x", "n", "R", "T", "Module", "None", "True", "-1", "[]", "()", "{}", "1.5", "'a'", "*x"),
+    *("lambda: 0", "R.Tensor", "T.int32", "T.int32()", "...", "range(3)", "T.grid", "slice", "1j"),
+    *("not", "x[0:1]", "(x := 1)", "if x:", "else:", "2**70", "R.output(x)", "T.init()", "0", ":"),
+]
+
+
+@given(st.integers(0, 2**32))
+def test_damaged_programs_are_refused_or_read_but_never_crash(seed: int) -> None:
+    rng = random.Random(seed)
+    words = VALID.replace("(", " ( ").replace(")", " ) ").split(" ")
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(words))
+        words[at] = rng.choice(["", rng.choice(WORDS), rng.choice(words), words[at] * 2])
+    with suppress(RelaxpyError):
+        from_source(" ".join(words), check_well_formed=False)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_refused_or_read(text: str) -> None:
+    for whole in (text, f"{HEADER}    return {text}\n"):
+        with suppress(RelaxpyError):
+            from_source(whole)
