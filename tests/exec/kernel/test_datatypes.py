@@ -1,0 +1,143 @@
+"""Arithmetic in every datatype is that of the scalar program."""
+
+import math
+import warnings
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.kernel.special import erf
+from relaxpy.script import tir as T
+from tests.exec.kernel.expressions import Generator, arguments
+from tests.exec.kernel.support import check, load, methods
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 1 << 30))
+def test_any_expression_in_any_datatype_agrees_with_the_reference(seed: int) -> None:
+    func = Generator(Random(seed)).kernel()
+    bits = func.buffer_map[func.params[-1]].dtype
+    # Halves are rounded after each operation, so one unit in the last place may grow.
+    close = 0.1 if bits.is_float and bits.bits < 32 else 1e-4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(func, *arguments(func, seed), rtol=close, atol=close)
+
+
+@T.prim_func
+def divide(A: T.Buffer((4,), "int8"), B: T.Buffer((4,), "int8"), C: T.Buffer((4, 4), "int8")):
+    for i in range(4):
+        C[0, i] = T.truncdiv(A[i], B[i])
+        C[1, i] = T.truncmod(A[i], B[i])
+        C[2, i] = A[i] // B[i]
+        C[3, i] = A[i] % B[i]
+
+
+def test_integers_divide_toward_zero_and_down() -> None:
+    a, b = np.array([-7, 7, -128, 5], np.int8), np.array([2, -2, -1, 3], np.int8)
+    c = np.zeros((4, 4), np.int8)
+    load(divide)(a, b, c)
+    assert c.tolist() == [[-3, -3, -128, 1], [-1, 1, 0, 2], [-4, -4, -128, 1], [1, -1, 0, 2]]
+    check(divide, a, b, c)
+
+
+@pytest.mark.rule("PX-3")
+def test_an_integer_divided_by_zero_stops_the_program() -> None:
+    c = np.zeros((4, 4), np.int8)
+    with pytest.raises(RuntimeCheckError, match="division by zero"):
+        load(divide)(np.ones(4, np.int8), np.array([1, 0, 1, 1], np.int8), c)
+
+
+@T.prim_func
+def guarded_division(
+    A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")
+):
+    for i in range(4):
+        C[i] = T.if_then_else(B[i] != 0, A[i] // B[i], -1)
+
+
+def test_a_division_that_is_not_taken_does_not_stop_it() -> None:
+    a, b = np.array([9, 9, -9, 9], np.int32), np.array([2, 0, 2, 0], np.int32)
+    check(guarded_division, a, b, np.zeros(4, np.int32))
+
+
+@T.prim_func
+def wrap(
+    A: T.Buffer((3,), "int8"),
+    B: T.Buffer((3,), "int8"),
+    S: T.Buffer((), "int8"),
+    P: T.Buffer((), "int8"),
+):
+    for i in range(3):
+        B[i] = A[i] * A[i] + A[i]
+    for i in range(3):
+        with T.block("sum"):
+            k = T.axis.reduce(3, i)
+            with T.init():
+                S[()] = T.int8(0)
+            S[()] = S[()] + A[k]
+    for i in range(3):
+        with T.block("product"):
+            k = T.axis.reduce(3, i)
+            with T.init():
+                P[()] = T.int8(1)
+            P[()] = P[()] * A[k]
+
+
+def test_integers_wrap_without_a_warning() -> None:
+    a = np.array([100, 27, 127], np.int8)
+    check(wrap, a, np.zeros(3, np.int8), np.zeros((), np.int8), np.zeros((), np.int8))
+
+
+@T.prim_func
+def logic(A: T.Buffer((4, 3), "bool"), some: T.Buffer((4,), "bool"), every: T.Buffer((4,), "bool")):
+    for i, j in T.grid(4, 3):
+        with T.block("any"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                some[vi] = False
+            some[vi] = some[vi] or A[vi, vj]
+    for i, j in T.grid(4, 3):
+        with T.block("all"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                every[vi] = True
+            every[vi] = every[vi] and A[vi, vj]
+
+
+def test_truth_values_are_reduced() -> None:
+    a = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 1, 1]], bool)
+    check(logic, a, np.zeros(4, bool), np.zeros(4, bool))
+    found = [m.removeprefix("in row blocks, ") for m in methods(logic)]
+    assert found == ["or reduction over j", "and reduction over j"]
+
+
+@T.prim_func
+def extremes(
+    A: T.Buffer((4, 3), "float32"), low: T.Buffer((4,), "float32"), high: T.Buffer((4,), "float32")
+):
+    for i, j in T.grid(4, 3):
+        with T.block("min"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                low[vi] = T.max_value("float32")
+                high[vi] = T.min_value("float32")
+            low[vi] = T.min(low[vi], A[vi, vj])
+            high[vi] = T.max(high[vi], A[vi, vj])
+
+
+def test_extremes_pass_nan_on_and_start_from_the_given_value() -> None:
+    a = np.array([[1, np.nan, 2], [-np.inf] * 3, [np.inf] * 3, [-0.0, 0.0, -0.0]], np.float32)
+    check(extremes, a, np.zeros(4, np.float32), np.zeros(4, np.float32))
+
+
+def test_the_error_function_is_accurate_in_double_precision() -> None:
+    x = np.concatenate([np.linspace(-7, 7, 4001), np.logspace(-300, 0, 200)])
+    exact = np.array([math.erf(v) for v in x])
+    # A handful of roundings in a sum of terms below 1.
+    assert np.max(np.abs(erf(x) - exact) / np.spacing(np.abs(exact))) <= 8
+    np.testing.assert_array_equal(erf(np.array([np.inf, -np.inf, np.nan])), [1, -1, np.nan])
+    assert math.copysign(1, erf(np.array(-0.0))) == -1
