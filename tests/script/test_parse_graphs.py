@@ -12,6 +12,7 @@ from relaxpy.ir.relax.nodes import ShapeStructInfo, TensorStructInfo, TupleStruc
 from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source, relax as R, tir as T
+from tests.script.marked import check_marks
 
 UNIT = TupleStructInfo(())
 
@@ -449,3 +450,52 @@ def test_a_result_that_does_not_fit_is_refused_while_reading() -> None:
         @R.function
         def f(x: R.Tensor(("n", 5), "float32")) -> R.Tensor(("n", 6), "float32"):
             return x
+
+
+def test_operators_of_python_are_operators_of_relax() -> None:
+    func = graph("""
+        @R.function
+        def main(
+            x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32"), i: R.Tensor((4,), "int8")
+        ):
+            a = -(x + y) * 2.0 - 1 / x
+            b = x @ y
+            c = a < y
+            d = i // i ** i
+            return x >= 0.5
+    """)
+    ops = [b.value.op.name for b in bindings(func) if isinstance(b.value, rx.Call)]
+    assert ops == [
+        *("relax.add", "relax.negative", "relax.multiply", "relax.divide", "relax.subtract"),
+        *("relax.matmul", "relax.less", "relax.power", "relax.floor_divide"),
+        "relax.greater_equal",
+    ]
+
+
+@pytest.mark.rule("NF-17")
+def test_the_truth_of_a_relax_value_is_not_known_while_reading() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "int8")):
+            a = x and y
+            #   ^ the truth of Var 'x' is not known while the program is read
+            b = not x
+            #       ^ the truth of Var 'x' is not known while the program is read
+            c = x if y else x
+            #        ^ the truth of Var 'y' is not known while the program is read
+            d = x & x
+            #   ^^^^^ & is not defined between Var 'x' and Var 'x'
+            e = x % x
+            #   ^^^^^ % leaves the sign of the remainder open
+            # hint: use R.floor_mod (as Python's %) or R.mod (as C's)
+            f = R.add(x, R.shape_of(y))
+            #            ^^^^^^^^^^^^^ relax.add: x2 is a tensor or a scalar, found R.Shape([4])
+            # ... [DER-36]
+            i = R.nn.rellu(x)
+            #        ^^^^^ R.nn has no attribute 'rellu'
+            # hint: did you mean `R.nn.relu`?
+            j = R.permute_dims(x, axes=(0.5,))
+            #                          ^^^^^^ relax.permute_dims: axes is int or a list of them or
+            # ... None, found (0.5,)
+            return x
+    """)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from relaxpy.errors import ParseError
+from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script import ir as ir_words, relax as relax_words, tir as tir_words
@@ -54,8 +54,11 @@ def from_source(
     names = dict(_USUAL | _SPACES if extra_vars is None else extra_vars)
     guard = TextGuard(_SPACES.values(), [v for v in names.values() if callable(v)])
     scope = Scope(names, BUILTINS)
-    with reported("the text"):
-        return _Text(program, scope, names, guard, check_well_formed).read()
+    try:
+        with reported("the text"):
+            return _Text(program, scope, names, guard, check_well_formed).read()
+    except RelaxpyError as error:
+        raise error.with_traceback(None) from None
 
 
 class _Text:

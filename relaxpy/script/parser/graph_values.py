@@ -13,35 +13,16 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, RelaxpyError, Span
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.registry import OpDef, registered_ops
+from relaxpy.ir.relax.op import operators
+from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.evaluator import Evaluator
 from relaxpy.script.parser.scope import MISSING, Poisoned
 from relaxpy.script.parser.wording import as_parse_error, describe
 
-_OPERATORS: Mapping[str, str] = {
-    "+": "add",
-    "-": "subtract",
-    "*": "multiply",
-    "/": "divide",
-    "//": "floor_divide",
-    "%": "mod",
-    "**": "power",
-    "<": "less",
-    "<=": "less_equal",
-    ">": "greater",
-    ">=": "greater_equal",
-    "==": "equal",
-    "!=": "not_equal",
-    "&": "bitwise_and",
-    "|": "bitwise_or",
-    "^": "bitwise_xor",
-    "<<": "left_shift",
-    ">>": "right_shift",
-    "@": "matmul",
-}
-_UNARY: Mapping[str, str] = {"-": "negative", "~": "bitwise_not"}
+#: The operators of Python that have a meaning between Relax values.
+_SIGNS = frozenset(["+", "-", "*", "/", "//", "%", "**", "@", "<", "<=", ">", ">=", "==", "!="])
 
 
 class ModuleRef:
@@ -116,22 +97,13 @@ class GraphEvaluator(Evaluator):
     def on_binary(self, sign: str, left: object, right: object) -> object:
         if not isinstance(left, rx.Expr) and not isinstance(right, rx.Expr):
             return MISSING
-        name = _OPERATORS.get(sign)
-        if name is None:
-            return MISSING
-        return self._operator(sign, name)(left, right)
+        return operators.apply(sign, left, right) if sign in _SIGNS else MISSING
 
     @override
     def on_unary(self, sign: str, operand: object) -> object:
-        if not isinstance(operand, rx.Expr) or sign not in _UNARY:
+        if not isinstance(operand, rx.Expr) or sign != "-":
             return MISSING
-        return self._operator(sign, _UNARY[sign])(operand)
-
-    def _operator(self, sign: str, name: str) -> OpDef:
-        record = registered_ops().get(f"relax.{name}")
-        if record is None:
-            raise MisuseError(f"{sign} needs the operator relax.{name}, which is not registered")
-        return record
+        return operators.negative(operand)
 
     @override
     def binary(self, kind: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:

@@ -62,6 +62,8 @@ class KernelReader(KernelForms):
         if node.returns is not None:
             try:
                 self.ret_type = self.return_type(node.returns)
+            except Poisoned:
+                return
             except RelaxpyError as error:
                 self.report.add(error)
 
