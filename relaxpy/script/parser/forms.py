@@ -13,7 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
-from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.ir.types import PointerType, PrimType
 
@@ -54,7 +54,7 @@ class Word:
     ) -> PrimExpr:
         """`value` in this datatype; without one, a new variable that its assignment names."""
         if value is None:
-            return Var("", self.dtype)
+            return SizeVar("", self.dtype) if is_size_var else Var("", self.dtype)
         if isinstance(value, str):
             try:
                 return ops.const(float(value), self.dtype)
