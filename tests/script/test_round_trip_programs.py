@@ -1,0 +1,180 @@
+"""Programs with something odd about them: read, printed, and read again."""
+
+from textwrap import dedent
+
+import pytest
+
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.tir import expr as tir
+from relaxpy.script import from_source
+
+PROGRAMS = {
+    "functions that call each other": """
+        @I.ir_module
+        class Module:
+            @R.function(private=True)
+            def helper(x: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
+                return x
+
+            @R.function
+            def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+                cls = Module
+                y = cls.helper(x)
+                return y
+        """,
+    "a recursive local function": """
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")) -> R.Object:
+            @R.function
+            def loop(y: R.Object, d: R.Tensor((), "bool")) -> R.Object:
+                if d:
+                    z: R.Object = loop(y, c)
+                else:
+                    z: R.Object = y
+                return z
+            r = loop(x, c)
+            return r
+        """,
+    "a local function that uses the sizes around it": """
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")) -> R.Object:
+            n = T.int64()
+
+            @R.function
+            def inner(y: R.Tensor((n, "k"), "float32")) -> R.Tensor((n, "k"), "float32"):
+                k = T.int64()
+                z = R.match_cast(y, R.Tensor((n, k), "float32"))
+                return z
+            return inner
+        """,
+    "sizes that only a local function speaks of": """
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Object:
+            n = T.int64()
+
+            @R.function
+            def inner() -> R.Shape([n]):
+                s = R.shape([n])
+                return s
+            return inner
+        """,
+    "branches that end in every kind of binding": """
+        @R.function(pure=False)
+        def main(
+            c: R.Tensor((), "bool"), t: R.Tuple(R.Object, R.Object), x: R.Tensor(("n",), "float32")
+        ) -> R.Object:
+            n = T.int64()
+            if c:
+                if c:
+                    a: R.Object = t[0]
+                else:
+                    a: R.Object = t[1]
+            else:
+                b = t[0]
+                a: R.Object = b
+            if c:
+                d = R.match_cast(x, R.Tensor((n,), "float32"))
+            else:
+                R.print(a)
+                d = x
+            if c:
+                e: R.Object = (a, d)
+            else:
+                @R.function
+                def g(y: R.Object) -> R.Object:
+                    return y
+                e: R.Object = g
+            return (a, d, e)
+        """,
+    "bare casts, unit values and results in tuples": """
+        @R.function(pure=False)
+        def main(
+            x: R.Object, s: R.Shape(["n"]), p: R.Prim(value="k")
+        ) -> R.Tuple(R.Tuple, R.Object):
+            n = T.int64()
+            R.match_cast(x, R.Tensor((n, 2), "float32"))
+            u = R.print(x)
+            v = (u, x)
+            return v
+        """,
+    "attributes of all kinds": """
+        @R.function(pure=False)
+        def main(x: R.Object) -> R.Object:
+            R.func_attr({"a b": [1, [2.5, True], None], "c": {"d": "it's"}, "inf": -1e999})
+            y = R.call_packed("f", x, axis=[0, 1], mode="fast", **{"not a name": 1})
+            return y
+        """,
+    "callables, nested in signatures": """
+        @R.function
+        def main(
+            f: R.Callable((R.Tensor(("n",), "float32"),), R.Tensor(("n",), "float32"), True),
+            g: R.Callable((R.Callable, R.Object), R.Shape(ndim=1), False),
+            x: R.Tensor(("m",), "float32"),
+        ) -> R.Tensor(("m",), "float32"):
+            y = f(x)
+            return y
+        """,
+    "dataflow blocks with and without results": """
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Shape(["n"]):
+            n = T.int64()
+            with R.dataflow():
+                a = R.shape_of(x)
+                R.output()
+            b = R.shape_of(x)
+            with R.dataflow():
+                c = R.shape_of(x)
+                d = (c, c)
+                e = d[1]
+                R.output(e, d)
+            return e
+        """,
+    "names that shadow each other": """
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Object:
+            x = R.shape_of(x)
+            x = (x, x)
+            sum = x[0]
+            R_1 = sum
+            cls = R_1
+            return cls
+        """,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
+def test_programs_read_back(name: str):
+    program = from_source(dedent(PROGRAMS[name]))
+    for options in ({}, {"width": 50}, {"module_alias": ""}):
+        text = program.script(**options)
+        again = from_source(text)
+        assert_structural_equal(program, again)
+        assert again.script(**options).split("\n") == text.split("\n")
+    bare = from_source(program.script(show_all_struct_info=False), check_well_formed=False)
+    assert bare.script(show_all_struct_info=False) == program.script(show_all_struct_info=False)
+
+
+def test_sizes_in_callables_of_a_body_read_back():
+    k = tir.Var("k", "int64")
+    info = rx.FuncStructInfo([Tensor((k,))], Tensor((k,)))
+    x = rx.Var("x", rx.ObjectStructInfo())
+    f = rx.Var("f", info)
+    body = rx.SeqExpr([rx.BindingBlock([rx.MatchCast(f, x, info)])], f)
+    func = rx.Function([x], body, rx.ObjectStructInfo(), attrs={"global_symbol": "main"})
+    assert_structural_equal(func, from_source(func.script(), check_well_formed=False))
+
+
+def test_malformed_calls_are_shown_as_they_are():
+    for call, text in [
+        (rx.Call(Op("relax.call_tir"), ()), "R.call_tir()"),
+        (rx.Call(Op("relax.call_tir"), (rx.const(1),)), 'R.call_tir(R.const(1, "int32"))'),
+        (rx.Call(Op("relax.call_pure_packed"), ()), "R.call_pure_packed()"),
+        (rx.Call(Op("relax.shape_of"), (), {"x": 1}, [Tensor((2,), "int8")]), None),
+    ]:
+        shown = str(call)
+        assert text is None or shown == text
+        assert shown
