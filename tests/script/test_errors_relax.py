@@ -522,3 +522,24 @@ def test_every_refusal_is_also_a_value_error() -> None:
     with pytest.raises(ValueError, match="unknown name") as caught:
         from_text("@R.function\ndef main(x: R.Tensor):\n    return y\n")
     assert isinstance(caught.value, RelaxpyError)
+
+
+def test_annotations_that_need_each_other_are_errors() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor(y), y: R.Tensor(x)):
+        #                                    ^ unknown name 'x'
+            return x
+    """)
+    check_marks("""
+        @R.function
+        def main(x: x.Tensor):
+        #           ^ unknown name 'x'
+            return x
+    """)
+    check_marks("""
+        @T.prim_func
+        def f(n: n):
+        #        ^ unknown name 'n'
+            T.evaluate(n)
+    """)

@@ -137,15 +137,28 @@ def _definition(program: Program, name: str) -> ast.FunctionDef:
             raise ParseError(f"the text of {name!r} is no definition of a function")
 
 
+def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Program]:
+    """The text of a class: where it is being decorated, else where Python finds it."""
+    program = source_at(frame.f_code.co_filename, frame.f_lineno, cls.__name__)
+    match program.tree.body:
+        case [ast.ClassDef(name=name) as node, *_] if name == cls.__name__:
+            return node, program
+    try:
+        line = inspect.getsourcelines(cls)[1]
+        program = source_at(inspect.getsourcefile(cls) or "", line, cls.__name__)
+    except (OSError, TypeError):
+        pass
+    match program.tree.body:
+        case [ast.ClassDef() as node, *_]:
+            return node, program
+        case _:
+            raise ParseError(f"the text of {cls.__name__!r} is no definition of a class")
+
+
 def defined_module(options: forms.ModuleOptions, cls: type, frame: FrameType) -> IRModule:
     """The module that the text of `cls` describes, the class being made in `frame`."""
     members = {name: m for name, m in vars(cls).items() if isinstance(m, Deferred)}
-    program = source_at(frame.f_code.co_filename, frame.f_lineno, cls.__name__)
-    match program.tree.body:
-        case [ast.ClassDef() as node, *_]:
-            pass
-        case _:
-            raise ParseError(f"the text of {cls.__name__!r} is no definition of a class")
+    node, program = _class_definition(cls, frame)
     module_names = sys.modules[cls.__module__].__dict__ if cls.__module__ in sys.modules else {}
     scope = Scope(frame_names(frame), frame.f_globals, module_names, BUILTINS)
 

@@ -52,13 +52,14 @@ class KernelReader(KernelForms):
         for default in (*spec.defaults, *filter(None, spec.kw_defaults)):
             self.report.add(self.error(default, "parameters of a kernel have no defaults"))
         for arg in (*spec.posonlyargs, *spec.args):
-            self.scope.set(arg.arg, POISON)
             try:
-                self.scope.set(arg.arg, self.parameter(arg))
+                found: object = self.parameter(arg)
             except Poisoned:
-                continue
+                found = POISON
             except RelaxpyError as error:
+                found = POISON
                 self.report.add(error.located(self.program.span(arg)))
+            self.scope.set(arg.arg, found)
         if node.returns is not None:
             try:
                 self.ret_type = self.return_type(node.returns)

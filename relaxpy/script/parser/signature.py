@@ -105,16 +105,15 @@ class SignatureReader:
         names = self.found.names
         if arg is None:
             return names.get(name, POISON)
-        names[name] = POISON
         info: rx.StructInfo | None = rx.ObjectStructInfo()
         if arg.annotation is not None:
             for used in ast.walk(arg.annotation):
                 if isinstance(used, ast.Name) and used.id in self.waiting:
                     self.parameter(used.id)
             info = self.info(arg.annotation)
-        if info is not None:
-            names[name] = rx.Var(name, info, self.values.span(arg))
-        return names[name]
+        found = POISON if info is None else rx.Var(name, info, self.values.span(arg))
+        names[name] = found
+        return found
 
     def info(self, node: ast.expr, *, binds: bool = True) -> rx.StructInfo | None:
         """The info that an annotation gives, or None where it is wrong and reported.
