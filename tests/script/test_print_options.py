@@ -154,7 +154,9 @@ def test_large_constants_stand_beside_the_text():
 
 
 def test_large_constants_can_be_written_out():
-    shown = with_weights().script(show_meta=True)
+    func = with_weights()
+    shown = func.script(show_meta=True)
+    assert_structural_equal(func, from_source(shown))
     head, _, rest = shown.partition("\n\nmetadata = ")
     table, _, body = rest.partition("\n\n@R.function")
     assert head == "# from relaxpy.script import relax as R, tir as T"

@@ -89,8 +89,8 @@ class _Text:
                     classes.append(node)
                 case ast.Import() | ast.ImportFrom():
                     self.import_names(node)
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    # As the printer writes large constants, in a table before the program.
+                case ast.Assign(targets=[ast.Name(id="metadata" as name)], value=value):
+                    # The table in which the printer writes large constants before the program.
                     self.names[name] = self.values.value(value)
                 case ast.Pass():
                     continue
