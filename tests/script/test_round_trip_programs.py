@@ -132,6 +132,22 @@ PROGRAMS = {
                 R.output(e, d)
             return e
         """,
+    "operators with operands and attributes": """
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 2), "float32")) -> R.Object:
+            n = T.int64()
+            a = R.sum(x, axis=[1], keepdims=True)
+            b = R.matmul(x, w)
+            c = R.concat([x, x], axis=1)
+            d = R.astype(x, "float16")
+            e = R.clip(x, 0, 6)
+            f = R.full((n, 4), R.const(1.0, "float32"), "float32")
+            g = R.arange(0, n, 1, "int64")
+            h = R.broadcast_to(x, (2, n, 4))
+            i = R.max(x)
+            j = x + R.const(1.0, "float32")
+            return (a, b, c, d, e, f, g, h, i, j)
+        """,
     "names that shadow each other": """
         @R.function
         def main(x: R.Tensor((4,), "float32")) -> R.Object:
