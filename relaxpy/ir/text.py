@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from relaxpy.errors import MisuseError
 from relaxpy.ir.doc import Concat, Doc, Group, Infix, call, flat, keyword, tuple_doc
 from relaxpy.ir.dtype import BOOL, INT32, INT64, VOID, DataType
 from relaxpy.ir.literal import constant_literal, float_text, python_float_text, string_text
@@ -444,7 +443,7 @@ def _gives(function: Callable[..., tir.PrimExpr], expr: tir.PrimExpr, *args: obj
                 return True
     try:
         return function(*args) is expr
-    except MisuseError:
+    except (TypeError, ValueError):  # MisuseError is both; a malformed call fits no function
         return False
 
 

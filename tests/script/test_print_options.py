@@ -216,6 +216,24 @@ def test_parts_of_programs_are_printed_as_they_stand_in_one(node, shown: str):
     assert script(node) == shown
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        rx.Call(Op("relax.add"), ()),
+        rx.Call(Op("relax.concat"), (X,)),
+        rx.Call(Op("relax.call_tir"), (X, X), {"what": object()}, [rx.ObjectStructInfo()]),
+        stmt.Evaluate(tir.Call("int32", "tir.ret", ())),
+        stmt.Evaluate(tir.Call("int32", "tir.bitwise_and", (ops.const(1),))),
+        stmt.Evaluate(tir.Call("bool", "tir.if_then_else", ())),
+        rx.Function([rx.Var("t", Tensor(rx.Var("s")))], X),
+        rx.FuncStructInfo(None, rx.ObjectStructInfo()),
+    ],
+)
+def test_malformed_nodes_are_shown_without_an_error(node):
+    assert str(node)
+    assert set(node._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
 def test_expressions_inside_expressions_keep_their_order():
     func = rx.Function([rx.Var("a")], rx.Var("b"))
     branches = rx.If(rx.Var("c"), X, X)
