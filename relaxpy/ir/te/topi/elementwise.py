@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -139,44 +140,13 @@ def _scalar(value: ExprLike, dtype: DataType) -> PrimExpr:
     return ops.const(math.trunc(max(low, min(high, literal))), dtype)
 
 
-def _integer_power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """x**y on integers by repeated squaring, modulo 2**bits; 1 / x**-y, rounded, for y < 0."""
-    kind = x.dtype
-    zero, one = ops.const(0, kind), ops.const(1, kind)
-    if isinstance(y, tir.IntImm) and y.value >= 0:
-        return _constant_power(x, y.value)
-    bits = kind.bits - (0 if kind.family == "uint" else 1)
-    bases = [tir.Var(f"base{k}", kind) for k in range(bits)]
-    result: PrimExpr = one
-    for k, base in enumerate(bases):
-        bit = ops.bitwise(
-            "tir.bitwise_and", ops.bitwise("tir.shift_right", y, ops.const(k, kind)), one
-        )
-        result = ops.mul(tir.Select(ops.compare(tir.EQ, bit, one), base, one), result)
-    for k in range(bits - 1, 0, -1):
-        result = tir.Let(bases[k], ops.mul(bases[k - 1], bases[k - 1]), result)
-    result = tir.Let(bases[0], x, result)
-    if kind.family == "uint":
-        return result
-    unit = ops.any_of(ops.compare(tir.EQ, x, one), ops.compare(tir.EQ, x, ops.const(-1, kind)))
-    odd = ops.compare(tir.EQ, ops.bitwise("tir.bitwise_and", y, one), one)
-    below = tir.Select(unit, tir.Select(odd, x, one), zero)
-    return tir.Select(ops.compare(tir.LT, y, zero), below, result)
-
-
-def _constant_power(x: PrimExpr, exponent: int) -> PrimExpr:
-    if exponent == 0:
-        return ops.const(1, x.dtype)
-    if exponent == 1:
-        return x
-    half = tir.Var("half", x.dtype)
-    squared = tir.Let(half, _constant_power(x, exponent // 2), ops.mul(half, half))
-    return ops.mul(squared, x) if exponent % 2 else squared
-
-
 def _power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """x**y; on integers through double precision, exact up to 2**53."""
     a, b = ops.match_dtypes(x, y)
-    return intrin.pow(a, b) if a.dtype.is_float else _integer_power(a, b)
+    if a.dtype.is_float:
+        return intrin.pow(a, b)
+    wide = intrin.pow(ops.cast_to(a, "float64"), ops.cast_to(b, "float64"))
+    return ops.cast_to(intrin.round(wide), a.dtype)
 
 
 def _floor_divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:
@@ -315,7 +285,7 @@ def _binary(name: str) -> Callable[[Value, Value], Any]:
 
 
 add, subtract, multiply, divide = map(_binary, ("add", "subtract", "multiply", "divide"))
-power, log_add_exp = map(_binary, ("power", "log_add_exp"))
+log_add_exp = _binary("log_add_exp")
 floor_divide, floor_mod, mod = map(_binary, ("floor_divide", "floor_mod", "mod"))
 maximum, minimum = map(_binary, ("maximum", "minimum"))
 equal, not_equal = map(_binary, ("equal", "not_equal"))
@@ -325,6 +295,69 @@ less, less_equal, greater, greater_equal = map(
 logical_and, logical_or, logical_xor = map(_binary, ("logical_and", "logical_or", "logical_xor"))
 bitwise_and, bitwise_or, bitwise_xor = map(_binary, ("bitwise_and", "bitwise_or", "bitwise_xor"))
 left_shift, right_shift = map(_binary, ("left_shift", "right_shift"))
+
+
+_float_power = _binary("power")
+
+
+def power(lhs: Value, rhs: Value) -> Any:
+    """lhs**rhs of the elements of two operands that broadcast.
+
+    On integers modulo their range where the exponent is below 64; a negative one is that of 1 / x,
+    rounded toward zero.
+    """
+    tensors = [v for v in (lhs, rhs) if isinstance(v, Tensor)]
+    kind = tensors[0].dtype if tensors else FLOAT32
+    if not kind.is_int or kind.is_bool or any(t.dtype != kind for t in tensors):
+        return _float_power(lhs, rhs)
+    base = lhs if isinstance(lhs, Tensor) else full((), kind, lhs)
+    if not isinstance(rhs, Tensor):
+        rhs = ops.cast_to(_adopted(rhs, kind), kind)
+        if isinstance(rhs, tir.IntImm) and 0 <= rhs.value < _EXPONENTS:
+            return _literal_power(base, rhs.value)
+    squares = _squares(base, _EXPONENTS.bit_length() - 1)
+    return broadcast(_product_of_squares, (rhs, *squares), "T_power")
+
+
+_EXPONENTS = 64
+"""Larger exponents leave every range, unless the base is 0, 1 or -1."""
+
+
+def _squares(x: Tensor, count: int) -> list[Tensor]:
+    """x, x**2, x**4, … as stages of their own."""
+    found = [x]
+    while len(found) < count:
+        found.append(square(found[-1]))
+    return found
+
+
+def _literal_power(x: Tensor, exponent: int) -> Tensor:
+    squares = _squares(x, exponent.bit_length())
+    factors = [t for k, t in enumerate(squares) if exponent >> k & 1]
+    if not factors:
+        return full_like(x, 1)
+    made: Tensor = broadcast(lambda *v: functools.reduce(ops.mul, v), factors, "T_power")
+    return made
+
+
+def _product_of_squares(y: PrimExpr, *squares: PrimExpr) -> PrimExpr:
+    """x**y from x, x**2, x**4, …: the product of those whose bit y has."""
+    kind = y.dtype
+    zero, one = ops.const(0, kind), ops.const(1, kind)
+    odd = ops.bitwise("tir.bitwise_and", y, one)
+    most = ops.const(_EXPONENTS - 2, kind)
+    bits = tir.Select(ops.compare(tir.GT, y, ops.add(most, one)), ops.add(most, odd), y)
+    result: PrimExpr = one
+    for k, factor in enumerate(squares):
+        shifted = ops.bitwise("tir.shift_right", bits, ops.const(k, kind))
+        bit = ops.bitwise("tir.bitwise_and", shifted, one)
+        result = ops.mul(result, tir.Select(ops.compare(tir.EQ, bit, one), factor, one))
+    if kind.family == "uint":
+        return result
+    x, minus = squares[0], ops.const(-1, kind)
+    unit = ops.any_of(ops.compare(tir.EQ, x, one), ops.compare(tir.EQ, x, minus))
+    inverse = tir.Select(unit, tir.Select(ops.compare(tir.EQ, odd, one), x, one), zero)
+    return tir.Select(ops.compare(tir.LT, y, zero), inverse, result)
 
 
 def where(condition: Value, x: Value, y: Value) -> Any:

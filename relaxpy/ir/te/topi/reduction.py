@@ -9,7 +9,7 @@ from relaxpy.ir.dtype import INT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise
-from relaxpy.ir.te.topi.shapes import Axes, normal_axes, product, ravel
+from relaxpy.ir.te.topi.shapes import Axes, is_const, normal_axes, product, ravel
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.expr import PrimExpr
@@ -74,17 +74,18 @@ def reduce_elements(
     name: str,
     *,
     keepdims: bool,
-    of: Callable[[PrimExpr], PrimExpr] = lambda v: v,
 ) -> Tensor:
-    """`reducer` over `of` the elements along axes; over none, `of` each element."""
+    """`reducer` over the elements along axes; over axes known to be empty, its identity."""
     axes = normal_axes(axis, x.ndim)
     if not axes:
-        return elementwise.map_elements(of, x, name)
+        return elementwise.map_elements(lambda v: v, x, name)
     inner = _reduce_axes(x, axes)
+    empty = is_const(count(x, axes), 0)
 
     def element(*index: PrimExpr) -> Any:
         place = _source_index(x, index, axes, inner, keepdims=keepdims)
-        return reducer(of(x(*place)), axis=inner)
+        result = reducer(x(*place), axis=inner)
+        return result.combiner.identity_element[0] if empty else result
 
     made: Tensor = te.compute(
         _reduced_shape(x, axes, keepdims=keepdims), element, name=name, tag=REDUCE

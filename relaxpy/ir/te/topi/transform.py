@@ -305,7 +305,8 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
         i = [] if row else [rest.pop(0)]
         left = a(*_batch_index(lead_a, lead, batch), *i, k.var)
         right = b(*_batch_index(lead_b, lead, batch), k.var, *rest)
-        return reduce.sum(ops.mul(factor(left), factor(right)), axis=k)
+        product = ops.mul(factor(left), factor(right))
+        return ops.const(0, product.dtype) if is_const(extent, 0) else reduce.sum(product, axis=k)
 
     made: Tensor = te.compute([*batch, *m, *n], element, name="matmul")
     return made
