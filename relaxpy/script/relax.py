@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys as _sys
 from typing import Any
 
 from relaxpy.script.parser import relaxwords as _words
@@ -61,8 +62,14 @@ __all__ = [
 def __getattr__(name: Any) -> Any:
     found = None if name[:1] == "_" else _words.find(f"relax.{name}")
     if found is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=_sys.modules[__name__])
     return found
+
+
+def _offers(name: Any) -> bool:
+    """Whether there is an operator of this name."""
+    return _words.find(f"relax.{name}") is not None
 
 
 def _public_names() -> set[str]:  # type: ignore[valid-type]

@@ -456,7 +456,8 @@ def test_operators_of_python_are_operators_of_relax() -> None:
     func = graph("""
         @R.function
         def main(
-            x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32"), i: R.Tensor((4,), "int8")
+            x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32"),
+            i: R.Tensor((4,), "int8"),
         ):
             a = -(x + y) * 2.0 - 1 / x
             b = x @ y

@@ -140,7 +140,7 @@ def test_methods_of_names_handed_in_are_out_of_reach() -> None:
         "a = [0]\n" + "\n".join("a = ['', *a, *a]" for _ in range(40)),
         "a = ['']\n" + "\n".join("a = [a, a]" for _ in range(60)) + "\ny = str(a)",
         "f = lambda v: v + v\nn = T.int64()\ny = " + "f(" * 40 + "n" + ")" * 40,
-        "y = " + "[" * 150 + "]" * 150,
+        "y = " + "-" * 900 + "1",
         "y = " + "-" * 5000 + "1",
         "y = " + "(" * 1000 + "1" + ")" * 1000,
         "y = x" + ".a" * 20000,

@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.forms import as_dtype
 
@@ -283,10 +282,3 @@ class Callable_(Annotation):  # noqa: N801
     def strings(self, *, own: bool) -> Iterator[str]:
         for part in (*(self.params if isinstance(self.params, tuple) else ()), self.ret):
             yield from string_dims(part, own=own)
-
-
-def shape_member(value: object) -> PrimExpr:
-    """A member of a shape as an expression: a Python integer is an int64 literal."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return ops.const(int(value), "int64")
-    return ops.convert(value)

@@ -138,10 +138,6 @@ class Evaluator(Displays):
         """What a call gives."""
         return function(*args, **kwargs)
 
-    def on_use(self, value: object, node: ast.expr) -> object:
-        """What the name at `node` stands for when it is used."""
-        return value
-
     @override
     def truth(self, value: object, node: ast.expr) -> bool:
         """The truth of a Python value.
@@ -166,7 +162,7 @@ class Evaluator(Displays):
             raise self.unknown(node)
         if isinstance(found, Poison):
             raise Poisoned
-        return self.on_use(found, node)
+        return found
 
     def unknown(self, node: ast.Name) -> RelaxpyError:
         """The error for a name that means nothing."""

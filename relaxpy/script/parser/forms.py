@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
@@ -308,11 +308,6 @@ class MetaVar(Form):
     """A Python value that keeps its name without becoming a statement."""
 
     value: object
-
-
-ScopedForm: TypeAlias = (
-    DeclBufferForm | AllocateForm | AttrForm | LaunchThreadForm | RealizeForm | LetForm | AssertForm
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from relaxpy.script.parser.report import docstring_removed
 from relaxpy.script.parser.scope import BUILTINS, Scope
 from relaxpy.script.parser.text import Program, parse_text
 
-MAX_TEXT = 50_000_000
+MAX_TEXT = 16_000_000
 _SPACES = {"ir": ir_words, "relax": relax_words, "tir": tir_words}
 _USUAL = {"I": ir_words, "R": relax_words, "T": tir_words}
 _IMPORTED_FROM = ("relaxpy.script", "tvm.script", "tvm.script.parser")
@@ -55,7 +55,7 @@ def from_source(
     guard = TextGuard(_SPACES.values(), [v for v in names.values() if callable(v)])
     scope = Scope(names, BUILTINS)
     try:
-        with reported("the text"):
+        with reported(program):
             return _Text(program, scope, names, guard, check_well_formed).read()
     except RelaxpyError as error:
         raise error.with_traceback(None) from None
@@ -152,7 +152,7 @@ class _Text:
 
     def loose(self, nodes: list[ast.FunctionDef]) -> IRModule:
         """Several functions, as a module of them."""
-        with reported("the text") as report:
+        with reported(self.program) as report:
             reader = FunctionsReader(self.scope, report, self.guard)
             for node in nodes:
                 reader.declare(Definition(node, options_of(node, self.values), self.program))

@@ -33,7 +33,7 @@ class GraphReader(GraphBlocks):
     ) -> rx.Function | None:
         """The function at `node`, or None where something in it is wrong and reported."""
         before = len(self.report.errors)
-        outer, self.body = self.body, Body(node)
+        outer, self.body = self.body, Body()
         body = self.body
         depth = len(self.scope.frames)
         self.builder.begin_scope(found.params)

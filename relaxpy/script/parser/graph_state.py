@@ -28,8 +28,7 @@ class Dataflow:
 class Body:
     """A function being read."""
 
-    def __init__(self, node: ast.FunctionDef) -> None:
-        self.node = node
+    def __init__(self) -> None:
         self.attrs: dict[str, object] = {}
         self.sizes: dict[str, object] = {}
         self.result: rx.Expr | None = None

@@ -134,7 +134,7 @@ class TextGuard(Guard):
         )
 
     def _member(self, space: object, name: str, node: ast.Attribute, at: Evaluator) -> object:
-        if name not in getattr(space, "__all__", ()) and name not in public_names(space):
+        if name not in getattr(space, "__all__", ()) and not offers(space, name):
             raise at.unknown_attribute(space, node)
         member = getattr(space, name)
         if hasattr(member, "__all__") or hasattr(member, "_public_names"):
@@ -236,6 +236,12 @@ class TextGuard(Guard):
             raise at.error(node, f"the format {spec!r} is refused in text")
         if not isinstance(value, (bool, int, float, str, PrimExpr)):
             raise at.error(node, "only numbers, strings and scalar expressions go into an f-string")
+
+
+def offers(space: object, name: str) -> bool:
+    """Whether a namespace has a name beside its `__all__`."""
+    answers: Callable[[str], bool] | None = getattr(space, "_offers", None)
+    return answers is not None and answers(name)
 
 
 def public_names(space: object) -> Collection[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
+from relaxpy.errors import RelaxpyError, WellFormedError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.calls import strongly_connected
@@ -22,11 +22,11 @@ from relaxpy.script.parser.kernel import KernelReader
 from relaxpy.script.parser.report import Full, Report, Statements, docstring_removed, refusal
 from relaxpy.script.parser.scope import POISON, Scope
 from relaxpy.script.parser.signature import Signature
-from relaxpy.script.parser.text import Program
+from relaxpy.script.parser.text import Program, too_deep
 
 
 @contextmanager
-def reported(name: str) -> Iterator[Report]:
+def reported(program: Program) -> Iterator[Report]:
     """A report whose errors are raised together at the end.
 
     Errors:
@@ -38,7 +38,7 @@ def reported(name: str) -> Iterator[Report]:
     except Full:
         pass
     except RecursionError:
-        report.errors.append(ParseError(f"{name} is nested too deeply to be read"))
+        report.errors.append(too_deep(program))
     except RelaxpyError as error:
         report.errors.append(error)
     failure = report.failure()
@@ -139,11 +139,8 @@ class FunctionsReader:
                 self.builder.declare_global(definition.gvar, info)
             else:
                 self.poison(definition)
-        alone = len(self.definitions) == 1
-        names = {d.node.name: [] if alone else mentioned(d.node, self.definitions) for d in graphs}
-        for group in strongly_connected(names):
-            for name in sorted(group, key=list(names).index) if len(group) > 1 else group:
-                self.graph(self.definitions[name])
+        for definition in in_order(graphs):
+            self.graph(definition)
 
     def poison(self, definition: Definition) -> None:
         """What calls a function that could not be read is not reported."""
@@ -201,7 +198,19 @@ class FunctionsReader:
             self.poison(definition)
 
 
-def mentioned(node: ast.FunctionDef, known: Mapping[str, object]) -> list[str]:
+def in_order(definitions: Sequence[Definition]) -> Iterator[Definition]:
+    """Graph functions, those without return annotation before those that mention them (DER-2)."""
+    derived = {d.node.name for d in definitions if d.signature is None or d.signature.ret is None}
+    if not derived or len(definitions) == 1:
+        yield from definitions
+        return
+    by_name = {d.node.name: d for d in definitions}
+    mentions = {name: mentioned(d.node, derived) for name, d in by_name.items()}
+    for group in strongly_connected(mentions):
+        yield from (d for d in definitions if d.node.name in group)
+
+
+def mentioned(node: ast.FunctionDef, known: Container[str]) -> list[str]:
     """The functions of the module that a function names, by themselves or as attributes."""
     found: dict[str, None] = {}
     for part in ast.walk(node):
@@ -297,7 +306,7 @@ def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> 
         ParseError, StructInfoError, WellFormedError: with all that is wrong with it.
     """
     name = definition.node.name
-    with reported(name) as report:
+    with reported(definition.program) as report:
         reader = FunctionsReader(scope, report, guard)
         reader.declare(definition)
         reader.run()
@@ -321,7 +330,7 @@ def read_module(
         ParseError, StructInfoError, WellFormedError: with all that is wrong with it.
     """
     found: IRModule | None = None
-    with reported(node.name) as report:
+    with reported(program) as report:
         reader = ModuleReader(program, scope, report, guard=guard, names_of=names_of)
         found = reader.module(node)
         if found is not None and options.check_well_formed:

@@ -109,8 +109,14 @@ class OpSpace:
     def __getattr__(self, name: str) -> OpDef | OpSpace:
         found = find(self._prefix + name)
         if found is None:
-            raise AttributeError(f"no operator is registered as {self._prefix}{name}")
+            raise AttributeError(
+                f"no operator is registered as {self._prefix}{name}", name=name, obj=self
+            )
         return found
+
+    def _offers(self, name: str) -> bool:
+        """Whether there is such a name."""
+        return find(self._prefix + name) is not None
 
     def _public_names(self) -> set[str]:
         """The names there are."""

@@ -12,7 +12,6 @@ from typing import Protocol
 from relaxpy.errors import ParseError, Source, Span
 
 MAX_DEPTH = 90
-MAX_NODES = 2_000_000
 
 
 class Positioned(Protocol):
@@ -81,9 +80,7 @@ def parse_text(text: str, name: str, *, first_line: int = 1, limit: int | None =
         raise ParseError(f"the text is no Python: {error}") from None
     if indented and isinstance(tree.body[0], ast.If):
         tree.body = tree.body[0].body
-    program = Program(tree, source, code.split("\n"), shift)
-    check_size(program)
-    return program
+    return Program(tree, source, code.split("\n"), shift)
 
 
 def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
@@ -95,30 +92,19 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
     return ParseError(f"the text is no Python: {error.msg}", span=span)
 
 
-def check_size(program: Program) -> None:
-    """Refuse trees with too many nodes, or too deep for the stack.
-
-    A chain of operators such as `a + b + c` is read in a loop and counts as one level.
-
-    Errors:
-        ParseError: at the first place that is nested too deeply.
-    """
-    count = 0
+def too_deep(program: Program) -> ParseError:
+    """The error for a text on which the stack ran out, at its first part that is nested deeply."""
     stack: list[tuple[ast.AST, int]] = [(program.tree, 0)]
     while stack:
         node, depth = stack.pop()
-        count += 1
-        if depth > MAX_DEPTH:
-            where = node if isinstance(node, (ast.expr, ast.stmt)) else None
-            raise ParseError(
-                f"nested more than {MAX_DEPTH} levels deep",
-                span=None if where is None else program.span(where),
-                hint="bind parts of it to names",
+        if depth > MAX_DEPTH and isinstance(node, (ast.expr, ast.stmt)):
+            return program.error(
+                node, f"nested more than {MAX_DEPTH} levels deep", hint="bind parts of it to names"
             )
+        # A chain such as `a + b + c` is read in a loop and counts as one level.
         first = node.left if isinstance(node, ast.BinOp) else None
         stack += [(child, depth + (child is not first)) for child in ast.iter_child_nodes(node)]
-    if count > MAX_NODES:
-        raise ParseError(f"the text has {count} nodes, more than {MAX_NODES} are not read")
+    return ParseError("the text is nested too deeply to be read")
 
 
 def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, Program]:
@@ -140,7 +126,6 @@ def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, P
             # Escapes or a joined literal: positions inside mean nothing, point at all of it.
             node.lineno = node.end_lineno = 1
             node.col_offset, node.end_col_offset = -1, span.end_column - span.column - 1
-    check_size(Program(ast.Module([ast.Expr(tree.body)], []), inner.source, [text], inner.shift))
     return tree.body, inner
 
 
