@@ -13,8 +13,10 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, as_attrs
 from relaxpy.ir.relax.derive import known_signature
 from relaxpy.ir.relax.emitter import Emitter
+from relaxpy.ir.relax.frames import close_block, open_block
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
+    BindingBlock,
     Call,
     Expr,
     Function,
@@ -69,16 +71,19 @@ class BlockBuilder:
     """Builds a module binding by binding: each value is normalised and derived at once.
 
     `emit` makes names unique over the builder (`lv`, `lv1`, … in dataflow blocks, `gv`, `gv1`, …
-    outside); a front end that has names of its own hands in variables with `var=`.
+    outside); a front end that has names of its own hands in variables with `var=`. A `quiet` one
+    issues no warnings: what it rebuilds was warned of when it was built.
 
     Errors:
         BuilderStateError (also RuntimeError): a call that the open scopes do not allow.
         StructInfoError: a program whose infos do not fit together, at the call that completes it.
     """
 
-    def __init__(self, mod: IRModule | None = None) -> None:
+    def __init__(self, mod: IRModule | None = None, *, quiet: bool = False) -> None:
         self._mod = IRModule() if mod is None else mod.clone()
         self._out = Emitter()
+        self._out.ctx.quiet = quiet
+        self._broken_off: list[BindingBlock] = []
         self._out.ctx.find_function = self._find
         self._normalizer = Normalizer(self._out)
         self._functions: list[_OpenFunction] = []
@@ -174,6 +179,35 @@ class BlockBuilder:
     def end_dataflow(self) -> None:
         """End the DataflowBlock."""
         self._out.end_dataflow()
+
+    def _begin_binding_block(self, origin: BindingBlock | None = None) -> None:
+        """Begin a block that `_end_block` gives back, in or outside a function.
+
+        That is `origin` itself if it binds the same in the end.
+        """
+        open_block(self._out, dataflow=False, origin=origin)
+
+    def _begin_dataflow_block(self, origin: BindingBlock | None = None) -> None:
+        """Begin a DataflowBlock that `_end_block` gives back, in or outside a function."""
+        open_block(self._out, dataflow=True, origin=origin)
+
+    def _end_block(self) -> BindingBlock:
+        """The block that was begun last.
+
+        Errors:
+            BuilderStateError: there is none.
+        """
+        *before, block = close_block(self._out)
+        self._broken_off += before
+        return block
+
+    def take_broken_off(self) -> list[BindingBlock]:
+        """The blocks that stand in front of the one `_end_block` has given back.
+
+        There are some when a sequence with a DataflowBlock was bound in it (NF-16).
+        """
+        found, self._broken_off = self._broken_off, []
+        return found
 
     def current_block_is_dataflow(self) -> bool:
         """Whether the next binding goes into a DataflowBlock."""
@@ -300,6 +334,20 @@ class BlockBuilder:
         `params`, what their infos bind, and `shape_vars` are visible in it.
         """
         self._out.open_scope(params or (), shape_vars)
+
+    @contextmanager
+    def inner_scope(self, params: Sequence[Var] | None = None) -> Iterator[None]:
+        """A scope in which `params` and what they bind are visible; what is left of it is dropped.
+
+        For visiting what is normalised later on.
+        """
+        depth = len(self._out.scopes)
+        self._out.open_scope(params or ())
+        try:
+            yield
+        finally:
+            while len(self._out.scopes) > depth:
+                self._out.drop_scope()
 
     @overload
     def end_scope(self) -> None: ...

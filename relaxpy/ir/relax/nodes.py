@@ -364,9 +364,24 @@ class GlobalVar(Expr):
     span: Span | None = field(default=None, kw_only=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Id:
+    """What is one and the same wherever a variable is meant: as `Var.vid`, with its name."""
+
+    var: Var
+
+    @property
+    def name_hint(self) -> str:
+        """The name of the variable."""
+        return self.var.name_hint
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Var(Expr):
-    """A local variable (AST-7): the name is a hint, the object is the variable."""
+    """A local variable (AST-7): the name is a hint, the object is the variable.
+
+    The `vid` of another variable lends its name.
+    """
 
     _fields = ("struct_info",)
     _variable = True
@@ -375,8 +390,15 @@ class Var(Expr):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.name_hint, Id):
+            _set(self, name_hint=self.name_hint.name_hint)
         if self.struct_info is not None:
             _set(self, struct_info=as_struct_info(self.struct_info))
+
+    @property
+    def vid(self) -> Id:
+        """The identity of this variable."""
+        return Id(self)
 
     @property
     def struct_info_annotation(self) -> StructInfo | None:
