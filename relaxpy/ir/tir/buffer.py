@@ -53,6 +53,12 @@ class Range(Node):
         """The stretch of `index` alone."""
         return cls.from_min_extent(index, ops.const(1, index.dtype))
 
+    def with_fields(self, **changes: PrimExpr) -> Range:
+        """This stretch with another `min` or `extent`."""
+        return Range.from_min_extent(
+            changes.get("min", self.min), changes.get("extent", self.extent)
+        )
+
     @property
     def stop(self) -> PrimExpr:
         """One past the last member."""
