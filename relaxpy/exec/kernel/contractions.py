@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relaxpy.exec.kernel.arrays import ArrayEmitter
-from relaxpy.exec.kernel.nest import Axis
+from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.plan import Contract
 from relaxpy.exec.kernel.pytree import Code, assign, attribute, call, do, item, text
 from relaxpy.exec.kernel.scope import Scope, dtype_name
@@ -65,7 +65,8 @@ class ContractionEmitter:
         out = target.output(statement.target, statement.indices, lambda _: True)
         self.body += target.lines
         roles = self._roles(inner) if len(inner) == 2 else None
-        direct = not (accumulate or outer or self._wide() is not self.dtype)
+        own = any(load.buffer is statement.target for f in self.step.factors for load in loads(f))
+        direct = not (accumulate or outer or own or self._wide() is not self.dtype)
         if roles is None:
             made: ast.expr = self._einsum(inner, out.node if direct else None)
         else:

@@ -27,21 +27,20 @@ class Edge:
     """Part `source` must come before part `sink`; loop number `level` carries the order.
 
     `level` is the number of common loops where the order holds within one round of all of them.
-    `directions` say for each common loop how the source's round lies to the sink's.
+    `directions` say for each common loop how the source's round lies to the sink's. An order of a
+    part with itself that is `read_first` only asks that an element is read before a later round
+    overwrites it, as whatever runs several rounds at once does.
     """
 
     source: int
     sink: int
     level: int
     directions: tuple[frozenset[str], ...]
+    read_first: bool = False
 
 
 def edges(parts: Sequence[Part], sizes: Container[Var], roots: dict[Buffer, Buffer]) -> set[Edge]:
-    """All orders among `parts`, which stand in the order of the text.
-
-    A part's order with itself is left out where it reads an element before a later round
-    overwrites it: whatever runs several rounds at once reads first.
-    """
+    """All orders among `parts`, which stand in the order of the text."""
     found: set[Edge] = set()
     for i, first in enumerate(parts):
         for j in range(i, len(parts)):
@@ -63,8 +62,9 @@ def _between(
         for level, possible in enumerate(found):
             if EARLIER in possible:
                 yield Edge(i, j, level, _carried(found, level))
-            if LATER in possible and (atomic or either_way):
-                yield Edge(j, i, level, _carried(_reversed(found), level))
+            if LATER in possible:
+                read_first = not (atomic or either_way)
+                yield Edge(j, i, level, _carried(_reversed(found), level), read_first)
             if SAME not in possible:
                 break
         else:
@@ -186,7 +186,9 @@ def _restrict(
     ):
         if len(f.coefficients) == 1:
             [(var, factor)] = f.coefficients.items()
-            return _one_axis(possible, shared[var], factor, gap, x_axes[shared[var]], sizes)
+            level = shared[var]
+            pair = x_axes[level], y_axes[level]
+            return _one_axis(possible, level, factor, gap, pair, sizes)
         if not gap.terms and is_injective(f, x_axes, sizes):
             for var in f.coefficients:
                 possible[shared[var]] &= {SAME}
@@ -200,7 +202,12 @@ def _restrict(
 
 
 def _one_axis(
-    possible: Directions, level: int, factor: Poly, gap: Poly, axis: Axis, sizes: Container[Var]
+    possible: Directions,
+    level: int,
+    factor: Poly,
+    gap: Poly,
+    axes: tuple[Axis, Axis],
+    sizes: Container[Var],
 ) -> bool:
     """x at factor * v + gap and y at factor * v: y's round comes gap / factor later."""
     step, distance = factor.constant, gap.constant
@@ -217,8 +224,9 @@ def _one_axis(
     if distance % step:
         return False
     rounds = distance // step
-    count = (as_poly(axis.stop) - as_poly(axis.start)).constant
-    if count is not None and abs(rounds) >= count:
+    x, y = axes
+    reach = as_poly(x.stop) - as_poly(y.start) if rounds < 0 else as_poly(y.stop) - as_poly(x.start)
+    if (as_poly(abs(rounds)) - reach).is_at_least(0, sizes):
         return False
     possible[level] &= {EARLIER if rounds > 0 else LATER}
     return True

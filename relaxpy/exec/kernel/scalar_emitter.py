@@ -200,7 +200,10 @@ class ScalarEmitter:
         return not any(
             isinstance(part, (BufferLoad, Call))
             or part in self.typed
-            or (isinstance(part, PrimExpr) and not part.dtype.is_int)
+            or (
+                isinstance(part, PrimExpr)
+                and not (part.dtype.family == "int" or part.dtype.is_bool)
+            )
             for part in walk(expr)
         )
 

@@ -43,7 +43,7 @@ class _Scheduler:
             if len(component) == 1:
                 part = self.parts[component[0]]
                 forced = _free(part, serial) and self._forced(part, serial)
-                if not inside and not forced:
+                if all(e.read_first for e in inside) and not forced:
                     yield self._whole(part, serial)
                     continue
             yield from self._cycle(component, inside, serial)
@@ -97,7 +97,8 @@ class _Scheduler:
         """How many parts stay in cycles once the loop at `level` runs one round at a time."""
         left = {e for e in inside if not _satisfied(e, level)}
         found = components(component, left)
-        stuck = [c for c in found if len(c) > 1 or any(e.source == e.sink == c[0] for e in left)]
+        kept = [e for e in left if not e.read_first]
+        stuck = [c for c in found if len(c) > 1 or any(e.source == e.sink == c[0] for e in kept)]
         return sum(map(len, stuck))
 
     def _why(self, axis: Axis, parts: list[Part], inside: set[Edge]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import (
     Add,
@@ -156,12 +156,19 @@ def as_poly(value: Poly | PrimExpr | int) -> Poly:
             return as_poly(a) - as_poly(b)
         case Mul(a=a, b=b):
             return as_poly(a) * as_poly(b)
-        case Cast(value=inner, dtype=dtype) if (
-            inner.dtype.is_int and dtype.is_int and dtype.bits > 8
-        ):
+        case Cast(value=inner, dtype=dtype) if _keeps_integers(inner.dtype, dtype):
             return as_poly(inner)
         case _:
             return _poly({(value,): 1})
+
+
+def _keeps_integers(source: DataType, target: DataType) -> bool:
+    """Whether a cast changes no value that an index takes."""
+    if not (source.is_int and target.is_int):
+        return False
+    if target.family == "uint":
+        return source.family == "uint" and source.bits <= target.bits
+    return target.bits > 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)

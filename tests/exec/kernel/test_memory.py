@@ -1,0 +1,151 @@
+"""Regions, allocations, vectors and views of memory dissolve into plain accesses."""
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import CompileError, RuntimeCheckError
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, load, methods, source_of
+
+rng = np.random.default_rng(5)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@T.prim_func
+def regions(X: T.Buffer((8, 6), "float32"), Y: T.Buffer((8, 6), "float32")):
+    for i in range(4):
+        with T.block("tile"):
+            vi = T.axis.spatial(4, i)
+            A = T.match_buffer(X[vi * 2 : vi * 2 + 2, 0:6], (2, 6), "float32", offset_factor=1)
+            B = T.match_buffer(Y[vi * 2 : vi * 2 + 2, 0:6], (2, 6), "float32", offset_factor=1)
+            for a, b in T.grid(2, 6):
+                B[a, b] = A[a, b] + T.float32(1)
+
+
+def test_a_matched_region_is_an_access_of_its_source() -> None:
+    check(regions, floats(8, 6), floats(8, 6))
+    assert methods(regions) == ["elementwise"]
+
+
+@T.prim_func
+def vectors(X: T.Buffer((16,), "float32"), Y: T.Buffer((16,), "float32")):
+    for i in range(4):
+        Y[i * 4 : i * 4 + 4 : 1] = X[i * 4 : i * 4 + 4 : 1] + T.broadcast(T.float32(2), 4)
+
+
+def test_vector_loads_and_stores_are_one_more_loop() -> None:
+    check(vectors, floats(16), floats(16))
+    assert methods(vectors) == ["elementwise"]
+
+
+@T.prim_func
+def annotated(X: T.Buffer((4, 8), "float32"), Y: T.Buffer((4, 8), "float32")):
+    for i in T.parallel(4):
+        for j in T.vectorized(8):
+            Y[i, j] = X[i, j] * T.float32(2)
+    for i in T.unroll(4):
+        Y[i, 0] = X[i, 1]
+
+
+def test_kinds_of_loops_do_not_change_what_they_do() -> None:
+    check(annotated, floats(4, 8), floats(4, 8))
+
+
+@T.prim_func
+def strided(a: T.handle, b: T.handle):
+    s = T.int64()
+    A = T.match_buffer(a, (4, 3), "float32", strides=[s, 1])
+    B = T.match_buffer(b, (4, 3), "float32")
+    for i, j in T.grid(4, 3):
+        B[i, j] = A[i, j] + T.Cast("float32", s)
+
+
+def test_strides_are_read_from_the_argument() -> None:
+    check(strided, floats(4, 5)[:, :3], floats(4, 3))
+
+
+@T.prim_func
+def two_sizes(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n + 1,), "float32")
+    for i in range(n):
+        B[i + 1] = A[i]
+
+
+def test_a_size_that_is_computed_is_checked() -> None:
+    check(two_sizes, floats(3), floats(4))
+    with pytest.raises(RuntimeCheckError, match="do not fit"):
+        load(two_sizes)(floats(3), floats(3))
+
+
+@T.prim_func
+def outside(A: T.Buffer((4,), "float32"), n: T.int32):
+    for i in range(n):
+        A[i] = T.float32(1)
+
+
+def test_an_access_outside_a_buffer_stops_the_program() -> None:
+    a = floats(4)
+    load(outside)(a, 3)
+    assert a[:3].tolist() == [1, 1, 1]
+    with pytest.raises(RuntimeCheckError, match="index 4 is outside"):
+        load(outside)(a, 5)
+    with pytest.raises(RuntimeCheckError, match="n is an int32"):
+        load(outside)(a, 2.5)
+
+
+@T.prim_func
+def asserted(A: T.Buffer((4,), "float32"), n: T.int32):
+    assert n > 0, "n is positive"
+    A[0] = T.float32(n)
+
+
+def test_an_assertion_that_fails_stops_the_program() -> None:
+    a = floats(4)
+    load(asserted)(a, 2)
+    assert a[0] == 2
+    with pytest.raises(RuntimeCheckError, match="n is positive"):
+        load(asserted)(a, 0)
+
+
+@T.prim_func
+def in_place(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+    for i, j in T.grid(4, 3):
+        B[i, j] = T.max(A[i, j] * T.float32(2), T.float32(0))
+
+
+def test_a_chain_of_operations_may_work_in_place_as_a_whole() -> None:
+    a = floats(4, 3)
+    wanted = np.maximum(a * 2, 0)
+    load(in_place)(a, a)
+    np.testing.assert_array_equal(a, wanted)
+    assert "rt.overlap(B, (A,), 1)" in source_of(in_place)
+
+
+@T.prim_func
+def shifted(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")):
+    for i in range(6):
+        B[i] = A[i] + T.float32(1)
+
+
+def test_what_overlaps_runs_in_the_order_of_the_text() -> None:
+    memory = floats(7)
+    wanted = memory.copy()
+    for i in range(6):
+        wanted[i + 1] = wanted[i] + 1
+    load(shifted)(memory[:6], memory[1:])
+    np.testing.assert_array_equal(memory, wanted)
+
+
+@T.prim_func
+def needs_hardware(A: T.Buffer((4,), "float32")):
+    T.evaluate(T.call_intrin("float32", "tir.ptx_commit_group"))
+
+
+def test_an_effect_that_no_array_has_is_refused() -> None:
+    with pytest.raises(CompileError, match="ptx_commit_group"):
+        source_of(needs_hardware)
