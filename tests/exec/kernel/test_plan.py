@@ -1,0 +1,120 @@
+"""What a plan decides: divided domains, orders among parts, what is parallel."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.kernel import dependence, plan, planner, schedule
+from relaxpy.exec.kernel.domain import divide
+from relaxpy.exec.kernel.nest import Axis
+from relaxpy.exec.kernel.plan import Blocked, Contract, Map, Reduce, Serial
+from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.affine import affine, as_poly
+from relaxpy.ir.tir.expr import And, FloorDiv, Not, Or, PrimExpr, Var
+from relaxpy.script import tir as T
+from tests.exec.kernel.test_kinds import cumsum, jacobi, split_loop
+from tests.exec.kernel.test_model_kernels import dense, softmax
+
+n, i, j = Var("n", "int64"), Var("i", "int64"), Var("j", "int64")
+
+
+def number(value: int) -> PrimExpr:
+    return ops.const(value, "int64")
+
+
+def test_sums_and_products_are_compared_as_polynomials() -> None:
+    assert as_poly((i + 1) * (n - 2)).same(as_poly(i * n - i * 2 + n - 2))
+    assert as_poly(n * 2 - n - n + 3).constant == 3
+    assert as_poly(n + 3).is_at_least(3, {n})
+    assert not as_poly(n - 1).is_at_least(0, {n})
+    assert as_poly(n - ops.minimum(n, number(4))).is_at_least(0, {n})
+
+
+def test_an_index_is_affine_or_not() -> None:
+    found = affine(i * n + j * 2 - 1, {i, j})
+    assert found is not None
+    assert found.coefficients[i].same(as_poly(n))
+    assert found.constant(j) == 2
+    assert found.offset.same(-1)
+    assert affine(i * j, {i, j}) is None
+    assert affine(FloorDiv(i, 2), {i}) is None
+    assert affine(FloorDiv(n, 2) + i, {i}) is not None
+
+
+BOX = (Axis(i, number(0), number(6)), Axis(j, number(0), number(5)))
+CONDITIONS = [
+    i < 3,
+    i * 2 > 5,
+    i * -3 < -7,
+    And(i >= 1, And(i < 4, j > 2)),
+    Or(i < 2, j > 3),
+    Not(And(i >= 1, j >= 1)),
+    ops.convert(i.equal(3)),
+    Not(i.equal(0)),
+    And(5 - i > j * 0 + 2, j < 9),
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS, ids=str)
+def test_a_divided_domain_is_disjoint_and_whole(condition: PrimExpr) -> None:
+    found = divide(condition, BOX, set())
+    assert found is not None
+    holds = np.zeros((6, 5), int)
+    fails = np.zeros((6, 5), int)
+    for parts, grid in ((found.holds, holds), (found.fails, fails)):
+        for a, b in parts:
+            rows = slice(*(int(as_poly(v).constant or 0) for v in (a.start, a.stop)))
+            columns = slice(*(int(as_poly(v).constant or 0) for v in (b.start, b.stop)))
+            grid[rows, columns] += 1
+    assert ((holds + fails) == 1).all()
+
+
+def test_a_condition_over_two_axes_divides_nothing() -> None:
+    assert divide(i < j, BOX, set()) is None
+    assert divide(ops.convert(i.equal(j)), BOX, set()) is None
+
+
+def test_a_dense_layer_is_a_product_into_the_result_and_an_addition_there() -> None:
+    found = make_plan(dense, "dense")
+    product, bias = found.steps
+    assert isinstance(product, Contract)
+    assert product.initial is not None
+    assert isinstance(bias, Map)
+    assert list(found.shared.values()) == [bias.statement.target]
+
+
+def test_the_stages_of_a_softmax_share_their_rows() -> None:
+    [block] = make_plan(softmax, "softmax").steps
+    assert isinstance(block, Blocked)
+    assert [type(step) for step in block.steps] == [Reduce, Map, Reduce, Map]
+    assert {b.name for b in block.local} == {"highest", "total"}
+
+
+def test_only_the_axis_that_carries_a_dependence_is_serial() -> None:
+    first, rest = make_plan(cumsum, "cumsum").steps
+    assert isinstance(first, Map)
+    assert isinstance(rest, Serial)
+    assert rest.axis.var.name == "j"
+    [sweep] = make_plan(jacobi, "jacobi").steps
+    assert isinstance(sweep, Serial)
+    assert sweep.axis.var.name == "_sweep"
+
+
+@T.prim_func
+def skewed(A: T.Buffer((8, 8), "float32")):
+    for p, q in T.grid(7, 7):
+        A[p + 1, q] = A[p, q + 1] + T.float32(1)
+
+
+def test_a_loop_is_not_moved_outward_past_what_it_would_reverse() -> None:
+    [step] = make_plan(skewed, "skewed").steps
+    assert isinstance(step, Serial)
+    assert step.axis.var.name == "p"
+
+
+def test_a_plan_names_no_library() -> None:
+    for module in (plan, planner, schedule, dependence):
+        assert "numpy" not in inspect.getsource(module).lower()
+    assert make_plan(split_loop, "split").name == "split"
