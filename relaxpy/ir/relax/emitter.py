@@ -30,6 +30,7 @@ from relaxpy.ir.relax.nodes import (
     ObjectStructInfo,
     SeqExpr,
     StructInfo,
+    TupleStructInfo,
     Var,
     VarBinding,
 )
@@ -138,6 +139,8 @@ class Emitter:
         scope.params += params
         self.ctx.variables.update(params)
         self._add_sizes((*sizes, *definable_shape_vars(*infos)), scope.own_sizes)
+        for param in params:
+            self._keep_own_sizes(param)
 
     def _add_sizes(self, sizes: Iterable[tir.Var], log: list[tir.Var]) -> None:
         known = self.ctx.sizes
@@ -221,6 +224,7 @@ class Emitter:
             return
         scope.variables.append(var)
         self.ctx.variables.add(var)
+        self._keep_own_sizes(var)
         self.values[var] = binding.value
         if scope.dataflow and isinstance(var, DataflowVar):
             scope.local.append(var)
@@ -369,13 +373,17 @@ class Emitter:
             self.ctx.sizes.difference_update(added)
 
     def declare(self, var: Var) -> None:
-        """Make `var` visible before it is bound, as a function that may call itself needs (DER-21).
-
-        What its info owns stays its own inside the function, too (DER-51).
-        """
+        """Make `var` visible before it is bound, as a function that calls itself needs (DER-21)."""
         self.ctx.variables.add(var)
-        if isinstance(var.struct_info, FuncStructInfo):
-            self.ctx.infos[var] = rename_apart(var.struct_info, self.ctx.sizes)
+        self._keep_own_sizes(var)
+
+    def _keep_own_sizes(self, var: Var) -> None:
+        """DER-51: what Func infos of a variable own stays their own, whatever is bound later on."""
+        info = var.struct_info
+        if isinstance(info, (FuncStructInfo, TupleStructInfo)) and var not in self.ctx.infos:
+            renamed = rename_apart(info, self.ctx.sizes)
+            if renamed is not info:
+                self.ctx.infos[var] = renamed
 
     def declare_global(self, name: str, info: StructInfo) -> None:
         """Enter the signature of a function of the module; what it owns stays its own (DER-51)."""
