@@ -13,6 +13,7 @@ from relaxpy.exec.kernel.plan import (
     Contract,
     Map,
     Reduce,
+    Row,
     Scalar,
     Scatter,
     Serial,
@@ -24,7 +25,7 @@ from relaxpy.ir.dtype import INT64
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
+from relaxpy.ir.tir.affine import affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, ConstExpr, PrimExpr, Var
 from relaxpy.ir.traverse import children
@@ -37,7 +38,10 @@ _WORTH_IT = 4
 
 
 def block_rows(
-    steps: Sequence[Step], local: Container[Buffer], shared: Mapping[Buffer, Buffer]
+    steps: Sequence[Step],
+    local: Container[Buffer],
+    shared: Mapping[Buffer, Buffer],
+    sizes: Container[Var],
 ) -> tuple[Step, ...]:
     """`steps` with runs of them that share an axis, element for element, drawn into blocks.
 
@@ -50,10 +54,10 @@ def block_rows(
     for step in steps:
         axis = None if isinstance(step, (Serial, Scalar, Blocked)) else _extended(run, axes, step)
         if axis is None:
-            found += _closed(run, axes, steps, local, shared)
+            found += _closed(run, axes, steps, local, shared, sizes)
             run, axes = [], []
             if isinstance(step, Serial):
-                step = replace(step, steps=block_rows(step.steps, (), shared))
+                step = replace(step, steps=block_rows(step.steps, (), shared, sizes))
             axis = None if isinstance(step, (Serial, Scalar, Blocked)) else _extended([], [], step)
         if axis is None:
             found.append(step)
@@ -61,7 +65,7 @@ def block_rows(
             assert not isinstance(step, (Serial, Scalar, Blocked))
             run.append(step)
             axes.append(axis)
-    return (*found, *_closed(run, axes, steps, local, shared))
+    return (*found, *_closed(run, axes, steps, local, shared, sizes))
 
 
 def _extended(run: Sequence[Whole], axes: Sequence[Axis], step: Whole) -> Axis | None:
@@ -73,46 +77,46 @@ def _extended(run: Sequence[Whole], axes: Sequence[Axis], step: Whole) -> Axis |
             as_poly(axis.start).same(as_poly(axes[0].start))
             and as_poly(axis.stop).same(as_poly(axes[0].stop))
         )
-        if alike and _rows([*run, step], [*axes, axis]) is not None:
+        if alike and _keeps_rows([*run, step], [*axes, axis]):
             return axis
     return None
 
 
-def _rows(run: Sequence[Whole], axes: Sequence[Axis]) -> dict[Buffer, int] | None:
-    """The dimension along the axes of each buffer written; None unless all accesses keep to it."""
+def _keeps_rows(run: Sequence[Whole], axes: Sequence[Axis]) -> bool:
+    """Whether each round of the axes meets its own row of every buffer written, and no other."""
     written = {w.buffer for step in run for part in parts_in(step) for w in part.writes}
-    rows: dict[Buffer, int] = {}
+    rows = _rows(run, axes)
+    return all(rows.get(buffer) is not None for buffer in written)
+
+
+def _rows(run: Sequence[Whole], axes: Sequence[Axis]) -> dict[Buffer, Row | None]:
+    """The row of each buffer, or None where it is not the same in all accesses."""
+    rows: dict[Buffer, Row | None] = {}
     for step, axis in zip(run, axes, strict=True):
         for access in _accesses(step):
-            if access.buffer not in written:
-                continue
-            place = _row(access, axis)
-            if place is None or rows.setdefault(access.buffer, place) != place:
-                return None
+            found = _row(access, axis)
+            known = rows.setdefault(access.buffer, found)
+            if known is None or found is None or known != found:
+                rows[access.buffer] = None
     return rows
 
 
-def _read_rows(run: Sequence[Whole], axes: Sequence[Axis]) -> dict[Buffer, int]:
-    """The dimension along the axes of each buffer of which every access keeps to its row."""
-    places: dict[Buffer, set[int | None]] = {}
-    for step, axis in zip(run, axes, strict=True):
-        for access in _accesses(step):
-            places.setdefault(access.buffer, set()).add(_row(access, axis))
-    found = {b: next(iter(p)) for b, p in places.items() if len(p) == 1}
-    return {b: n for b, n in found.items() if n is not None}
-
-
-def _row(access: Access, axis: Axis) -> int | None:
-    """The only dimension whose index mentions the axis, if the index is the axis itself."""
+def _row(access: Access, axis: Axis) -> Row | None:
+    """The row, if one dimension alone mentions the axis, and is that but for a constant."""
     using = [n for n, i in enumerate(access.indices) if mentions(i, {axis.var})]
     if len(using) != 1:
         return None
     index = affine(access.indices[using[0]], {axis.var})
-    return using[0] if index is not None and _is_identity(index, axis.var) else None
+    if index is None or not index.coefficients[axis.var].same(1) or index.offset.constant is None:
+        return None
+    return Row(using[0], index.offset.constant)
 
 
-def _is_identity(index: Affine, var: Var) -> bool:
-    return index.offset.same(0) and index.coefficients[var].same(1)
+def _is_inside(buffer: Buffer, row: Row, axis: Axis, sizes: Container[Var]) -> bool:
+    """Whether the rows of all rounds are proved to be in the buffer."""
+    first, end = as_poly(axis.start) + row.offset, as_poly(axis.stop) + row.offset
+    left = as_poly(buffer.shape[row.axis]) - end
+    return first.is_at_least(0, sizes) and left.is_at_least(0, sizes)
 
 
 def _accesses(step: Step) -> Iterator[Access]:
@@ -127,12 +131,13 @@ def _closed(
     steps: Sequence[Step],
     local: Container[Buffer],
     shared: Mapping[Buffer, Buffer],
+    sizes: Container[Var],
 ) -> Sequence[Step]:
     """The run as one block if blocks are worth their while, else as it is."""
     if sum(map(_passes, run)) < _WORTH_IT:
         return run
-    rows = _rows(run, axes)
-    assert rows is not None
+    found = _rows(run, axes)
+    rows = {b: r for b, r in found.items() if r and _is_inside(b, r, axes[0], sizes)}
     inside = {id(part) for step in run for part in parts_in(step)}
     elsewhere = {
         shared.get(a.buffer, a.buffer)
@@ -142,7 +147,6 @@ def _closed(
         for a in (*part.reads, *part.writes)
     }
     own = frozenset(b for b in rows if b in local and b not in elsewhere)
-    rows |= _read_rows(run, axes)
     low, high = Var("lo", INT64), Var("hi", INT64)
     stretched = tuple(
         _along(step, axis, Axis(axis.var, low, high)) for step, axis in zip(run, axes, strict=True)

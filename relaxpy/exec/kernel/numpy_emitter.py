@@ -49,7 +49,7 @@ from relaxpy.exec.kernel.updates import Combine
 from relaxpy.exec.kernel.views import size_of
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import Poly, affine, as_poly
+from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.pysource import Names
@@ -231,7 +231,7 @@ class NumpyEmitter:
         serial = {a.var for a in self.serial}
         tests = self._within(part.axes)
         tests += self._nonempty(a for a in part.axes if a.var not in serial)
-        return [when(both(tests), lines)] if tests else lines
+        return [when(both(_distinct(tests)), lines)] if tests else lines
 
     def _performed(self, step: Whole) -> list[ast.stmt]:
         match step:
@@ -415,15 +415,16 @@ class NumpyEmitter:
         stretched = {a.var for s in step.steps for a in s.axes if a.start is step.low}
         self.proof |= {v: replace(step.axis, var=v) for v in stretched}
         body: list[ast.stmt] = []
-        for buffer, axis in step.rows.items():
+        for buffer, row in step.rows.items():
             owner = self.plan.shared.get(buffer, buffer)
             if owner in self.rows:
                 self.scope.buffers[buffer] = self.scope.buffer(owner)
                 self.rows[buffer] = self.rows[owner]
                 continue
-            body.append(self._stretch(owner, axis, local=owner in step.local, bounds=(low, high)))
+            rows = Rows(row.axis, low + row.offset, high - low)
+            body.append(self._stretch(owner, rows, local=owner in step.local))
             self.scope.buffers[buffer] = self.scope.buffer(owner)
-            self.rows[owner] = self.rows[buffer] = Rows(axis, low, high - low)
+            self.rows[owner] = self.rows[buffer] = rows
         for inner in step.steps:
             body += self._whole(inner)
         self.rows, self.proof, self.scope.buffers = outer
@@ -431,22 +432,24 @@ class NumpyEmitter:
         run = do(call("rt.blocks", name, *bounds, self.scope.index(step.row_bytes)))
         return [function(name, params, body), run]
 
-    def _stretch(
-        self, buffer: Buffer, axis: int, *, local: bool, bounds: tuple[Poly, Poly]
-    ) -> ast.stmt:
+    def _stretch(self, buffer: Buffer, rows: Rows, *, local: bool) -> ast.stmt:
         """A line that gives `buffer` its stretch: memory of that size, or a slice of the whole."""
-        low, high = bounds
         if local:
             sizes = [as_poly(s) for s in buffer.shape]
-            sizes[axis] = high - low
+            sizes[rows.axis] = rows.size
             shape = tuple(self.scope.index(s) for s in sizes)
             made: ast.expr = call("np.empty", shape, dtype_name(buffer.dtype))
             return assign(self.scope.buffer(buffer), made)
-        indices: list[Code] = [ast.Slice()] * axis
-        indices.append(ast.Slice(self.scope.index(low), self.scope.index(high)))
+        stop = rows.start + rows.size
+        indices: list[Code] = [ast.Slice()] * rows.axis
+        indices.append(ast.Slice(self.scope.index(rows.start), self.scope.index(stop)))
         made = item(self.scope.buffer(buffer), *indices)
         name = self.scope.buffers[buffer] = self.scope.names.fresh(f"{buffer.name}_rows")
         return assign(name, made)
+
+
+def _distinct(tests: Sequence[ast.expr]) -> list[ast.expr]:
+    return list({ast.dump(test): test for test in tests}.values())
 
 
 def layout_of(statement: Statement, axes: Sequence[Axis], over: Sequence[Axis]) -> tuple[Axis, ...]:

@@ -89,13 +89,21 @@ class Serial:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one round of an axis meets of a buffer: place `offset` + round in dimension `axis`."""
+
+    axis: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocked:
     """`steps` over stretches of `axis`, which may run in any order and at once.
 
     In each step one axis runs from `low` to below `high`, the variables of a stretch. `rows` are
-    the buffers of which only that stretch is touched, along the dimension given; those in `local`
-    are needed only while it runs.
+    the buffers of which only that stretch is touched; those in `local` are needed only while it
+    runs.
 
     Units:
         row_bytes   bytes touched in one round of `axis`
@@ -105,7 +113,7 @@ class Blocked:
     low: Var
     high: Var
     steps: tuple[Whole, ...]
-    rows: Mapping[Buffer, int]
+    rows: Mapping[Buffer, Row]
     local: frozenset[Buffer]
     row_bytes: PrimExpr
 

@@ -32,7 +32,7 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     laid_over = {*nest.views, *nest.views.values()}
     shared = shared_memory(steps, made, laid_over)
     private = [b for b in made if b not in shared and b not in laid_over]
-    steps = block_rows(steps, private, shared)
+    steps = block_rows(steps, private, shared, sizes)
     within = {b for step in steps if isinstance(step, Blocked) for b in step.local}
     whole = tuple(b for b in made if b not in within)
     return Plan(func, name, nest, sizes, steps, whole, shared, nest.views)

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, NoReturn, TypeAlias
@@ -494,18 +494,23 @@ def shift_right(a: Any, b: Any, out: Array | None = None) -> Any:
 
 # ---- blocks of rows
 
-TARGET = 1 << 18
-"""Bytes of intermediate results that a block may have, so that they stay in a core's cache."""
-WORTH_THREADS = 1 << 20
+TARGET = 1 << 20
+"""Bytes that a block may touch, so that what passes between its steps stays in a core's cache."""
+WORTH_THREADS = 1 << 21
 """Bytes from which on several threads are faster than one."""
 
 
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @cache
-def _pool() -> ThreadPoolExecutor | None:
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return ThreadPoolExecutor(cores, "relaxpy") if cores > 1 else None
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_CORES, "relaxpy")
+
+
+if hasattr(os, "register_at_fork"):
+    # The threads of a pool stay behind in the parent.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def blocks(rows: Callable[[int, int], None], start: int, stop: int, row_bytes: int) -> None:
@@ -516,12 +521,12 @@ def blocks(rows: Callable[[int, int], None], start: int, stop: int, row_bytes: i
         if count > 0:
             rows(start, stop)
         return
-    step = max(1, TARGET // max(1, row_bytes))
-    pool = _pool() if total >= WORTH_THREADS else None
-    if pool is None:
+    step = max(1, TARGET // row_bytes)
+    if _CORES == 1 or total < WORTH_THREADS:
         for lo in range(start, stop, step):
             rows(lo, min(lo + step, stop))
         return
+    step = min(step, -(-count // (2 * _CORES)))
     stretches = iter(range(start, stop, step))
 
     def work() -> None:
@@ -529,5 +534,7 @@ def blocks(rows: Callable[[int, int], None], start: int, stop: int, row_bytes: i
             for lo in stretches:
                 rows(lo, min(lo + step, stop))
 
-    for job in [pool.submit(work) for _ in range(pool._max_workers)]:
+    jobs = [_pool().submit(work) for _ in range(_CORES)]
+    wait(jobs)
+    for job in jobs:
         job.result()
