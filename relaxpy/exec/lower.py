@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py, support
 from relaxpy.exec.checks import Signature
+from relaxpy.exec.dynamic import DynamicPrograms
 from relaxpy.exec.kernel import KernelReport
 from relaxpy.exec.lower_function import FunctionLowering
 from relaxpy.exec.lower_scope import GlobalCallee
@@ -49,8 +50,9 @@ class LoweredModule:
 class ModuleLowering:
     """Names and shared objects of one module's text."""
 
-    def __init__(self, module: IRModule) -> None:
+    def __init__(self, module: IRModule, programs: DynamicPrograms) -> None:
         self._module = module
+        self.programs = programs
         self.names = Names(("np", "math", "rt", "rx", "ndarray"))
         self.own_functions: dict[str, Value] = {}
         self.namespace: dict[str, Any] = {}
@@ -117,7 +119,11 @@ def lower_module(
     Errors:
         CompileError: something in the module cannot be lowered.
     """
-    lowering = ModuleLowering(module)
+
+    def build(program: IRModule) -> Callable[..., Value]:
+        return lower_module(program, compile_kernel, runtime).functions["main"]
+
+    lowering = ModuleLowering(module, DynamicPrograms(build))
     kernels: dict[str, KernelCode] = {}
     definitions: list[ast.stmt] = []
     for var, callee in lowering.callees.items():

@@ -85,9 +85,11 @@ class CheckLowering:
     def _tensor(self, value: ast.expr, info: rx.TensorStructInfo) -> None:
         out = self.check.structure
         out.append(_has_type(value, "ndarray"))
-        if not info.dtype.is_void:
-            dtype = py.name(self._dtype_name(info.dtype))
-            out.append(py.compare(py.attribute(value, "dtype"), ast.Eq(), dtype))
+        found = py.attribute(value, "dtype")
+        if info.dtype.is_void:
+            out.append(py.call("rx.holds_numbers", found))
+        else:
+            out.append(py.compare(found, ast.Eq(), py.name(self._dtype_name(info.dtype))))
         shape = py.attribute(value, "shape")
         if isinstance(info.shape, rx.ShapeExpr):
             dims = info.shape.values

@@ -16,10 +16,12 @@ from relaxpy.exec.checks import (
     Surroundings,
     cast_title,
 )
+from relaxpy.exec.dynamic import DynamicOperator, is_dynamic
 from relaxpy.exec.liveness import delete_after_last_use
 from relaxpy.exec.lower_check import CheckLowering, QuickCheck
 from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
 from relaxpy.exec.lower_size import SizeLowering
+from relaxpy.exec.operands import OperatorCall
 from relaxpy.exec.operators import RUNTIME_OPERATORS
 from relaxpy.exec.signatures import function_info, output_infos
 from relaxpy.exec.support import CompiledClosure, CompiledPackedCall
@@ -415,6 +417,11 @@ class FunctionLowering:
                 values = [self._operand(a) for a in call.args]
                 named = {key: self._attribute(value) for key, value in call.attrs.items()}
                 return py.call(f"rx.{function_name}", *values, **named)
+            case _ if is_dynamic(call):
+                site = OperatorCall(call)
+                made = DynamicOperator(site, self._module.programs)
+                operator = self._module.share(f"any_{name.rpartition('.')[2]}", made)
+                return py.call(operator, *[self._operand(e) for e in site.open_operands])
             case _:
                 raise CompileError(f"operator {name} has no lowering", span=call.span)
 

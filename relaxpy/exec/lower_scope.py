@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from relaxpy.exec.checks import Signature
+from relaxpy.exec.dynamic import DynamicPrograms
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
@@ -27,6 +28,7 @@ class Globals(Protocol):
 
     names: Names
     own_functions: dict[str, object]
+    programs: DynamicPrograms
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
         """What a GlobalVar stands for."""

@@ -101,6 +101,18 @@ def same_device(value: Value, **where: Any) -> Value:
     return value
 
 
+SPECIAL_OPERATORS = frozenset(
+    (
+        "relax.call_tir",
+        "relax.call_tir_inplace",
+        "relax.call_dps_packed",
+        "relax.call_pure_packed",
+        "relax.invoke_closure",
+        "relax.invoke_pure_closure",
+    )
+)
+"""Operators that call something, and so need more than their values."""
+
 RUNTIME_OPERATORS: Mapping[str, Callable[..., Value]] = MappingProxyType(
     {
         "relax.shape_of": shape_of,

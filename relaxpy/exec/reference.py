@@ -12,7 +12,9 @@ import numpy as np
 
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError
 from relaxpy.exec.checks import Bindings, Signature, cast_title, match_cast
-from relaxpy.exec.operators import RUNTIME_OPERATORS, truth
+from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
+from relaxpy.exec.operands import OperatorCall
+from relaxpy.exec.operators import RUNTIME_OPERATORS, SPECIAL_OPERATORS, truth
 from relaxpy.exec.registry import get_global_func
 from relaxpy.exec.scalar import ScalarEvaluator, checked
 from relaxpy.exec.signatures import function_info, output_infos
@@ -35,18 +37,6 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.traverse import walk
-
-SPECIAL_OPERATORS = frozenset(
-    (
-        "relax.call_tir",
-        "relax.call_tir_inplace",
-        "relax.call_dps_packed",
-        "relax.call_pure_packed",
-        "relax.invoke_closure",
-        "relax.invoke_pure_closure",
-    )
-)
-"""Operators that call something, and so need more than their values."""
 
 
 def check_runnable(module: IRModule, *, kernels: bool = True) -> None:
@@ -80,12 +70,12 @@ def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
     if not isinstance(node, rx.Call) or not isinstance(node.op, Op):
         return None
     operator = node.op.name
-    if operator in RUNTIME_OPERATORS or operator in SPECIAL_OPERATORS:
+    if operator in RUNTIME_OPERATORS or operator in SPECIAL_OPERATORS or is_dynamic(node):
         return None
     return CompileError(
         f"operator {operator} has no lowering (in {name})",
         span=node.span,
-        hint="legalise it first, or write it as a PrimFunc and use R.call_tir",
+        hint="register a legalisation, or write it as a PrimFunc and use R.call_tir",
     )
 
 
@@ -124,6 +114,8 @@ class ReferenceEvaluator:
             for var, func in module.functions.items()
             if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
         }
+        self._programs = DynamicPrograms(_program_function)
+        self._dynamic: dict[rx.Call, DynamicOperator] = {}
 
     def run(self, name: str, args: Sequence[Value]) -> Value:
         """What global function `name` gives for values `args`.
@@ -291,8 +283,18 @@ class ReferenceEvaluator:
             case _ if name in RUNTIME_OPERATORS:
                 values = [self.value(a, scope) for a in call.args]
                 return RUNTIME_OPERATORS[name](*values, **call.attrs)
+            case _ if is_dynamic(call):
+                return self._dynamic_operator(call, scope)
             case _:
                 raise CompileError(f"operator {name} has no lowering", span=call.span)
+
+    def _dynamic_operator(self, call: rx.Call, scope: Scope) -> Value:
+        """An operator that was not lowered beforehand."""
+        site = OperatorCall(call)
+        operator = self._dynamic.get(call)
+        if operator is None:
+            operator = self._dynamic[call] = DynamicOperator(site, self._programs)
+        return operator(*[self.value(operand, scope) for operand in site.open_operands])
 
     def _call_tir(self, call: rx.Call, scope: Scope) -> Value:
         """OP-5 to OP-8, with the scalars of `tir_vars` at the end."""
@@ -324,6 +326,11 @@ class ReferenceEvaluator:
     def _allocate(self, info: rx.TensorStructInfo, scope: Scope) -> Array:
         assert info.shape is not None
         return empty(tuple(self.value(info.shape, scope)), info.dtype.numpy())
+
+
+def _program_function(program: IRModule) -> Value:
+    """The function of a lowered operator, which the evaluation rules run."""
+    return ReferenceEvaluator(program).global_value(program.get_global_var("main"))
 
 
 def outputs_value(call: rx.Call, outputs: list[Array]) -> Value:

@@ -32,6 +32,7 @@ from relaxpy.exec.values import (
     describe,
     empty,
     from_packed,
+    holds_numbers,
     prim_dtype,
     prim_value,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "field",
     "floordiv",
     "floormod",
+    "holds_numbers",
     "invoke",
     "null_value",
     "print_values",

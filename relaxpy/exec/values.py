@@ -121,7 +121,7 @@ class PrimFuncValue(FunctionValue):
 
 
 @cache
-def _holds_numbers(dtype: np.dtype[Any]) -> bool:
+def holds_numbers(dtype: np.dtype[Any]) -> bool:
     """VAL-1: fixed-width integers, floats or Booleans."""
     if dtype.kind in "biuf":
         return True
@@ -132,7 +132,7 @@ def category_of(value: Value) -> Category:
     """The category of a run-time value (VAL-17)."""
     match value:
         case np.ndarray():
-            return Category.TENSOR if _holds_numbers(value.dtype) else Category.OBJECT
+            return Category.TENSOR if holds_numbers(value.dtype) else Category.OBJECT
         case ShapeTuple():
             return Category.SHAPE
         case tuple():
@@ -140,7 +140,7 @@ def category_of(value: Value) -> Category:
         case bool() | int() | float():
             return Category.PRIM
         case np.generic():
-            return Category.PRIM if _holds_numbers(value.dtype) else Category.OBJECT
+            return Category.PRIM if holds_numbers(value.dtype) else Category.OBJECT
         case PrimFuncValue():
             return Category.PRIM_FUNC
         case Closure():
@@ -255,7 +255,7 @@ def is_scalar(value: object) -> TypeIs[bool | int | float | np.generic]:
     """Whether `value` is a Python or NumPy number or truth value."""
     if isinstance(value, (int, float)):
         return True
-    return isinstance(value, np.generic) and _holds_numbers(value.dtype)
+    return isinstance(value, np.generic) and holds_numbers(value.dtype)
 
 
 def exact_scalar(value: Any, dtype: DataType) -> Value | None:

@@ -1,0 +1,230 @@
+"""Operators whose operands are not known beforehand: lowered for the values that arrive."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError
+from relaxpy.exec.operands import Form, OperatorCall, Prims, leaves
+from relaxpy.exec.operators import RUNTIME_OPERATORS, SPECIAL_OPERATORS
+from relaxpy.exec.scalar import ScalarEvaluator, checked
+from relaxpy.exec.values import Category, ShapeTuple, Value, category_of
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.passes import PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.op.registry import find, infer_op_call
+from relaxpy.ir.relax.transform.legalize import LegalizeOps, is_known
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.traverse import walk
+
+Build: TypeAlias = Callable[[IRModule], Callable[..., Value]]
+"""From a module of kernels and one function `main` to that function, for some target."""
+
+MAX_PROGRAMS: Final = 256
+"""How many lowered operators an executable keeps."""
+MAX_SHAPES: Final = 4096
+"""For how many combinations of shapes a call remembers which program runs."""
+
+_ndarray: Final = np.ndarray
+
+
+def is_dynamic(call: rx.Call) -> bool:
+    """Whether the call is left to be lowered at run time: its operator has a legalisation."""
+    op = call.op
+    if not isinstance(op, Op) or op.name in RUNTIME_OPERATORS or op.name in SPECIAL_OPERATORS:
+        return False
+    return op.get_attr("FLegalize") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A lowered call: takes the open operands, tuples spread out; `result` is what it gives."""
+
+    run: Callable[..., Value]
+    result: rx.StructInfo
+
+
+class DynamicPrograms:
+    """The programs made at run time for one executable, least recently wanted ones forgotten."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+        self._made: OrderedDict[object, Program | RelaxpyError] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def find(self, site: OperatorCall, call: rx.Call, form: Form) -> Program | RelaxpyError:
+        """What runs `call`, which is `site` with the operands of `form`, or why nothing does."""
+        key = site.key, tuple(form.key)
+        with self._lock:
+            found = self._made.get(key)
+            if found is not None:
+                self._made.move_to_end(key)
+                return found
+            try:
+                made: Program | RelaxpyError = self._lower(call, form)
+            except RelaxpyError as error:
+                made = error.with_traceback(None)
+            self._made[key] = made
+            if len(self._made) > MAX_PROGRAMS:
+                self._made.popitem(last=False)
+            return made
+
+    def _lower(self, call: rx.Call, form: Form) -> Program:
+        builder = BlockBuilder()
+        with builder.function("main", form.params):
+            with builder.dataflow():
+                result = builder.emit_output(call)
+            builder.emit_func_output(result)
+        module = LegalizeOps().transform(builder.finalize(), PassContext())
+        main = module["main"]
+        for node in walk(main):
+            if isinstance(node, rx.Call) and is_dynamic(node):
+                raise RuntimeCheckError(f"{node.op} has no kernel for these operands")
+        assert isinstance(main.struct_info, rx.FuncStructInfo)
+        return Program(self._build(module), main.struct_info.ret)
+
+
+class DynamicOperator:
+    """One call of an operator, inferred and lowered for the values that arrive.
+
+    Shapes are checked by the operator's rule when they arrive for the first time. The program that
+    runs then serves all values of these ranks, datatypes and broadcast pattern; where the operator
+    is undecided so, it is made for these very sizes and scalars.
+    """
+
+    __slots__ = ("_by_value", "_known", "_programs", "_site")
+
+    def __init__(self, site: OperatorCall, programs: DynamicPrograms) -> None:
+        self._site = site
+        self._programs = programs
+        self._known: dict[object, Callable[..., Value]] = {}
+        self._by_value = False
+
+    def __call__(self, *values: Value) -> Value:
+        """The result, for the values of the open operands.
+
+        Errors:
+            RuntimeCheckError: the operator does not take them.
+        """
+        key = tuple([(v.dtype, v.shape) if type(v) is _ndarray else self._key(v) for v in values])
+        run = self._known.get(key)
+        if run is None:
+            run = self._lower(values)
+        return run(*values)
+
+    def _key(self, value: Value) -> object:
+        """What the choice of a program depends on."""
+        match category_of(value):
+            case Category.TENSOR:
+                return value.dtype, value.shape
+            case Category.SHAPE:
+                return ShapeTuple, value
+            case Category.PRIM:
+                # The text tells apart 0.0 and -0.0, and is equal for NaNs.
+                return type(value), repr(value) if self._by_value else ""
+            case Category.TUPLE:
+                return tuple(map(self._key, value))
+            case category:
+                return category
+
+    def _lower(self, values: tuple[Value, ...]) -> Callable[..., Value]:
+        try:
+            run = self._program(values).run
+        except RelaxpyError as error:
+            raise self._refusal(error.diagnostic, values) from None
+        if any(type(v) is tuple for v in values):
+            run = partial(_run_spread, run)
+        if len(self._known) >= MAX_SHAPES:
+            self._known.clear()
+        self._known[tuple(map(self._key, values))] = run
+        return run
+
+    def _program(self, values: tuple[Value, ...]) -> Program:
+        """The most general program that is decided, and gives what the operator gives here."""
+        found = self._inferred(values, "literal" if self._by_value else "open")
+        failure: RelaxpyError | None = None
+        for symbolic, prims in self._generality(found):
+            if prims != "open" and not self._by_value:
+                self._by_value = True
+                found = self._inferred(values, "literal")
+            form = Form(symbolic, prims)
+            call = self._site.filled([form.operand(v) for v in values])
+            program = self._programs.find(self._site, call, form)
+            if isinstance(program, RelaxpyError):
+                failure = program
+            elif _agrees(program.result, found, form.bound):
+                return program
+        assert failure is not None
+        raise failure
+
+    def _generality(self, found: rx.StructInfo) -> Iterator[tuple[bool, Prims]]:
+        """Which forms to try, from general to special."""
+        yield True, "open"
+        if isinstance(found, rx.PrimStructInfo):
+            yield True, "symbolic"
+        yield True, "literal"
+        yield False, "literal"
+
+    def _inferred(self, values: tuple[Value, ...], prims: Prims) -> rx.StructInfo:
+        form = Form(symbolic=False, prims=prims)
+        call = self._site.filled([form.operand(v) for v in values])
+        assert isinstance(call.op, Op)
+        return infer_op_call(call.op, call, Context())
+
+    def _refusal(self, found: Diagnostic, values: tuple[Value, ...]) -> RuntimeCheckError:
+        call = self._site.call
+        assert isinstance(call.op, Op)
+        form = Form(symbolic=False, prims="literal")
+        notes: list[str] = []
+        try:
+            args = self._site.filled([form.operand(v) for v in values]).args
+        except RuntimeCheckError:
+            args = ()
+        record = find(call.op)
+        names = [p.name for p in record.parameters if p.is_operand] if record is not None else []
+        for i, arg in enumerate(args):
+            name = names[i] if len(names) == len(args) else f"operand {i + 1}"
+            notes.append(f"{name} is {Context().info_of(arg)}")
+        about = "" if found.message.startswith(call.op.name) else f"{call.op.name}: "
+        return RuntimeCheckError(
+            about + found.message, rule=found.rule, span=call.span, hint=found.hint, notes=notes
+        )
+
+
+def _run_spread(run: Callable[..., Value], *values: Value) -> Value:
+    return run(*leaves(values))
+
+
+def _agrees(general: rx.StructInfo, found: rx.StructInfo, bound: Mapping[tir.Var, Value]) -> bool:
+    """Whether a general result has, at these sizes, the datatype and shape found for them."""
+    if not is_known(found):
+        return True
+    match general, found:
+        case rx.TupleStructInfo(fields=some), rx.TupleStructInfo(fields=others):
+            return len(some) == len(others) and all(
+                _agrees(a, b, bound) for a, b in zip(some, others, strict=True)
+            )
+        case rx.TensorStructInfo(), rx.TensorStructInfo():
+            return general.dtype == found.dtype and _sizes(general, bound) == _sizes(found, {})
+        case _:
+            return type(general) is type(found)
+
+
+def _sizes(info: rx.TensorStructInfo, bound: Mapping[tir.Var, Value]) -> list[Value] | None:
+    if not isinstance(info.shape, rx.ShapeExpr):
+        return None
+    evaluator = ScalarEvaluator(dict(bound), checked)
+    return [evaluator.value(size) for size in info.shape.values]
