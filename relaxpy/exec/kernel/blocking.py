@@ -70,7 +70,7 @@ def block_rows(
 
 def _extended(run: Sequence[Whole], axes: Sequence[Axis], step: Whole) -> Axis | None:
     """The axis of `step` along which it can join the run, or None."""
-    if isinstance(step, (Contract, Scatter)):
+    if isinstance(step, Scatter) or (isinstance(step, Contract) and not _is_row_wise(step)):
         return None
     for axis in step.axes:
         alike = not axes or (
@@ -80,6 +80,11 @@ def _extended(run: Sequence[Whole], axes: Sequence[Axis], step: Whole) -> Axis |
         if alike and _keeps_rows([*run, step], [*axes, axis]):
             return axis
     return None
+
+
+def _is_row_wise(step: Contract) -> bool:
+    """Whether each element needs rows of its own, so that there is no matrix to keep whole."""
+    return all(mentions(f, {a.var}) for f in step.factors for a in step.axes)
 
 
 def _keeps_rows(run: Sequence[Whole], axes: Sequence[Axis]) -> bool:
@@ -165,6 +170,8 @@ def _passes(step: Whole) -> int:
             return _operations(value)
         case Reduce(update=update):
             return 2 + _operations(update.operand)
+        case Contract():
+            return 2
         case ArgReduce(extreme=extreme):
             return 2 + _operations(extreme.operand)
         case _:
