@@ -1,7 +1,18 @@
 """Questions about Relax programs and the relations between infos."""
 
 from relaxpy.ir.relax.analysis.calls import detect_recursion
+from relaxpy.ir.relax.analysis.compile_time import computable_at_compile_time
+from relaxpy.ir.relax.analysis.infos import derive_call_ret_struct_info, erase_to_well_defined
 from relaxpy.ir.relax.analysis.purity import contains_impure_call
+from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
+from relaxpy.ir.relax.analysis.symbolic import (
+    collect_non_negative_expressions,
+    definable_tir_vars_in_struct_info,
+    defined_symbolic_vars,
+    free_symbolic_vars,
+    tir_vars_in_struct_info,
+)
+from relaxpy.ir.relax.analysis.unused import remove_all_unused
 from relaxpy.ir.relax.analysis.variables import (
     all_global_vars,
     all_vars,
@@ -19,7 +30,6 @@ from relaxpy.ir.relax.relations import (
     check_compatibility,
     definable_shape_vars,
     erase_struct_info,
-    erase_to_well_defined,
     explain_incompatibility,
     free_shape_vars,
     is_base_of,
@@ -41,25 +51,34 @@ __all__ = [
     "bound_vars",
     "check_compatibility",
     "check_well_formed",
+    "collect_non_negative_expressions",
+    "computable_at_compile_time",
     "contains_impure_call",
     "definable_shape_vars",
+    "definable_tir_vars_in_struct_info",
+    "defined_symbolic_vars",
+    "derive_call_ret_struct_info",
     "detect_recursion",
     "erase_struct_info",
     "erase_to_well_defined",
     "explain_incompatibility",
     "free_shape_vars",
+    "free_symbolic_vars",
     "free_vars",
     "get_static_type",
     "get_var2val",
+    "has_reshape_pattern",
     "is_base_of",
     "name_to_binding",
     "post_order_visit",
     "provably_disjoint",
+    "remove_all_unused",
     "shape_var_map",
     "struct_info_base_check",
     "struct_info_glb",
     "struct_info_lca",
     "substitute_info",
+    "tir_vars_in_struct_info",
     "udchain",
     "well_formed",
     "wrap_type",

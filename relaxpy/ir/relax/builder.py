@@ -11,6 +11,7 @@ from typing import Any, overload
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, as_attrs
+from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.derive import known_signature
 from relaxpy.ir.relax.emitter import Emitter
 from relaxpy.ir.relax.frames import close_block, open_block
@@ -375,6 +376,11 @@ class BlockBuilder:
     def get_unique_name(self, name_prefix: str) -> str:
         """The prefix, with a number behind it if the builder has given it out before."""
         return self._out.unique_name(name_prefix)
+
+    @property
+    def context(self) -> Context:
+        """What derivation knows at this place of the program."""
+        return self._out.ctx
 
     def struct_info_of(self, expr: Expr) -> StructInfo:
         """The info of a leaf, or of an expression that has been derived.

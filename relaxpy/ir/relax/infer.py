@@ -52,7 +52,17 @@ def infer_call(call: Call, ctx: Context) -> StructInfo:
     """
     if isinstance(call.op, Op):
         return infer_op_call(call.op, call, ctx)
-    info = ctx.callee_info(call.op)
+    return apply_signature(ctx.callee_info(call.op), call, ctx)
+
+
+def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
+    """The info of a call of something of this info (DER-36 to DER-42).
+
+    What a Func info owns stands nowhere else (DER-51).
+
+    Errors:
+        StructInfoError: it is no function, or the arguments do not fit.
+    """
     if not isinstance(info, FuncStructInfo):
         raise StructInfoTypeError(
             f"{callee_name(call.op)} is {info}, which cannot be called",

@@ -24,6 +24,11 @@ def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) ->
     return any(not _is_pure(call, own_name) for call in _calls(body))
 
 
+def makes_impure_call(expr: Expr) -> bool:
+    """Whether evaluating `expr` makes an impure call; a function literal makes none (PU-15)."""
+    return any(not _is_pure(call, None) for call in _calls(expr))
+
+
 def _calls(expr: Expr) -> Iterator[Call]:
     """The calls in `expr` that evaluating it makes: bodies of nested functions are left out."""
     seen: set[int] = set()

@@ -33,7 +33,7 @@ def _defined(node: Node) -> Iterator[Var]:
         yield node.var
 
 
-def _occurring(expr: Node) -> dict[Var, None]:
+def occurring_vars(expr: Node) -> dict[Var, None]:
     """Every variable in `expr`, those in the infos of variables included, in order."""
     found: dict[Var, None] = {}
     waiting: list[Node] = [expr]
@@ -55,7 +55,7 @@ def _shapes(info: StructInfo) -> list[Node]:
 
 def all_vars(expr: Expr) -> list[Var]:
     """Every local variable in `expr`, each once, in order."""
-    return list(_occurring(expr))
+    return list(occurring_vars(expr))
 
 
 def bound_vars(expr: Expr) -> list[Var]:
@@ -66,7 +66,7 @@ def bound_vars(expr: Expr) -> list[Var]:
 def free_vars(expr: Expr) -> list[Var]:
     """The variables in `expr` that it does not define, each once, in order."""
     bound = set(bound_vars(expr))
-    return [var for var in _occurring(expr) if var not in bound]
+    return [var for var in occurring_vars(expr) if var not in bound]
 
 
 def all_global_vars(expr: Expr) -> list[GlobalVar]:
