@@ -17,6 +17,7 @@ from relaxpy.ir.relax.op.rules import (
     literal_shape,
     refuse,
     refuse_type,
+    shown,
     te_kernel,
     tensor,
 )
@@ -64,7 +65,7 @@ def matmul(
     inner = b[0] if column else b[-2]
     if differ(a[-1], inner):
         raise refuse(
-            f"the last dimension of x1 is {a[-1]}, but x2 is summed over {inner}: "
+            f"the last dimension of x1 is {shown(a[-1])}, but x2 is summed over {shown(inner)}: "
             f"x1 is {x1}, x2 is {x2}",
             x2,
         )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -34,13 +33,14 @@ from relaxpy.ir.relax.op.rules import (
     refuse,
     refuse_type,
     shape_operand,
+    shown,
     te_kernel,
     tensor,
     unify_sizes,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import product
+from relaxpy.ir.te.topi.shapes import product, tidy, total
 from relaxpy.ir.te.topi.transform import split_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -76,8 +76,8 @@ def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> Ten
         for axis, size in enumerate(sizes):
             if not is_one(size) and differ(size, wanted[axis + offset]):
                 raise refuse(
-                    f"dimension {axis} of x is {size}, which does not broadcast to dimension "
-                    f"{axis + offset} of {shape}, {wanted[axis + offset]}",
+                    f"dimension {axis} of x is {shown(size)}, which does not broadcast to "
+                    f"dimension {axis + offset} of {shape}, {shown(wanted[axis + offset])}",
                     x,
                 )
     return tensor(shape_operand(call.args[1], shape), x.dtype, x.vdevice, shape.ndim)
@@ -127,7 +127,7 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
             rest = product(as_shape(shape))
             if isinstance(rest, IntImm) and rest.value == 0:
                 raise MisuseError(f"-1 may be any size in {given!r}: others are 0", about=given)
-            shape[place] = simplify(ops.floordiv(product(old), rest))
+            shape[place] = tidy(ops.floordiv(product(old), rest))
     arguments["shape"] = ShapeExpr(tuple(shape))
 
 
@@ -148,7 +148,7 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
     if old is not None and new is not None:
         before, after = product(old), product(new)
         if differ(before, after):
-            raise refuse(f"x has {before} elements, {shape} has {after}: x is {x}", x)
+            raise refuse(f"x has {shown(before)} elements, {shape} has {shown(after)}: x is {x}", x)
     found = new if new is not None else shape_operand(call.args[1], shape)
     return tensor(found, x.dtype, x.vdevice, shape.ndim)
 
@@ -214,7 +214,7 @@ def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorS
         for a in gone if shape is not None else ():
             assert shape is not None
             if isinstance(shape[a], IntImm) and not is_one(shape[a]):
-                raise refuse(f"axis {a} of x has size {shape[a]}, not 1: x is {x}", x)
+                raise refuse(f"axis {a} of x has size {shown(shape[a])}, not 1: x is {x}", x)
     elif shape is None or not all(isinstance(s, IntImm) for s in shape):
         return tensor(None, x.dtype, x.vdevice)
     else:
@@ -302,16 +302,9 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
     decided = not shapes or unify_sizes(shapes, [tensors] * len(shapes), "tensors", where)
     if not decided or len(shapes) < len(infos):
         return tensor(None, dtype, vdevice, ndim)
-    total = list(shapes[0])
-    total[where] = _sum([shape[where] for shape in shapes])
-    return tensor(total, dtype, vdevice)
-
-
-def _sum(sizes: Sequence[PrimExpr]) -> PrimExpr:
-    total = sizes[0]
-    for size in sizes[1:]:
-        total = ops.add(total, size)
-    return simplify(total)
+    sizes = list(shapes[0])
+    sizes[where] = total([shape[where] for shape in shapes])
+    return tensor(sizes, dtype, vdevice)
 
 
 @register("relax.stack", pure=True, legalize=by_te(topi.stack))

@@ -16,6 +16,7 @@ from relaxpy.ir.relax.op.rules import (
     refuse,
     refuse_type,
     require_float,
+    shown,
     te_kernel,
     tensor,
 )
@@ -135,9 +136,7 @@ def _normalized(
                 f"{name} has the datatype of data, found {info.dtype} and {data.dtype}", info
             )
         if 0 <= info.ndim != len(axes):
-            raise refuse(
-                f"{name} has rank {len(axes)}, one for each of the axes, found {info}", info
-            )
+            raise refuse(f"{name} has rank {len(axes)}, as many as axes, found {info}", info)
         shape = literal_shape(info)
         if sizes is None or shape is None or places is None:
             decided = False
@@ -147,7 +146,9 @@ def _normalized(
             decided = decided and answer is True
             if answer is False:
                 raise refuse(
-                    f"dimension {k} of {name} is {size}, axis {axis} of data is {sizes[axis]}", info
+                    f"dimension {k} of {name} is {shown(size)}, axis {axis} of data is "
+                    f"{shown(sizes[axis])}",
+                    info,
                 )
     return data if decided else tensor(None, data.dtype, data.vdevice, data.ndim)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.dtype import BOOL, VOID, DataType
+from relaxpy.ir.dtype import BOOL, INT64, VOID, DataType
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -20,6 +20,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.te_call import call_te
+from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
@@ -39,6 +40,11 @@ def refuse(message: str, about: object = None, hint: str | None = None) -> Struc
 def refuse_type(message: str, about: object = None, hint: str | None = None) -> StructInfoError:
     """The error of a rule whose operand has a wrong kind, rank or datatype."""
     return StructInfoTypeError(message, rule=RULE, hint=hint, about=about)
+
+
+def shown(size: PrimExpr) -> str:
+    """A size as messages show it."""
+    return ShortText().prim(size, INT64)
 
 
 def literal_shape(info: TensorStructInfo) -> Sizes | None:
@@ -203,7 +209,8 @@ def broadcast_sizes(
         elif isinstance(a, IntImm) and isinstance(b, IntImm):
             raise refuse(
                 f"{names[0]} and {names[1]} do not broadcast: dimension {len(first) + axis} of "
-                f"{names[0]} is {a}, dimension {len(second) + axis} of {names[1]} is {b}",
+                f"{names[0]} is {shown(a)}, dimension {len(second) + axis} of {names[1]} is "
+                f"{shown(b)}",
                 about,
             )
         else:
@@ -251,7 +258,8 @@ def unify_sizes(
             answer = prove_equal(a, b)
             if answer is False:
                 raise refuse(
-                    f"{what} differ in dimension {axis}: {a} in the first, {b} in number {k + 1}",
+                    f"{what} differ in dimension {axis}: {shown(a)} in the first, "
+                    f"{shown(b)} in number {k + 1}",
                     infos[k],
                 )
             decided = decided and answer is True

@@ -93,11 +93,12 @@ class _Legalizer:
         match expr:
             case Call():
                 return self._call(expr, dataflow=dataflow)
-            case SeqExpr(blocks=blocks):
+            case SeqExpr(blocks=blocks, body=body):
                 made = tuple(self._block(b) for b in blocks)
-                if all(a is b for a, b in zip(made, blocks, strict=True)):
+                value = self._expr(body, dataflow=dataflow)
+                if value is body and all(a is b for a, b in zip(made, blocks, strict=True)):
                     return expr
-                return replace(expr, blocks=made, struct_info=None)
+                return replace(expr, blocks=made, body=value, struct_info=None)
             case If(true_branch=yes, false_branch=no):
                 branches = self._expr(yes, dataflow=False), self._expr(no, dataflow=False)
                 if branches[0] is yes and branches[1] is no:
@@ -138,24 +139,25 @@ class _Legalizer:
         return _placed(self._expr(made, dataflow=dataflow), call)
 
     def _emitted(self, rule: Legalization, call: Call, *, dataflow: bool) -> Expr:
-        """What the rule gives, after what it emits."""
+        """What the rule gives, in normal form, after what it emits."""
         builder = self.builder
         builder.begin_scope()
         if dataflow:
             builder.begin_dataflow()
         try:
             result = rule(builder, call)
+            if not isinstance(result, Expr):
+                raise MisuseError(
+                    f"the legalisation of {call.op} gives an expression, found {result!r:.60}",
+                    span=call.span,
+                    about=result,
+                )
+            result = builder.normalize(result)
         finally:
             if dataflow:
                 builder.end_dataflow()
-            bindings = builder.end_scope(Tuple(())).blocks
-        if not isinstance(result, Expr):
-            raise MisuseError(
-                f"the legalisation of {call.op} gives an expression, found {result!r:.60}",
-                span=call.span,
-                about=result,
-            )
-        return SeqExpr(bindings, result) if bindings else result
+            blocks = builder.end_scope(Tuple(())).blocks
+        return SeqExpr(blocks, result) if blocks else result
 
     def _is_known(self, call: Call) -> bool:
         assert isinstance(call.op, Op)

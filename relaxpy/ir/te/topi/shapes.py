@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -10,7 +11,7 @@ from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr
+from relaxpy.ir.tir.expr import BinaryOpExpr, ExprLike, IntImm, PrimExpr
 
 Sizes: TypeAlias = Sequence[PrimExpr]
 Axes: TypeAlias = int | Sequence[int] | None
@@ -27,11 +28,28 @@ def as_sizes(shape: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
 
 
 def product(sizes: Sizes) -> PrimExpr:
-    """The number of elements of a shape, simplified."""
-    result: PrimExpr = ops.const(1, INT64)
-    for size in sizes:
-        result = ops.mul(result, size)
-    return simplify(result)
+    """The number of elements of a shape."""
+    return functools.reduce(ops.mul, sizes, ops.const(1, INT64))
+
+
+def total(sizes: Sizes) -> PrimExpr:
+    """The sum of sizes: of equal ones, one times their number."""
+    if all(size is sizes[0] for size in sizes):
+        return ops.mul(sizes[0], ops.const(len(sizes), INT64))
+    return tidy(functools.reduce(ops.add, sizes))
+
+
+def tidy(size: PrimExpr) -> PrimExpr:
+    """`size` simplified, or as it is written where that is no longer."""
+    found = simplify(size)
+    return found if _length(found) < _length(size) else size
+
+
+def _length(size: PrimExpr) -> int:
+    """How many nodes the text of an expression has."""
+    if not isinstance(size, BinaryOpExpr):
+        return 1
+    return 1 + _length(size.a) + _length(size.b)
 
 
 def normal_axis(axis: int, ndim: int) -> int:

@@ -16,7 +16,9 @@ from relaxpy.ir.te.topi.shapes import (
     is_const,
     normal_axes,
     normal_axis,
+    product,
     ravel,
+    total,
     unravel,
 )
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
@@ -85,11 +87,10 @@ def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """The tensors one after the other along an axis."""
     where = normal_axis(axis, tensors[0].ndim)
-    begins: list[PrimExpr] = [ops.const(0, "int64")]
-    for tensor in tensors:
-        begins.append(simplify(ops.add(begins[-1], tensor.shape[where])))
+    sizes = [tensor.shape[where] for tensor in tensors]
+    begins = [total(sizes[:k]) if k else ops.const(0, "int64") for k in range(len(sizes))]
     shape = list(tensors[0].shape)
-    shape[where] = begins[-1]
+    shape[where] = total(sizes)
 
     def element(*index: PrimExpr) -> PrimExpr:
         def read(k: int) -> PrimExpr:
@@ -195,7 +196,8 @@ def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: b
     if isinstance(index, tir.IntImm):
         if index.value < 0:
             return ops.maximum(ops.add(index, size), low)
-        return index if index.value == 0 and not backwards else ops.minimum(index, high)
+        inside = inbound and not isinstance(size, tir.IntImm)
+        return index if inside or (index.value == 0 and not backwards) else ops.minimum(index, high)
     if inbound or index is high:
         return index
     return ops.maximum(ops.minimum(index, high), low)
@@ -245,7 +247,7 @@ def take(
     remainder, "nan" gives NaN.
     """
     where = 0 if axis is None else normal_axis(axis, x.ndim)
-    flat = x if axis is not None or x.ndim == 1 else reshape(x, [_size(x)])
+    flat = x if axis is not None or x.ndim == 1 else reshape(x, [product(x.shape)])
     extent = flat.shape[where]
     picked = indices.shape if isinstance(indices, Tensor) else ()
     shape = (*flat.shape[:where], *picked, *flat.shape[where + 1 :])
@@ -276,13 +278,6 @@ def _chosen(place: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimExpr:
     return place
 
 
-def _size(x: Tensor) -> PrimExpr:
-    result: PrimExpr = ops.const(1, "int64")
-    for size in x.shape:
-        result = ops.mul(result, size)
-    return simplify(result)
-
-
 def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     """The product of matrices as NumPy's: leading axes broadcast, a vector is a row or a column.
 
@@ -305,8 +300,8 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
         i = [] if row else [rest.pop(0)]
         left = a(*_batch_index(lead_a, lead, batch), *i, k.var)
         right = b(*_batch_index(lead_b, lead, batch), k.var, *rest)
-        product = ops.mul(factor(left), factor(right))
-        return ops.const(0, product.dtype) if is_const(extent, 0) else reduce.sum(product, axis=k)
+        term = ops.mul(factor(left), factor(right))
+        return ops.const(0, term.dtype) if is_const(extent, 0) else reduce.sum(term, axis=k)
 
     made: Tensor = te.compute([*batch, *m, *n], element, name="matmul")
     return made

@@ -1,0 +1,96 @@
+"""Python's operators on expressions are calls of operators, with numbers and arrays beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError, StructInfoError
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.infos import prim, shape, tensor, tuple_of
+
+X, Y = rx.Var("x", tensor(2, 3)), rx.Var("y", tensor(3))
+SIGNS: list[tuple[str, Callable[[Any, Any], Any]]] = [
+    ("add", lambda a, b: a + b),
+    ("subtract", lambda a, b: a - b),
+    ("multiply", lambda a, b: a * b),
+    ("divide", lambda a, b: a / b),
+    ("floor_divide", lambda a, b: a // b),
+    ("power", lambda a, b: a**b),
+    ("less", lambda a, b: a < b),
+    ("less_equal", lambda a, b: a <= b),
+    ("greater", lambda a, b: a > b),
+    ("greater_equal", lambda a, b: a >= b),
+]
+MIRRORED = {"less": "greater", "less_equal": "greater_equal"}
+MIRRORED |= {b: a for a, b in MIRRORED.items()}
+
+
+@pytest.mark.parametrize(("name", "apply"), SIGNS)
+def test_signs_are_calls(name: str, apply: Callable[[Any, Any], Any]) -> None:
+    call = apply(X, Y)
+    assert call.op is Op(f"relax.{name}")
+    assert call.args == (X, Y)
+    assert call.struct_info == tensor(2, 3, dtype="bool" if name in MIRRORED else "float32")
+    assert apply(X, 2).args[1].data == np.float32(2)
+    left = apply(2, X)
+    assert left.op is Op(f"relax.{MIRRORED.get(name, name)}")
+    constant = left.args[name in MIRRORED]
+    assert isinstance(constant, rx.Constant)
+
+
+def test_arrays_leave_the_operation_to_the_expression() -> None:
+    row = np.ones(3, "float32")
+    for call in (row + X, X + row, np.float32(2) + X):
+        assert call.op is Op("relax.add")
+        assert call.struct_info == tensor(2, 3)
+
+
+def test_the_other_methods() -> None:
+    assert (-X).op is Op("relax.negative")
+    assert (X @ rx.Var("w", tensor(3, 4))).struct_info == tensor(2, 4)
+    assert (np.ones((5, 2), "float32") @ X).struct_info == tensor(5, 3)
+    assert X.astype("int8").struct_info == tensor(2, 3, dtype="int8")
+
+
+def test_equality_is_identity_and_expressions_are_keys() -> None:
+    assert X == X
+    assert X != Y
+    assert {X: 1}[X] == 1
+
+
+def test_a_remainder_must_say_which_one_it_is() -> None:
+    for make in (lambda: X % 2, lambda: 2 % X):
+        with pytest.raises(MisuseError, match="leaves the sign of the remainder open") as caught:
+            make()
+        assert isinstance(caught.value, ValueError)
+        assert "R.floor_mod" in str(caught.value)
+
+
+def test_tuples_are_joined() -> None:
+    pair = rx.Var("t", tuple_of(tensor(2), tensor(3)))
+    joined = pair + (X,)  # noqa: RUF005
+    assert [type(field) for field in joined] == [rx.TupleGetItem, rx.TupleGetItem, rx.Var]
+    assert (Y,) + rx.Tuple((X,)) == (Y, X)  # noqa: RUF005
+
+
+def test_scalars_of_the_program_take_part() -> None:
+    n = tir.Var("n", "int64")
+    counts = rx.Var("c", tensor(4, dtype="int64"))
+    assert (counts + n).struct_info == tensor(4, dtype="int64")
+    k = rx.Var("k", prim(dtype="int64"))
+    assert (k + 1).struct_info == prim(dtype="int64")
+    assert (counts < k).struct_info == tensor(4, dtype="bool")
+
+
+def test_what_does_not_fit_names_the_operator_and_the_operand() -> None:
+    with pytest.raises(StructInfoError, match=r"relax\.add: x2 is a tensor or a scalar") as caught:
+        X + rx.Var("s", shape(2))
+    assert isinstance(caught.value, TypeError)
+    with pytest.raises(MisuseError, match="expected a Relax expression, found object"):
+        X + object()  # type: ignore[operator]

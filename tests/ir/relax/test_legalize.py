@@ -1,0 +1,323 @@
+"""LegalizeOps: what becomes a kernel, what stays, and what kernels are shared."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError, RelaxpyWarning, StructInfoError, UnknownNameError
+from relaxpy.exec.compile import compile
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.op.unary import UNARY
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.transform import get_pipeline
+from relaxpy.ir.traverse import walk
+from tests.ir.relax.infos import Object, prim, rank, shape, tensor, tuple_of
+
+N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
+exp, add = UNARY["exp"], op.add
+
+
+def function(
+    body: Callable[..., Any], *infos: rx.StructInfo, dataflow: bool = True, pure: bool = True
+) -> IRModule:
+    """A module whose main returns what `body` gives for its parameters."""
+    params = [rx.Var(f"x{k}", info) for k, info in enumerate(infos)]
+    builder = BlockBuilder()
+    with builder.function("main", params, pure=pure):
+        if dataflow:
+            with builder.dataflow():
+                out = builder.emit_output(body(*params))
+        else:
+            out = builder.emit(body(*params))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def ops_of(mod: IRModule) -> list[str]:
+    calls = [node for node in walk(mod["main"]) if isinstance(node, rx.Call)]
+    return [call.op.name for call in calls if isinstance(call.op, Op)]
+
+
+def kernels(mod: IRModule) -> list[str]:
+    return sorted(v.name_hint for v, f in mod.items() if isinstance(f, PrimFunc))
+
+
+@pytest.mark.parametrize("dataflow", [True, False])
+def test_operators_become_kernels_and_infos_stay(dataflow: bool) -> None:
+    before = function(lambda x: op.nn.softmax(exp(x) + x), tensor(N, 4), dataflow=dataflow)
+    after = LegalizeOps()(before)
+    assert ops_of(before) == ["relax.exp", "relax.add", "relax.nn.softmax"]
+    assert ops_of(after) == ["relax.call_tir"] * 3
+    assert kernels(after) == ["add", "softmax", "tir_exp"]
+    assert after["main"].struct_info == before["main"].struct_info
+    assert not check_well_formed(after)
+    assert [v.name_hint for v in before] == ["main"]
+
+
+def test_a_module_without_operators_comes_back_itself() -> None:
+    done = LegalizeOps()(function(exp, tensor(2)))
+    assert LegalizeOps()(done) is done
+
+
+def test_calls_of_one_kind_share_a_kernel_whatever_their_sizes_are_called() -> None:
+    def body(x: rx.Var, y: rx.Var, z: rx.Var) -> rx.Tuple:
+        return rx.Tuple((exp(x), exp(y), exp(z)))
+
+    same = LegalizeOps()(function(body, tensor(N, 4), tensor(M, 4), tensor(M, 4)))
+    assert kernels(same) == ["tir_exp"]
+    other = LegalizeOps()(function(body, tensor(N, 4), tensor(N, 5), tensor(N, 4, dtype="float64")))
+    assert kernels(other) == ["tir_exp", "tir_exp1", "tir_exp2"]
+
+
+def test_repeated_sizes_make_another_kernel() -> None:
+    mod = function(lambda x, y: rx.Tuple((exp(x), exp(y))), tensor(N, M), tensor(N, N))
+    after = LegalizeOps()(mod)
+    assert kernels(after) == ["tir_exp", "tir_exp1"]
+    x, y = np.ones((2, 3), "float32"), np.ones((2, 2), "float32")
+    found = compile(after)["main"](x, y)
+    np.testing.assert_allclose(found[1], np.exp(y), rtol=1e-6)
+
+
+def test_literals_stand_in_the_kernel() -> None:
+    after = LegalizeOps()(function(lambda x: (x * 2 + 1) * 2, tensor(3)))
+    assert kernels(after) == ["add", "multiply"]
+    [first, *_] = (n for n in walk(after["main"]) if isinstance(n, rx.Call))
+    operands = first.args[1]
+    assert isinstance(operands, rx.Tuple)
+    assert len(operands) == 1
+
+
+OPEN: list[tuple[Callable[..., Any], tuple[rx.StructInfo, ...]]] = [
+    (exp, (rank(2),)),
+    (exp, (rx.TensorStructInfo(None, "float32"),)),
+    (exp, (rx.TensorStructInfo((2,), ""),)),  # type: ignore[arg-type]
+    (add, (tensor(N), tensor(M))),
+    (lambda x: op.squeeze(x), (tensor(N, 1),)),
+    (lambda *x: op.concat(x), (tensor(2), rank(1))),
+    (lambda s: op.zeros(s, "float32"), (rx.ShapeStructInfo(None, 2),)),
+]
+
+
+@pytest.mark.parametrize(("body", "infos"), OPEN)
+def test_what_is_open_stays(body: Callable[..., Any], infos: tuple[rx.StructInfo, ...]) -> None:
+    mod = function(body, *infos)
+    assert LegalizeOps()(mod) is mod
+    with pytest.warns(RelaxpyWarning, match="has open operands, so it is not lowered yet"):
+        LegalizeOps(enable_warning=True)(mod)
+
+
+def test_nothing_is_said_of_calls_that_are_lowered_already() -> None:
+    mod = function(lambda x: op.call_pure_packed("f", x, sinfo_args=tensor(2)), tensor(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert LegalizeOps(enable_warning=True)(mod) is mod
+
+
+def test_branches_and_local_functions_are_reached() -> None:
+    builder = BlockBuilder()
+    x, c = rx.Var("x", tensor(2)), rx.Var("c", tensor(dtype="bool"))
+    y = rx.Var("y", tensor(2))
+    with builder.function("main", [x, c]):
+        local = builder.emit(rx.Function((y,), exp(y), tensor(2)))
+        out = builder.emit(rx.If(c, rx.Call(local, (x,)), x * 3))
+        builder.emit_func_output(out)
+    after = LegalizeOps()(builder.get())
+    assert kernels(after) == ["multiply", "tir_exp"]
+    assert set(ops_of(after)) == {"relax.call_tir"}
+    run = compile(after)["main"]
+    data = np.array([1, 2], "float32")
+    np.testing.assert_allclose(run(data, np.array(True)), np.exp(data), rtol=1e-6)
+    np.testing.assert_allclose(run(data, np.array(False)), data * 3)
+
+
+def test_a_custom_legalisation_comes_first() -> None:
+    def swapped(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+        return builder.call_te(topi.subtract, call.args[1], call.args[0])
+
+    mod = function(lambda x, y: x - y, tensor(2), tensor(2))
+    after = LegalizeOps({"relax.subtract": swapped})(mod)
+    a, b = np.array([1, 2], "float32"), np.array([5, 9], "float32")
+    np.testing.assert_array_equal(compile(after)["main"](a, b), b - a)
+
+
+@pytest.mark.parametrize("dataflow", [True, False])
+def test_a_legalisation_may_emit_bindings_and_use_operators(dataflow: bool) -> None:
+    def by_parts(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+        half = builder.emit(call.args[0] * 0.5, "half")
+        return builder.emit(exp(half)) * 2
+
+    mod = function(lambda x: op.nn.gelu(x), tensor(N), dataflow=dataflow)
+    after = LegalizeOps({"relax.nn.gelu": by_parts})(mod)
+    assert set(ops_of(after)) == {"relax.call_tir"}
+    assert not check_well_formed(after)
+    x = np.array([1, 2], "float32")
+    np.testing.assert_allclose(compile(after)["main"](x), np.exp(x / 2) * 2, rtol=1e-6)
+
+
+def test_a_legalisation_may_leave_a_call_or_give_the_operator_again() -> None:
+    mod = function(exp, tensor(2))
+    assert LegalizeOps({"relax.exp": lambda builder, call: call})(mod) is mod
+    doubled = LegalizeOps({"relax.exp": lambda builder, call: exp(call.args[0])})(mod)
+    assert ops_of(doubled) == ["relax.exp"]
+
+
+def test_a_map_that_means_nothing_is_refused() -> None:
+    mod = function(exp, tensor(2))
+    with pytest.raises(UnknownNameError, match=r"no operator is registered as 'relax\.exq'"):
+        LegalizeOps({"relax.exq": lambda builder, call: call})(mod)
+    with pytest.raises(MisuseError, match=r"legalisation of Op\(relax\.exp\) gives an expression"):
+        LegalizeOps({"relax.exp": lambda builder, call: 3})(mod)
+
+
+def test_bits_of_floats_are_refused_when_they_are_asked_for() -> None:
+    mod = function(op.bitwise_and, tensor(2), tensor(2))
+    with pytest.raises(StructInfoError, match=r"relax\.bitwise_and: only integers have bits"):
+        LegalizeOps()(mod)
+
+
+def test_programs_of_operators_compile() -> None:
+    mod = function(
+        lambda x, w, b: op.nn.relu(op.linear(x, w, b)).astype("float64"),
+        *(tensor(N, 3), tensor(4, 3), tensor(4)),
+    )
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.standard_normal(s).astype("float32") for s in ((2, 3), (4, 3), (4,)))
+    for target in ("numpy", "reference"):
+        found = compile(mod, target)["main"](x, w, b)
+        np.testing.assert_allclose(found, np.maximum(x @ w.T + b, 0), rtol=1e-5, atol=1e-6)
+    assert get_pipeline("default")(mod)["main"].struct_info == mod["main"].struct_info
+
+
+def test_the_time_grows_with_the_program() -> None:
+    def chain(length: int) -> IRModule:
+        def body(x: rx.Var) -> rx.Expr:
+            value: rx.Expr = x
+            for k in range(length):
+                value = value + 1 if k % 2 else exp(value)
+            return value
+
+        return function(body, tensor(N, 4))
+
+    def seconds(mod: IRModule) -> float:
+        began = time.perf_counter()
+        LegalizeOps()(mod)
+        return time.perf_counter() - began
+
+    small, large = chain(100), chain(400)
+    ratio = min(seconds(large) for _ in range(3)) / min(seconds(small) for _ in range(3))
+    assert ratio < 16
+
+
+# --- call_te and emit_te
+
+
+def plus(x: Tensor, amount: Any) -> Tensor:
+    return topi.add(x, amount)  # type: ignore[no-any-return]
+
+
+def build(body: Callable[[BlockBuilder], rx.Expr], *params: rx.Var) -> IRModule:
+    builder = BlockBuilder()
+    with builder.function("main", list(params)):
+        builder.emit_func_output(body(builder))
+    return builder.get()
+
+
+def test_a_tensor_expression_is_called_on_expressions() -> None:
+    x, k = rx.Var("x", tensor(N, 2)), rx.Var("k", prim(dtype="float32"))
+    mod = build(lambda b: b.emit_te(plus, x, k), x, k)
+    kernel = mod["plus"]
+    assert isinstance(kernel, PrimFunc)
+    assert [p.name for p in kernel.params] == ["var_x", "k", "var_T_add"]
+    assert "global_symbol" not in kernel.attrs
+    data = np.array([[1, 2]], "float32")
+    for target in ("reference", "numpy"):
+        np.testing.assert_array_equal(compile(mod, target)["main"](data, 2.5), data + 2.5)
+
+
+def test_sizes_that_no_buffer_binds_are_passed() -> None:
+    x, s = rx.Var("x", tensor(N * 2)), rx.Var("s", shape(M))
+    n = rx.Var("y", tensor(N))
+
+    def shifted(t: Tensor, by: list[tir.PrimExpr]) -> Any:
+        return compute(t.shape, lambda i: t[i] + by[0].astype("float32"), name="shifted")
+
+    mod = build(lambda b: b.emit_te(shifted, x, s), x, s, n)
+    [call] = [node for node in walk(mod["main"]) if isinstance(node, rx.Call)]
+    assert call.args[2].struct_info == shape(N, M)
+    kernel = mod["shifted"]
+    assert isinstance(kernel, PrimFunc)
+    assert all(v not in kernel.params for v in (N, M))
+    assert not check_well_formed(mod)
+
+
+def test_names_attributes_and_several_results() -> None:
+    x = rx.Var("x", tensor(2, 2))
+
+    def both(t: Tensor, *, factor: float) -> list[Tensor]:
+        return [topi.multiply(t, factor), topi.negative(t)]
+
+    def body(b: BlockBuilder) -> rx.Expr:
+        found = b.call_te(
+            both, x, factor=2.0, primfunc_name_hint="pair", primfunc_attrs={"mark": 1}
+        )
+        assert found.struct_info == tuple_of(tensor(2, 2), tensor(2, 2))
+        nameless = b.emit_te(lambda t: topi.exp(t), x)
+        return b.emit(rx.Tuple((found, nameless)))
+
+    mod = build(body, x)
+    assert kernels(mod) == ["pair", "te_func"]
+    assert mod["pair"].attrs["mark"] == 1
+
+
+def test_equal_kernels_are_shared_and_others_numbered() -> None:
+    x, y = rx.Var("x", tensor(2)), rx.Var("y", tensor(3))
+    mod = build(lambda b: b.emit(rx.Tuple(tuple(b.call_te(topi.exp, v) for v in (x, y, x)))), x, y)
+    assert kernels(mod) == ["exp", "exp1"]
+
+
+def test_a_function_is_called_anew_every_time() -> None:
+    x = rx.Var("x", tensor(2))
+    amounts = iter((1.0, 2.0))
+
+    def growing(t: Tensor) -> Any:
+        return topi.add(t, next(amounts))
+
+    mod = build(lambda b: b.emit(rx.Tuple((b.call_te(growing, x), b.call_te(growing, x)))), x)
+    assert kernels(mod) == ["growing", "growing1"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((rx.Var("x", rank(2)),), "needs shape and datatype of its operands, found R.Tensor"),
+        ((rx.Var("x", Object),), "takes no value of R.Object"),
+        ((object(),), "takes no object"),
+        ((rx.Var("s", rx.ShapeStructInfo(None, 2)),), "takes no value of R.Shape"),
+    ],
+)
+def test_arguments_that_nothing_stands_for(args: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(MisuseError) as caught:
+        BlockBuilder().call_te(topi.exp, *args)
+    assert message in str(caught.value)
+
+
+def test_results_that_are_no_tensors() -> None:
+    x = rx.Var("x", tensor(2))
+    with pytest.raises(MisuseError, match="gives tensors, found int 3"):
+        BlockBuilder().call_te(lambda t: 3, x)
+    with pytest.raises(MisuseError, match="gives tensor x twice, or without computing it"):
+        BlockBuilder().call_te(lambda t: t, x)
