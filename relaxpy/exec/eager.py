@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
+from relaxpy.errors import CompileError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import EntryPoint
 from relaxpy.exec.reference import evaluate
 from relaxpy.exec.values import Value
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.calls import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Expr
 
 _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
@@ -25,10 +27,24 @@ def call_function(
     """
     entry = _compiled.get(func)
     if entry is None:
+        _check_alone(func)
         executable = compile(func)
         [name] = executable.function_names
         entry = _compiled[func] = executable[name]
     return entry(*args, **(kwargs or {}))
+
+
+def _check_alone(func: BaseFunc) -> None:
+    """Refuse a function that needs others of the module it comes from."""
+    own = str(func.attrs.get("global_symbol") or "main")
+    others = [name for name in mentioned_globals(func) if name != own]
+    if others:
+        raise CompileError(
+            f"{own} calls {', '.join(others)} of its module, so it does not run by itself",
+            rule="WF-24",
+            span=func.span,
+            hint=f'compile the module: relaxpy.compile(mod)["{own}"](...)',
+        )
 
 
 def evaluate_call(expr: Expr, module: IRModule | None = None) -> Value:

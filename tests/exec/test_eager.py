@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
-from relaxpy.errors import RelaxpyError, RuntimeCheckError
+from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec import eager
 from relaxpy.exec.eager import evaluate_call
 from relaxpy.ir.op import Op
@@ -61,8 +61,9 @@ def test_a_relax_function_is_forgotten_too() -> None:
 
 def test_a_function_of_a_module_does_not_run_alone() -> None:
     func = function([], [], rx.Call(rx.GlobalVar("other"), ()))
-    with pytest.raises(RelaxpyError, match="other"):
+    with pytest.raises(CompileError, match="main calls other of its module") as caught:
         func()
+    assert caught.value.diagnostic.hint == 'compile the module: relaxpy.compile(mod)["main"](...)'
 
 
 def test_calls_on_constants_are_evaluated() -> None:
