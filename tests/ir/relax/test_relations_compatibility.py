@@ -49,98 +49,153 @@ def ranked(ndim: int) -> rx.ShapeStructInfo:
     return rx.ShapeStructInfo(None, ndim)
 
 
-CASES: dict[str, list[Case]] = {
-    "CMP-1": [(shape(N * M), shape(N * M), YES), (shape(N), shape(M), MAYBE)],
-    "CMP-3": [
-        (tensor(2), tensor(3), NO),
-        (tensor(2), tensor(2, 2), NO),
-        (tensor(2), tensor(2), YES),
-    ],
-    "CMP-4": [(tensor(N), Object, YES), (packed(), Object, YES), (prim(), Object, YES)],
-    "CMP-5": [(Object, tensor(N), NO), (shape(N), tensor(N), NO), (prim(N), shape(N), NO)],
-    "CMP-6": [(tuple_of(Object), tuple_of(), NO), (tuple_of(), tuple_of(), YES)],
-    "CMP-7": [
-        (tuple_of(tensor(N), shape(2)), tuple_of(tensor(M), shape(3)), NO),
-        (tuple_of(tensor(N), shape(2)), tuple_of(tensor(M), shape(2)), MAYBE),
-        (tuple_of(tensor(N), shape(2)), tuple_of(rank(1), shape(2)), YES),
-    ],
-    "CMP-8": [
-        (shape(N), ranked(-1), YES),
-        (ranked(-1), ranked(-1), YES),
-        (ranked(-1), ranked(1), NO),
-        (shape(N), ranked(2), NO),
-    ],
-    "CMP-9": [(shape(N), ranked(1), YES), (ranked(1), shape(N), MAYBE), (ranked(2), shape(N), NO)],
-    "CMP-10": [
-        (shape(N, 2), shape(M, 3), NO),
-        (shape(N, N + N), shape(N, N * 2), YES),
-        (shape(N, 2), shape(M, 2), MAYBE),
-        (shape(N), shape(N + 1), NO),
-    ],
-    "CMP-11": [
-        (tensor(N), tensor(N, dtype=""), YES),
-        (tensor(N, dtype=""), tensor(N), NO),
-        (tensor(N, dtype="int64"), tensor(N), NO),
-    ],
-    "CMP-12": [(rank(2), rank(-1), YES), (rank(-1), rank(2), NO), (rank(1), rank(2), NO)],
-    "CMP-13": [(tensor(N), rank(1), YES), (rank(1), tensor(N), MAYBE)],
-    "CMP-14": [
-        (by_var(S), by_var(S), YES),
-        (by_var(HELD), tensor(N, 4), YES),
-        (tensor(N, 4), by_var(HELD), YES),
-        (tensor(N, 5), by_var(HELD), NO),
-        (by_var(T), tensor(N, 4), MAYBE),
-        (tensor(N), by_var(S), MAYBE),
-        (tensor(N), by_var(T), NO),
-    ],
-    "CMP-15": [
-        (tensor(N, 2), tensor(M, 3), NO),
-        (tensor(N, 2), tensor(M, 2), MAYBE),
-        (tensor(2 * N), tensor(N + N), YES),
-    ],
-    "CMP-16": [
-        (prim(), prim(dtype="bool"), NO),
-        (prim(N), prim(), YES),
-        (prim(), prim(N), MAYBE),
-        (prim(N), prim(M), MAYBE),
-        (prim(1), prim(2), NO),
-        (prim(N + N), prim(N * 2), YES),
-    ],
-    "CMP-17": [(packed(), func(ret=Object, pure=False), NO), (func(ret=Object), packed(), NO)],
-    "CMP-18": [
-        (packed(FIRST), packed(FIRST), YES),
-        (packed(FIRST), packed(), YES),
-        (packed(), packed(FIRST), MAYBE),
-    ],
-    "RES-11": [(packed(FIRST), packed(), YES)],
-    "CMP-19": [(func(ret=Object), func(Object, ret=Object), NO)],
-    "CMP-20": [
-        (func(tensor(N), ret=tensor(N)), func(tensor(4), ret=tensor(4)), YES),
-        (func(tensor(N), ret=tensor(N)), func(tensor(4), ret=tensor(5)), NO),
-        (func(tensor(N), ret=tensor(N)), func(tensor(K), ret=tensor(M)), MAYBE),
-    ],
-    "CMP-21": [
-        (func(rank(1), ret=Object), func(tensor(N), ret=Object), YES),
-        (func(tensor(2), ret=Object), func(rank(1), ret=Object), MAYBE),
-        (func(tensor(2), tensor(2), ret=Object), func(rank(1), tensor(3), ret=Object), NO),
-        (func(rank(2), ret=tensor(N)), func(rank(2), ret=tensor(M)), MAYBE),
-    ],
-    "CMP-22": [
-        (func(ret=Object, pure=False), func(ret=Object), NO),
-        (func(ret=Object), func(ret=Object, pure=False), YES),
-        (packed(pure=False), packed(pure=True), NO),
-    ],
-    "RES-17": [
-        (func(tensor(N), tensor(N), ret=Object), func(tensor(2), tensor(3), ret=Object), NO)
-    ],
-}
+CASES: list[tuple[pytest.MarkDecorator, list[Case]]] = [
+    (pytest.mark.rule("CMP-1"), [(shape(N * M), shape(N * M), YES), (shape(N), shape(M), MAYBE)]),
+    (
+        pytest.mark.rule("CMP-3"),
+        [
+            (tensor(2), tensor(3), NO),
+            (tensor(2), tensor(2, 2), NO),
+            (tensor(2), tensor(2), YES),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-4"),
+        [(tensor(N), Object, YES), (packed(), Object, YES), (prim(), Object, YES)],
+    ),
+    (
+        pytest.mark.rule("CMP-5"),
+        [(Object, tensor(N), NO), (shape(N), tensor(N), NO), (prim(N), shape(N), NO)],
+    ),
+    (
+        pytest.mark.rule("CMP-6"),
+        [(tuple_of(Object), tuple_of(), NO), (tuple_of(), tuple_of(), YES)],
+    ),
+    (
+        pytest.mark.rule("CMP-7"),
+        [
+            (tuple_of(tensor(N), shape(2)), tuple_of(tensor(M), shape(3)), NO),
+            (tuple_of(tensor(N), shape(2)), tuple_of(tensor(M), shape(2)), MAYBE),
+            (tuple_of(tensor(N), shape(2)), tuple_of(rank(1), shape(2)), YES),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-8"),
+        [
+            (shape(N), ranked(-1), YES),
+            (ranked(-1), ranked(-1), YES),
+            (ranked(-1), ranked(1), NO),
+            (shape(N), ranked(2), NO),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-9"),
+        [(shape(N), ranked(1), YES), (ranked(1), shape(N), MAYBE), (ranked(2), shape(N), NO)],
+    ),
+    (
+        pytest.mark.rule("CMP-10"),
+        [
+            (shape(N, 2), shape(M, 3), NO),
+            (shape(N, N + N), shape(N, N * 2), YES),
+            (shape(N, 2), shape(M, 2), MAYBE),
+            (shape(N), shape(N + 1), NO),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-11"),
+        [
+            (tensor(N), tensor(N, dtype=""), YES),
+            (tensor(N, dtype=""), tensor(N), NO),
+            (tensor(N, dtype="int64"), tensor(N), NO),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-12"),
+        [(rank(2), rank(-1), YES), (rank(-1), rank(2), NO), (rank(1), rank(2), NO)],
+    ),
+    (pytest.mark.rule("CMP-13"), [(tensor(N), rank(1), YES), (rank(1), tensor(N), MAYBE)]),
+    (
+        pytest.mark.rule("CMP-14"),
+        [
+            (by_var(S), by_var(S), YES),
+            (by_var(HELD), tensor(N, 4), YES),
+            (tensor(N, 4), by_var(HELD), YES),
+            (tensor(N, 5), by_var(HELD), NO),
+            (by_var(T), tensor(N, 4), MAYBE),
+            (tensor(N), by_var(S), MAYBE),
+            (tensor(N), by_var(T), NO),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-15"),
+        [
+            (tensor(N, 2), tensor(M, 3), NO),
+            (tensor(N, 2), tensor(M, 2), MAYBE),
+            (tensor(2 * N), tensor(N + N), YES),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-16"),
+        [
+            (prim(), prim(dtype="bool"), NO),
+            (prim(N), prim(), YES),
+            (prim(), prim(N), MAYBE),
+            (prim(N), prim(M), MAYBE),
+            (prim(1), prim(2), NO),
+            (prim(N + N), prim(N * 2), YES),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-17"),
+        [(packed(), func(ret=Object, pure=False), NO), (func(ret=Object), packed(), NO)],
+    ),
+    (
+        pytest.mark.rule("CMP-18"),
+        [
+            (packed(FIRST), packed(FIRST), YES),
+            (packed(FIRST), packed(), YES),
+            (packed(), packed(FIRST), MAYBE),
+        ],
+    ),
+    (pytest.mark.rule("RES-11"), [(packed(FIRST), packed(), YES)]),
+    (pytest.mark.rule("CMP-19"), [(func(ret=Object), func(Object, ret=Object), NO)]),
+    (
+        pytest.mark.rule("CMP-20"),
+        [
+            (func(tensor(N), ret=tensor(N)), func(tensor(4), ret=tensor(4)), YES),
+            (func(tensor(N), ret=tensor(N)), func(tensor(4), ret=tensor(5)), NO),
+            (func(tensor(N), ret=tensor(N)), func(tensor(K), ret=tensor(M)), MAYBE),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-21"),
+        [
+            (func(rank(1), ret=Object), func(tensor(N), ret=Object), YES),
+            (func(tensor(2), ret=Object), func(rank(1), ret=Object), MAYBE),
+            (func(tensor(2), tensor(2), ret=Object), func(rank(1), tensor(3), ret=Object), NO),
+            (func(rank(2), ret=tensor(N)), func(rank(2), ret=tensor(M)), MAYBE),
+        ],
+    ),
+    (
+        pytest.mark.rule("CMP-22"),
+        [
+            (func(ret=Object, pure=False), func(ret=Object), NO),
+            (func(ret=Object), func(ret=Object, pure=False), YES),
+            (packed(pure=False), packed(pure=True), NO),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-17"),
+        [(func(tensor(N), tensor(N), ret=Object), func(tensor(2), tensor(3), ret=Object), NO)],
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("value", "expected", "answer"),
     [
-        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
-        for rule, cases in CASES.items()
+        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
+        for mark, cases in CASES
         for i, case in enumerate(cases)
     ],
 )
@@ -233,44 +288,62 @@ def test_provably_disjoint(a: rx.StructInfo, b: rx.StructInfo, disjoint: bool) -
 
 
 Table = dict[tir.Var, object]
-MAPPINGS: dict[str, list[tuple[rx.StructInfo, rx.StructInfo, Table]]] = {
-    "MAP-1": [(tensor(N), shape(3), {}), (Object, tensor(N), {})],
-    "MAP-2": [
-        (tuple_of(tensor(N), shape(M)), tuple_of(tensor(2), shape(3)), {N: 2, M: 3}),
-        (tuple_of(tensor(N)), tuple_of(tensor(2), Object), {}),
-    ],
-    "MAP-3": [
-        (func(tensor(N), ret=tensor(M)), func(tensor(2), ret=tensor(3)), {}),
-        (
-            tuple_of(tensor(N), func(tensor(N, M), ret=Object)),
-            tuple_of(rank(1), func(tensor(2, 3), ret=Object)),
-            {N: 2},
-        ),
-        (
-            tuple_of(tensor(N), func(tensor(N), ret=Object)),
-            tuple_of(rank(1), func(tensor(K), ret=Object)),
-            {},
-        ),
-        (tuple_of(tensor(N), packed()), tuple_of(rank(1), func(tensor(K), ret=Object)), {}),
-    ],
-    "RES-72": [(tuple_of(func(tensor(N), ret=Object)), tuple_of(func(tensor(2), ret=Object)), {})],
-    "MAP-4": [(tensor(N, M), tensor(K + 1, 4), {N: K + 1, M: 4}), (tensor(N), tensor(2, 3), {})],
-    "MAP-5": [(shape(N, 2), shape(M * 2, 3), {N: M * 2}), (shape(N), ranked(1), {})],
-    "RES-16": [(shape(N), shape(5), {N: 5})],
-    "MAP-6": [(prim(N), prim(M + 1), {N: M + 1}), (prim(N), prim(), {})],
-    "MAP-7": [(tensor(N * 2, M), tensor(4, 5), {M: 5})],
-    "MAP-8": [
-        (tensor(N, N), tensor(2, 3), {N: 2}),
-        (tuple_of(rank(1), shape(N)), tuple_of(tensor(2), shape(3)), {N: 3}),
-    ],
-}
+MAPPINGS: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructInfo, Table]]]] = [
+    (pytest.mark.rule("MAP-1"), [(tensor(N), shape(3), {}), (Object, tensor(N), {})]),
+    (
+        pytest.mark.rule("MAP-2"),
+        [
+            (tuple_of(tensor(N), shape(M)), tuple_of(tensor(2), shape(3)), {N: 2, M: 3}),
+            (tuple_of(tensor(N)), tuple_of(tensor(2), Object), {}),
+        ],
+    ),
+    (
+        pytest.mark.rule("MAP-3"),
+        [
+            (func(tensor(N), ret=tensor(M)), func(tensor(2), ret=tensor(3)), {}),
+            (
+                tuple_of(tensor(N), func(tensor(N, M), ret=Object)),
+                tuple_of(rank(1), func(tensor(2, 3), ret=Object)),
+                {N: 2},
+            ),
+            (
+                tuple_of(tensor(N), func(tensor(N), ret=Object)),
+                tuple_of(rank(1), func(tensor(K), ret=Object)),
+                {},
+            ),
+            (tuple_of(tensor(N), packed()), tuple_of(rank(1), func(tensor(K), ret=Object)), {}),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-72"),
+        [(tuple_of(func(tensor(N), ret=Object)), tuple_of(func(tensor(2), ret=Object)), {})],
+    ),
+    (
+        pytest.mark.rule("MAP-4"),
+        [(tensor(N, M), tensor(K + 1, 4), {N: K + 1, M: 4}), (tensor(N), tensor(2, 3), {})],
+    ),
+    (
+        pytest.mark.rule("MAP-5"),
+        [(shape(N, 2), shape(M * 2, 3), {N: M * 2}), (shape(N), ranked(1), {})],
+    ),
+    (pytest.mark.rule("RES-16"), [(shape(N), shape(5), {N: 5})]),
+    (pytest.mark.rule("MAP-6"), [(prim(N), prim(M + 1), {N: M + 1}), (prim(N), prim(), {})]),
+    (pytest.mark.rule("MAP-7"), [(tensor(N * 2, M), tensor(4, 5), {M: 5})]),
+    (
+        pytest.mark.rule("MAP-8"),
+        [
+            (tensor(N, N), tensor(2, 3), {N: 2}),
+            (tuple_of(rank(1), shape(N)), tuple_of(tensor(2), shape(3)), {N: 3}),
+        ],
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("s1", "s2", "expected"),
     [
-        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
-        for rule, cases in MAPPINGS.items()
+        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
+        for mark, cases in MAPPINGS
         for i, case in enumerate(cases)
     ],
 )

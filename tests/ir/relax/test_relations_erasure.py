@@ -52,38 +52,53 @@ def erased(info: rx.StructInfo) -> rx.StructInfo:
     return erase_to_well_defined(info, {S}, {N})
 
 
-ERASED: dict[str, list[tuple[rx.StructInfo, rx.StructInfo]]] = {
-    "ERA-2": [(by_var(T), rank(2))],
-    "ERA-3": [(tensor(N, M), rank(2)), (tensor(N, M * 2, dtype="int64"), rank(2, "int64"))],
-    "ERA-4": [(shape(N, N + M), rx.ShapeStructInfo(None, 2))],
-    "ERA-5": [(prim(M), prim()), (prim(N + M), prim())],
-    "ERA-6": [
-        (
-            tuple_of(tensor(N), tensor(M), shape(M)),
-            tuple_of(tensor(N), rank(1), rx.ShapeStructInfo(None, 1)),
-        )
-    ],
-    "ERA-7": [
-        (
-            tuple_of(func(tensor(M), ret=tensor(M)), tensor(M)),
-            tuple_of(func(tensor(M), ret=tensor(M)), rank(1)),
-        ),
-        (func(tensor(M), ret=tensor(M, K)), func(tensor(M), ret=rank(2))),
-        (func(tensor(M * 2), ret=Object), func(rank(1), ret=Object)),
-    ],
-    "RES-29": [
-        (func(tensor(M * 2), tensor(M), ret=Object), func(tensor(M * 2), tensor(M), ret=Object)),
-        (func(tensor(K * 2), ret=Object, pure=False), func(rank(1), ret=Object, pure=False)),
-    ],
-    "ERA-9": [(func(ret=tensor(M), pure=False), func(ret=rank(1), pure=False))],
-}
+ERASED: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructInfo]]]] = [
+    (pytest.mark.rule("ERA-2"), [(by_var(T), rank(2))]),
+    (
+        pytest.mark.rule("ERA-3"),
+        [(tensor(N, M), rank(2)), (tensor(N, M * 2, dtype="int64"), rank(2, "int64"))],
+    ),
+    (pytest.mark.rule("ERA-4"), [(shape(N, N + M), rx.ShapeStructInfo(None, 2))]),
+    (pytest.mark.rule("ERA-5"), [(prim(M), prim()), (prim(N + M), prim())]),
+    (
+        pytest.mark.rule("ERA-6"),
+        [
+            (
+                tuple_of(tensor(N), tensor(M), shape(M)),
+                tuple_of(tensor(N), rank(1), rx.ShapeStructInfo(None, 1)),
+            )
+        ],
+    ),
+    (
+        pytest.mark.rule("ERA-7"),
+        [
+            (
+                tuple_of(func(tensor(M), ret=tensor(M)), tensor(M)),
+                tuple_of(func(tensor(M), ret=tensor(M)), rank(1)),
+            ),
+            (func(tensor(M), ret=tensor(M, K)), func(tensor(M), ret=rank(2))),
+            (func(tensor(M * 2), ret=Object), func(rank(1), ret=Object)),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-29"),
+        [
+            (
+                func(tensor(M * 2), tensor(M), ret=Object),
+                func(tensor(M * 2), tensor(M), ret=Object),
+            ),
+            (func(tensor(K * 2), ret=Object, pure=False), func(rank(1), ret=Object, pure=False)),
+        ],
+    ),
+    (pytest.mark.rule("ERA-9"), [(func(ret=tensor(M), pure=False), func(ret=rank(1), pure=False))]),
+]
 
 
 @pytest.mark.parametrize(
     ("info", "expected"),
     [
-        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
-        for rule, cases in ERASED.items()
+        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
+        for mark, cases in ERASED
         for i, case in enumerate(cases)
     ],
 )
@@ -172,49 +187,67 @@ def fn(*args: AnyType, ret: AnyType, pure: bool = True) -> FuncType:
 
 
 TOP = ObjectType()
-SUBTYPES: dict[str, list[tuple[AnyType, AnyType, bool]]] = {
-    "TYP-7": [(F32, TOP, True), (TOP, F32, False), (F32, F32, True)],
-    "TYP-8": [
-        (F32, DynTensorType(2, VOID), True),
-        (F32, DynTensorType(-1), True),
-        (F32, OPEN, True),
-        (OPEN, F32, False),
-        (F32, I64, False),
-        (DynTensorType(1), F32, False),
-    ],
-    "TYP-9": [
-        (ShapeType(2), ShapeType(), True),
-        (ShapeType(), ShapeType(2), False),
-        (ShapeType(1), ShapeType(2), False),
-    ],
-    "RES-78": [(ShapeType(2), ShapeType(), True), (ShapeType(2), ShapeType(3), False)],
-    "TYP-10": [
-        (TupleType((F32, F32)), TupleType((TOP, OPEN)), True),
-        (TupleType((F32,)), TupleType((F32, F32)), False),
-        (TupleType((TOP,)), TupleType((F32,)), False),
-    ],
-    "TYP-11": [
-        (fn(OPEN, ret=F32), fn(F32, ret=OPEN), True),
-        (fn(F32, ret=F32), fn(OPEN, ret=F32), False),
-        (fn(ret=OPEN), fn(ret=F32), False),
-        (fn(ret=F32), fn(ret=F32, pure=False), True),
-        (fn(ret=F32, pure=False), fn(ret=F32), False),
-        (fn(ret=F32), fn(F32, ret=F32), False),
-    ],
-    "TYP-12": [
-        (PackedFuncType(), PackedFuncType(), True),
-        (PackedFuncType(), TOP, True),
-        (PackedFuncType(), fn(ret=TOP), False),
-        (fn(ret=TOP), PackedFuncType(), False),
-    ],
-}
+SUBTYPES: list[tuple[pytest.MarkDecorator, list[tuple[AnyType, AnyType, bool]]]] = [
+    (pytest.mark.rule("TYP-7"), [(F32, TOP, True), (TOP, F32, False), (F32, F32, True)]),
+    (
+        pytest.mark.rule("TYP-8"),
+        [
+            (F32, DynTensorType(2, VOID), True),
+            (F32, DynTensorType(-1), True),
+            (F32, OPEN, True),
+            (OPEN, F32, False),
+            (F32, I64, False),
+            (DynTensorType(1), F32, False),
+        ],
+    ),
+    (
+        pytest.mark.rule("TYP-9"),
+        [
+            (ShapeType(2), ShapeType(), True),
+            (ShapeType(), ShapeType(2), False),
+            (ShapeType(1), ShapeType(2), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-78"),
+        [(ShapeType(2), ShapeType(), True), (ShapeType(2), ShapeType(3), False)],
+    ),
+    (
+        pytest.mark.rule("TYP-10"),
+        [
+            (TupleType((F32, F32)), TupleType((TOP, OPEN)), True),
+            (TupleType((F32,)), TupleType((F32, F32)), False),
+            (TupleType((TOP,)), TupleType((F32,)), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("TYP-11"),
+        [
+            (fn(OPEN, ret=F32), fn(F32, ret=OPEN), True),
+            (fn(F32, ret=F32), fn(OPEN, ret=F32), False),
+            (fn(ret=OPEN), fn(ret=F32), False),
+            (fn(ret=F32), fn(ret=F32, pure=False), True),
+            (fn(ret=F32, pure=False), fn(ret=F32), False),
+            (fn(ret=F32), fn(F32, ret=F32), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("TYP-12"),
+        [
+            (PackedFuncType(), PackedFuncType(), True),
+            (PackedFuncType(), TOP, True),
+            (PackedFuncType(), fn(ret=TOP), False),
+            (fn(ret=TOP), PackedFuncType(), False),
+        ],
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("sub", "base", "holds"),
     [
-        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
-        for rule, cases in SUBTYPES.items()
+        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
+        for mark, cases in SUBTYPES
         for i, case in enumerate(cases)
     ],
 )

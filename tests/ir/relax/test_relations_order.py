@@ -40,96 +40,144 @@ def ranked(ndim: int) -> rx.ShapeStructInfo:
 Pair = tuple[rx.StructInfo, rx.StructInfo, bool]
 Triple = tuple[rx.StructInfo, rx.StructInfo, rx.StructInfo | None]
 
-ORDER: dict[str, list[Pair]] = {
-    "SUB-5": [(tensor(N, 4), ANY_RANK, True), (tensor(N), rank(-1, "int64"), False)],
-    "SUB-6": [
-        (tensor(N), tensor(N, dtype=""), True),
-        (tensor(N, dtype=""), tensor(N), False),
-        (tensor(N), tensor(N, dtype="int64"), False),
-    ],
-    "SUB-7": [(tensor(N, 4), rank(2), True), (rank(2), tensor(N, 4), False)],
-    "SUB-8": [
-        (tensor(N * 2), tensor(N + N), True),
-        (tensor(N), tensor(M), False),
-        (tensor(2), tensor(3), False),
-        (by_var(S), by_var(S), True),
-        (by_var(T), by_var(S), False),
-        (by_var(HELD), tensor(N, 4), True),
-        (by_var(S, ndim=2), by_var(S, ndim=-1), True),
-        (by_var(S, ndim=-1), by_var(S, ndim=2), False),
-    ],
-    "RES-73": [(by_var(S, ndim=2), by_var(S, ndim=-1), True), (ANY_RANK, by_var(S), False)],
-    "SUB-9": [
-        (tensor(N), ANY_TENSOR, True),
-        (rank(-1), ANY_TENSOR, True),
-        (rank(2, ""), ANY_TENSOR, True),
-        (ANY_TENSOR, rank(-1), False),
-    ],
-    "SUB-10": [(shape(N), UNKNOWN_SHAPE, True), (UNKNOWN_SHAPE, shape(N), False)],
-    "SUB-11": [(shape(N, M), ranked(2), True), (ranked(2), shape(N, M), False)],
-    "SUB-12": [
-        (shape(N + 1), shape(1 + N), True),
-        (shape(N), shape(M), False),
-        (shape(2), shape(3), False),
-    ],
-    "SUB-13": [
-        (prim(N), prim(), True),
-        (prim(), prim(N), False),
-        (prim(N * 2), prim(N + N), True),
-        (prim(1), prim(2), False),
-        (prim(), prim(dtype="int32"), False),
-    ],
-    "SUB-14": [
-        (tuple_of(tensor(N), shape(N)), tuple_of(rank(1), Object), True),
-        (tuple_of(tensor(N)), tuple_of(rank(2)), False),
-        (tuple_of(Object), tuple_of(), False),
-    ],
-    "SUB-4": [(shape(N), tensor(N), False), (prim(), shape(2), False), (tuple_of(), EMPTY, False)],
-    "SUB-15": [
-        (func(rank(1), ret=tensor(4)), func(tensor(3), ret=rank(1)), True),
-        (func(tensor(3), ret=rank(1)), func(rank(1), ret=rank(1)), False),
-        (func(ret=rank(1)), func(ret=tensor(3)), False),
-        (func(ret=Object), func(Object, ret=Object), False),
-    ],
-    "SUB-16": [
-        (func(ret=Object), func(ret=Object, pure=False), True),
-        (func(ret=Object, pure=False), func(ret=Object), False),
-    ],
-    "SUB-17": [
-        (DEFAULT, EMPTY, True),
-        (EMPTY, DEFAULT, False),
-        (DEFAULT, DEFAULT, True),
-        (packed(FIRST), DEFAULT, False),
-        (packed(pure=False), packed(pure=True), False),
-    ],
-    "RES-10": [(DEFAULT, EMPTY, True), (EMPTY, DEFAULT, False)],
-    "SUB-18": [(func(ret=Object), EMPTY, False), (EMPTY, func(ret=Object), False)],
-    "RES-13": [
-        (func(tensor(N), ret=tensor(N * 2)), func(tensor(M), ret=tensor(M + M)), True),
-        (func(tensor(N), ret=tensor(N)), func(tensor(M), ret=tensor(M + 1)), False),
-        (func(tensor(N), ret=tensor(N)), func(tensor(2), ret=tensor(2)), True),
-        (func(tensor(2), ret=tensor(2)), func(tensor(N), ret=tensor(N)), False),
-    ],
-    "RES-72": [
-        (
-            func(func(tensor(2), ret=Object), ret=Object),
-            func(func(tensor(N), ret=Object), ret=Object),
-            True,
-        ),
-        (
-            func(func(tensor(N), ret=Object), ret=Object),
-            func(func(tensor(3), ret=Object), ret=Object),
-            False,
-        ),
-    ],
-}
+ORDER: list[tuple[pytest.MarkDecorator, list[Pair]]] = [
+    (
+        pytest.mark.rule("SUB-5"),
+        [(tensor(N, 4), ANY_RANK, True), (tensor(N), rank(-1, "int64"), False)],
+    ),
+    (
+        pytest.mark.rule("SUB-6"),
+        [
+            (tensor(N), tensor(N, dtype=""), True),
+            (tensor(N, dtype=""), tensor(N), False),
+            (tensor(N), tensor(N, dtype="int64"), False),
+        ],
+    ),
+    (pytest.mark.rule("SUB-7"), [(tensor(N, 4), rank(2), True), (rank(2), tensor(N, 4), False)]),
+    (
+        pytest.mark.rule("SUB-8"),
+        [
+            (tensor(N * 2), tensor(N + N), True),
+            (tensor(N), tensor(M), False),
+            (tensor(2), tensor(3), False),
+            (by_var(S), by_var(S), True),
+            (by_var(T), by_var(S), False),
+            (by_var(HELD), tensor(N, 4), True),
+            (by_var(S, ndim=2), by_var(S, ndim=-1), True),
+            (by_var(S, ndim=-1), by_var(S, ndim=2), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-73"),
+        [(by_var(S, ndim=2), by_var(S, ndim=-1), True), (ANY_RANK, by_var(S), False)],
+    ),
+    (
+        pytest.mark.rule("SUB-9"),
+        [
+            (tensor(N), ANY_TENSOR, True),
+            (rank(-1), ANY_TENSOR, True),
+            (rank(2, ""), ANY_TENSOR, True),
+            (ANY_TENSOR, rank(-1), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-10"),
+        [(shape(N), UNKNOWN_SHAPE, True), (UNKNOWN_SHAPE, shape(N), False)],
+    ),
+    (pytest.mark.rule("SUB-11"), [(shape(N, M), ranked(2), True), (ranked(2), shape(N, M), False)]),
+    (
+        pytest.mark.rule("SUB-12"),
+        [
+            (shape(N + 1), shape(1 + N), True),
+            (shape(N), shape(M), False),
+            (shape(2), shape(3), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-13"),
+        [
+            (prim(N), prim(), True),
+            (prim(), prim(N), False),
+            (prim(N * 2), prim(N + N), True),
+            (prim(1), prim(2), False),
+            (prim(), prim(dtype="int32"), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-14"),
+        [
+            (tuple_of(tensor(N), shape(N)), tuple_of(rank(1), Object), True),
+            (tuple_of(tensor(N)), tuple_of(rank(2)), False),
+            (tuple_of(Object), tuple_of(), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-4"),
+        [(shape(N), tensor(N), False), (prim(), shape(2), False), (tuple_of(), EMPTY, False)],
+    ),
+    (
+        pytest.mark.rule("SUB-15"),
+        [
+            (func(rank(1), ret=tensor(4)), func(tensor(3), ret=rank(1)), True),
+            (func(tensor(3), ret=rank(1)), func(rank(1), ret=rank(1)), False),
+            (func(ret=rank(1)), func(ret=tensor(3)), False),
+            (func(ret=Object), func(Object, ret=Object), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-16"),
+        [
+            (func(ret=Object), func(ret=Object, pure=False), True),
+            (func(ret=Object, pure=False), func(ret=Object), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-17"),
+        [
+            (DEFAULT, EMPTY, True),
+            (EMPTY, DEFAULT, False),
+            (DEFAULT, DEFAULT, True),
+            (packed(FIRST), DEFAULT, False),
+            (packed(pure=False), packed(pure=True), False),
+        ],
+    ),
+    (pytest.mark.rule("RES-10"), [(DEFAULT, EMPTY, True), (EMPTY, DEFAULT, False)]),
+    (
+        pytest.mark.rule("SUB-18"),
+        [(func(ret=Object), EMPTY, False), (EMPTY, func(ret=Object), False)],
+    ),
+    (
+        pytest.mark.rule("RES-13"),
+        [
+            (func(tensor(N), ret=tensor(N * 2)), func(tensor(M), ret=tensor(M + M)), True),
+            (func(tensor(N), ret=tensor(N)), func(tensor(M), ret=tensor(M + 1)), False),
+            (func(tensor(N), ret=tensor(N)), func(tensor(2), ret=tensor(2)), True),
+            (func(tensor(2), ret=tensor(2)), func(tensor(N), ret=tensor(N)), False),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-72"),
+        [
+            (
+                func(func(tensor(2), ret=Object), ret=Object),
+                func(func(tensor(N), ret=Object), ret=Object),
+                True,
+            ),
+            (
+                func(func(tensor(N), ret=Object), ret=Object),
+                func(func(tensor(3), ret=Object), ret=Object),
+                False,
+            ),
+        ],
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("low", "high", "holds"),
     [
-        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
-        for rule, cases in ORDER.items()
+        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
+        for mark, cases in ORDER
         for i, case in enumerate(cases)
     ],
 )
@@ -148,82 +196,129 @@ def test_variables_in_scope_are_no_function_s_own() -> None:
     assert not is_base_of(func(tensor(3), ret=tensor(3)), one, {N})
 
 
-LUBS: dict[str, list[Triple]] = {
-    "SUB-21": [
-        (tensor(N), rank(1), rank(1)),
-        (tensor(N), Object, Object),
-        (by_var(S), by_var(S), by_var(S)),
-    ],
-    "RES-1": [(Object, tensor(N), Object)],
-    "RES-4": [(by_var(S), by_var(S, "int64"), by_var(S, ""))],
-    "SUB-22": [
-        (tensor(N), shape(N), Object),
-        (prim(), EMPTY, Object),
-        (tuple_of(), shape(), Object),
-    ],
-    "SUB-23": [
-        (tensor(N), tensor(N, M), rank(-1)),
-        (rank(2), rank(2, "int64"), rank(2, "")),
-        (rank(1), rank(2, "int64"), ANY_TENSOR),
-    ],
-    "SUB-24": [
-        (tensor(N * 2), tensor(N + N, dtype="int64"), tensor(N * 2, dtype="")),
-        (tensor(N), tensor(M), rank(1)),
-        (tensor(2), tensor(3), rank(1)),
-    ],
-    "RES-3": [(tensor(N), tensor(N, dtype="int64"), tensor(N, dtype=""))],
-    "SUB-25": [
-        (shape(N, 2), shape(N, 3), ranked(2)),
-        (shape(N), shape(N, M), UNKNOWN_SHAPE),
-        (shape(N), ranked(1), ranked(1)),
-    ],
-    "RES-2": [(shape(N), shape(M), ranked(1)), (ranked(2), shape(N, M), ranked(2))],
-    "SUB-26": [
-        (prim(1), prim(2), prim()),
-        (prim(N), prim(N), prim(N)),
-        (prim(), prim(dtype="int32"), Object),
-    ],
-    "SUB-27": [
-        (tuple_of(tensor(2), shape(N)), tuple_of(tensor(3), shape(N)), tuple_of(rank(1), shape(N))),
-        (tuple_of(Object), tuple_of(), Object),
-    ],
-    "SUB-28": [
-        (
-            func(rank(1), ret=tensor(2)),
-            func(tensor(4), ret=tensor(3)),
-            func(tensor(4), ret=rank(1)),
-        ),
-        (func(ret=Object), func(Object, ret=Object), Object),
-        (func(tensor(2), ret=Object), func(tensor(3), ret=Object), Object),
-        (
-            func(tensor(N), ret=tensor(N + 1)),
-            func(tensor(M), ret=tensor(M + 2)),
-            func(tensor(K), ret=rank(1)),
-        ),
-    ],
-    "RES-5": [
-        (func(rank(1), ret=rank(2)), func(tensor(4), ret=rank(1)), func(tensor(4), ret=rank(-1))),
-        (func(rank(1), ret=Object), func(rank(2), ret=Object), Object),
-    ],
-    "SUB-29": [
-        (packed(FIRST), packed(FIRST), packed(FIRST)),
-        (packed(FIRST), DEFAULT, EMPTY),
-        (EMPTY, func(ret=Object), Object),
-    ],
-    "SUB-30": [
-        (func(ret=shape(1)), func(ret=shape(2), pure=False), func(ret=ranked(1), pure=False)),
-        (func(ret=shape(1)), func(ret=shape(2)), func(ret=ranked(1))),
-        (packed(FIRST, True), packed(rx.DEFAULT_DERIVE, True), packed(rx.EMPTY_DERIVE, True)),
-    ],
-    "RES-8": [(func(ret=Object), func(ret=Object, pure=False), func(ret=Object, pure=False))],
-}
+LUBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
+    (
+        pytest.mark.rule("SUB-21"),
+        [
+            (tensor(N), rank(1), rank(1)),
+            (tensor(N), Object, Object),
+            (by_var(S), by_var(S), by_var(S)),
+        ],
+    ),
+    (pytest.mark.rule("RES-1"), [(Object, tensor(N), Object)]),
+    (pytest.mark.rule("RES-4"), [(by_var(S), by_var(S, "int64"), by_var(S, ""))]),
+    (
+        pytest.mark.rule("SUB-22"),
+        [
+            (tensor(N), shape(N), Object),
+            (prim(), EMPTY, Object),
+            (tuple_of(), shape(), Object),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-23"),
+        [
+            (tensor(N), tensor(N, M), rank(-1)),
+            (rank(2), rank(2, "int64"), rank(2, "")),
+            (rank(1), rank(2, "int64"), ANY_TENSOR),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-24"),
+        [
+            (tensor(N * 2), tensor(N + N, dtype="int64"), tensor(N * 2, dtype="")),
+            (tensor(N), tensor(M), rank(1)),
+            (tensor(2), tensor(3), rank(1)),
+        ],
+    ),
+    (pytest.mark.rule("RES-3"), [(tensor(N), tensor(N, dtype="int64"), tensor(N, dtype=""))]),
+    (
+        pytest.mark.rule("SUB-25"),
+        [
+            (shape(N, 2), shape(N, 3), ranked(2)),
+            (shape(N), shape(N, M), UNKNOWN_SHAPE),
+            (shape(N), ranked(1), ranked(1)),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-2"),
+        [(shape(N), shape(M), ranked(1)), (ranked(2), shape(N, M), ranked(2))],
+    ),
+    (
+        pytest.mark.rule("SUB-26"),
+        [
+            (prim(1), prim(2), prim()),
+            (prim(N), prim(N), prim(N)),
+            (prim(), prim(dtype="int32"), Object),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-27"),
+        [
+            (
+                tuple_of(tensor(2), shape(N)),
+                tuple_of(tensor(3), shape(N)),
+                tuple_of(rank(1), shape(N)),
+            ),
+            (tuple_of(Object), tuple_of(), Object),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-28"),
+        [
+            (
+                func(rank(1), ret=tensor(2)),
+                func(tensor(4), ret=tensor(3)),
+                func(tensor(4), ret=rank(1)),
+            ),
+            (func(ret=Object), func(Object, ret=Object), Object),
+            (func(tensor(2), ret=Object), func(tensor(3), ret=Object), Object),
+            (
+                func(tensor(N), ret=tensor(N + 1)),
+                func(tensor(M), ret=tensor(M + 2)),
+                func(tensor(K), ret=rank(1)),
+            ),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-5"),
+        [
+            (
+                func(rank(1), ret=rank(2)),
+                func(tensor(4), ret=rank(1)),
+                func(tensor(4), ret=rank(-1)),
+            ),
+            (func(rank(1), ret=Object), func(rank(2), ret=Object), Object),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-29"),
+        [
+            (packed(FIRST), packed(FIRST), packed(FIRST)),
+            (packed(FIRST), DEFAULT, EMPTY),
+            (EMPTY, func(ret=Object), Object),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-30"),
+        [
+            (func(ret=shape(1)), func(ret=shape(2), pure=False), func(ret=ranked(1), pure=False)),
+            (func(ret=shape(1)), func(ret=shape(2)), func(ret=ranked(1))),
+            (packed(FIRST, True), packed(rx.DEFAULT_DERIVE, True), packed(rx.EMPTY_DERIVE, True)),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-8"),
+        [(func(ret=Object), func(ret=Object, pure=False), func(ret=Object, pure=False))],
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
-        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
-        for rule, cases in LUBS.items()
+        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
+        for mark, cases in LUBS
         for i, case in enumerate(cases)
     ],
 )
@@ -233,66 +328,97 @@ def test_least_upper_bound(a: rx.StructInfo, b: rx.StructInfo, expected: rx.Stru
         assert is_base_of(expected, found), f"{found} is not below {expected}"
 
 
-GLBS: dict[str, list[Triple]] = {
-    "SUB-32": [(tensor(N), Object, tensor(N)), (tensor(N), shape(N), None), (prim(), EMPTY, None)],
-    "SUB-33": [
-        (rank(-1, "int64"), rank(2, ""), rank(2, "int64")),
-        (rank(2, ""), tensor(N, M), tensor(N, M)),
-        (by_var(S), rank(2), by_var(S, ndim=2)),
-        (rank(1), rank(2), None),
-        (rank(1), rank(1, "int64"), None),
-        (tensor(N), tensor(M), None),
-        (tensor(N, M), rank(1, ""), None),
-    ],
-    "RES-6": [(rank(2, ""), rank(2, "int64"), rank(2, "int64")), (rank(1), rank(2), None)],
-    "SUB-34": [
-        (shape(N), ranked(1), shape(N)),
-        (UNKNOWN_SHAPE, ranked(1), ranked(1)),
-        (ranked(1), ranked(2), None),
-        (shape(N), shape(M), None),
-        (prim(N), prim(), prim(N)),
-        (prim(1), prim(2), None),
-        (prim(), prim(dtype="bool"), None),
-    ],
-    "SUB-35": [
-        (tuple_of(tensor(2), Object), tuple_of(rank(1), shape(N)), tuple_of(tensor(2), shape(N))),
-        (tuple_of(rank(1)), tuple_of(rank(2)), None),
-        (tuple_of(Object), tuple_of(), None),
-    ],
-    "SUB-36": [
-        (func(rank(1), ret=Object), func(rank(2), ret=rank(1)), func(rank(-1), ret=rank(1))),
-        (func(ret=Object), func(Object, ret=Object), None),
-        (func(ret=rank(1)), func(ret=rank(2)), None),
-        (func(tensor(N), ret=tensor(N)), func(rank(2), ret=Object), None),
-        (
-            func(tensor(N), ret=rank(1)),
-            func(tensor(2), ret=tensor(5)),
-            func(rank(1), ret=tensor(5)),
-        ),
-    ],
-    "SUB-37": [
-        (func(ret=Object), func(ret=shape(), pure=False), func(ret=shape())),
-        (
-            func(ret=rank(1), pure=False),
-            func(ret=Object, pure=False),
-            func(ret=rank(1), pure=False),
-        ),
-    ],
-    "RES-7": [(func(ret=Object), func(ret=Object, pure=False), func(ret=Object))],
-    "SUB-38": [
-        (EMPTY, packed(FIRST), packed(FIRST)),
-        (packed(FIRST, True), EMPTY, packed(FIRST, True)),
-        (packed(FIRST), DEFAULT, None),
-        (EMPTY, func(ret=Object), None),
-    ],
-}
+GLBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
+    (
+        pytest.mark.rule("SUB-32"),
+        [(tensor(N), Object, tensor(N)), (tensor(N), shape(N), None), (prim(), EMPTY, None)],
+    ),
+    (
+        pytest.mark.rule("SUB-33"),
+        [
+            (rank(-1, "int64"), rank(2, ""), rank(2, "int64")),
+            (rank(2, ""), tensor(N, M), tensor(N, M)),
+            (by_var(S), rank(2), by_var(S, ndim=2)),
+            (rank(1), rank(2), None),
+            (rank(1), rank(1, "int64"), None),
+            (tensor(N), tensor(M), None),
+            (tensor(N, M), rank(1, ""), None),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-6"),
+        [(rank(2, ""), rank(2, "int64"), rank(2, "int64")), (rank(1), rank(2), None)],
+    ),
+    (
+        pytest.mark.rule("SUB-34"),
+        [
+            (shape(N), ranked(1), shape(N)),
+            (UNKNOWN_SHAPE, ranked(1), ranked(1)),
+            (ranked(1), ranked(2), None),
+            (shape(N), shape(M), None),
+            (prim(N), prim(), prim(N)),
+            (prim(1), prim(2), None),
+            (prim(), prim(dtype="bool"), None),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-35"),
+        [
+            (
+                tuple_of(tensor(2), Object),
+                tuple_of(rank(1), shape(N)),
+                tuple_of(tensor(2), shape(N)),
+            ),
+            (tuple_of(rank(1)), tuple_of(rank(2)), None),
+            (tuple_of(Object), tuple_of(), None),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-36"),
+        [
+            (func(rank(1), ret=Object), func(rank(2), ret=rank(1)), func(rank(-1), ret=rank(1))),
+            (func(ret=Object), func(Object, ret=Object), None),
+            (func(ret=rank(1)), func(ret=rank(2)), None),
+            (func(tensor(N), ret=tensor(N)), func(rank(2), ret=Object), None),
+            (
+                func(tensor(N), ret=rank(1)),
+                func(tensor(2), ret=tensor(5)),
+                func(rank(1), ret=tensor(5)),
+            ),
+        ],
+    ),
+    (
+        pytest.mark.rule("SUB-37"),
+        [
+            (func(ret=Object), func(ret=shape(), pure=False), func(ret=shape())),
+            (
+                func(ret=rank(1), pure=False),
+                func(ret=Object, pure=False),
+                func(ret=rank(1), pure=False),
+            ),
+        ],
+    ),
+    (
+        pytest.mark.rule("RES-7"),
+        [(func(ret=Object), func(ret=Object, pure=False), func(ret=Object))],
+    ),
+    (
+        pytest.mark.rule("SUB-38"),
+        [
+            (EMPTY, packed(FIRST), packed(FIRST)),
+            (packed(FIRST, True), EMPTY, packed(FIRST, True)),
+            (packed(FIRST), DEFAULT, None),
+            (EMPTY, func(ret=Object), None),
+        ],
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
-        pytest.param(*case, marks=pytest.mark.rule(rule), id=f"{rule}-{i}")
-        for rule, cases in GLBS.items()
+        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
+        for mark, cases in GLBS
         for i, case in enumerate(cases)
     ],
 )
