@@ -1,0 +1,90 @@
+"""What each kind of info says, and what it cannot say."""
+
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.tir import expr as tir
+
+N = tir.Var("n", "int64")
+EVERY_KIND = [
+    rx.ObjectStructInfo(),
+    rx.PrimStructInfo("int64"),
+    rx.ShapeStructInfo((N, 2)),
+    rx.TensorStructInfo((N, 2), "float16"),
+    rx.TupleStructInfo((rx.ObjectStructInfo(),)),
+    rx.FuncStructInfo((rx.ObjectStructInfo(),), rx.ObjectStructInfo()),
+    rx.FuncStructInfo.opaque_func(),
+]
+
+
+@pytest.mark.rule("SI-2")
+def test_a_tensor_info_may_leave_each_part_open() -> None:
+    open_info = rx.TensorStructInfo(dtype="")
+    assert (open_info.shape, open_info.ndim, open_info.dtype) == (None, -1, "")
+    ranked = rx.TensorStructInfo(dtype="int8", ndim=2)
+    assert (ranked.shape, ranked.ndim, ranked.dtype) == (None, 2, "int8")
+    shaped = rx.TensorStructInfo((N, 2), "")
+    assert shaped.ndim == 2
+    assert isinstance(shaped.shape, rx.ShapeExpr)
+    with pytest.raises(MisuseError, match="unknown dtype"):
+        rx.TensorStructInfo(dtype="float33 and a half")
+
+
+@pytest.mark.rule("SI-4", "RES-36")
+def test_a_shape_info_lists_all_members_or_none() -> None:
+    assert rx.ShapeStructInfo().ndim == -1
+    assert rx.ShapeStructInfo(ndim=3).values is None
+    assert rx.ShapeStructInfo((N, 2)).ndim == 2
+    held = rx.Var("s", rx.ShapeStructInfo(ndim=2))
+    with pytest.raises(MisuseError):
+        rx.ShapeStructInfo(held)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("SI-5")
+def test_a_prim_info_has_a_datatype_and_perhaps_a_value() -> None:
+    assert rx.PrimStructInfo("bool").value is None
+    valued = rx.PrimStructInfo(value=N + 1)
+    assert valued.dtype == "int64"
+    assert valued.value is N + 1
+    with pytest.raises(MisuseError, match="needs a dtype or a value"):
+        rx.PrimStructInfo()
+
+
+@pytest.mark.rule("SI-6")
+def test_a_tuple_info_goes_field_by_field_and_unit_has_none() -> None:
+    pair = rx.TupleStructInfo((rx.ObjectStructInfo(), rx.PrimStructInfo("int64")))
+    assert [type(f).__name__ for f in pair.fields] == ["ObjectStructInfo", "PrimStructInfo"]
+    assert rx.TupleStructInfo(()) == rx.Tuple(()).struct_info
+    with pytest.raises(MisuseError, match="expected a StructInfo"):
+        rx.TupleStructInfo((3,))  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("SI-7", "SI-8", "SI-9")
+@pytest.mark.parametrize("purity", [True, False])
+def test_both_forms_of_function_info_carry_purity(purity: bool) -> None:
+    closure = rx.FuncStructInfo((), rx.ObjectStructInfo(), purity)
+    packed = rx.FuncStructInfo.opaque_func(purity=purity)
+    assert (closure.purity, packed.purity) == (purity, purity)
+    assert closure.derive_func is None
+    assert packed.params is None
+    assert closure != rx.FuncStructInfo((), rx.ObjectStructInfo(), not purity)
+    assert packed != rx.FuncStructInfo.opaque_func(purity=not purity)
+
+
+@pytest.mark.rule("SI-10")
+@pytest.mark.parametrize("info", EVERY_KIND, ids=str)
+def test_object_describes_every_value(info: rx.StructInfo) -> None:
+    assert is_base_of(rx.ObjectStructInfo(), info)
+    if not isinstance(info, rx.ObjectStructInfo):
+        assert not is_base_of(info, rx.ObjectStructInfo())
+
+
+@pytest.mark.rule("SI-17")
+@pytest.mark.parametrize("hole", [None, "_", -1.0])
+def test_there_is_no_wildcard_for_one_dimension(hole: object) -> None:
+    with pytest.raises(MisuseError):
+        rx.TensorStructInfo((N, hole), "float32")  # type: ignore[arg-type]
+    with pytest.raises(MisuseError):
+        rx.ShapeStructInfo((N, hole))  # type: ignore[arg-type]
