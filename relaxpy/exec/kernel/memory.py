@@ -35,7 +35,7 @@ def shared_memory(
             continue
         target = last.statement.target
         owner = found.get(target, target)
-        if target in fixed or (owner in found.values() and owner is not target):
+        if target in fixed or owner in found.values():
             continue
         untouched = touched[target][0] == uses[-1]
         if untouched and _alike(buffer, target) and _replaces(last, buffer):
