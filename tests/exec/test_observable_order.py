@@ -1,0 +1,180 @@
+"""What a program can observe of its evaluation: order, identity, errors, threads."""
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MatchCastError, ParseError
+from relaxpy.ir.passes import PassContext, module_pass
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+
+TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+
+
+@pytest.fixture
+def log() -> Iterator[list[object]]:
+    """What the packed functions `test.note_*` were called with, in order."""
+    seen: list[object] = []
+
+    def note(value: object) -> object:
+        seen.append(value)
+        return value
+
+    for name in ("test.note_a", "test.note_b"):
+        relaxpy.register_func(name, lambda value, name=name: note((name, value))[1])
+    yield seen
+    for name in ("test.note_a", "test.note_b"):
+        relaxpy.runtime.remove_global_func(name)
+
+
+@I.ir_module
+class Both:
+    @R.function(pure=False)
+    def main(x: R.Tensor((), "bool"), y: R.Tensor((), "bool")) -> R.Tensor((), "bool"):
+        a = R.call_packed("test.note_a", x, sinfo_args=R.Tensor((), "bool"))
+        b = R.call_packed("test.note_b", y, sinfo_args=R.Tensor((), "bool"))
+        return R.logical_and(a, b)
+
+
+@TARGETS
+@pytest.mark.rule("EV-15", "EV-26")
+def test_logical_operators_evaluate_both_arguments(log: list[object], target: str) -> None:
+    executable = relaxpy.compile(Both, target)
+    assert not executable["main"](np.array(False), np.array(True))
+    assert [name for name, _ in log] == ["test.note_a", "test.note_b"]
+
+
+@TARGETS
+@pytest.mark.rule("VAL-18", "EV-19")
+def test_packed_functions_see_the_very_values(log: list[object], target: str) -> None:
+    x, y = np.array(True), np.array(False)
+    relaxpy.compile(Both, target)["main"](x, y)
+    assert log[0][1] is x
+    assert log[1][1] is y
+
+
+@TARGETS
+@pytest.mark.rule("EV-25")
+def test_packed_functions_run_one_after_the_other_on_the_calling_thread(target: str) -> None:
+    threads: list[int] = []
+
+    def note(value: np.ndarray) -> np.ndarray:
+        threads.append(threading.get_ident())
+        return value
+
+    relaxpy.register_func("test.note_a", note)
+    relaxpy.register_func("test.note_b", note)
+    try:
+        relaxpy.compile(Both, target)["main"](np.array(True), np.array(True))
+    finally:
+        relaxpy.runtime.remove_global_func("test.note_a")
+        relaxpy.runtime.remove_global_func("test.note_b")
+    assert threads == [threading.get_ident()] * 2
+
+
+@I.ir_module
+class Fails:
+    @R.function(pure=False)
+    def main(x: R.Tensor) -> R.Object:
+        @R.function
+        def check(v: R.Tensor) -> R.Tensor((2,), "float32"):
+            w = R.match_cast(v, R.Tensor((2,), "float32"))
+            return w
+
+        a = check(x)
+        return R.call_packed("test.note_a", a, sinfo_args=R.Object)
+
+
+@TARGETS
+@pytest.mark.rule("EV-24", "MC-18")
+def test_an_error_ends_the_whole_program(log: list[object], target: str) -> None:
+    executable = relaxpy.compile(Fails, target)
+    with pytest.raises(MatchCastError):
+        executable["main"](np.zeros(3, "float32"))
+    assert log == []
+    executable["main"](np.zeros(2, "float32"))
+    assert len(log) == 1
+
+
+@pytest.mark.rule("EV-24")
+def test_no_construct_observes_an_error() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((2,), "float32")):
+    try:
+        y = x
+    except ValueError:
+        y = x
+    return y
+"""
+    with pytest.raises(ParseError, match="try"):
+        from_source(text)
+
+
+@I.ir_module
+class InPlace:
+    @T.prim_func(private=True)
+    def double(x: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("double"):
+                vi = T.axis.spatial(4, i)
+                x[vi] = x[vi] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        cls = InPlace
+        return R.call_tir_inplace(
+            cls.double, (x,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
+        )
+
+
+@TARGETS
+@pytest.mark.rule("EV-16", "EV-1")
+def test_an_operator_may_change_and_give_back_its_argument(target: str) -> None:
+    x = np.ones(4, "float32")
+    y = relaxpy.compile(InPlace, target)["main"](x)
+    assert y is x
+    np.testing.assert_array_equal(x, np.full(4, 2))
+
+
+@pytest.mark.rule("TOP-8")
+def test_a_pass_may_add_functions_and_rewrite_kernels() -> None:
+    @module_pass(opt_level=0)
+    def publish(mod: relaxpy.IRModule, ctx: PassContext) -> relaxpy.IRModule:
+        changed = mod.clone()
+        kernel = mod["double"].with_attr("tir.noalias", True)
+        changed["double"] = kernel
+        changed["public"] = kernel.with_attr("global_symbol", "public")
+        return changed
+
+    changed = publish(InPlace)
+    x = np.ones(4, "float32")
+    relaxpy.compile(changed)["public"](x)
+    np.testing.assert_array_equal(x, np.full(4, 2))
+    assert "public" not in InPlace
+    assert "tir.noalias" not in InPlace["double"].attrs
+
+
+@pytest.mark.rule("TOP-7")
+def test_a_kernel_sees_global_names_and_nothing_else_of_relax() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return x
+
+    @T.prim_func
+    def kernel(y: T.Buffer((4,), "float32")):
+        for i in range(4):
+            y[i] = {value}
+"""
+    module = from_source(text.format(value="T.float32(1)"))
+    y = np.zeros(4, "float32")
+    relaxpy.compile(module)["kernel"](y)
+    np.testing.assert_array_equal(y, np.ones(4))
+    with pytest.raises(ParseError, match="x"):
+        from_source(text.format(value="x[i]"))
