@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from relaxpy.ir.dtype import INT32, DataType
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise
@@ -157,57 +157,30 @@ def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return elementwise.sqrt(variance(x, axis, keepdims))
 
 
-def _arg_reducer(
-    node: type[tir.CmpExpr], worst: Callable[[DataType], PrimExpr], *, last: bool
-) -> Any:
-    """Of two (index, value), the better value; NaN is best, of equals the first, or the last."""
+def _arg(x: Tensor, best: Tensor, axis: Axes, *, keepdims: bool, last: bool, dtype: str) -> Tensor:
+    """Where the first (or last) element along axes stands that is `best` there, or NaN.
 
-    def combine(lhs: tuple[PrimExpr, PrimExpr], rhs: tuple[PrimExpr, PrimExpr]) -> Any:
-        (i, a), (j, b) = lhs, rhs
-        order = ops.compare(tir.GT if last else tir.LT, i, j)
-        better, same = ops.compare(node, a, b), ops.compare(tir.EQ, a, b)
-        if a.dtype.is_float:
-            better = ops.any_of(
-                better, ops.all_of(intrin.isnan(a), ops.logical_not(intrin.isnan(b)))
-            )
-            same = ops.any_of(same, ops.all_of(intrin.isnan(a), intrin.isnan(b)))
-        wins = ops.any_of(better, ops.all_of(same, order))
-        return tir.Select(wins, i, j), tir.Select(wins, a, b)
-
-    def identity(index: DataType, value: DataType) -> Any:
-        none = ops.const(-1, index) if last else intrin.max_value(index)
-        return none, worst(value)
-
-    return reduce.comm_reducer(combine, identity, "arg")
-
-
-def _arg(
-    node: type[tir.CmpExpr],
-    worst: Callable[[DataType], PrimExpr],
-    x: Tensor,
-    axis: Axes,
-    *,
-    keepdims: bool,
-    last: bool,
-    dtype: str,
-) -> Tensor:
-    if x.dtype.is_bool:
-        x = elementwise.cast(x, INT32)
+    If there is a NaN, it is best; so only then there are NaNs to be found.
+    """
     axes = normal_axes(axis, x.ndim)
-    if not axes:
-        return elementwise.full(x.shape, dtype, 0)
     inner = _reduce_axes(x, axes)
-    reducer = _arg_reducer(node, worst, last=last)
     sizes = [x.shape[a] for a in axes]
+    none = ops.const(-1, dtype) if last else intrin.max_value(dtype)
+    reducer = reduce.max if last else reduce.min
 
-    def pair(*index: PrimExpr) -> Any:
+    def element(*index: PrimExpr) -> Any:
         place = _source_index(x, index, axes, inner, keepdims=keepdims)
-        found = ops.cast_to(ravel([axis.var for axis in inner], sizes), dtype)
-        return reducer((found, x(*place)), axis=inner)
+        value = x(*place)
+        extreme = best(*(ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(place)))
+        found = ops.compare(tir.EQ, value, extreme)
+        if x.dtype.is_float:
+            found = ops.any_of(found, intrin.isnan(value))
+        position = ops.cast_to(ravel([axis.var for axis in inner], sizes), dtype)
+        return reducer(tir.Select(found, position, none), axis=inner)
 
     shape = _reduced_shape(x, axes, keepdims=keepdims)
-    both = te.compute(shape, pair, name=f"{x.name}_red_temp", tag=REDUCE_INDEX)
-    return elementwise.map_elements(lambda v: v, both[0], f"{x.name}_red")
+    made: Tensor = te.compute(shape, element, name=f"{x.name}_arg", tag=REDUCE_INDEX)
+    return made
 
 
 def argmax(
@@ -221,7 +194,10 @@ def argmax(
 
     A NaN counts as largest.
     """
-    return _arg(tir.GT, least, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
+    if not x.ndim:
+        return elementwise.full(x.shape, dtype, 0)
+    best = max(x, axis, keepdims=True)
+    return _arg(x, best, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
 
 
 def argmin(
@@ -235,4 +211,7 @@ def argmin(
 
     A NaN counts as smallest.
     """
-    return _arg(tir.LT, greatest, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
+    if not x.ndim:
+        return elementwise.full(x.shape, dtype, 0)
+    best = min(x, axis, keepdims=True)
+    return _arg(x, best, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
