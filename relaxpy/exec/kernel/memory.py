@@ -35,10 +35,16 @@ def shared_memory(
             continue
         target = last.statement.target
         owner = found.get(target, target)
-        if target in fixed or owner in found.values():
+        others = [owner, *(b for b, memory in found.items() if memory is owner)]
+        free = all(
+            touched[b][0] > uses[-1]
+            or touched[b][-1] < uses[0]
+            or (b is target and touched[b][0] == uses[-1])
+            for b in others
+        )
+        if target in fixed or not free:
             continue
-        untouched = touched[target][0] == uses[-1]
-        if untouched and _alike(buffer, target) and _replaces(last, buffer):
+        if _alike(buffer, target) and _replaces(last, buffer):
             found[buffer] = owner
     return found
 

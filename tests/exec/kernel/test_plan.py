@@ -14,6 +14,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.expr import And, FloorDiv, Not, Or, PrimExpr, Var
 from relaxpy.script import tir as T
+from tests.exec.kernel.support import check
 from tests.exec.kernel.test_kinds import cumsum, jacobi, split_loop
 from tests.exec.kernel.test_model_kernels import dense, softmax
 
@@ -118,3 +119,26 @@ def test_a_plan_names_no_library() -> None:
     for module in (plan, planner, schedule, dependence):
         assert "numpy" not in inspect.getsource(module).lower()
     assert make_plan(split_loop, "split").name == "split"
+
+
+@T.prim_func
+def two_at_once(x: T.Buffer((4, 3), "float32"), y: T.Buffer((4, 3), "float32")):
+    a = T.alloc_buffer((4, 3), "float32")
+    b = T.alloc_buffer((4, 3), "float32")
+    c = T.alloc_buffer((4, 3), "float32")
+    for p, q in T.grid(4, 3):
+        a[p, q] = x[p, q] + T.float32(1)
+    for p, q in T.grid(4, 3):
+        b[p, q] = x[p, q] * T.float32(2)
+    for p, q in T.grid(4, 3):
+        c[p, q] = b[p, q] - T.float32(3)
+    for p, q in T.grid(4, 3):
+        y[p, q] = a[p, q] * c[p, q]
+
+
+def test_memory_is_shared_by_buffers_that_do_not_live_at_once() -> None:
+    shared = make_plan(two_at_once, "two_at_once").shared
+    names = {buffer.name: owner.name for buffer, owner in shared.items()}
+    assert names == {"b": "y", "c": "y"}
+    values = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+    check(two_at_once, values, np.zeros((4, 3), np.float32))
