@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys as _sys
 from typing import Any
 
+from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.script.parser import relaxwords as _words
 from relaxpy.script.parser.annotations import (
     Callable_ as Callable,
@@ -50,6 +51,7 @@ __all__ = [
     "emit",
     "func_attr",
     "function",
+    "linear",
     "match_cast",
     "output",
     "prim_value",

@@ -100,7 +100,7 @@ class Parameter:
             if choice is type(None) and value is None:
                 return None
             if choice is DataType and isinstance(value, (str, type, np.dtype)):
-                return DataType(value)
+                return _datatype(value)
             if choice is int and isinstance(value, (int, np.integer)) and type(value) is not bool:
                 return int(value)
             if choice is float and isinstance(value, (int, float, np.number)):
@@ -126,6 +126,14 @@ def _is_instance(value: object, choice: object) -> bool:
     if plain in (list, Sequence):
         return isinstance(value, (list, tuple))
     return not isinstance(plain, type) or isinstance(value, plain)
+
+
+def _datatype(value: str | type | np.dtype[np.generic]) -> DataType:
+    try:
+        return DataType(value)
+    except MisuseError as error:
+        error.about = value
+        raise
 
 
 def _name_of(choice: object) -> str:
@@ -273,12 +281,17 @@ class OpDef:
             with _Named(self.name):
                 call = typing.cast("Call", self._bind(args, kwargs))
             call = call if span is None else replace(call, span=span)
+            given: dict[int, object] = {}
         else:
-            call = self._call(args, kwargs, span)
+            call, given = self._call(args, kwargs, span)
         operands = call.args[1:] if self.calls_operand else call.args
         if any(arg.struct_info is None for arg in operands):
             return call
-        info = self.infer(call, _NO_CONTEXT)
+        try:
+            info = self.infer(call, _NO_CONTEXT)
+        except RelaxpyError as error:
+            error.about = given.get(id(error.about), error.about)
+            raise
         return Call(
             call.op, call.args, call.attrs, call.sinfo_args, struct_info=info, span=call.span
         )
@@ -298,7 +311,10 @@ class OpDef:
         except TypeError as error:
             raise MisuseError(str(error)) from None
 
-    def _call(self, args: tuple[object, ...], kwargs: dict[str, object], span: Span | None) -> Call:
+    def _call(
+        self, args: tuple[object, ...], kwargs: dict[str, object], span: Span | None
+    ) -> tuple[Call, dict[int, object]]:
+        """The call, and by the identity of each value in it what it was made of."""
         with _Named(self.name):
             try:
                 bound = self._signature.bind(*args, **kwargs)
@@ -317,7 +333,12 @@ class OpDef:
                     attributes[parameter.name] = parameter.attribute(value)
                 elif value is not None:
                     operands.append(parameter.operand(value))
-        return Call(self.op, tuple(operands), Attrs(attributes), span=span)
+        call = Call(self.op, tuple(operands), Attrs(attributes), span=span)
+        given = {id(call.attrs[name]): bound.arguments[name] for name in attributes}
+        named = [p.name for p in self._operands if bound.arguments[p.name] is not None]
+        if not (self._operands and self._operands[-1].variadic):
+            given |= {id(a): bound.arguments[n] for a, n in zip(operands, named, strict=True)}
+        return call, given
 
     def infer(self, call: Call, ctx: Context) -> StructInfo:
         """DER-35: the info of a call, its operands having theirs.

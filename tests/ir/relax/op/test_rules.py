@@ -545,3 +545,19 @@ def test_networks() -> None:
     refused(layer, (x, four, tensor(4, dtype="float16")), "beta has the datatype of data")
     refused(op.nn.rms_norm, (tensor(4, dtype="int8"), tensor(4, dtype="int8")), "holds floats")
     refused(lambda *x: op.nn.layer_norm(*x, axes=[2]), (x, four, four), "axes: 2 is out of range")
+
+
+def test_what_is_at_fault_is_what_was_written() -> None:
+    x, w = rx.Var("x", tensor(4, 4)), rx.Var("w", tensor(3))
+    axes, strides, dtype = [1, 1], [0], "flot32"
+    faults: list[tuple[Callable[[], object], object]] = [
+        (lambda: op.permute_dims(x, axes), axes),
+        (lambda: op.strided_slice(x, [0], [0], [1], strides), strides),
+        (lambda: op.astype(x, dtype), dtype),
+        (lambda: op.nn.softmax(x, axis=7), 7),
+        (lambda: op.matmul(x, w), w),
+    ]
+    for make, fault in faults:
+        with pytest.raises((StructInfoError, MisuseError)) as caught:
+            make()
+        assert caught.value.about is fault
