@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from relaxpy.errors import CompileError, RelaxpyError
+from relaxpy.exec.kernel.emitted import Unchecked
 from relaxpy.exec.kernel.numpy_emitter import emit
 from relaxpy.exec.kernel.plan import Plan
 from relaxpy.exec.kernel.planner import make_plan
@@ -17,26 +18,32 @@ from relaxpy.ir.tir.function import PrimFunc
 class Kernel:
     """A compiled kernel: `tree` takes the PrimFunc's parameters and writes into its arrays.
 
-    Its free names are `np`, `math` and `rt` (relaxpy.exec.kernel.runtime).
+    Its free names are `np`, `math` and `rt` (relaxpy.exec.kernel.runtime). `unchecked` is the same
+    in two functions, where that is possible.
     """
 
     name: str
     tree: ast.FunctionDef
     report: KernelReport
     plan: Plan
+    unchecked: Unchecked | None
 
 
-def compile_kernel(func: PrimFunc, name: str) -> Kernel:
+def compile_kernel(func: PrimFunc, name: str, unchecked_name: str = "") -> Kernel:
     """The kernel of `func`, a Python function called `name`; one for all sizes.
+
+    The function without checks has a name made from this, unless one is given.
 
     Errors:
         CompileError: the kernel uses what cannot run on NumPy.
     """
     try:
         plan = make_plan(func, name)
-        tree = emit(plan)
+        unchecked_name = unchecked_name or f"{name}_unchecked"
+        emitted = emit(plan, (unchecked_name,))
     except RelaxpyError as error:
         if isinstance(error, CompileError):
             raise error.located(func.span) from None
         raise
-    return Kernel(name, tree, report_of(plan), plan)
+    unchecked = emitted.unchecked(unchecked_name)
+    return Kernel(name, emitted.whole(), report_of(plan), plan, unchecked)

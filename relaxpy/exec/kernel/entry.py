@@ -20,6 +20,7 @@ from relaxpy.exec.kernel.pytree import (
     when,
 )
 from relaxpy.exec.kernel.scope import Scope, dtype_name
+from relaxpy.ir.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 
@@ -53,6 +54,17 @@ class Entry:
                 sizes = [ast.unparse(self.scope.index(s)) for s in buffer.shape]
                 parts.append(f"{name}: {buffer.dtype}[{', '.join(sizes)}]")
         return f"{self.plan.name}({', '.join(parts)})"
+
+    def size_names(self) -> dict[Var, str] | None:
+        """The variables read from shapes; None where strides, offsets or small scalars are, too."""
+        found: dict[Var, str] = {}
+        for buffer in self.buffers:
+            if any(isinstance(s, Var) for s in (*buffer.strides, buffer.elem_offset)):
+                return None
+            for size in buffer.shape:
+                if isinstance(size, Var) and size not in self.scalars:
+                    found[size] = self.scope.variable(size)
+        return found if all(scalar.dtype == INT64 for scalar in self.scalars) else None
 
     def check(self) -> list[ast.stmt]:
         """Sizes read from the arguments, and the refusal of arguments that do not fit."""

@@ -10,6 +10,7 @@ from typing import assert_never
 from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
 from relaxpy.exec.kernel.contractions import ContractionEmitter
 from relaxpy.exec.kernel.domain import may_be_empty
+from relaxpy.exec.kernel.emitted import Emitted
 from relaxpy.exec.kernel.entry import Entry
 from relaxpy.exec.kernel.memory import exclusions
 from relaxpy.exec.kernel.nest import Axis, loads
@@ -88,38 +89,42 @@ def identity(combine: Combine, dtype: DataType) -> IntImm | FloatImm:
     return IntImm(dtype, int(value)) if dtype.is_int else FloatImm(dtype, value)
 
 
-def emit(plan: Plan) -> ast.FunctionDef:
-    """The function that performs `plan`; its free names are `np`, `math` and `rt`.
+def emit(plan: Plan, reserved: Iterable[str] = ()) -> Emitted:
+    """What performs `plan`; its free names are `np`, `math` and `rt`, and it leaves `reserved` be.
 
     Errors:
         CompileError: something in the kernel cannot run on NumPy.
     """
-    return NumpyEmitter(plan).function()
+    return NumpyEmitter(plan, reserved).emitted()
 
 
 class NumpyEmitter:
     """Writes one kernel."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, reserved: Iterable[str] = ()) -> None:
         self.plan = plan
-        self.scope = Scope(Names(("np", "math", "rt", plan.name)), plan.sizes)
+        self.scope = Scope(Names(("np", "math", "rt", plan.name, *reserved)), plan.sizes)
         self.serial: tuple[Axis, ...] = ()
         self.rows: dict[Buffer, Rows] = {}
         self.proof: dict[Var, Axis] = {}
 
-    def function(self) -> ast.FunctionDef:
-        """The whole function."""
+    def emitted(self) -> Emitted:
+        """Checks and work."""
         entry = Entry(self.plan, self.scope)
-        body = entry.check()
+        checks = entry.check()
         parameters = dict(self.scope.buffers)
         work = self.allocations(self.plan.made, self.plan.shared)
         work += self.steps(self.plan.steps)
         self.scope.buffers = parameters
-        body += [*self.overlapping(), *work]
-        summary = ast.Expr(text(entry.summary()))
-        # Overflow, division by zero and NaN are values of the program, not warnings.
-        quiet = [call("np.errstate", all=text("ignore"))] if may_warn(self.plan) else []
-        return function(self.plan.name, entry.params, [summary, *body], quiet)
+        return Emitted(
+            self.plan.name,
+            entry.summary(),
+            entry.params,
+            [*checks, *self.overlapping()],
+            work,
+            may_warn(self.plan),
+            entry.size_names(),
+        )
 
     def overlapping(self) -> list[ast.stmt]:
         """What runs, in the order of the text, where arguments share memory that is written."""
