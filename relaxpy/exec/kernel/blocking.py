@@ -52,13 +52,21 @@ def block_rows(
     run: list[Whole] = []
     axes: list[Axis] = []
     for step in steps:
-        axis = None if isinstance(step, (Serial, Scalar, Blocked)) else _extended(run, axes, step)
+        axis = (
+            None
+            if isinstance(step, (Serial, Scalar, Blocked))
+            else _extended(run, axes, step, shared)
+        )
         if axis is None:
             found += _closed(run, axes, steps, local, shared, sizes)
             run, axes = [], []
             if isinstance(step, Serial):
                 step = replace(step, steps=block_rows(step.steps, (), shared, sizes))
-            axis = None if isinstance(step, (Serial, Scalar, Blocked)) else _extended([], [], step)
+            axis = (
+                None
+                if isinstance(step, (Serial, Scalar, Blocked))
+                else _extended([], [], step, shared)
+            )
         if axis is None:
             found.append(step)
         else:
@@ -68,7 +76,9 @@ def block_rows(
     return (*found, *_closed(run, axes, steps, local, shared, sizes))
 
 
-def _extended(run: Sequence[Whole], axes: Sequence[Axis], step: Whole) -> Axis | None:
+def _extended(
+    run: Sequence[Whole], axes: Sequence[Axis], step: Whole, shared: Mapping[Buffer, Buffer]
+) -> Axis | None:
     """The axis of `step` along which it can join the run, or None."""
     if isinstance(step, Scatter) or (isinstance(step, Contract) and not _is_row_wise(step)):
         return None
@@ -77,7 +87,7 @@ def _extended(run: Sequence[Whole], axes: Sequence[Axis], step: Whole) -> Axis |
             as_poly(axis.start).same(as_poly(axes[0].start))
             and as_poly(axis.stop).same(as_poly(axes[0].stop))
         )
-        if alike and _keeps_rows([*run, step], [*axes, axis]):
+        if alike and _keeps_rows([*run, step], [*axes, axis], shared):
             return axis
     return None
 
@@ -87,22 +97,27 @@ def _is_row_wise(step: Contract) -> bool:
     return all(mentions(f, {a.var}) for f in step.factors for a in step.axes)
 
 
-def _keeps_rows(run: Sequence[Whole], axes: Sequence[Axis]) -> bool:
-    """Whether each round of the axes meets its own row of every buffer written, and no other."""
+def _keeps_rows(
+    run: Sequence[Whole], axes: Sequence[Axis], shared: Mapping[Buffer, Buffer]
+) -> bool:
+    """Whether each round of the axes meets its own row of all memory written, and no other."""
     written = {w.buffer for step in run for part in parts_in(step) for w in part.writes}
-    rows = _rows(run, axes)
-    return all(rows.get(buffer) is not None for buffer in written)
+    rows = _rows(run, axes, shared)
+    return all(rows.get(shared.get(buffer, buffer)) is not None for buffer in written)
 
 
-def _rows(run: Sequence[Whole], axes: Sequence[Axis]) -> dict[Buffer, Row | None]:
-    """The row of each buffer, or None where it is not the same in all accesses."""
+def _rows(
+    run: Sequence[Whole], axes: Sequence[Axis], shared: Mapping[Buffer, Buffer]
+) -> dict[Buffer, Row | None]:
+    """The row of each buffer's memory, or None where it is not the same in all accesses."""
     rows: dict[Buffer, Row | None] = {}
     for step, axis in zip(run, axes, strict=True):
         for access in _accesses(step):
             found = _row(access, axis)
-            known = rows.setdefault(access.buffer, found)
+            memory = shared.get(access.buffer, access.buffer)
+            known = rows.setdefault(memory, found)
             if known is None or found is None or known != found:
-                rows[access.buffer] = None
+                rows[memory] = None
     return rows
 
 
@@ -141,8 +156,10 @@ def _closed(
     """The run as one block if blocks are worth their while, else as it is."""
     if sum(map(_passes, run)) < _WORTH_IT:
         return run
-    found = _rows(run, axes)
-    rows = {b: r for b, r in found.items() if r and _is_inside(b, r, axes[0], sizes)}
+    found = _rows(run, axes, shared)
+    whole = {b: r for b, r in found.items() if r and _is_inside(b, r, axes[0], sizes)}
+    touched = dict.fromkeys(a.buffer for step in run for a in _accesses(step))
+    rows = {b: whole[shared.get(b, b)] for b in touched if shared.get(b, b) in whole}
     inside = {id(part) for step in run for part in parts_in(step)}
     elsewhere = {
         shared.get(a.buffer, a.buffer)
@@ -151,7 +168,7 @@ def _closed(
         if id(part) not in inside
         for a in (*part.reads, *part.writes)
     }
-    own = frozenset(b for b in rows if b in local and b not in elsewhere)
+    own = frozenset(b for b in whole if b in local and b not in elsewhere)
     low, high = Var("lo", INT64), Var("hi", INT64)
     stretched = tuple(
         _along(step, axis, Axis(axis.var, low, high)) for step, axis in zip(run, axes, strict=True)

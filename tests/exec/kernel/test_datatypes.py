@@ -36,6 +36,7 @@ def divide(A: T.Buffer((4,), "int8"), B: T.Buffer((4,), "int8"), C: T.Buffer((4,
         C[3, i] = A[i] % B[i]
 
 
+@pytest.mark.rule("PX-2")
 def test_integers_divide_toward_zero_and_down() -> None:
     a, b = np.array([-7, 7, -128, 5], np.int8), np.array([2, -2, -1, 3], np.int8)
     c = np.zeros((4, 4), np.int8)
