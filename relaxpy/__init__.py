@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relaxpy import arith, errors, ir, relax, runtime, script, te, tir, transform
+    from relaxpy import arith, errors, ir, relax, runtime, script, te, tir, topi, transform
     from relaxpy.exec.compile import compile, compile as build, load_executable
     from relaxpy.exec.registry import (
         get_global_func,
@@ -39,6 +39,7 @@ __all__ = [
     "script",
     "te",
     "tir",
+    "topi",
     "transform",
 ]
 
@@ -60,6 +61,7 @@ _HOMES = {
     "script": "relaxpy.script",
     "te": "relaxpy.te",
     "tir": "relaxpy.tir",
+    "topi": "relaxpy.topi",
     "transform": "relaxpy.transform",
 }
 

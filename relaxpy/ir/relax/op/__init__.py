@@ -56,5 +56,10 @@ def __getattr__(name: str) -> OpDef:
     """The operator registered as `relax.` and this name."""
     found = registered_ops().get(f"relax.{name}")
     if found is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"there is no operator relax.{name}")
     return found
+
+
+def __dir__() -> list[str]:
+    plain = (name.removeprefix("relax.") for name in registered_ops())
+    return sorted({*__all__, *(name for name in plain if "." not in name)})
