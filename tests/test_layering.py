@@ -12,10 +12,11 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").
 
 ROOMS = {
     "errors": set(),
+    "entry": {"errors"},
     "pysource": {"errors"},
-    "ir": {"errors", "ir"},
-    "script": {"errors", "pysource", "ir", "script"},
-    "exec": {"errors", "pysource", "ir", "exec"},
+    "ir": {"errors", "entry", "ir"},
+    "script": {"errors", "entry", "pysource", "ir", "script"},
+    "exec": {"errors", "entry", "pysource", "ir", "exec"},
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 LAZY_FACES = {"relaxpy/__init__.py", "relaxpy/ir/__init__.py"}

@@ -22,7 +22,7 @@ def test_names_attributes_and_arity() -> None:
         #                          ^ T.max takes 2 positional arguments, found 3
         # hint: it is T.max(a, b)
                 A[i] = T.exp()
-        #              ^^^^^^^ T.exp: missing a required argument: 'x'
+        #              ^^^^^ T.exp: argument 'x' is missing
         # hint: it is T.exp(x)
     """)
 

@@ -132,7 +132,7 @@ def test_a_call_with_wrong_arguments_points_at_them() -> None:
             #                 ^^^^^^ R.shape_of takes no keyword argument 'axis'
             # hint: it is R.shape_of(expr)
             c = R.shape_of()
-            #   ^^^^^^^^^^^^ R.shape_of: missing a required argument: 'expr'
+            #   ^^^^^^^^^^ R.shape_of: argument 'expr' is missing
             # hint: it is R.shape_of(expr)
             return x
     """)

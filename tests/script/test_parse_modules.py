@@ -173,7 +173,7 @@ def test_errors_in_modules_are_located() -> None:
                 c = R.call_tir(cls.ff, (x,), out_sinfo=R.Tensor((4, 8), "float32"))
                 #                  ^^ the module has no function 'ff'
                 d = R.call_tir(cls.f, (x,))
-                #   ^^^^^^^^^^^^^^^^^^^^^^^ R.call_tir: missing a required argument: 'out_sinfo'
+                #   ^^^^^^^^^^ R.call_tir: argument 'out_sinfo' is missing
                 # hint: it is R.call_tir(gvar, args, out_sinfo, tir_vars=None)
                 e = cls.broken(x)
                 f = R.shape_of(e)

@@ -7,7 +7,10 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from relaxpy.entry import culprit, part_about
 from relaxpy.errors import close_names
+
+__all__ = ["Fault", "culprit", "misfit", "part_about", "raised_at"]
 
 
 class Fault(NamedTuple):
@@ -16,40 +19,6 @@ class Fault(NamedTuple):
     node: ast.expr | ast.keyword
     message: str
     hint: str | None
-
-
-def culprit(
-    node: ast.Call, args: Sequence[object], kwargs: Mapping[str, object], about: object
-) -> ast.expr | None:
-    """The argument, or member of one, whose value is the very object `about`."""
-    given: list[tuple[ast.expr, object]] = []
-    if not any(isinstance(arg, ast.Starred) for arg in node.args):
-        given += zip(node.args, args, strict=True)
-    given += [(k.value, kwargs[k.arg]) for k in node.keywords if k.arg is not None]
-    found = (part_about(at, value, about) for at, value in given)
-    inside = (_written(at, about) for at, _ in given if isinstance(about, str))
-    return next(filter(None, (*found, *inside)), None)
-
-
-def _written(node: ast.expr, text: object) -> ast.expr | None:
-    """Where in `node` a string stands that became part of another value."""
-    literals = (n for n in ast.walk(node) if isinstance(n, ast.Constant))
-    return next((n for n in literals if isinstance(n.value, str) and n.value == text), None)
-
-
-def part_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
-    """The part of the text of `value` that gave the very object `about`."""
-    if about is None:
-        return None
-    if value is about:
-        return node
-    if not isinstance(node, (ast.Tuple, ast.List)) or not isinstance(value, (tuple, list)):
-        return None
-    if len(node.elts) != len(value):
-        return None
-    parts = zip(node.elts, value, strict=True)
-    found = (part_about(part, member, about) for part, member in parts)
-    return next(filter(None, found), None)
 
 
 def misfit(
@@ -86,7 +55,10 @@ def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> 
     if message.startswith("too many") and found > count:
         few = f"{count} positional argument{'' if count == 1 else 's'}"
         return Fault(node.args[count], f"{name} takes {few}, found {found}", hint)
-    return Fault(node, f"{name}: {message}", hint)
+    if message.startswith("missing"):
+        missing = message.rpartition("'")[0].rpartition("'")[2]
+        message = f"argument {missing!r} is missing"
+    return Fault(node.func, f"{name}: {message}", hint)
 
 
 def raised_at(error: BaseException) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from types import FrameType, FunctionType
 from typing import Any
 
+from relaxpy.entry import tell
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -46,24 +47,38 @@ class FunctionDecorator(forms.FunctionOptions):
             ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
         """
         __tracebackhide__ = True
-        if function is None:
+        frame = sys._getframe(1)
+        try:
+            if function is not None:
+                return self.define(function, frame)
             given = _checked_options(
                 private=private, pure=pure, check_well_formed=check_well_formed
             )
             return replace(self, **given)  # type: ignore[arg-type]
+        except RelaxpyError as error:
+            options = {"private": private, "pure": pure, "check_well_formed": check_well_formed}
+            tell(error, frame, (function,), options)
+            raise
+
+    def define(self, function: Any, frame: FrameType) -> BaseFunc | Deferred:
+        """What `function`, decorated in `frame`, becomes.
+
+        Errors:
+            ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
+            MisuseError (also TypeError): it is no function.
+        """
         if isinstance(function, staticmethod):
             function = function.__func__
         function = inspect.unwrap(function)
         if not isinstance(function, FunctionType):
-            raise MisuseError(f"this decorates a function, found {type(function).__name__}")
-        frame = sys._getframe(1)
+            word = "R.function" if self.dialect == "relax" else "T.prim_func"
+            raise MisuseError(
+                f"{word} decorates a function, found {type(function).__name__}", about=function
+            )
         names = captured_names(function, frame)
         if is_class_body(frame):
             return Deferred(self, function, names)
-        try:
-            return defined(self, function, names)
-        except RelaxpyError as error:
-            raise error.with_traceback(None) from None
+        return defined(self, function, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +92,18 @@ class ModuleDecorator(forms.ModuleOptions):
             ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
         """
         __tracebackhide__ = True
-        if cls is None:
-            return replace(self, **_checked_options(check_well_formed=check_well_formed))
-        if not inspect.isclass(cls):
-            raise MisuseError(f"I.ir_module decorates a class, found {type(cls).__name__}")
         frame = sys._getframe(1)
         try:
+            if cls is None:
+                return replace(self, **_checked_options(check_well_formed=check_well_formed))
+            if not inspect.isclass(cls):
+                raise MisuseError(
+                    f"I.ir_module decorates a class, found {type(cls).__name__}", about=cls
+                )
             return defined_module(self, cls, frame)
         except RelaxpyError as error:
-            raise error.with_traceback(None) from None
+            tell(error, frame, (cls,), {"check_well_formed": check_well_formed})
+            raise
 
 
 class Deferred:

@@ -7,10 +7,13 @@ import inspect
 
 import numpy as np
 
+from relaxpy.entry import last_name
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
+
+__all__ = ["as_parse_error", "construct", "describe", "instead", "last_name"]
 
 
 def as_parse_error(error: RelaxpyError, span: Span) -> RelaxpyError:
@@ -36,18 +39,6 @@ def describe(value: object) -> str:
     kind = type(value).__name__
     article = "an" if kind[:1] in "AEIOU" else "a"
     return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article} {kind}"
-
-
-def last_name(node: ast.Attribute) -> ast.expr:
-    """A stand-in for the last name of an attribute path, where it can be told apart."""
-    end = node.end_col_offset
-    if end is None or node.end_lineno is None:
-        return node
-    tail = ast.Name(node.attr)
-    tail.lineno = tail.end_lineno = node.end_lineno
-    tail.end_col_offset = end
-    tail.col_offset = end - len(node.attr.encode())
-    return tail
 
 
 _NAMES: dict[type[ast.expr], tuple[str, str | None]] = {
