@@ -158,24 +158,16 @@ class _Collector:
         guards: tuple[PrimExpr, ...],
         ordered: frozenset[Var],
     ) -> Iterator[Part]:
-        reason = self.inseparable(items)
+        reason = _jumps(items)
         if reason is not None:
             yield self.group(items, box, guards, ordered, reason)
             return
-        for item in items:
+        for place, item in enumerate(items):
+            if isinstance(item, Bind):
+                reason = f"{item.var.name} is read after what it was computed from is overwritten"
+                yield self.group(items[place:], box, guards, ordered, reason)
+                return
             yield from self.item(item, box, guards, ordered)
-
-    def inseparable(self, items: tuple[Item, ...]) -> str | None:
-        """Why the items of one sequence cannot be taken apart, or None if they can."""
-        for item in items:
-            match item:
-                case Bind(var=var):
-                    return f"{var.name} is read before what it was computed from is overwritten"
-                case Jump(kind=kind):
-                    return f"{kind} leaves the loop early"
-                case Branch() if any(isinstance(i, Jump) for i in every((item,))):
-                    return "a jump leaves the loop early"
-        return None
 
     def group(
         self,
@@ -270,6 +262,19 @@ class _Collector:
         yield Statement(
             box, store.buffer, tuple(indices), value, guards, ordered, store.block, store.span
         )
+
+
+def _jumps(items: tuple[Item, ...]) -> str | None:
+    """Why the items of one sequence cannot be taken apart, or None if they can."""
+    for item in items:
+        match item:
+            case Jump(kind=kind):
+                return f"{kind} leaves the loop early"
+            case Branch() if any(isinstance(i, Jump) for i in every((item,))):
+                return "a jump leaves the loop early"
+            case _:
+                pass
+    return None
 
 
 def _moving(box: Box) -> bool:

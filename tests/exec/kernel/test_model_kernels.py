@@ -150,3 +150,30 @@ def test_a_datatype_object_that_is_another_but_equal_is_accepted() -> None:
     y = np.zeros((2, 6), odd)
     load(relu)(x, y)
     np.testing.assert_array_equal(y, np.maximum(x, 0))
+
+
+@T.prim_func
+def argmin_by_selection(x: T.handle, y: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (n, 10), "float32")
+    Y = T.match_buffer(y, (n,), "int32")
+    best = T.alloc_buffer((n,), "float32")
+    for i, k in T.grid(n, 10):
+        with T.block("argmin"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                best[vi] = T.max_value("float32")
+                Y[vi] = -1
+            place = T.Select(best[vi] < X[vi, vk], Y[vi], T.Cast("int32", vk))
+            value = T.Select(best[vi] < X[vi, vk], best[vi], X[vi, vk])
+            Y[vi] = place
+            best[vi] = value
+
+
+def test_an_argmin_by_selection_takes_the_last_of_equals_and_lets_nan_win() -> None:
+    x = np.round(floats(5, 10))
+    x[1, 3] = np.nan
+    x[2] = np.nan
+    x[3] = np.inf
+    check(argmin_by_selection, x, np.zeros(5, np.int32))
+    assert methods(argmin_by_selection)[-1].endswith("argmin over k")

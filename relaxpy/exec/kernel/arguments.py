@@ -1,0 +1,115 @@
+"""The arguments of kernels: their datatypes, what does not fit, what shares memory."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any, NoReturn, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from relaxpy.errors import RuntimeCheckError
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_SMALL = (
+    *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "int4"),
+    *("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "uint4", "int2"),
+    *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "uint2"),
+)
+_PLAIN = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
+small = SimpleNamespace(**{name: getattr(ml_dtypes, name) for name in _SMALL})
+"""The scalar types that NumPy itself does not have."""
+types = SimpleNamespace(
+    **{name: np.dtype(name) for name in _PLAIN},
+    **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
+)
+"""The dtype objects, of which NumPy has one each: compared by identity first."""
+
+
+_BUFFER = re.compile(r"(\w+): (\w+)\[(.*?)\]")
+_COMMA = re.compile(r", (?![^(]*\))")
+
+
+def fail(name: str, message: str) -> NoReturn:
+    """Stop the program because an assertion of a kernel does not hold."""
+    raise RuntimeCheckError(f"{name}: {message}")
+
+
+def refuse(signature: str, *arrays: Any) -> None:
+    """Say which of the `arrays` does not fit its buffer in the signature; return if all do.
+
+    Errors:
+        RuntimeCheckError: an argument is no array, or its rank, datatype or shape is wrong.
+    """
+    name = signature.partition("(")[0]
+    known: dict[str, int] = {}
+    open_sizes = False
+    for (param, kind, shape), array in zip(_BUFFER.findall(signature), arrays, strict=True):
+        sizes = _COMMA.split(shape) if shape else []
+        wanted = f"{name}: {param} is {kind}[{shape}], found "
+        if not isinstance(array, np.ndarray):
+            raise RuntimeCheckError(wanted + type(array).__name__)
+        found = f"{array.dtype}{list(array.shape)}"
+        if array.dtype != getattr(types, kind) or array.ndim != len(sizes):
+            raise RuntimeCheckError(wanted + found)
+        for axis, (size, actual) in enumerate(zip(sizes, array.shape, strict=True)):
+            if size.isidentifier():
+                value = known.setdefault(size, actual)
+            elif size.isdigit():
+                value = int(size)
+            else:
+                open_sizes = True
+                continue
+            if value != actual:
+                equal = f" = {value}" if size.isidentifier() else ""
+                raise RuntimeCheckError(
+                    f"{wanted}{found}: dimension {axis} should be {size}{equal}"
+                )
+    if open_sizes:
+        found = ", ".join(f"{list(a.shape)}" for a in arrays)
+        raise RuntimeCheckError(f"the shapes {found} do not fit {signature}")
+
+
+def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
+    """Whether `target` shares memory with another array; the last `same` may be that very array."""
+    alone = target.base is None
+    for number, other in enumerate(others):
+        if other is target:
+            if number < len(others) - same:
+                return True
+        elif alone and (other.base is None or type(other.base) is np.ndarray):
+            # The base of a view of an array is that array, so there is no need to compare bounds.
+            if other.base is target:
+                return True
+        elif np.may_share_memory(target, other) and np.shares_memory(target, other):
+            return True
+    return False
+
+
+def scalar(name: str, param: str, value: Any, kind: type[Any]) -> Any:
+    """A scalar argument in its datatype: integers as Python integers.
+
+    Errors:
+        RuntimeCheckError: it is no number, or not one of this datatype.
+    """
+    wanted = np.dtype(kind)
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if not isinstance(value, (bool, int, float, np.generic)):
+        raise RuntimeCheckError(f"{name}: {param} is a {wanted}, found {type(value).__name__}")
+    if wanted.kind in "iu":
+        if value != value or value != int(value) or not _in_range(int(value), wanted):
+            raise RuntimeCheckError(f"{name}: {param} is an {wanted}, found {value!r}")
+        return int(value)
+    return wanted.type(value)
+
+
+def _in_range(value: int, kind: np.dtype[Any]) -> bool:
+    info = np.iinfo(kind)
+    return bool(info.min <= value <= info.max)
