@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -747,6 +747,9 @@ AnyStructInfo: TypeAlias = (
 def const(value: object, dtype: str | None = None) -> Constant:
     """A tensor literal; without `dtype`, int64 data become int32 and float64 data float32.
 
+    With `dtype`, a string stands for an element that Python has no literal of: "nan", "inf", or its
+    bits, as in "0x7fc00001".
+
     Errors:
         MisuseError (also TypeError): `value` is no array of numbers.
     """
@@ -755,7 +758,7 @@ def const(value: object, dtype: str | None = None) -> Constant:
     else:
         try:
             data = _array(value, DataType(dtype) if dtype else None)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise MisuseError(f"no tensor can be made of {value!r:.60}: {error}") from None
         if dtype is None and not isinstance(value, np.generic):
             narrower = {"int64": "int32", "float64": "float32"}.get(data.dtype.name)
@@ -766,13 +769,30 @@ def const(value: object, dtype: str | None = None) -> Constant:
 
 
 def _array(value: object, dtype: DataType | None) -> Array:
-    """An array of `value`, where "nan", "inf" and "-inf" may stand among floats."""
+    """An array of `value`, where "nan", "inf", "-inf" and bits may stand among floats."""
     if dtype is None:
         return np.array(value)
     with np.errstate(over="ignore"):  # what is too large for the datatype is infinite in it
-        if dtype.is_float and dtype.family != "float":  # NumPy's own floats read strings, too
-            return np.array(value, np.float64).astype(dtype.numpy())
-        return np.array(value, dtype.numpy())
+        try:
+            if dtype.is_float and dtype.family != "float":  # NumPy's own floats read strings, too
+                return np.array(value, np.float64).astype(dtype.numpy())
+            return np.array(value, dtype.numpy())
+        except ValueError:
+            elements = np.array(value, np.object_)
+            if not any(map(_is_bits, elements.flat)):
+                raise
+            found = np.empty(elements.shape, dtype.numpy())
+            word = np.dtype(f"u{found.itemsize}")
+            for i, element in enumerate(elements.flat):
+                if _is_bits(element):
+                    found.flat[i] = np.array(int(element, 16), word).view(found.dtype)
+                else:
+                    found.flat[i] = _array(element, dtype)
+            return found
+
+
+def _is_bits(element: object) -> TypeGuard[str]:
+    return isinstance(element, str) and element.startswith("0x")
 
 
 def convert_to_expr(value: object) -> Expr:
