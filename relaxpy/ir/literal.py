@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from relaxpy.ir.doc import Doc, Group
+from relaxpy.ir.doc import Doc, Group, keyword, tuple_doc
 from relaxpy.ir.dtype import DataType
 
 
@@ -31,41 +31,38 @@ def python_float_text(value: float) -> str:
     return repr(value).replace("inf", "1e999")
 
 
-def constant_literal(
-    data: npt.NDArray[np.generic], *, exact: bool = True
-) -> tuple[Doc, Doc] | None:
-    """The arguments of `R.const` that give `data` to the last bit, or None if there are none.
-
-    If it need not be `exact`, one NaN may stand for another.
-    """
-    if 0 in data.shape[:-1]:  # nested lists cannot tell how many columns no rows have
-        return None
+def constant_literal(data: npt.NDArray[np.generic]) -> tuple[Doc, ...]:
+    """The arguments of `R.const` that give `data` to the last bit."""
     dtype = DataType(data.dtype)
-    to_text = _float_element if dtype.is_float else _plain_element
-    for element in (str, lambda v: repr(v.item())):
-        values = [to_text(element(v), v) for v in data.ravel()]
-        plain = np.array([v.strip('"') for v in values], dtype=object)
-        if data.dtype == np.bool_ or not exact or _same_bits(plain, data):
-            return _nested(values, data.shape), f'"{dtype}"'
-    return None
+    named = f'"{dtype}"'
+    if 0 in data.shape[:-1]:  # nested lists cannot tell how many columns no rows have
+        return "[]", named, keyword("shape", tuple_doc(map(str, data.shape)))
+    if not dtype.is_float:
+        return _nested([str(v) for v in data.ravel().tolist()], data.shape), named
+    return _nested(_float_elements(data), data.shape), named
 
 
-def _plain_element(text: str, value: np.generic) -> str:
-    return text
+def _float_elements(data: npt.NDArray[np.generic]) -> list[str]:
+    """Floats as literals, in as few digits as tell them apart; as their bits where none do."""
+    values = data.ravel()
+    texts = [str(v) for v in values]
+    again = np.array([float(t) for t in texts]).astype(data.dtype)
+    words = np.dtype(f"u{data.dtype.itemsize}")
+    bits = np.ascontiguousarray(values).view(words)
+    for i in np.flatnonzero(bits != again.view(words)):
+        # Some datatypes show fewer digits than they have, and a NaN does not show its sign.
+        texts[i] = f"0x{bits[i]:x}"
+        for text in (repr(float(values[i])), "-nan"):
+            if np.array([float(text)]).astype(data.dtype).view(words)[0] == bits[i]:
+                texts[i] = text
+                break
+    return [_float_element(text) for text in texts]
 
 
-def _float_element(text: str, value: np.generic) -> str:
-    if text == "nan":
-        return '"-nan"' if np.signbit(value) else '"nan"'
-    if text.endswith("inf"):
+def _float_element(text: str) -> str:
+    if text.endswith(("nan", "inf")) or text.startswith("0x"):
         return f'"{text}"'
     return f"{text}.0" if text.lstrip("-").isdigit() else text  # -0 would be the integer 0
-
-
-def _same_bits(texts: npt.NDArray[np.object_], data: npt.NDArray[np.generic]) -> bool:
-    number = int if DataType(data.dtype).is_int else float
-    again = np.array([number(t) for t in texts], dtype=data.dtype)
-    return again.tobytes() == data.tobytes()
 
 
 def _nested(values: list[str], shape: tuple[int, ...]) -> Doc:

@@ -8,6 +8,7 @@ from typing import ClassVar, Self, TypeAlias
 
 from typing_extensions import override
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 
 
@@ -48,7 +49,10 @@ class Node:
 
     @override
     def __str__(self) -> str:
-        return self.script()
+        try:
+            return self.script()
+        except MisuseError:  # the printer's only refusal of a node
+            return too_deep(self)
 
     @override
     def __repr__(self) -> str:
@@ -59,6 +63,11 @@ class Node:
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
+
+
+def too_deep(node: Node) -> str:
+    """What stands for a node with more in each other than the stack can hold."""
+    return f"<{type(node).__name__}, nested too deeply to be shown>"
 
 
 class Attrs(Mapping[str, "Attr"]):

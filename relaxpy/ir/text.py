@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from relaxpy.ir.doc import Concat, Doc, Group, Infix, call, flat, keyword, tuple_doc
 from relaxpy.ir.dtype import BOOL, INT32, INT64, VOID, DataType
 from relaxpy.ir.literal import constant_literal, float_text, python_float_text, string_text
-from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.node import Attrs, Node, too_deep
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -273,9 +273,10 @@ class ShortText:
         return f"<{expr.data.dtype.name} constant of shape {expr.data.shape}>"
 
     def small_constant(self, expr: rx.Constant) -> Doc | None:
-        """A tensor literal written out, or None where it is large or has no such form."""
-        inline = constant_literal(expr.data) if expr.data.size <= _INLINE_CONSTANT else None
-        return None if inline is None else call(f"{self.relax_prefix}.const", *inline)
+        """A tensor literal written out, or None where it is large."""
+        if expr.data.size > _INLINE_CONSTANT:
+            return None
+        return call(f"{self.relax_prefix}.const", *constant_literal(expr.data))
 
     def attr_doc(self, value: object) -> Doc:
         """The value of an attribute or annotation."""
@@ -453,6 +454,13 @@ def _parenthesised(doc: Doc) -> Doc:
 
 def short_text(node: Node) -> str:
     """The short form of one node, for messages."""
+    try:
+        return _short_text(node)
+    except RecursionError:
+        return too_deep(node)
+
+
+def _short_text(node: Node) -> str:
     writer = ShortText()
     if isinstance(node, tir.PrimExpr):
         return writer.prim(node)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.doc import Concat, Group, Infix, Layout, call, flat, tuple_doc
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.literal import constant_literal, python_float_text, string_text
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -11,6 +13,7 @@ from relaxpy.ir.relax.nodes import FuncStructInfo, TensorStructInfo
 from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import IterVar, Range, decl_buffer
+from relaxpy.script import relax as R
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 K = tir.Var("k")
@@ -225,16 +228,47 @@ def test_every_bit_of_a_constant_is_kept(dtype: str):
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "text"),
     [
-        np.frombuffer(b"\x01\x00\xc0\x7f", "float32"),
-        np.zeros((0, 3)),
-        np.zeros((2, 0, 3)),
+        (np.frombuffer(b"\x01\x00\xc0\x7f", "float32"), 'R.const(["0x7fc00001"], "float32")'),
+        (np.zeros((0, 3)), 'R.const([], "float64", shape=(0, 3))'),
+        (np.zeros((2, 0, 3), "int8"), 'R.const([], "int8", shape=(2, 0, 3))'),
+        (np.zeros((2, 0), "bool"), 'R.const([[], []], "bool")'),
     ],
 )
-def test_what_lists_cannot_say_has_no_literal(data: np.ndarray):
-    assert constant_literal(data) is None
-    assert "constant of shape" in str(ShortText().leaf(rx.Constant(data)))
+def test_what_lists_cannot_say_is_said_otherwise(data: np.ndarray, text: str):
+    constant = rx.Constant(data)
+    assert str(constant) == text
+    again = eval(text, {"R": R})
+    assert again.data.tobytes() == data.tobytes()
+    assert (again.data.shape, again.data.dtype) == (data.shape, data.dtype)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+)
+def test_all_bits_that_a_float_can_have_read_back(dtype: str):
+    kind = DataType(dtype).numpy()
+    raw = np.random.default_rng(0).integers(0, 256, 512 * kind.itemsize, dtype="uint8")
+    raw = np.arange(256, dtype="uint8") if kind.itemsize == 1 else raw
+    data = raw.view(kind)
+    arguments = [flat(part) for part in constant_literal(data)]
+    again = eval(f"R.const({', '.join(arguments)})", {"R": R})
+    assert again.data.tobytes() == data.tobytes()
+
+
+def test_bits_are_no_more_than_the_datatype_has():
+    with pytest.raises(MisuseError, match="no tensor can be made"):
+        rx.const(["0x100000000"], "float32")
+    with pytest.raises(MisuseError, match="0 elements have no shape"):
+        R.const([], "float32", shape=(3,))
+
+
+def test_what_is_nested_too_deeply_is_named():
+    info: rx.StructInfo = rx.ObjectStructInfo()
+    for _ in range(3000):
+        info = rx.TupleStructInfo([info])
+    assert str(info) == "<TupleStructInfo, nested too deeply to be shown>"
 
 
 @pytest.mark.parametrize(

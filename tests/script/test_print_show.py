@@ -1,5 +1,6 @@
 """What a screen and a notebook show."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -7,8 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir import expr as tir, stmt
+from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
 from relaxpy.script.printer import html, show
 
@@ -85,11 +88,29 @@ def test_a_long_program_is_cut_in_html_and_whole_in_text():
     assert "and 1000 more lines" in bundle["text/html"]
 
 
-def test_what_is_nested_too_deeply_is_named():
+def test_suites_beyond_what_python_reads_are_left_out():
     expr: rx.Expr = X
+    body: stmt.Stmt = stmt.Evaluate(0)
     for _ in range(3000):
         expr = rx.If(X, expr, X)
-    assert expr._repr_mimebundle_()["text/plain"] == "<If, nested too deeply to be shown>"
+        body = stmt.For(tir.Var("i", "int32"), 0, 4, 1, body)
+    for node in (expr, PrimFunc([], body)):
+        text = str(node)
+        assert "...  # nested too deeply to be shown" in text
+        assert max(len(line) - len(line.lstrip()) for line in text.splitlines()) == 4 * 96
+        ast.parse(text)
+
+
+def test_what_is_nested_too_deeply_is_named():
+    func = rx.Function([], rx.Tuple(()))
+    for _ in range(3000):
+        inner = rx.Var("f")
+        block = rx.BindingBlock([rx.VarBinding(inner, func)])
+        func = rx.Function([], rx.SeqExpr([block], inner))
+    assert str(func) == "<Function, nested too deeply to be shown>"
+    assert func._repr_mimebundle_()["text/plain"] == str(func)
+    with pytest.raises(MisuseError, match="nested too deeply to be shown"):
+        func.script()
 
 
 def test_elsewhere_the_text_is_printed_plainly(capsys: pytest.CaptureFixture[str]):

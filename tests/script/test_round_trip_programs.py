@@ -2,6 +2,7 @@
 
 from textwrap import dedent
 
+import numpy as np
 import pytest
 
 from relaxpy.ir.op import Op
@@ -148,6 +149,35 @@ PROGRAMS = {
             j = x + R.const(1.0, "float32")
             return (a, b, c, d, e, f, g, h, i, j)
         """,
+    "sizes that are known to be sizes": """
+        @R.function
+        def main(
+            x: R.Tensor(("n", "n * 2"), "float32"), f: R.Callable((R.Shape(["k"]),), R.Object, True)
+        ) -> R.Tensor(("n", "n * 2"), "float32"):
+            n = T.int64(is_size_var=True)
+            k = T.int64(is_size_var=True)
+            return x
+        """,
+    "parameters that are shapes of others": """
+        @R.function
+        def main(x: R.Tensor(s, "float32"), s: R.Shape(ndim=2)) -> R.Tensor(s, "float32"):
+            return x
+        """,
+    "unit values that a dataflow block gives": """
+        @R.function
+        def main(x: R.Object) -> R.Object:
+            with R.dataflow():
+                u: R.Tuple = R.call_pure_packed("f", x, sinfo_args=(R.Tuple(),))
+                R.output(u)
+            return x
+        """,
+    "constants that lists cannot say": """
+        @R.function
+        def main() -> R.Tensor((2, 0, 3), "float32"):
+            x = R.const([], "float32", shape=(2, 0, 3))
+            y = R.const(["0x7fc00001", "nan", 1.5], "float32")
+            return x
+        """,
     "names that shadow each other": """
         @R.function
         def main(x: R.Tensor((4,), "float32")) -> R.Object:
@@ -172,6 +202,31 @@ def test_programs_read_back(name: str):
         assert again.script(**options).split("\n") == text.split("\n")
     bare = from_source(program.script(show_all_struct_info=False), check_well_formed=False)
     assert bare.script(show_all_struct_info=False) == program.script(show_all_struct_info=False)
+
+
+@pytest.mark.rule("SC-17")
+def test_a_parameter_keeps_its_name_where_another_is_declared_by_it():
+    s, n = rx.Var("s", rx.ShapeStructInfo(ndim=1)), tir.Var("s", "int64")
+    x, y = rx.Var("x", Tensor(s, "float32")), rx.Var("y", Tensor((n,), "float32"))
+    func = rx.Function([x, y, s], rx.SeqExpr([], x), x.struct_info, attrs={"global_symbol": "main"})
+    text = func.script()
+    assert 'x: R.Tensor(s, dtype="float32"), y: R.Tensor(("s_1",), dtype="float32"), s:' in text
+    assert_structural_equal(func, from_source(text))
+
+
+def test_sizes_stay_sizes():
+    program = from_source(dedent(PROGRAMS["sizes that are known to be sizes"]))
+    assert isinstance(program.params[0].struct_info.shape.values[0], tir.SizeVar)
+
+
+def test_large_constants_are_written_with_every_bit():
+    data = np.full(40, np.frombuffer(b"\x01\x00\xc0\x7f", "float32"))
+    data[3] = 0.1
+    x = rx.Var("x", Tensor((40,), "float32"))
+    block = rx.BindingBlock([rx.VarBinding(x, rx.Constant(data))])
+    func = rx.Function([], rx.SeqExpr([block], x), x.struct_info)
+    again = from_source(func.script(show_meta=True))
+    assert_structural_equal(func, again)
 
 
 def test_sizes_in_callables_of_a_body_read_back():

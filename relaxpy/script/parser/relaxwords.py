@@ -44,9 +44,22 @@ def emit(value: object) -> forms.EmitForm:
     return forms.EmitForm(value)
 
 
-def const(value: object, dtype: str | None = None) -> rx.Constant:
-    """A tensor literal; without `dtype`, integers are int32 and floats float32."""
-    return rx.const(value, dtype)
+def const(
+    value: object, dtype: str | None = None, *, shape: Sequence[int] | None = None
+) -> rx.Constant:
+    """A tensor literal; without `dtype`, integers are int32 and floats float32.
+
+    `shape` says what the nesting of lists cannot, such as how long no rows are.
+    """
+    found = rx.const(value, dtype)
+    if shape is None:
+        return found
+    try:
+        return rx.Constant(found.data.reshape(shape))
+    except (ValueError, TypeError):
+        raise MisuseError(
+            f"{found.data.size} elements have no shape {shape!r:.60}", about=shape
+        ) from None
 
 
 def prim_value(value: ExprLike) -> rx.PrimValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from relaxpy.errors import RelaxpyError, close_names
@@ -51,11 +52,13 @@ class SignatureReader:
         self.found = Signature()
         self.waiting: dict[str, ast.arg] = {}
         self.quoted: set[str] = set()
+        self.sized: frozenset[str] = frozenset()
 
     def read(self, node: ast.FunctionDef) -> Signature:
         """The signature of `node`; what is wrong with it is reported."""
         args = [*node.args.posonlyargs, *node.args.args]
         self.refuse_extras(node.args)
+        self.sized = frozenset(_declared_as_sizes(node.body))
         with self.values.scope.inner() as names:
             self.found.names = names
             self.define_type_params(node)
@@ -95,7 +98,8 @@ class SignatureReader:
         if known is not None:
             return known
         around = self.values.scope.find_bound(name)
-        made = around if isinstance(around, tir.Var) else tir.Var(name, INT64)
+        kind = tir.SizeVar if name in self.sized else tir.Var
+        made = around if isinstance(around, tir.Var) else kind(name, INT64)
         self.found.sizes[name] = made
         return made
 
@@ -172,6 +176,21 @@ class SignatureReader:
                 literal, f"a dimension is an integer expression, found {describe(value)}"
             )
         return value if isinstance(value, PrimExpr) else tir.IntImm(INT64, value)
+
+
+def _declared_as_sizes(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """The names that `n = T.int64(is_size_var=True)` in a body says to be sizes."""
+    for statement in body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(
+                    keywords=[ast.keyword(arg="is_size_var", value=ast.Constant(value=True))]
+                ),
+            ):
+                yield name
+            case _:
+                pass
 
 
 def _strings(node: ast.expr) -> list[ast.Constant]:

@@ -187,5 +187,4 @@ def _mentions_relax(func: rx.Function | PrimFunc) -> bool:
 def _literal(prefix: str, value: object) -> Doc:
     """A large constant written out."""
     assert isinstance(value, rx.Constant)
-    inline = constant_literal(value.data, exact=False)
-    return "None" if inline is None else call(f"{prefix}.const", *inline)
+    return call(f"{prefix}.const", *constant_literal(value.data))

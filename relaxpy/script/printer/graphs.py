@@ -16,7 +16,7 @@ from relaxpy.ir.tir.expr import SizeVar, Var
 from relaxpy.ir.traverse import children, walk
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.options import Options
-from relaxpy.script.printer.writer import ScriptText, Writer
+from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
 
 _COMPOUND = (rx.Call, rx.Tuple, rx.TupleGetItem)
 _STATEMENTS = (rx.If, rx.SeqExpr, rx.Function)
@@ -64,10 +64,9 @@ class GraphWriter:
         signature = [i for p in func.params if (i := p.struct_info) is not None]
         symbols = dict.fromkeys(v for v in _symbols(signature) if v not in self._visible)
         own = frozenset(symbols)
-        params = [
-            Concat(f"{self.names.bind(p)}: ", self.text.info_doc(_declared(p), own))
-            for p in func.params
-        ]
+        # Parameters may stand in each other's infos (SC-17), and callers may go by their names.
+        named = [(self.names.bind(p), _declared(p)) for p in func.params]
+        params = [Concat(f"{p}: ", self.text.info_doc(info, own)) for p, info in named]
         result: Doc | None = None
         if func.ret_struct_info is not None:
             result = self.text.info_doc(func.ret_struct_info, own)
@@ -88,7 +87,8 @@ class GraphWriter:
     def _declare(self, contents: Contents, own: dict[Var, None], around: set[Var]) -> None:
         """`n = T.int64()` for the shape variables that the body speaks of."""
         mentioned = contents.inner_symbols | contents.symbols.keys()
-        wanted = [v for v in own if v in mentioned]
+        # Strings make plain variables: what is a size is said even if nothing else is said of it.
+        wanted = [v for v in own if v in mentioned or isinstance(v, SizeVar)]
         wanted += [v for v in contents.symbols if v not in own and v not in around]
         for symbol in wanted:
             sized = "is_size_var=True" if isinstance(symbol, SizeVar) else ""
@@ -160,16 +160,17 @@ class GraphWriter:
             for binding in block.bindings:
                 self.binding(binding)
             return
+        outputs = [
+            b.var
+            for b in block.bindings
+            if b.var is not None and not isinstance(b.var, rx.DataflowVar)
+        ]
+        self._used.update(outputs)
         self.writer.line(f"with {self.r}.dataflow():")
         with self.writer.indented():
             for binding in block.bindings:
                 self.binding(binding)
-            outputs = (
-                self.names.of(b.var)
-                for b in block.bindings
-                if b.var is not None and not isinstance(b.var, rx.DataflowVar)
-            )
-            self.writer.line(call(f"{self.r}.output", *outputs))
+            self.writer.line(call(f"{self.r}.output", *map(self.names.of, outputs)))
 
     def binding(self, binding: rx.Binding) -> None:
         """One binding."""
@@ -203,6 +204,9 @@ class GraphWriter:
 
     def _local_function(self, func: rx.Function, name: str) -> None:
         """A function among bindings, with an empty line on either side."""
+        if self.writer.is_deep:
+            self._assign(name, None, ELIDED)
+            return
         lines = self.writer.lines
         if lines and not lines[-1].endswith(":"):
             self.writer.blank()
@@ -211,6 +215,9 @@ class GraphWriter:
 
     def _branches(self, expr: rx.If, name: str, annotated: rx.Var | None) -> None:
         """Two suites that end in a binding of `name`."""
+        if self.writer.is_deep:
+            self._assign(name, annotated, ELIDED)
+            return
         self.writer.line("if ", self.expr(expr.cond), ":")
         self._branch(expr.true_branch, name, annotated)
         self.writer.line("else:")

@@ -18,7 +18,7 @@ from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.traverse import children, walk
 from relaxpy.ir.types import PointerType
 from relaxpy.script.printer.names import Names
-from relaxpy.script.printer.writer import ScriptText, Writer
+from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
 
 _AXES = {
     IterVarKind.DataPar: "spatial",
@@ -168,6 +168,9 @@ class KernelWriter:
     def statement(self, node: stmt.Stmt, *, last: bool = True) -> None:
         """One statement; `last` in its suite, what it defines may last until the suite ends."""
         current: stmt.Stmt | None = node
+        if self.writer.is_deep:
+            self.writer.line(ELIDED)
+            return
         while current is not None:
             current = self._statement(current, last=last)
 

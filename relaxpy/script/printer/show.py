@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.node import Node
 from relaxpy.script.printer.document import Document
 from relaxpy.script.printer.options import Options
@@ -36,9 +37,16 @@ def script(node: Node, **options: object) -> str:
     """The TVMScript text of `node`; see `Options` for what can be asked for.
 
     Errors:
-        MisuseError (also TypeError, ValueError): an unknown option, or a value it cannot have.
+        MisuseError (also TypeError, ValueError): an unknown option, or a value it cannot have;
+            tuples or functions inside each other, too many to be written.
     """
-    return Document(node, Options.of(options)).text()
+    chosen = Options.of(options)
+    try:
+        return Document(node, chosen).text()
+    except RecursionError:
+        raise MisuseError(
+            f"a {type(node).__name__} is nested too deeply to be shown", about=node
+        ) from None
 
 
 def metadata(node: Node, **options: object) -> Mapping[str, Sequence[object]]:
@@ -63,10 +71,7 @@ def show(node: Node, **options: object) -> None:
 
 def html(node: Node) -> dict[str, str]:
     """`node` as a notebook shows it: plain, and in colours that suit light and dark pages."""
-    try:
-        text = script(node)
-    except RecursionError:
-        text = f"<{type(node).__name__}, nested too deeply to be shown>"
+    text = str(node)
     return {"text/plain": text, "text/html": _page(text)}
 
 

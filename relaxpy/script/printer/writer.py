@@ -15,6 +15,8 @@ from relaxpy.script.printer.options import Options
 
 METADATA = "metadata"
 CONSTANT_KEY = "relax.expr.Constant"
+ELIDED = "...  # nested too deeply to be shown"
+_DEEPEST = 96  # Python reads up to 100 levels of indentation
 
 
 class Writer:
@@ -25,6 +27,11 @@ class Writer:
         self.step = options.indent_spaces
         self.indent = 0
         self._layout = Layout(options.width, options.indent_spaces)
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether no suite may be opened here: Python could not read it, and nobody would."""
+        return self.indent >= _DEEPEST * self.step
 
     def line(self, *parts: Doc) -> None:
         """Write one statement, over several lines where it is too long for one."""

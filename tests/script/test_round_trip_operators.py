@@ -1,0 +1,100 @@
+"""Every operator of the registry reads back, with operands, attributes and infos."""
+
+import pytest
+
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
+from relaxpy.ir.relax.op import registered_ops
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.tir import expr as tir
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script.printer import metadata
+from tests.ir.relax.op.cases import CASES, Case
+
+ELSEWHERE = {
+    "relax.assert_op",
+    "relax.call_dps_packed",
+    "relax.call_pure_packed",
+    "relax.call_tir",
+    "relax.call_tir_inplace",
+    "relax.null_value",
+    "relax.print",
+    "relax.shape_of",
+}
+
+
+def program(case: Case, *, symbolic: bool) -> IRModule:
+    """A function of one call; with symbolic sizes, equal sizes are one variable."""
+    sizes: dict[int, tir.Var] = {}
+    params = []
+    for k, array in enumerate(case.inputs):
+        shape = [
+            sizes.setdefault(n, tir.Var(f"n{n}", "int64")) if symbolic and n > 1 else n
+            for n in array.shape
+        ]
+        params.append(rx.Var(f"x{k}", Tensor(shape, DataType(array.dtype))))
+    builder = BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            out = builder.emit_output(case.call(*params))
+        builder.emit_func_output(out)
+    return builder.finalize()
+
+
+def read_back(module: IRModule) -> None:
+    text = module.script()
+    names = {"I": I, "R": R, "T": T, "metadata": metadata(module)}
+    again = from_source(text, names)
+    assert_structural_equal(module, again)
+    assert again.script() == text
+
+
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
+@pytest.mark.parametrize("operator", sorted({case.operator for case in CASES}))
+def test_operators_read_back(operator: str):
+    for case in CASES:
+        if case.operator == operator:
+            read_back(program(case, symbolic=False))
+
+
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
+def test_calls_and_effects_read_back():
+    read_back(
+        from_source(
+            """
+            @I.ir_module
+            class Module:
+                @T.prim_func(private=True)
+                def k(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+                    for i in range(4):
+                        B[i] = A[i]
+
+                @T.prim_func(private=True)
+                def twice(A: T.Buffer((4,), "float32")):
+                    for i in range(4):
+                        A[i] = A[i] * T.float32(2)
+
+                @R.function(pure=False)
+                def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")) -> R.Object:
+                    cls = Module
+                    a = R.call_tir(cls.k, (x,), out_sinfo=R.Tensor((4,), "float32"))
+                    b = R.call_tir_inplace(
+                        cls.twice, (a,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
+                    )
+                    d = R.call_dps_packed("f", (x, b), out_sinfo=R.Tensor((4,), "float32"))
+                    e = R.call_pure_packed("g", d, sinfo_args=(R.Object,))
+                    R.assert_op(c, x, format="no {}")
+                    R.print(d, e, format="{} {}")
+                    f = R.null_value()
+                    h = R.shape_of(d)
+                    return (e, f, h)
+            """
+        )
+    )
+
+
+def test_no_operator_is_forgotten():
+    assert {case.operator for case in CASES} | ELSEWHERE == set(registered_ops())
