@@ -1,7 +1,7 @@
 """What the IR needs from above it: names of functions, looked up when they are first called.
 
 `ir` imports neither `script` nor `exec`; these strings are the only way up. The nodes of Relax
-reach the operators, which are built on them, the same way.
+reach the operators, and tensors the functions of tensors, which are built on them, the same way.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ Hook = Literal[
     "apply_operator",
     "negate_elements",
     "convert_elements",
+    "combine_tensors",
+    "bind_params",
+    "bind_symbolic_vars",
+    "inline_functions",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -35,6 +39,10 @@ _TARGETS: dict[Hook, str] = {
     "apply_operator": "relaxpy.ir.relax.op.operators:apply",
     "negate_elements": "relaxpy.ir.relax.op.operators:negative",
     "convert_elements": "relaxpy.ir.relax.op.operators:convert",
+    "combine_tensors": "relaxpy.ir.te.topi.elementwise:combine",
+    "bind_params": "relaxpy.ir.relax.bind:bind_params",
+    "bind_symbolic_vars": "relaxpy.ir.relax.bind:bind_symbolic_vars",
+    "inline_functions": "relaxpy.ir.relax.inline:inline_functions",
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir import hooks
 from relaxpy.ir.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node, as_attrs
 from relaxpy.ir.tir import ops
@@ -54,11 +55,25 @@ class Operation(Node):
         return f"{type(self).__name__}({self.name})"
 
 
+def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    """The method behind `tensor sign other`, or behind `other sign tensor`."""
+
+    def apply(self: Tensor, other: object) -> Any:
+        if not self.ndim and isinstance(other, (PrimExpr, TensorSlice)):
+            return NotImplemented  # the one element of the tensor is a scalar among scalars
+        operands = (other, self) if reflected else (self, other)
+        return hooks.call("combine_tensors", name, *operands)
+
+    apply.__doc__ = f"{name}, element by element."
+    return apply
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Tensor(Node):
     """Output `value_index` of an operation: `t(i, j)` or `t[i, j]` is its element.
 
-    Tensors are equal when they are the same output of the same operation.
+    Tensors are equal when they are the same output of the same operation. Arithmetic on whole
+    tensors gives new ones, as the functions of topi do.
     """
 
     _fields = ("shape", "dtype", "value_index")
@@ -67,6 +82,18 @@ class Tensor(Node):
     dtype: DataType = field(compare=False)
     op: Operation
     value_index: int = 0
+
+    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", reflected=True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", reflected=True)
+
+    def __neg__(self) -> Tensor:
+        return self * -1  # type: ignore[no-any-return]
+
+    def astype(self, dtype: str) -> Tensor:
+        """The elements in another datatype."""
+        return hooks.call("combine_tensors", "cast", self, dtype)  # type: ignore[no-any-return]
 
     @property
     def ndim(self) -> int:

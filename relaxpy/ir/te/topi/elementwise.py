@@ -285,6 +285,7 @@ def _binary(name: str) -> Callable[[Value, Value], Any]:
 
 
 add, subtract, multiply, divide = map(_binary, ("add", "subtract", "multiply", "divide"))
+_binary_functions = {"add": add, "subtract": subtract, "multiply": multiply, "divide": divide}
 log_add_exp = _binary("log_add_exp")
 floor_divide, floor_mod, mod = map(_binary, ("floor_divide", "floor_mod", "mod"))
 maximum, minimum = map(_binary, ("maximum", "minimum"))
@@ -358,6 +359,24 @@ def _product_of_squares(y: PrimExpr, *squares: PrimExpr) -> PrimExpr:
     unit = ops.any_of(ops.compare(tir.EQ, x, one), ops.compare(tir.EQ, x, minus))
     inverse = tir.Select(unit, tir.Select(ops.compare(tir.EQ, odd, one), x, one), zero)
     return tir.Select(ops.compare(tir.LT, y, zero), inverse, result)
+
+
+def combine(name: str, lhs: Any, rhs: Any) -> Any:
+    """What Python's operators give on whole tensors.
+
+    Errors:
+        MisuseError: integers are divided, where rounding must be chosen.
+    """
+    if name == "divide":
+        dtypes = [v.dtype for v in (lhs, rhs) if isinstance(v, (Tensor, PrimExpr))]
+        if all(dtype.is_int for dtype in dtypes) and not any(
+            isinstance(v, float) for v in (lhs, rhs)
+        ):
+            raise MisuseError(
+                "/ on integers leaves the rounding open",
+                hint="use topi.floor_divide (down) or topi.divide (toward zero)",
+            )
+    return cast(lhs, rhs) if name == "cast" else _binary_functions[name](lhs, rhs)
 
 
 def where(condition: Value, x: Value, y: Value) -> Any:

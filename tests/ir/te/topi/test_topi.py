@@ -1,0 +1,205 @@
+"""Functions of tensors that no operator of Relax reaches, and what they refuse."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.exec.compile import compile
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.te import tensor as te, topi
+from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.shapes import broadcast_shapes, ravel, total, unravel
+from relaxpy.ir.te.topi.transform import slice_bounds, split_bounds
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.traverse import substitute
+
+Array = np.ndarray[Any, Any]
+X = np.random.default_rng(0).standard_normal((3, 4)).astype("float32")
+N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
+
+
+def evaluate(function: Callable[..., Tensor], *arrays: Array) -> Array:
+    """What the kernel of `function` writes, on either target."""
+    inputs = [te.placeholder(a.shape, str(a.dtype), f"x{k}") for k, a in enumerate(arrays)]
+    result = function(*inputs)
+    func = create_prim_func([*inputs, result], "int64")
+    found = []
+    for target in ("reference", "numpy"):
+        shape = [int(s.value) for s in result.shape if isinstance(s, tir.IntImm)]
+        out = np.zeros(shape, result.dtype.numpy())
+        compile(IRModule({"main": func}), target)["main"](*arrays, out)
+        found.append(out)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (topi.log2, np.log2),
+        (topi.log10, np.log10),
+        (topi.identity, np.copy),
+        (lambda x: topi.full_like(x, 2), lambda x: np.full_like(x, 2)),
+        (lambda x: topi.add(x, 1), lambda x: x + 1),
+        (lambda x: topi.power(2.0, x), lambda x: 2**x),
+        (lambda x: topi.strided_slice(x, [1], [3]), lambda x: x[1:3]),
+        (lambda x: x + x, lambda x: x + x),
+        (lambda x: 2 - x / x * 3.0, lambda x: 2 - x / x * 3),
+        (lambda x: -x, np.negative),
+        (lambda x: x.astype("int32"), lambda x: x.astype("int32")),
+    ],
+)
+def test_functions_of_one_tensor(
+    function: Callable[..., Tensor], expected: Callable[..., Array]
+) -> None:
+    x = np.abs(X) + np.float32(0.5)
+    np.testing.assert_allclose(evaluate(function, x), expected(x), rtol=1e-5)
+
+
+def test_roots_of_integers_are_floats() -> None:
+    squares = np.array([0, 1, 4, 9], "int32")
+    np.testing.assert_array_equal(evaluate(topi.sqrt, squares), np.sqrt(squares))
+
+
+def test_any_and_all_of_booleans() -> None:
+    truths = X > 0
+    for axis in (0, 1, None):
+        assert (evaluate(lambda t, a=axis: topi.any(t, a), truths) == truths.any(axis)).all()
+        assert (evaluate(lambda t, a=axis: topi.all(t, a), truths) == truths.all(axis)).all()
+
+
+def test_the_last_of_equal_extremes() -> None:
+    tied = np.array([[1, 3, 3], [2, 2, 0]], "int32")
+    last = evaluate(lambda t: topi.argmax(t, 1, select_last_index=True), tied)
+    assert last.tolist() == [2, 1]
+    assert evaluate(lambda t: topi.argmin(t, 1, select_last_index=True), tied).tolist() == [0, 2]
+
+
+def test_integer_powers_wrap_and_invert() -> None:
+    base = np.array([2, 3, -1, -1, 0, 5, -7, 1], "int64")
+    power = np.array([62, 39, 101, 100, 70, -2, -1, -5], "int64")
+    expected = [2**62, 3**39, -1, 1, 0, 0, 0, 1]
+    assert evaluate(topi.power, base, power).tolist() == expected
+    small = np.arange(5, dtype="uint8")
+    assert evaluate(lambda t: topi.power(t, 5), small).tolist() == (small**5).tolist()
+    assert evaluate(lambda t: topi.power(t, 0), small).tolist() == [1] * 5
+    assert evaluate(lambda t: topi.power(3, t), small).tolist() == [1, 3, 9, 27, 81]
+
+
+def test_places_outside_give_nan_where_that_is_asked_for() -> None:
+    where = np.array([-1, 0, 2, 3], "int64")
+    found = evaluate(lambda x, i: topi.take(x, i, 0, mode="nan"), X, where)
+    np.testing.assert_array_equal(found, np.vstack([X[:1] * np.nan, X[0], X[2], X[:1] * np.nan]))
+
+
+def test_scalars_alone_give_scalars() -> None:
+    assert topi.add(ops.const(2), ops.const(3)) is ops.const(5)
+    assert isinstance(topi.less(N, 3), tir.LT)
+
+
+def test_rank_0_tensors_are_scalars_among_scalars() -> None:
+    def scaled(x: Tensor, factor: Tensor) -> Tensor:
+        return te.compute(x.shape, lambda i, j: factor * x[i, j] + factor)  # type: ignore[no-any-return]
+
+    factor = np.float32(3).reshape(())
+    np.testing.assert_allclose(evaluate(scaled, X, factor), factor * X + factor, rtol=1e-5)
+
+
+REFUSED: list[tuple[Callable[[Tensor], object], str]] = [
+    (lambda x: topi.add(x, te.placeholder((3,))), "sizes 4 and 3 do not broadcast"),
+    (lambda x: topi.sum(x, 2), "axis 2 is out of range for rank 2"),
+    (lambda x: topi.broadcast_to(x, (3, 5)), "do not broadcast"),
+    (lambda x: topi.strided_slice(x, [0], [1], [0]), "a stride is a literal other than 0"),
+    (lambda x: topi.strided_slice(x, [0], [1], [N]), "a stride is a literal other than 0"),
+    (lambda x: topi.bitwise_and(x, x), "needs integers, found float32"),
+    (lambda x: topi.negative(topi.isnan(x)), "a Boolean has no negative"),
+    (lambda x: topi.cast(x, "int32") / 2, "/ on integers leaves the rounding open"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_what_has_no_meaning_is_refused(make: Callable[[Tensor], object], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        make(te.placeholder((3, 4)))
+
+
+def at(size: tir.PrimExpr, **values: int) -> int:
+    """The value of a size."""
+    table = {N: values.get("n", 0), M: values.get("m", 0)}
+    found = substitute(size, {v: ops.const(x, "int64") for v, x in table.items()})
+    return int(ops_value(found))
+
+
+def ops_value(size: tir.PrimExpr) -> int:
+    found = simplify(size)
+    assert isinstance(found, tir.IntImm)
+    return found.value
+
+
+BOUNDS = [-7, -3, -1, 0, 1, 2, 5, 9]
+
+
+@pytest.mark.parametrize("step", [1, 2, -1, -3])
+def test_slices_are_pythons_at_every_size(step: int) -> None:
+    for begin in BOUNDS:
+        for end in BOUNDS:
+            first, length = slice_bounds(
+                N, ops.const(begin, "int64"), ops.const(end, "int64"), step, inbound=False
+            )
+            for n in range(6):
+                meant = range(n)[begin:end:step]
+                assert at(length, n=n) == len(meant)
+                if meant:
+                    assert at(first, n=n) == meant[0]
+
+
+def test_symbolic_slices_are_brought_inside() -> None:
+    first, length = slice_bounds(N, M, N, 1, inbound=False)
+    for n in range(4):
+        for m in range(-1, 6):
+            inside = min(max(m, 0), n)
+            assert (at(first, n=n, m=m), at(length, n=n, m=m)) == (inside, n - inside)
+    promised = slice_bounds(N, M, N, 1, inbound=True)
+    assert at(promised[1], n=5, m=2) == 3
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+@pytest.mark.parametrize("multiple", [1, 2, 12])
+def test_parts_cover_an_axis_of_any_size(parts: int, multiple: int) -> None:
+    size = ops.mul(N, multiple)
+    bounds = split_bounds(size, parts)
+    for n in range(9):
+        sizes = [at(s, n=n) for _, s in bounds]
+        assert sum(sizes) == n * multiple
+        assert all(s >= 0 for s in sizes)
+        ends = np.cumsum([0, *sizes])
+        assert all(at(b, n=n) == e for (b, s), e in zip(bounds, ends, strict=False) if at(s, n=n))
+
+
+def test_symbolic_cuts_stay_inside() -> None:
+    bounds = split_bounds(N, [2, M])
+    for n in range(6):
+        for m in range(6):
+            pieces = [range(n)[b:e] for b, e in ((0, 2), (2, m), (m, n))]
+            assert [at(s, n=n, m=m) for _, s in bounds] == [len(p) for p in pieces]
+
+
+def test_broadcasting_of_sizes() -> None:
+    one, three = ops.const(1, "int64"), ops.const(3, "int64")
+    assert broadcast_shapes((N, one), (three,)) == (N, three)
+    assert broadcast_shapes((N,), (three,)) == (three,)
+    assert broadcast_shapes((N,), (M,)) == (ops.maximum(N, M),)
+    assert total([N, N, N]) is ops.mul(N, 3)
+
+
+def test_places_in_row_major_order() -> None:
+    shape = [ops.const(s, "int64") for s in (2, 3, 4)]
+    for place, index in enumerate(np.ndindex(2, 3, 4)):
+        where = ravel([ops.const(i, "int64") for i in index], shape)
+        assert ops_value(where) == place
+        assert tuple(ops_value(i) for i in unravel(ops.const(place, "int64"), shape)) == index
