@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, WellFormedError, close_names
 from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable
 from relaxpy.exec.kernel import compile_kernel, runtime
@@ -25,6 +26,7 @@ from relaxpy.ir.transform import get_pipeline
 Target: TypeAlias = Literal["numpy", "reference"]
 
 
+@user_facing
 def compile(
     mod: IRModule | rx.BaseFunc,
     target: str | None = "numpy",
@@ -49,6 +51,7 @@ def compile(
         raise MisuseError(
             f"there is no target {target!r}; targets are {', '.join(get_args(Target))}",
             hint=close_names(str(target), get_args(Target)),
+            about=target,
         )
     if isinstance(relax_pipeline, str):
         relax_pipeline = get_pipeline(relax_pipeline)
@@ -63,6 +66,7 @@ def compile(
     return _for_numpy(module)
 
 
+@user_facing
 def load_executable(path: str | PathLike[str]) -> Executable:
     """The executable that `Executable.save` wrote, compiled again for its target.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Collection, Mapping
 from os import PathLike
 from pathlib import Path
@@ -11,7 +12,14 @@ from typing import Final
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import FunctionSignatureError, RuntimeCheckError, UnknownNameError, close_names
+from relaxpy.entry import tell, user_facing
+from relaxpy.errors import (
+    FunctionSignatureError,
+    RelaxpyError,
+    RuntimeCheckError,
+    UnknownNameError,
+    close_names,
+)
 from relaxpy.exec.checks import Signature
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.values import Value, from_outside
@@ -42,21 +50,25 @@ class EntryPoint:
 
     def __call__(self, *args: object, **kwargs: object) -> Value:
         """What the function gives for these arguments."""
-        if kwargs:
-            args = self.place(args, kwargs)
-        if len(args) != self._arity:
-            self.signature.check_count(len(args))
-        for arg in args:
-            if type(arg) is not _ndarray:
-                args = self._converted(args)
-                break
+        __tracebackhide__ = True
         try:
+            if kwargs:
+                args = self.place(args, kwargs)
+            if len(args) != self._arity:
+                self.signature.check_count(len(args))
+            for arg in args:
+                if type(arg) is not _ndarray:
+                    args = self._converted(args)
+                    break
             return self._run(*args)
         except RecursionError:
             raise RuntimeCheckError(
                 f"calls inside {self.signature.name} nest deeper than Python allows",
                 hint="sys.setrecursionlimit(...) allows more",
             ) from None
+        except RelaxpyError as error:
+            tell(error, sys._getframe(1))
+            raise
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
         values = []
@@ -119,6 +131,7 @@ class Executable:
         self._report = report
         self._private_names = frozenset(private_names)
 
+    @user_facing
     def __getitem__(self, name: str) -> EntryPoint:
         """The function that can be called under `name` (TOP-3).
 
@@ -141,6 +154,7 @@ class Executable:
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 
+    @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Value:
         """What `main` gives for these arguments (TOP-2)."""
         return self["main"](*args, **kwargs)
@@ -159,6 +173,7 @@ class Executable:
         """How each kernel runs, and why where that is slow."""
         return self._report
 
+    @user_facing
     def save(self, path: str | PathLike[str]) -> None:
         """Write the program to a file that `load_executable` reads: JSON, constants included.
 

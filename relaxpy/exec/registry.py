@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
     PackedFuncError,
@@ -28,6 +29,7 @@ def register_func(
 def register_func(name: str, f: F, override: bool = False, *, pure: bool = False) -> F: ...
 @overload
 def register_func(name: F) -> F: ...
+@user_facing
 def register_func(
     name: str | F, f: F | None = None, override: bool = False, *, pure: bool = False
 ) -> F | Callable[[F], F]:
@@ -52,13 +54,16 @@ def register_func(
 
 def _enter(name: str, func: F, override: bool, pure: bool) -> F:
     if not isinstance(name, str) or not name:
-        raise MisuseError(f"a packed function's name is a string, found {name!r}")
+        raise MisuseError(f"a packed function's name is a string, found {name!r}", about=name)
     if not callable(func):
-        raise MisuseError(f"a packed function is callable, found {func!r:.60} for {name!r}")
+        raise MisuseError(
+            f"a packed function is callable, found {func!r:.60} for {name!r}", about=func
+        )
     if name in _functions and not override:
         raise PackedFuncError(
             f"a packed function {name!r} is already registered",
             hint="pass override=True to put another in its place",
+            about=name,
         )
     _functions[name] = func
     if pure:
@@ -72,6 +77,7 @@ def _enter(name: str, func: F, override: bool, pure: bool) -> F:
 def get_global_func(name: str) -> Callable[..., Any]: ...
 @overload
 def get_global_func(name: str, allow_missing: bool) -> Callable[..., Any] | None: ...
+@user_facing
 def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:
     """The packed function registered under `name`; with `allow_missing`, None if there is none.
 
@@ -85,6 +91,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
             rule="EV-13",
             hint=close_names(str(name), _functions)
             or f"register it: relaxpy.register_func({name!r}, f)",
+            about=name,
         )
     return found
 
@@ -99,6 +106,7 @@ def list_global_func_names() -> list[str]:
     return sorted(_functions)
 
 
+@user_facing
 def remove_global_func(name: str) -> None:
     """Take the function under `name` out of the registry.
 

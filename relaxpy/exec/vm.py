@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
 from relaxpy.exec.executable import EntryPoint, Executable
 from relaxpy.exec.values import FunctionValue, Value, describe
@@ -27,6 +28,7 @@ class SavedFunction:
 class VirtualMachine:
     """Runs functions of an executable; `device` is accepted, all values being in main memory."""
 
+    @user_facing
     def __init__(self, executable: Executable, device: object = None) -> None:
         """Errors: MisuseError (also TypeError): `executable` is none."""
         if not isinstance(executable, Executable):
@@ -40,6 +42,7 @@ class VirtualMachine:
         self._inputs: dict[str, tuple[object, ...]] = {}
         self._outputs: dict[str, Value] = {}
 
+    @user_facing
     def __getitem__(self, name: str) -> Callable[..., Value]:
         """The function `name`: one that was saved, else the executable's.
 
@@ -48,6 +51,7 @@ class VirtualMachine:
         """
         return self._saved.get(name) or self._executable[name]
 
+    @user_facing
     def invoke_closure(self, closure: FunctionValue, *args: Value) -> Value:
         """What a closure that a function returned gives for `args`.
 
@@ -58,6 +62,7 @@ class VirtualMachine:
             raise MisuseError(f"invoke_closure takes a closure, found {describe(closure)}")
         return closure(*args)
 
+    @user_facing
     def save_function(
         self,
         func_name: str,
@@ -78,6 +83,7 @@ class VirtualMachine:
         placed = function.place(args, kwargs)
         self._saved[saved_name] = SavedFunction(function, placed, include_return)
 
+    @user_facing
     def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Keep arguments for `invoke_stateful(func_name)`.
 
@@ -87,6 +93,7 @@ class VirtualMachine:
         """
         self._inputs[func_name] = self._executable[func_name].place(args, kwargs)
 
+    @user_facing
     def invoke_stateful(self, func_name: str) -> None:
         """Call a function with the arguments last set, and keep its result.
 
@@ -100,6 +107,7 @@ class VirtualMachine:
             )
         self._outputs[func_name] = function(*self._inputs[func_name])
 
+    @user_facing
     def get_outputs(self, func_name: str) -> Value:
         """The result of the last `invoke_stateful(func_name)`.
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
     RelaxpyError,
@@ -58,6 +59,7 @@ class Pass(ABC):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """The module after the pass; `mod` itself if nothing changed."""
 
+    @user_facing
     def __call__(self, mod: IRModule) -> IRModule:
         """The module after the pass, run in the current PassContext.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.instruments import (
     PassPrintingInstrument,
@@ -45,6 +46,7 @@ __all__ = [
 _pipelines: dict[str, Callable[..., Pass]] = {}
 
 
+@user_facing
 def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:
     """Enter the decorated function, which makes a pass from options, as pipeline `name`.
 
@@ -52,7 +54,7 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[...
         MisuseError: the name is taken.
     """
     if name in _pipelines:
-        raise MisuseError(f"a pipeline {name!r} is already registered")
+        raise MisuseError(f"a pipeline {name!r} is already registered", about=name)
 
     def enter(make: Callable[..., Pass]) -> Callable[..., Pass]:
         _pipelines[name] = make
@@ -61,6 +63,7 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[...
     return enter
 
 
+@user_facing
 def get_pipeline(name: str = "default", **options: object) -> Pass:
     """The pipeline `name`: normal-form, well-formed modules come out of every one.
 
@@ -72,6 +75,7 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
         raise UnknownNameError(
             f"there is no pipeline {name!r}; there are {', '.join(sorted(_pipelines))}",
             hint=close_names(str(name), _pipelines),
+            about=name,
         )
     return make(**options)
 
