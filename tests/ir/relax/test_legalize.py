@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.errors import MisuseError, RelaxpyWarning, StructInfoError, UnknownNameError
+from relaxpy.errors import (
+    MisuseError,
+    RelaxpyWarning,
+    Source,
+    Span,
+    StructInfoError,
+    UnknownNameError,
+)
 from relaxpy.exec.compile import compile
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -321,3 +328,10 @@ def test_results_that_are_no_tensors() -> None:
         BlockBuilder().call_te(lambda t: 3, x)
     with pytest.raises(MisuseError, match="gives tensor x twice, or without computing it"):
         BlockBuilder().call_te(lambda t: t, x)
+
+
+def test_a_fault_of_a_legalisation_stands_where_the_call_does() -> None:
+    place = Span(Source("model.py", "y = R.negative(x)"), 1, 5, 1, 18)
+    mod = function(lambda x: UNARY["negative"].make(x, span=place), tensor(2, dtype="bool"))
+    with pytest.raises(MisuseError, match=r"^model\.py:1:5: a Boolean has no negative"):
+        LegalizeOps()(mod)

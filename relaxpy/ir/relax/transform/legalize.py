@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.errors import Diagnostic, MisuseError
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.passes import Pass, PassContext
@@ -63,12 +63,18 @@ class _Legalizer:
     mod: IRModule
     custom: dict[str, Legalization]
     warns: bool
-    builder: BlockBuilder = field(init=False)
+    _builder: BlockBuilder | None = None
 
     def __post_init__(self) -> None:
-        self.builder = BlockBuilder(self.mod)
         for name in self.custom:
             Op.get(name)
+
+    @property
+    def builder(self) -> BlockBuilder:
+        """What kernels are entered into, made when the first call asks for it."""
+        if self._builder is None:
+            self._builder = BlockBuilder(self.mod)
+        return self._builder
 
     def run(self) -> IRModule:
         """The module with its calls legalised; itself if there is nothing to do."""
@@ -153,6 +159,9 @@ class _Legalizer:
                     about=result,
                 )
             result = builder.normalize(result)
+        except RelaxpyError as error:
+            error.located(call.span)
+            raise
         finally:
             if dataflow:
                 builder.end_dataflow()
