@@ -30,7 +30,14 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except RelaxpyError as error:
-            tell(error, sys._getframe(1), args, kwargs)
+            caller = sys._getframe(1)
+            given: tuple[object, ...] = args
+            if caller.f_code.co_filename == "<string>" and not is_users(caller):
+                # The `__init__` that a dataclass was given calls `__post_init__`.
+                code, names = caller.f_code, caller.f_locals
+                given = tuple(names[n] for n in code.co_varnames[: code.co_argcount])
+                caller = caller.f_back or caller
+            tell(error, caller, given, kwargs)
             raise  # without an argument: that does not enter this frame into the traceback again
 
     return entry

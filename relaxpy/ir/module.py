@@ -6,6 +6,7 @@ from collections.abc import ItemsView, Iterator, Mapping, Sequence
 
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.node import Attrs, Node, as_attrs
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
@@ -55,6 +56,7 @@ class IRModule(Node):
         """The entries in order of entry."""
         return self.functions.items()
 
+    @user_facing
     def get_global_var(self, name: str) -> GlobalVar:
         """The GlobalVar that stands for entry `name`."""
         var = self._vars.get(name)
@@ -63,6 +65,7 @@ class IRModule(Node):
                 f"the module has no function {name!r}"
                 + (f"; it has {', '.join(self._vars)}" if self._vars else " (it is empty)"),
                 hint=close_names(str(name), self._vars),
+                about=name,
             )
         return var
 
@@ -77,13 +80,17 @@ class IRModule(Node):
             return name
         return self.get_global_var(name.name_hint)
 
+    @user_facing
     def __getitem__(self, name: GlobalVar | str) -> BaseFunc:
         return self._functions[self._find(name)]
 
+    @user_facing
     def __setitem__(self, name: GlobalVar | str, func: BaseFunc) -> None:
         if not isinstance(func, BaseFunc):
             raise MisuseError(
-                f"a module holds functions, found {type(func).__name__} for {name!s}", rule="AST-20"
+                f"a module holds functions, found {type(func).__name__} for {name!s}",
+                rule="AST-20",
+                about=func,
             )
         hint = name if isinstance(name, str) else name.name_hint
         present = self._vars.get(hint)
@@ -95,6 +102,7 @@ class IRModule(Node):
             self._vars[hint] = present = name
         self._functions[present] = func
 
+    @user_facing
     def __delitem__(self, name: GlobalVar | str) -> None:
         var = self._find(name)
         del self._functions[var]
@@ -111,6 +119,7 @@ class IRModule(Node):
     def __len__(self) -> int:
         return len(self._functions)
 
+    @user_facing
     def update(self, other: IRModule | Mapping[GlobalVar | str, BaseFunc]) -> None:
         """Enter every function of `other`, in place of those of the same names."""
         entries = other.functions if isinstance(other, IRModule) else dict(other)

@@ -269,6 +269,7 @@ class Sequential(Pass):
     required: Sequence[str] = ()  # type: ignore[misc,assignment]
     traceable: bool = False
 
+    @user_facing
     def __post_init__(self) -> None:
         for step in self.passes:
             if not isinstance(step, Pass):

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -152,6 +153,7 @@ class _Writer:
                 )
 
 
+@user_facing
 def save_json(node: Node) -> str:
     """The JSON text of a node or module; equal objects give equal text, positions are not saved.
 
@@ -228,6 +230,7 @@ def _array(dtype: DataType, shape: list[object], text: str) -> np.ndarray[Any, A
     return found
 
 
+@user_facing
 def load_json(text: str) -> Node:
     """The node that `save_json` made `text` from.
 

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, overload
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, as_attrs
@@ -173,10 +174,12 @@ class BlockBuilder:
             if scope.dataflow and self._out.scopes and self._out.scope is scope:
                 self._out.end_dataflow()
 
+    @user_facing
     def begin_dataflow(self) -> None:
         """Begin a DataflowBlock."""
         self._out.begin_dataflow()
 
+    @user_facing
     def end_dataflow(self) -> None:
         """End the DataflowBlock."""
         self._out.end_dataflow()
@@ -214,6 +217,7 @@ class BlockBuilder:
         """Whether the next binding goes into a DataflowBlock."""
         return self._out.scope.dataflow
 
+    @user_facing
     def emit(
         self,
         expr: object,
@@ -258,6 +262,7 @@ class BlockBuilder:
             name_hint, as_struct_info(annotation), output=output, span=span
         )
 
+    @user_facing
     def emit_output(self, output: object, name_hint: str = "") -> Var:
         """Bind `output` to a variable that outlives the dataflow block.
 
@@ -268,6 +273,7 @@ class BlockBuilder:
             raise BuilderStateError("emit_output belongs inside a dataflow block", hint="use emit")
         return self.emit(output, name_hint, output=True)
 
+    @user_facing
     def match_cast(
         self,
         value: object,
@@ -300,6 +306,7 @@ class BlockBuilder:
             span=span,
         )
 
+    @user_facing
     def emit_normalized(self, binding: VarBinding | MatchCast) -> Var | None:
         """Bind what is in normal form already, to the variable that the binding names."""
         if isinstance(binding, VarBinding):
@@ -313,6 +320,7 @@ class BlockBuilder:
             origin=binding,
         )
 
+    @user_facing
     def normalize(self, expr: Expr) -> Expr:
         """`expr` in normal form with its info; what it needs bound is bound in the open block.
 
@@ -323,6 +331,7 @@ class BlockBuilder:
             return self._normalizer.sequence(expr)
         return self._normalizer.value(expr)
 
+    @user_facing
     def normalize_function(self, func: Function) -> Function:
         """`func` in normal form with its info."""
         return self._normalizer.function(func)
@@ -382,6 +391,7 @@ class BlockBuilder:
         """What derivation knows at this place of the program."""
         return self._out.ctx
 
+    @user_facing
     def struct_info_of(self, expr: Expr) -> StructInfo:
         """The info of a leaf, or of an expression that has been derived.
 
@@ -390,6 +400,7 @@ class BlockBuilder:
         """
         return self._out.ctx.info_of(expr)
 
+    @user_facing
     def emit_func_output(
         self, output: object, params: Var | Sequence[Var] | None = None
     ) -> GlobalVar:
@@ -433,6 +444,7 @@ class BlockBuilder:
         """
         return self._out.ctx.global_info(gvar)
 
+    @user_facing
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
         """Enter `func` under the name, with a number behind it if that is taken.
 
@@ -457,6 +469,7 @@ class BlockBuilder:
         found = self._find(gvar.name_hint)
         return found is func or (found is not None and structural_equal(found, func))
 
+    @user_facing
     def call_te(
         self,
         func: Callable[..., Any],
@@ -478,6 +491,7 @@ class BlockBuilder:
         """
         return call_te(self, func, args, kwargs, name=primfunc_name_hint, attrs=primfunc_attrs)
 
+    @user_facing
     def emit_te(
         self,
         func: Callable[..., Any],
@@ -504,6 +518,7 @@ class BlockBuilder:
             name = f"{prefix}{count}"
         return name
 
+    @user_facing
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Enter a function in place of the one that `gv` stands for."""
         if isinstance(updated_func, Function) and updated_func.struct_info is None:
@@ -515,6 +530,7 @@ class BlockBuilder:
         """The module as far as it is built."""
         return self._mod.clone()
 
+    @user_facing
     def finalize(self) -> IRModule:
         """The module, complete."""
         return self.get()

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.dtype import INT64, VOID, DataType
@@ -692,6 +693,7 @@ class Function(BaseFunc):
         )
 
     @override
+    @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run this function on arrays, or build a Call if an argument is a Relax expression."""
         if any(isinstance(a, Expr) for a in args):

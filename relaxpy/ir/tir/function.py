@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.dtype import INT64, DataType
@@ -103,6 +104,7 @@ class PrimFunc(BaseFunc):
         return self.with_fields(body=body)
 
     @override
+    @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run this kernel on arrays (it writes into them), or build a Call on Relax expressions."""
         if any(isinstance(a, Expr) for a in args):

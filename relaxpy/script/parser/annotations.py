@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import PrimExpr
@@ -42,6 +43,10 @@ class Annotation:
     """Base of the infos that a program writes."""
 
     __struct_info__: ClassVar[_InfoOf] = _InfoOf()
+
+    def __init_subclass__(cls) -> None:
+        # Python itself evaluates annotations, and so calls these, before any decorator runs.
+        cls.__init__ = user_facing(cls.__init__)  # type: ignore[misc]
 
     def info(self, dim: Dim) -> rx.StructInfo:
         """The info; `dim` gives the meaning of string dimensions."""

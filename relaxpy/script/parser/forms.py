@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import ops
@@ -121,6 +122,7 @@ class BufferSpec(Form):
     buffer_type: str = ""
     axis_separators: tuple[int, ...] | None = None
 
+    @user_facing
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _sizes(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype or "float32"))

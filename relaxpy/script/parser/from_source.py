@@ -6,7 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.entry import user_facing
+from relaxpy.errors import ParseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script import ir as ir_words, relax as relax_words, tir as tir_words
@@ -32,6 +33,7 @@ _USUAL = {"I": ir_words, "R": relax_words, "T": tir_words}
 _IMPORTED_FROM = ("relaxpy.script", "tvm.script", "tvm.script.parser")
 
 
+@user_facing
 def from_source(
     text: str,
     extra_vars: Mapping[str, object] | None = None,
@@ -47,18 +49,14 @@ def from_source(
     Errors:
         ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
     """
-    __tracebackhide__ = True
     if not isinstance(text, str):
-        raise ParseError(f"a program is a string, found {type(text).__name__}")
+        raise ParseError(f"a program is a string, found {type(text).__name__}", about=text)
     program = parse_text(text, filename or "<string>", limit=MAX_TEXT)
     names = dict(_USUAL | _SPACES if extra_vars is None else extra_vars)
     guard = TextGuard(_SPACES.values(), [v for v in names.values() if callable(v)])
     scope = Scope(names, BUILTINS)
-    try:
-        with reported(program):
-            return _Text(program, scope, names, guard, check_well_formed).read()
-    except RelaxpyError as error:
-        raise error.with_traceback(None) from None
+    with reported(program):
+        return _Text(program, scope, names, guard, check_well_formed).read()
 
 
 class _Text:

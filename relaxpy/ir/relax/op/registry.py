@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, get_args, get_origin
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import (
     Diagnostic,
     MisuseError,
@@ -266,6 +267,7 @@ class OpDef:
         kept = [p for name, p in found.parameters.items() if name not in self._injected]
         return found.replace(parameters=kept)
 
+    @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Call:
         """A call of the operator; see `make`."""
         return self.make(*args, **kwargs)  # type: ignore[arg-type]
