@@ -1,13 +1,20 @@
-"""JSON of the IR: versioned, stable, sharing kept; reading it runs nothing and trusts nothing."""
+"""JSON of the IR: versioned, stable, sharing kept; reading it runs nothing and trusts nothing.
+
+`{"format", "version", "kinds": [[name, field, ...], ...], "root": row, "nodes": [row, ...]}`: a row
+is the number of its kind and a value for each of the kind's fields. A value is null, a truth value,
+a string, a list, the number of an earlier row, or an object of one member that says what it is.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields as dataclass_fields
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields as dataclass_fields, is_dataclass
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -18,19 +25,23 @@ from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir import buffer as tir_buffer, expr as tir, stmt as tir_stmt
+from relaxpy.ir.relax import nodes as rx, ty
+from relaxpy.ir.tir import buffer as tir_buffer, expr as tir, reduce as tir_reduce, stmt as tir_stmt
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.types import PointerType, PrimType
 
 FORMAT = "relaxpy-ir"
 VERSION = 1
 _LIMIT = 4_000_000
-_NOT_SAVED = frozenset(("span",))
+_DIGITS = 40
 _ENUMS: dict[str, type[IntEnum]] = {
     "ForKind": tir_stmt.ForKind,
     "IterVarKind": tir.IterVarKind,
 }
+_ABSTRACT = (
+    *(rx.Expr, rx.StructInfo, rx.BaseFunc, ty.Type, tir.PrimExpr, tir_stmt.Stmt),
+    *(tir.ConstExpr, tir.BinaryOpExpr, tir.CmpExpr, tir.LogicalExpr),
+)
 _ENV_FUNCS = {f.name: f for f in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)}
 
 
@@ -41,7 +52,7 @@ def _concrete(module: object, prefix: str) -> dict[str, type[Node]]:
         if isinstance(kind, type)
         and issubclass(kind, Node)
         and kind.__module__ == getattr(module, "__name__", "")
-        and not name.startswith("_")
+        and kind not in _ABSTRACT
     }
 
 
@@ -50,181 +61,272 @@ _KINDS: dict[str, type[Node]] = {
     **_concrete(tir, "tir"),
     **_concrete(tir_buffer, "tir"),
     **_concrete(tir_stmt, "tir"),
+    **_concrete(tir_reduce, "tir"),
+    **_concrete(ty, "relax"),
     "tir.PrimFunc": PrimFunc,
     "ir.Op": Op,
     "ir.IRModule": IRModule,
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
-def _stored(node: Node) -> dict[str, object]:
-    """What a node is built from again: the arguments of its constructor, less positions."""
-    if isinstance(node, IRModule):
-        return {
-            "functions": tuple(node.functions.items()),
-            "attrs": node.attrs,
-            "global_infos": Attrs(node.global_infos),
-        }
-    if isinstance(node, tir.Var):
-        return {"name": node.name, "dtype": node.type_annotation}
-    if isinstance(node, tir_buffer.Range):
-        return {"min": node.min, "extent": node.extent}
-    if isinstance(node, (tir.PrimExpr, Op)):
-        names: Sequence[str] = node.__match_args__  # type: ignore[union-attr]
-        return {name: getattr(node, name) for name in names}
-    found = {
-        f.name: getattr(node, f.name)
-        for f in dataclass_fields(cast("Any", node))
-        if f.init and f.name not in _NOT_SAVED
-    }
-    if isinstance(node, PrimFunc):
-        del found["struct_info"]
-        found["buffer_map"] = tuple(node.buffer_map.items())
-    return found
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How nodes of one kind are taken apart, and built again: positions are not saved."""
+
+    name: str
+    fields: tuple[str, ...]
+    values: Callable[[Any], tuple[object, ...]]
+    build: Callable[..., Any]
 
 
-def _node_children(value: object) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _node_children(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _node_children(item)
+def _kind(name: str, kind: type[Node]) -> _Kind:
+    special = _SPECIAL.get(kind)
+    if special is not None:
+        return _Kind(name, *special)
+    if issubclass(kind, tir.Var):
+        return _Kind(name, ("name", "dtype"), lambda v: (v.name, v.type_annotation), kind)
+    fields: tuple[str, ...]
+    if is_dataclass(kind):
+        fields = tuple(f.name for f in dataclass_fields(kind) if f.init and f.name != "span")
+    else:
+        fields = kind.__match_args__  # type: ignore[attr-defined]
+    return _Kind(name, fields, _getter(fields), _keyed(kind, fields))
+
+
+def _getter(fields: tuple[str, ...]) -> Callable[[Any], tuple[object, ...]]:
+    if len(fields) < 2:  # attrgetter gives tuples of two and more
+        return lambda node: tuple(getattr(node, name) for name in fields)
+    return attrgetter(*fields)
+
+
+def _keyed(kind: type[Node], fields: tuple[str, ...]) -> Callable[..., Any]:
+    return lambda *values: kind(**dict(zip(fields, values, strict=True)))
+
+
+def _module(functions: Any, attrs: Any, global_infos: Any) -> IRModule:
+    return IRModule(dict(functions), attrs, {k: tuple(v) for k, v in global_infos.items()})
+
+
+def _prim_func(params: Any, body: Any, ret_type: Any, buffer_map: Any, attrs: Any) -> PrimFunc:
+    return PrimFunc(params, body, ret_type, dict(buffer_map), attrs)
+
+
+def _derivation(info: rx.FuncStructInfo) -> object:
+    """The name of how a packed function's result is derived; True where it is always `ret`."""
+    func = info.derive_func
+    if func is None or func in _ENV_FUNCS.values():
+        return func and func.name
+    if func == rx.FuncStructInfo.opaque_func(ret=info.ret).derive_func:
+        return True
+    raise MisuseError(f"the derivation {func.name!r} of infos is known to this process alone")
+
+
+def _func_info(params: Any, ret: Any, purity: Any, derivation: Any) -> rx.FuncStructInfo:
+    if derivation is True:
+        return rx.FuncStructInfo.opaque_func(ret=ret, purity=purity)
+    func = None if derivation is None else _ENV_FUNCS[derivation]
+    return rx.FuncStructInfo(params, ret, purity, derive_func=func)
+
+
+_Special = tuple[tuple[str, ...], Callable[[Any], tuple[object, ...]], Callable[..., Any]]
+_SPECIAL: dict[type[Node], _Special] = {
+    IRModule: (
+        ("functions", "attrs", "global_infos"),
+        lambda m: (tuple(m.functions.items()), m.attrs, Attrs(m.global_infos)),
+        _module,
+    ),
+    PrimFunc: (
+        ("params", "body", "ret_type", "buffer_map", "attrs"),
+        lambda f: (f.params, f.body, f.ret_type, tuple(f.buffer_map.items()), f.attrs),
+        _prim_func,
+    ),
+    rx.FuncStructInfo: (
+        ("params", "ret", "purity", "derive_func"),
+        lambda i: (i.params, i.ret, i.purity, _derivation(i)),
+        _func_info,
+    ),
+    tir_buffer.Range: (
+        ("min", "extent"),
+        attrgetter("min", "extent"),
+        tir_buffer.Range.from_min_extent,
+    ),
+    tir_reduce.Reduce: (
+        ("combiner", "source", "axis", "condition", "value_index", "init"),
+        attrgetter("combiner", "source", "axis", "condition", "value_index", "init"),
+        tir_reduce.Reduce,
+    ),
+    Op: (("name",), lambda op: (op.name,), Op),
+}
+_BY_NAME = {name: _kind(name, kind) for name, kind in _KINDS.items()}
+_BY_TYPE = {kind: _BY_NAME[name] for name, kind in _KINDS.items()}
+
+
+def _nodes_in(values: object) -> Iterator[Node]:
+    if isinstance(values, Node):
+        yield values
+    elif isinstance(values, tuple):
+        for item in values:
+            yield from _nodes_in(item)
+    elif isinstance(values, Mapping):
+        for item in values.values():
+            yield from _nodes_in(item)
 
 
 class _Writer:
     def __init__(self) -> None:
         self.index: dict[int, int] = {}
+        self.kinds: dict[str, int] = {}
         self.rows: list[list[object]] = []
 
     def add(self, root: Node) -> int:
         """Enter `root` and all below it, children first; its row number."""
-        stack: list[tuple[Node, dict[str, object] | None]] = [(root, None)]
+        index = self.index
+        stack: list[tuple[Node, tuple[object, ...] | None]] = [(root, None)]
         while stack:
-            node, stored = stack.pop()
-            if id(node) in self.index:
+            node, values = stack.pop()
+            if id(node) in index:
                 continue
-            if stored is None:
-                stored = _stored(node)
-                stack.append((node, stored))
-                below = [c for v in stored.values() for c in _node_children(v)]
-                stack += [(c, None) for c in reversed(below) if id(c) not in self.index]
-                continue
-            name = _NAMES.get(type(node))
-            if name is None:
+            kind = _BY_TYPE.get(type(node))
+            if kind is None:
                 raise MisuseError(f"a {type(node).__name__} cannot be saved")
-            self.rows.append([name, {k: self.value(v) for k, v in stored.items()}])
-            self.index[id(node)] = len(self.rows) - 1
-        return self.index[id(root)]
+            if values is None:
+                values = kind.values(node)
+                below = [c for c in _nodes_in(values) if id(c) not in index]
+                if below:
+                    stack.append((node, values))
+                    stack += [(c, None) for c in reversed(below)]
+                    continue
+            number = self.kinds.setdefault(kind.name, len(self.kinds))
+            self.rows.append([number, *map(self.value, values)])
+            index[id(node)] = len(self.rows) - 1
+        return index[id(root)]
 
     def value(self, value: object) -> object:
+        if isinstance(value, Node):
+            return self.index[id(value)]
         match value:
             case DataType():
                 return {"dtype": str(value)}
             case None | bool() | str():
                 return value
+            case tuple():
+                return [self.value(v) for v in value]
             case IntEnum():
                 return {"enum": [type(value).__name__, int(value)]}
             case int():
-                return value if abs(value) < 1 << 53 else {"int": str(value)}
+                return {"int": value if abs(value) < 1 << 53 else str(value)}
             case float():
                 return {"float": value.hex()}
-            case Node():
-                return {"node": self.index[id(value)]}
-            case tuple():
-                return [self.value(v) for v in value]
             case Attrs():
-                return {"table": {k: self.value(v) for k, v in value.items()}}
+                return {"table": [[k, self.value(v)] for k, v in value.items()]}
             case PointerType(element_type=element, storage_scope=scope):
                 return {"pointer": [str(element.dtype), scope]}
             case PrimType(dtype=dtype):
                 return {"prim": str(dtype)}
-            case np.ndarray():
-                data = np.ascontiguousarray(value)
-                text = base64.b64encode(data.tobytes()).decode("ascii")
-                return {"array": [str(DataType(data.dtype)), list(value.shape), text]}
-            case rx.EnvFunc(name=name) if name in _ENV_FUNCS:
-                return {"env_func": name}
+            case np.ndarray() | np.generic():
+                return {"scalar" if isinstance(value, np.generic) else "array": _saved(value)}
             case _:
                 raise MisuseError(
                     f"a value of type {type(value).__name__} cannot be saved: {value!r:.60}"
                 )
 
 
+def _saved(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
+    """Datatype, shape, and the elements in little-endian order."""
+    data = np.ascontiguousarray(value)
+    text = base64.b64encode(data.tobytes()).decode("ascii")
+    return [str(DataType(data.dtype)), list(value.shape), text]
+
+
 @user_facing
 def save_json(node: Node) -> str:
-    """The JSON text of a node or module; equal objects give equal text, positions are not saved.
+    """The JSON text of a node or module; the same program gives the same text.
+
+    Names are kept, positions in source text are not.
 
     Errors:
         MisuseError: an attribute holds what has no JSON form.
     """
     writer = _Writer()
     root = writer.add(node)
-    table = {"format": FORMAT, "version": VERSION, "root": root, "nodes": writer.rows}
-    return json.dumps(table, separators=(",", ":"), allow_nan=False)
+    kinds = [[name, *_BY_NAME[name].fields] for name in writer.kinds]
+    table = {"format": FORMAT, "version": VERSION, "kinds": kinds, "root": root}
+    return json.dumps({**table, "nodes": writer.rows}, separators=(",", ":"), allow_nan=False)
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, kinds: list[object]) -> None:
         self.nodes: list[Node] = []
+        self.kinds = list(map(_known_kind, kinds))
 
     def value(self, value: object) -> object:
-        if value is None or isinstance(value, (bool, int, str)):
+        if type(value) is int and 0 <= value < len(self.nodes):
+            return self.nodes[value]
+        if value is None or isinstance(value, (bool, str)):
             return value
         if isinstance(value, list):
-            return tuple(self.value(v) for v in value)
+            return tuple(map(self.value, value))
         if not isinstance(value, dict) or len(value) != 1:
             raise MisuseError(f"not a saved value: {value!r:.60}")
         ((tag, content),) = value.items()
         match tag, content:
-            case "node", int() if 0 <= content < len(self.nodes):
-                return self.nodes[content]
             case "dtype", str():
                 return DataType(content)
-            case "int", str():
-                return int(content[:40])
+            case "int", int() if not isinstance(content, bool):
+                return content
+            case "int", str() if len(content) <= _DIGITS:
+                return int(content)
             case "float", str():
                 return float.fromhex(content)
             case "enum", [str() as name, int() as number] if name in _ENUMS:
                 return _ENUMS[name](number)
-            case "table", dict():
-                return Attrs({k: self.value(v) for k, v in content.items()})
+            case "table", list():
+                return Attrs(_unique([(key, self.value(v)) for key, v in content]))
             case "pointer", [str() as dtype, str() as scope]:
                 return PointerType(PrimType(DataType(dtype)), scope)
             case "prim", str():
                 return PrimType(DataType(content))
-            case "env_func", str() if content in _ENV_FUNCS:
-                return _ENV_FUNCS[content]
             case "array", [str() as dtype, list() as shape, str() as text]:
                 return _array(DataType(dtype), shape, text)
+            case "scalar", [str() as dtype, [], str() as text]:
+                return _array(DataType(dtype), [], text)[()]
             case _:
                 raise MisuseError(f"not a saved value: {value!r:.60}")
 
     def build(self, row: object) -> Node:
         match row:
-            case [str() as name, dict() as stored] if name in _KINDS:
-                values: dict[str, Any] = {str(k): self.value(v) for k, v in stored.items()}
+            case [int() as number, *values] if 0 <= number < len(self.kinds):
+                kind = self.kinds[number]
             case _:
                 raise MisuseError(f"not a saved node: {row!r:.60}")
-        kind: Any = _KINDS[name]
-        if kind is tir_buffer.Range:
-            return tir_buffer.Range.from_min_extent(values["min"], values["extent"])
-        if kind is IRModule:
-            infos = {k: tuple(v) for k, v in values["global_infos"].items()}
-            return IRModule(dict(values["functions"]), values["attrs"], infos)
-        if kind is PrimFunc:
-            values["buffer_map"] = dict(values["buffer_map"])
-        return cast("Node", kind(**values))
+        if len(values) != len(kind.fields):
+            raise MisuseError(f"a {kind.name} has {len(kind.fields)} fields, found {len(values)}")
+        return cast("Node", kind.build(*map(self.value, values)))
+
+
+def _known_kind(entry: object) -> _Kind:
+    match entry:
+        case [str() as name, *fields] if name in _BY_NAME:
+            kind = _BY_NAME[name]
+            if list(kind.fields) == fields:
+                return kind
+    raise MisuseError(f"not a kind of node that this version reads: {entry!r:.200}")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A table whose every key is said once."""
+    found = dict(pairs)
+    if len(found) != len(pairs) or not all(isinstance(key, str) for key in found):
+        raise MisuseError("a table says a key twice, or has keys that are no strings")
+    return found
 
 
 def _array(dtype: DataType, shape: list[object], text: str) -> np.ndarray[Any, Any]:
-    sizes = [s for s in shape if isinstance(s, int) and s >= 0]
+    sizes = [s for s in shape if isinstance(s, int) and not isinstance(s, bool) and s >= 0]
     data = base64.b64decode(text, validate=True)
     kind = dtype.numpy()
-    if len(sizes) != len(shape) or len(data) != int(np.prod(sizes, dtype=object)) * kind.itemsize:
-        raise MisuseError(f"a saved array of {dtype} has another size than its shape {shape}")
+    if len(sizes) != len(shape) or len(data) != math.prod(sizes) * kind.itemsize:
+        raise MisuseError(f"a saved array of {dtype} has another size than its shape {shape!r:.60}")
     found = np.frombuffer(data, kind).reshape(sizes)
     found.flags.writeable = False
     return found
@@ -239,25 +341,28 @@ def load_json(text: str) -> Node:
             law of the nodes it describes.
     """
     try:
-        table = json.loads(text)
+        table = json.loads(text, object_pairs_hook=_unique)
         if not isinstance(table, dict) or table.get("format") != FORMAT:
             raise MisuseError("this is not a saved relaxpy program")
         if table.get("version") != VERSION:
             raise MisuseError(
                 f"the program was saved in version {table.get('version')!r}, this reads {VERSION}"
             )
-        rows, root = table.get("nodes"), table.get("root")
-        if not isinstance(rows, list) or len(rows) > _LIMIT or not isinstance(root, int):
+        kinds, rows, root = table.get("kinds"), table.get("nodes"), table.get("root")
+        if not isinstance(rows, list) or len(rows) > _LIMIT or not isinstance(kinds, list):
             raise MisuseError("the table of nodes is missing or too large")
-        reader = _Reader()
+        reader = _Reader(kinds)
         for row in rows:
             reader.nodes.append(reader.build(row))
-        if not 0 <= root < len(reader.nodes):
+        if type(root) is not int or not 0 <= root < len(reader.nodes):
             raise MisuseError("the root is no node of the table")
         return reader.nodes[root]
     except RelaxpyError:
         raise
     except RecursionError:
         raise MisuseError("the saved program is nested too deeply") from None
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, binascii.Error) as error:
+    except (
+        *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+        *(AssertionError, binascii.Error),
+    ) as error:
         raise MisuseError(f"the saved program cannot be read: {error}") from None
