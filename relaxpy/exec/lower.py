@@ -6,36 +6,24 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py, support
 from relaxpy.exec.checks import Signature
 from relaxpy.exec.dynamic import DynamicPrograms
-from relaxpy.exec.kernel import KernelReport
+from relaxpy.exec.kernel import Kernel, Unchecked
 from relaxpy.exec.lower_function import FunctionLowering
 from relaxpy.exec.lower_scope import GlobalCallee
 from relaxpy.exec.signatures import function_info, signature_of
+from relaxpy.exec.uses import written_params
 from relaxpy.exec.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.pysource import Names, load, render
 
-
-class KernelCode(Protocol):
-    """What a kernel compiler gives: a definition over arrays and scalars, to be run with `rt`."""
-
-    @property
-    def tree(self) -> ast.FunctionDef:
-        """The definition."""
-
-    @property
-    def report(self) -> KernelReport:
-        """How each of its blocks runs."""
-
-
-KernelCompiler = Callable[[PrimFunc, str], KernelCode]
+KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str], Kernel]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +32,17 @@ class LoweredModule:
 
     source: str
     functions: Mapping[str, Callable[..., Value]]
-    kernels: Mapping[str, KernelCode]
+    kernels: Mapping[str, Kernel]
 
 
 class ModuleLowering:
     """Names and shared objects of one module's text."""
 
-    def __init__(self, module: IRModule, programs: DynamicPrograms) -> None:
+    def __init__(
+        self, module: IRModule, compile_kernel: KernelCompiler, programs: DynamicPrograms
+    ) -> None:
         self._module = module
+        self._compile_kernel = compile_kernel
         self.programs = programs
         self.names = Names(("np", "math", "rt", "rx", "ndarray"))
         self.own_functions: dict[str, Value] = {}
@@ -59,16 +50,17 @@ class ModuleLowering:
         self.dtypes: dict[str, str] = {}
         self.value_names: dict[rx.GlobalVar, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
+        self._without_checks: set[str] = set()
         self.callees = {var: self._callee(var, func) for var, func in module.functions.items()}
 
     def _callee(self, var: rx.GlobalVar, func: rx.BaseFunc) -> GlobalCallee | rx.ExternFunc:
         if isinstance(func, rx.ExternFunc):
             return func
-        return GlobalCallee(
-            self.names.fresh(var.name_hint),
-            signature_of(func, var.name_hint),
-            func if isinstance(func, PrimFunc) else None,
-        )
+        name, signature = self.names.fresh(var.name_hint), signature_of(func, var.name_hint)
+        if not isinstance(func, PrimFunc):
+            return GlobalCallee(name, signature)
+        kernel = self._compile_kernel(func, name, self.names.fresh(f"{name}_unchecked"))
+        return GlobalCallee(name, signature, func, kernel, written_params(func))
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
         """What a GlobalVar stands for.
@@ -79,6 +71,21 @@ class ModuleLowering:
         if var not in self.callees:
             raise CompileError(f"the module has no function {var.name_hint}", rule="SC-1")
         return self.callees[var]
+
+    def unchecked(self, callee: GlobalCallee) -> Unchecked:
+        """The kernel of `callee` without its checks, which becomes part of the text."""
+        assert callee.kernel is not None
+        assert callee.kernel.unchecked is not None
+        self._without_checks.add(callee.name)
+        return callee.kernel.unchecked
+
+    def kernel_definitions(self, callee: GlobalCallee) -> list[ast.stmt]:
+        """The functions that are the kernel of `callee`."""
+        assert callee.kernel is not None
+        found = callee.kernel.unchecked
+        if found is None or callee.name not in self._without_checks:
+            return [callee.kernel.tree]
+        return [found.tree, found.entry]
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
         """The function that a GlobalVar stands for, as a value."""
@@ -123,17 +130,19 @@ def lower_module(
     def build(program: IRModule) -> Callable[..., Value]:
         return lower_module(program, compile_kernel, runtime).functions["main"]
 
-    lowering = ModuleLowering(module, DynamicPrograms(build))
-    kernels: dict[str, KernelCode] = {}
+    lowering = ModuleLowering(module, compile_kernel, DynamicPrograms(build))
+    functions_of_graphs = [
+        lowering.definition(func, var)
+        for var, func in module.functions.items()
+        if isinstance(func, rx.Function)
+    ]
+    kernels: dict[str, Kernel] = {}
     definitions: list[ast.stmt] = []
     for var, callee in lowering.callees.items():
-        if isinstance(callee, GlobalCallee) and callee.prim_func is not None:
-            kernels[var.name_hint] = compile_kernel(callee.prim_func, callee.name)
-            definitions.append(kernels[var.name_hint].tree)
-    for var, func in module.functions.items():
-        if isinstance(func, rx.Function):
-            definitions.append(lowering.definition(func, var))
-    tree = ast.Module([*_header(lowering), *definitions], [])
+        if isinstance(callee, GlobalCallee) and callee.kernel is not None:
+            kernels[var.name_hint] = callee.kernel
+            definitions += lowering.kernel_definitions(callee)
+    tree = ast.Module([*_header(lowering), *definitions, *functions_of_graphs], [])
     source = render(tree)
     namespace = load(source, "module", {**lowering.namespace, "rt": runtime})
     functions = {}

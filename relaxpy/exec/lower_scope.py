@@ -8,6 +8,7 @@ from typing import Protocol
 
 from relaxpy.exec.checks import Signature
 from relaxpy.exec.dynamic import DynamicPrograms
+from relaxpy.exec.kernel import Kernel, Unchecked
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
@@ -16,11 +17,16 @@ from relaxpy.pysource import Names
 
 @dataclass(frozen=True, slots=True)
 class GlobalCallee:
-    """A function of the module: its Python name, and the signature that calls are checked by."""
+    """A function of the module: its Python name, and the signature that calls are checked by.
+
+    Of a kernel also what it was compiled to, and the parameters that it may write.
+    """
 
     name: str
     signature: Signature
     prim_func: PrimFunc | None = None
+    kernel: Kernel | None = None
+    written: frozenset[int] = frozenset()
 
 
 class Globals(Protocol):
@@ -32,6 +38,9 @@ class Globals(Protocol):
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
         """What a GlobalVar stands for."""
+
+    def unchecked(self, callee: GlobalCallee) -> Unchecked:
+        """The kernel of `callee` without its checks, which becomes part of the text."""
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
         """The function that a GlobalVar stands for, as a value."""

@@ -11,10 +11,22 @@ from hypothesis import example, given, settings, strategies as st
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.compile import compile
+from relaxpy.exec.registry import register_func, remove_global_func
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir import expr as tir
-from tests.exec.kernels import call_tir, elementwise, function, matmul, module, size_var, tensor
+from relaxpy.ir.tir import expr as tir, intrin, stmt
+from tests.exec.kernels import (
+    buffer,
+    call_tir,
+    elementwise,
+    function,
+    matmul,
+    module,
+    prim_func,
+    size_var,
+    tensor,
+)
 
 N = size_var("n")
 X = rx.Var("x", tensor((N, 2)))
@@ -50,12 +62,12 @@ def test_a_function_is_straight_python() -> None:
         "if not x.shape[1] == 2:\n"
         "    main_signature.arguments(x)\n"
         "lv0 = rx.empty((n, 2), float32)\n"
-        "double(x, lv0)\n"
+        "double_unchecked(x, lv0)\n"
         "lv1 = rx.empty((n, 2), float32)\n"
-        "double(lv0, lv1)\n"
+        "double_unchecked(lv0, lv1)\n"
         "del lv0\n"
         "lv2 = rx.empty((n, 2), float32)\n"
-        "double(lv1, lv2)\n"
+        "double_unchecked(lv1, lv2)\n"
         "return lv2"
     )
 
@@ -85,7 +97,7 @@ def test_tensors_die_after_their_last_use_in_branches_too() -> None:
     mod = IRModule({gv: elementwise((size_var("k"), 2), lambda v: v * 2.0, "double"), "main": main})
     text = source_of(mod)
     assert text.count("del b") == 1
-    assert re.search(r"\n    double\(b, d\)\n    del b\n    r = d\n", text)
+    assert re.search(r"\n    double_unchecked\(b, d\)\n    del b\n    r = d\n", text)
     assert "\ndel a\n" in text
     x = np.ones((3, 2), "float32")
     assert compile(mod, relax_pipeline=None)["main"](x, np.array(True)).max() == 16
@@ -143,7 +155,7 @@ def test_a_whole_text_has_kernels_functions_and_datatypes() -> None:
     )
     tree = ast.parse(ex.source)
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
-    assert names == ["mm", "main"]
+    assert names == ["mm_unchecked", "mm", "main"]
     assert "float32 = rx.dtype('float32')" in ex.source
     assert "np.matmul" in ex.source
 
@@ -168,3 +180,80 @@ def test_one_constant_has_one_name() -> None:
     literal = rx.const(np.ones(2, "float32"))
     text = source_of(function([], [], rx.Tuple((literal, literal, rx.const(np.float32(2))))))
     assert text == "return (const.copy(), const.copy(), const_1.copy())"
+
+
+def overflowing() -> IRModule:
+    """exp of x, by a kernel that may warn."""
+    gv = rx.GlobalVar("power")
+    body = elementwise((size_var("k"), 2), intrin.exp, "power")
+    main = function([X], [], call_tir(gv, [X], tensor((N, 2))))
+    return IRModule({gv: body, "main": main})
+
+
+def test_kernels_whose_arguments_are_known_to_fit_check_nothing() -> None:
+    ex = compile(overflowing(), relax_pipeline=None)
+    tree = ast.parse(ex.source)
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    assert list(functions) == ["power_unchecked", "power", "main"]
+    assert "fits" not in ast.unparse(functions["power_unchecked"])
+    assert ast.unparse(functions["power"]).endswith("return power_unchecked(A0, O)")
+    assert not functions["power_unchecked"].decorator_list
+    assert ast.unparse(functions["main"].decorator_list[0]) == "np.errstate(all='ignore')"
+    huge = np.full((1, 2), 1000, "float32")
+    np.testing.assert_array_equal(ex["main"](huge), np.inf)
+    np.testing.assert_array_equal(ex["power"](huge, out := np.empty_like(huge)) or out, np.inf)
+    with pytest.raises(RuntimeCheckError, match="power: O is float32"):
+        ex["power"](huge, np.empty((1, 3), "float32"))
+
+
+def test_functions_called_from_a_program_keep_the_settings_of_its_caller() -> None:
+    mod = overflowing()
+    gv = mod.get_global_var("power")
+    seen = []
+
+    def settings(x: object) -> object:
+        seen.append(np.geterr()["over"])
+        return x
+
+    y, z, w = (rx.Var(name) for name in "yzw")
+    call = rx.Call(rx.ExternFunc("test.settings"), (y,), sinfo_args=(tensor((N, 2)),))
+    steps = [(v, call_tir(gv, [X], tensor((N, 2)))) for v in (y, w)]
+    steps.insert(1, (z, call))
+    mod["main"] = function([X], steps, rx.Tuple((z, w)), pure=False)
+    register_func("test.settings", settings)
+    try:
+        with np.errstate(over="raise"):
+            ex = compile(mod, relax_pipeline=None)
+            ex["main"](np.full((1, 2), 1000, "float32"))
+    finally:
+        remove_global_func("test.settings")
+    assert seen == ["raise"]
+    assert ex.source.count("    with np.errstate(all='ignore'):\n") == 2
+
+
+def test_what_is_not_known_to_fit_is_checked() -> None:
+    """The sizes of a cast tensor are known, those of a branch, or of one of any shape, are not."""
+    mod = overflowing()
+    gv, y, z = mod.get_global_var("power"), rx.Var("y"), rx.Var("z", tensor((N, 2)))
+    any_shape = rx.Var("a", rx.TensorStructInfo(None, DataType("float32"), ndim=2))
+    steps = [
+        (y, call_tir(gv, [any_shape], tensor((N, 2)))),
+        rx.MatchCast(z, any_shape, tensor((N, 2))),
+    ]
+    mod["main"] = function([X, any_shape], steps, call_tir(gv, [z], tensor((N, 2))))
+    text = source_of(mod)
+    assert "\npower(a, y)\n" in text
+    assert "\npower_unchecked(a, v)\n" in text
+    main = compile(mod, relax_pipeline=None)["main"]
+    with pytest.raises(RuntimeCheckError, match="power: O is float32"):
+        main(np.zeros((2, 2), "float32"), np.zeros((3, 2), "float32"))
+
+
+def test_a_kernel_that_writes_its_input_checks_what_it_is_given() -> None:
+    gv, a, b = rx.GlobalVar("both"), buffer((2,), "A"), buffer((2,), "B")
+    zero = tir.IntImm("int64", 0)
+    stores = [stmt.BufferStore(x, tir.FloatImm("float32", 1.0), (zero,)) for x in (a, b)]
+    x = rx.Var("x", tensor((2,)))
+    main = function([x], [], call_tir(gv, [x], tensor((2,))))
+    text = source_of(IRModule({gv: prim_func([a, b], stmt.SeqStmt(stores)), "main": main}))
+    assert "\nboth(x, v)\n" in text

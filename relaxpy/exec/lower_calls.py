@@ -1,0 +1,264 @@
+"""Calls in a Relax function that is being lowered: of kernels, operators and other functions."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from relaxpy.errors import CompileError
+from relaxpy.exec import pytree as py
+from relaxpy.exec.dynamic import DynamicOperator, is_dynamic
+from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
+from relaxpy.exec.lower_size import SizeLowering
+from relaxpy.exec.operands import OperatorCall
+from relaxpy.exec.operators import RUNTIME_OPERATORS
+from relaxpy.exec.proof import Sizes, sizes_of_fitting
+from relaxpy.exec.signatures import output_infos
+from relaxpy.exec.support import CompiledPackedCall
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.shape_vars import variables_of
+from relaxpy.ir.tir import expr as tir
+
+OBJECT = rx.ObjectStructInfo()
+
+
+class CallLowering(ABC):
+    """Writes the calls of one function, each after what its operands need.
+
+    `_loud` are the statements in which NumPy may warn. `_calls_out` says whether anything is called
+    but kernels, for which NumPy's settings must be those of the caller.
+    """
+
+    def __init__(self, module: Globals) -> None:
+        self._module = module
+        self._names = module.names.local()
+        self._scope = Scope()
+        self._out: list[ast.stmt] = []
+        self._owned: set[str] = set()
+        self._loud: list[ast.stmt] = []
+        self._calls_out = False
+
+    @abstractmethod
+    def _expression(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
+        """`expr` as Python; statements that must run before it are put out."""
+
+    @property
+    def _sizes(self) -> SizeLowering:
+        return SizeLowering(self._scope.sizes, self._module.share)
+
+    def _named(self, value: ast.expr, hint: str) -> ast.expr:
+        """`value`, bound to a new name unless it is a name or a literal already."""
+        if isinstance(value, (ast.Name, ast.Constant)):
+            return value
+        name = self._names.fresh(hint)
+        self._owned.add(name)
+        self._out.append(py.assign(name, value))
+        return py.name(name)
+
+    def _operand(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
+        """An operand: what takes more than naming is computed before, in order (EV-17)."""
+        value = self._expression(expr, hint)
+        simple = isinstance(expr, (rx.Var, rx.GlobalVar, rx.StringImm, rx.DataTypeImm))
+        simple = simple or isinstance(expr, (rx.PrimValue, rx.ShapeExpr, rx.Constant, rx.Tuple))
+        return value if simple else self._named(value, hint)
+
+    # ---- what is surely known
+
+    def _known(self, expr: rx.Expr | Op) -> rx.StructInfo:
+        """An info that the value of `expr` has for certain, as it was checked or made so."""
+        match expr:
+            case rx.Var():
+                return self._scope.known.get(expr, OBJECT)
+            case rx.Tuple(fields=fields):
+                return rx.TupleStructInfo(tuple(self._known(f) for f in fields))
+            case rx.TupleGetItem(tuple_value=of, index=index):
+                known = self._known(of)
+                if isinstance(known, rx.TupleStructInfo) and index < len(known.fields):
+                    return known.fields[index]
+                return OBJECT
+            case rx.Constant() | rx.ShapeExpr() | rx.PrimValue():
+                return expr.struct_info or OBJECT
+            case rx.SeqExpr(body=body):
+                return self._known(body)
+            case rx.Call(op=Op(name="relax.call_tir" | "relax.call_dps_packed")):
+                return expr.sinfo_args[0]
+            case _:
+                return OBJECT
+
+    # ---- calls
+
+    def _call(self, call: rx.Call, hint: str) -> ast.expr:
+        match call.op:
+            case Op(name=name):
+                return self._operator(call, name, hint)
+            case rx.GlobalVar() as var:
+                callee = self._module.callee(var)
+                if isinstance(callee, rx.ExternFunc):
+                    return self._call_packed(callee, call.args, call)
+                return self._call_global(var, callee, call)
+            case rx.ExternFunc() as func:
+                return self._call_packed(func, call.args, call)
+            case rx.Var() as var if self._scope.functions.get(var, ("", -1))[1] == len(call.args):
+                args = [self._operand(a) for a in call.args]
+                return self._outward(self._scope.functions[var][0], *args)
+            case op:
+                callee_value = self._operand(op, "f")
+                args = [self._operand(a) for a in call.args]
+                return self._outward("rx.invoke", callee_value, *args)
+
+    def _outward(self, function: str | ast.expr, *args: ast.expr) -> ast.expr:
+        """A call of what may run anything."""
+        self._calls_out = True
+        return py.call(function, *args)
+
+    def _call_global(self, var: rx.GlobalVar, callee: GlobalCallee, call: rx.Call) -> ast.expr:
+        args = [self._operand(a) for a in call.args]
+        if callee.prim_func is not None or len(args) != len(callee.signature.params):
+            return self._outward("rx.invoke", self._module.function_value(var), *args)
+        return self._outward(callee.name, *args)
+
+    def _packed(self, func: rx.ExternFunc, call: rx.Call | None) -> ast.expr:
+        """The call of a packed function, which looks it up each time."""
+        infos = call.sinfo_args if call is not None else ()
+        attrs = call.attrs if call is not None else {}
+        made = CompiledPackedCall(func.global_symbol, infos, attrs, self._module.own_functions)
+        return self._module.share(f"packed_{func.global_symbol}", made)
+
+    def _call_packed(self, func: rx.ExternFunc, args: Sequence[rx.Expr], call: rx.Call) -> ast.expr:
+        callee = self._packed(func, call)
+        return self._outward(callee, *[self._operand(a) for a in args])
+
+    def _operator(self, call: rx.Call, name: str, hint: str) -> ast.expr:
+        match name:
+            case "relax.call_tir" | "relax.call_tir_inplace":
+                return self._call_tir(call, hint)
+            case "relax.call_dps_packed":
+                return self._call_dps_packed(call, hint)
+            case "relax.call_pure_packed":
+                callee, *args = call.args
+                if isinstance(callee, rx.ExternFunc):
+                    return self._call_packed(callee, args, call)
+                values = [self._operand(a) for a in call.args]
+                return self._outward("rx.invoke", *values)
+            case "relax.invoke_closure" | "relax.invoke_pure_closure":
+                function = self._operand(call.args[0], "f")
+                return self._outward("rx.invoke", function, *self._spread(call.args[1]))
+            case _ if name in RUNTIME_OPERATORS:
+                function_name = RUNTIME_OPERATORS[name].__name__
+                values = [self._operand(a) for a in call.args]
+                named = {key: self._attribute(value) for key, value in call.attrs.items()}
+                return py.call(f"rx.{function_name}", *values, **named)
+            case _ if is_dynamic(call):
+                site = OperatorCall(call)
+                made = DynamicOperator(site, self._module.programs)
+                operator = self._module.share(f"any_{name.rpartition('.')[2]}", made)
+                return py.call(operator, *[self._operand(e) for e in site.open_operands])
+            case _:
+                raise CompileError(f"operator {name} has no lowering", span=call.span)
+
+    def _attribute(self, value: object) -> ast.expr:
+        if isinstance(value, (bool, int, str)) or value is None:
+            return py.literal(value)
+        return self._module.share("attribute", value)
+
+    def _spread(self, expr: rx.Expr) -> list[ast.expr]:
+        """The fields of a tuple, as arguments."""
+        if isinstance(expr, rx.Tuple):
+            return [self._operand(f) for f in expr.fields]
+        return [ast.Starred(self._operand(expr), ast.Load())]
+
+    def _outputs(self, call: rx.Call, hint: str) -> list[ast.expr]:
+        """New tensors for what a call writes, one name each."""
+        infos = output_infos(call)
+        return [
+            self._allocate(info, hint if len(infos) == 1 else f"{hint}_{i}")
+            for i, info in enumerate(infos)
+        ]
+
+    def _allocate(self, info: rx.TensorStructInfo, hint: str) -> ast.expr:
+        dtype = py.name(self._module.dtype_name(info.dtype))
+        if isinstance(info.shape, rx.ShapeExpr):
+            dims = info.shape.values
+            shape = py.tuple_of(self._sizes.write(d) for d in dims)
+            static = all(isinstance(d, tir.IntImm) and d.value >= 0 for d in dims)
+            return self._named(py.call("np.empty" if static else "rx.empty", shape, dtype), hint)
+        assert info.shape is not None
+        return self._named(py.call("rx.empty", self._operand(info.shape), dtype), hint)
+
+    def _call_tir(self, call: rx.Call, hint: str) -> ast.expr:
+        """OP-5 to OP-8, with the scalars of `tir_vars` at the end."""
+        callee = (
+            self._module.callee(call.args[0]) if isinstance(call.args[0], rx.GlobalVar) else None
+        )
+        if not isinstance(callee, GlobalCallee) or callee.prim_func is None:
+            raise CompileError(
+                f"call_tir calls a PrimFunc of the module, found {call.args[0]}",
+                rule="OP-1",
+                span=call.span,
+            )
+        inputs = self._spread(call.args[1])
+        infos = output_infos(call)
+        indices = call.attrs.get("inplace_indices", (-1,) * len(infos))
+        assert isinstance(indices, tuple)
+        outputs = [
+            self._allocate(info, hint if len(infos) == 1 else f"{hint}_{i}")
+            if index < 0
+            else inputs[index]
+            for i, (info, index) in enumerate(zip(infos, indices, strict=True))
+        ]
+        fresh = [out for out, index in zip(outputs, indices, strict=True) if index < 0]
+        scalars = [member for shape in call.args[2:] for member in self._members(shape)]
+        args = [*inputs, *fresh, *scalars]
+        sizes = self._sizes_if_fitting(call, callee)
+        if sizes is None:
+            self._out.append(py.evaluated(py.call(callee.name, *args)))
+        else:
+            self._run_unchecked(callee, args, sizes)
+        several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
+        return py.tuple_of(outputs) if several else outputs[0]
+
+    def _sizes_if_fitting(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
+        """The kernel's sizes, where new outputs and what is known of the inputs surely fit."""
+        inputs, scalars = call.args[1], call.args[2:]
+        plain = isinstance(inputs, rx.Tuple) and all(isinstance(s, rx.ShapeExpr) for s in scalars)
+        unchecked = callee.kernel.unchecked if callee.kernel is not None else None
+        if not plain or unchecked is None or "inplace_indices" in call.attrs:
+            return None
+        found = sizes_of_fitting(
+            callee,
+            [self._known(field) for field in inputs.fields],  # type: ignore[attr-defined]
+            output_infos(call),
+            [v for shape in scalars for v in shape.values],  # type: ignore[attr-defined]
+        )
+        if found is None:
+            return None
+        used = {v for size in unchecked.sizes for v in variables_of(found[size])}
+        return found if used <= self._scope.sizes.keys() else None
+
+    def _run_unchecked(self, callee: GlobalCallee, args: Sequence[ast.expr], sizes: Sizes) -> None:
+        unchecked = self._module.unchecked(callee)
+        passed = [self._sizes.write(sizes[var]) for var in unchecked.sizes]
+        run = py.evaluated(py.call(unchecked.name, *args, *passed))
+        self._out.append(run)
+        if unchecked.may_warn:
+            self._loud.append(run)
+
+    def _members(self, shape: rx.Expr) -> list[ast.expr]:
+        if isinstance(shape, rx.ShapeExpr):
+            return [self._sizes.write(v) for v in shape.values]
+        return [ast.Starred(self._operand(shape), ast.Load())]
+
+    def _call_dps_packed(self, call: rx.Call, hint: str) -> ast.expr:
+        """OP-9: as call_tir, of a packed function."""
+        inputs = self._spread(call.args[1])
+        outputs = self._outputs(call, hint)
+        callee = call.args[0]
+        if isinstance(callee, rx.ExternFunc):
+            made = self._outward(self._packed(callee, None), *inputs, *outputs)
+        else:
+            made = self._outward("rx.invoke", self._operand(callee, "f"), *inputs, *outputs)
+        self._out.append(py.evaluated(made))
+        several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
+        return py.tuple_of(outputs) if several else outputs[0]
