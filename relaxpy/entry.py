@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -175,7 +176,7 @@ def part_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
     """The part of the text of `value` that gave the very object `about`."""
     if about is None:
         return None
-    if value is about or (isinstance(about, tuple) and _same_members(value, about)):
+    if value is about or _same_members(value, about):
         return node
     if not isinstance(node, (ast.Tuple, ast.List)) or not isinstance(value, (tuple, list)):
         return None
@@ -186,11 +187,12 @@ def part_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
     return next(filter(None, found), None)
 
 
-def _same_members(value: object, about: tuple[object, ...]) -> bool:
+def _same_members(value: object, about: object) -> bool:
     """Whether `about` is what a list or tuple of the program, `value`, was converted to."""
-    if not isinstance(value, (tuple, list)) or len(value) != len(about) or not about:
+    members = about if isinstance(about, tuple) else getattr(about, "fields", None)
+    if not isinstance(value, (tuple, list)) or not isinstance(members, tuple) or not members:
         return False
-    return all(a is b for a, b in zip(value, about, strict=True))
+    return len(value) == len(members) and all(map(operator.is_, value, members))
 
 
 def last_name(node: ast.expr) -> ast.expr:

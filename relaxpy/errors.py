@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 import unicodedata
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType, TracebackType
@@ -293,6 +294,38 @@ class BuilderStateError(MisuseError, RuntimeError):
 
 class RelaxpyWarning(UserWarning):
     """What can be neither proved nor refuted at compile time, or surely fails at run time."""
+
+    diagnostic: Diagnostic | None = None
+
+
+def warn(diagnostic: Diagnostic) -> None:
+    """Issue a RelaxpyWarning at the place in the program that `diagnostic` names.
+
+    Python's filters for modules and lines see the user's program, which is shown once for a line.
+    """
+    warning = RelaxpyWarning(diagnostic.text(""))
+    warning.diagnostic = diagnostic
+    span = diagnostic.span
+    if span is None:
+        warnings.warn(warning, stacklevel=3)
+        return
+    file = os.path.abspath(span.file)
+    known = (m for m in list(sys.modules.values()) if _file_of(m) == file)
+    names = vars(next(known, sys.modules[__name__]))
+    registry = names.setdefault("__warningregistry__", {})
+    module = names["__name__"] if _file_of(names) == file else "__main__"
+    warnings.warn_explicit(warning, RelaxpyWarning, span.file, span.line, module, registry)
+
+
+def _file_of(module: object) -> str | None:
+    names = module if isinstance(module, dict) else getattr(module, "__dict__", {})
+    file = names.get("__file__")
+    return os.path.abspath(file) if isinstance(file, str) else None
+
+
+def counted(count: int, noun: str) -> str:
+    """`count` of `noun`, with an s where it belongs."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def close_names(name: str, known: Iterable[str]) -> str | None:

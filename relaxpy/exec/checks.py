@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from typing_extensions import override
 
-from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError
+from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError, counted
 from relaxpy.exec.scalar import Scalar, ScalarEvaluator, checked
 from relaxpy.exec.values import (
     Category,
@@ -16,7 +16,6 @@ from relaxpy.exec.values import (
     ShapeTuple,
     Value,
     category_of,
-    counted,
     describe,
     prim_dtype,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError
+from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, counted
 from relaxpy.exec.registry import call_packed
 from relaxpy.exec.scalar import (
     SUPPORTED,
@@ -19,7 +19,7 @@ from relaxpy.exec.scalar import (
     lanes_of,
     unsupported,
 )
-from relaxpy.exec.values import Array, Value, counted, describe, prim_value
+from relaxpy.exec.values import Array, Value, describe, prim_value
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar

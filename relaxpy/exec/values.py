@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypeIs, override
 
-from relaxpy.errors import MisuseError, RuntimeCheckError
+from relaxpy.errors import MisuseError, RuntimeCheckError, counted
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
@@ -188,11 +188,6 @@ def describe(value: Value) -> str:
             return f"an array of dtype {value.dtype}, which is no tensor"
         case _:
             return f"an object of class {type(value).__name__}"
-
-
-def counted(number: int, noun: str) -> str:
-    """`number` of what `noun` names, with its plural."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:

@@ -55,7 +55,8 @@ def _parse(text: str) -> tuple[str, str, int, int, bool]:
             "bfloat16",
             *(f"{f}{b}" for f, bs in _RELAX_BITS.items() for b in bs if b > 1),
         ]
-        raise MisuseError(f"unknown dtype {text!r}", rule="DT-1", hint=close_names(text, known))
+        hint = close_names(text, known)
+        raise MisuseError(f"unknown dtype {text!r}", rule="DT-1", hint=hint, about=text)
     family, digits, scalable, lane_digits = found.groups()
     bits = int(digits) if digits else {"handle": 64, "bfloat": 16}.get(family, 32)
     lanes = int(lane_digits) if lane_digits else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +12,10 @@ from relaxpy.errors import (
     Diagnostic,
     MisuseError,
     RelaxpyError,
-    RelaxpyWarning,
     Span,
     StructInfoError,
     close_names,
+    warn,
 )
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
@@ -32,15 +31,6 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.shape_vars import rename_apart
 from relaxpy.ir.tir import expr as tir
-
-
-def warn(diagnostic: Diagnostic) -> None:
-    """Issue a RelaxpyWarning at the place in the program that `diagnostic` names."""
-    span = diagnostic.span
-    if span is None:
-        warnings.warn(str(diagnostic), RelaxpyWarning, stacklevel=2)
-    else:
-        warnings.warn_explicit(str(diagnostic), RelaxpyWarning, span.file, span.line)
 
 
 def written_at(expr: Expr) -> Span | None:
@@ -74,7 +64,7 @@ class Context:
     `sizes` are the variables and shape variables in scope (Σ). In a `closed` context, which spans a
     whole program, a variable that is not among them is an error; an open one belongs to expressions
     that are still being put together. A `quiet` one issues no warnings: its program was derived
-    before.
+    before. A front end that knows where operands stand says so by `place`.
     """
 
     variables: set[Var] = field(default_factory=set)
@@ -84,6 +74,7 @@ class Context:
     find_function: Callable[[str], BaseFunc | None] = _nothing_known
     closed: bool = False
     quiet: bool = False
+    place: Callable[[Expr], Span | None] = written_at
 
     def info_of(self, expr: Expr) -> StructInfo:
         """The info of a leaf, or of an expression that has been derived (DER-3).
@@ -160,11 +151,12 @@ class Context:
         return prove_equal(a, b)
 
     def warn(
-        self, message: str, *, rule: str, about: Expr | None = None, hint: str | None = None
+        self, message: str, *, rule: str, about: tuple[Expr, ...] = (), hint: str | None = None
     ) -> None:
-        """Issue a RelaxpyWarning, at the position of the expression it is about."""
+        """Issue a RelaxpyWarning, at the first position of what it is about, innermost first."""
         if not self.quiet:
-            warn(Diagnostic(message, rule, about.span if about is not None else None, hint))
+            spans = (self.place(expr) for expr in about)
+            warn(Diagnostic(message, rule, next(filter(None, spans), None), hint))
 
     def is_pure_callee(self, callee: Expr) -> bool:
         """PU-12: whether the info of a called value says that calling it is pure."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.errors import Span, StructInfoError, StructInfoTypeError
+from relaxpy.errors import Span, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context, Except, written_at
@@ -12,6 +12,7 @@ from relaxpy.ir.relax.nodes import (
     ExternFunc,
     FuncStructInfo,
     Function,
+    GlobalVar,
     If,
     ObjectStructInfo,
     StructInfo,
@@ -30,6 +31,7 @@ from relaxpy.ir.relax.relations import (
     struct_info_lca,
     substitute_info,
 )
+from relaxpy.ir.tir.function import PrimFunc
 
 
 def callee_name(callee: Expr | Op) -> str:
@@ -67,7 +69,7 @@ def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
         raise StructInfoTypeError(
             f"{callee_name(call.op)} is {info}, which cannot be called",
             rule="DER-37",
-            span=call.span,
+            span=written_at(call.op),
             hint="say with R.match_cast that it is a function"
             if isinstance(info, ObjectStructInfo)
             else None,
@@ -85,11 +87,16 @@ def _call_closure(
     """DER-39 to DER-42, DER-51."""
     name = callee_name(call.op)
     if len(call.args) != len(params):
+        extra = call.args[len(params)] if len(call.args) > len(params) else call.op
+        kernel = isinstance(call.op, GlobalVar) and isinstance(ctx.function_of(call.op), PrimFunc)
         raise StructInfoTypeError(
-            f"{name} takes {len(params)} arguments, found {len(call.args)}",
+            f"{name} takes {counted(len(params), 'argument')}, found {len(call.args)}",
             rule="DER-39",
-            span=call.span,
-            about=call,
+            span=written_at(extra),
+            hint=f"to have the kernel write its result: R.call_tir({name}, (...), out_sinfo)"
+            if kernel
+            else None,
+            about=extra,
         )
     args = tuple(ctx.info_of(arg) for arg in call.args)
     images = map_params(params, args, ctx.sizes)
@@ -109,7 +116,8 @@ def check_argument(
         return
     message = f"{what} is {found}, expected {expected}{_because(found, expected, ctx)}"
     if answer is Compatibility.POSSIBLE:
-        ctx.warn(message, rule="DER-41", about=arg if written_at(arg) else call)
+        hint = cast_hint(found, expected, ctx)
+        ctx.warn(message, rule="DER-41", about=(arg, call), hint=hint)
         return
     raise _incompatible(found, expected, ctx)(
         message,
@@ -219,7 +227,7 @@ def check_annotation(
     message = f"{what} is {found}, which does not fit its annotation {annotation}{reason}"
     if answer is Compatibility.POSSIBLE:
         message = message.replace("does not fit", "may not fit")
-        ctx.warn(message, rule="DER-20" if rule == "DER-18" else rule, about=about)
+        ctx.warn(message, rule="DER-20" if rule == "DER-18" else rule, about=(about,))
         return
     raise _incompatible(found, annotation, ctx)(
         message,
@@ -236,7 +244,8 @@ def check_match_cast(value: Expr, info: StructInfo, ctx: Context) -> None:
     if found is info or ctx.quiet or not provably_disjoint(found, info, ctx.sizes):
         return
     reason = _because(found, info, ctx)
-    ctx.warn(f"this cast of {found} to {info} always fails{reason}", rule="DER-26", about=value)
+    message = f"this cast of {found} to {info} always fails{reason}"
+    ctx.warn(message, rule="DER-26", about=(value,))
 
 
 def signature_of(func: Function) -> FuncStructInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError
+from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context
@@ -172,12 +172,12 @@ def _check_kernel(
         )
     given = (*inputs, *outputs, *scalars)
     if len(given) != len(info.params):
-        extra = f" and {len(scalars)} scalars" if scalars else ""
+        extra = f" and {counted(len(scalars), 'scalar')}" if scalars else ""
         raise StructInfoTypeError(
-            f"{callee.name_hint} takes {len(info.params)} arguments, found {len(inputs)} operands, "
-            f"{len(outputs)} outputs{extra}",
+            f"{callee.name_hint} takes {counted(len(info.params), 'argument')}, "
+            f"found {counted(len(inputs), 'operand')}, {counted(len(outputs), 'output')}{extra}",
             rule="OP-5",
-            about=call,
+            about=call.args[1],
         )
     images = map_params(info.params, given, ctx.sizes)
     for i, (found, param) in enumerate(zip(given, info.params, strict=True)):

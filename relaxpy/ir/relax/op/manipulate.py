@@ -298,8 +298,9 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
     where = normal_axis(axis or 0, ndim)
     if len(infos) == 1:
         return infos[0]
-    shapes = [s for s in map(literal_shape, infos) if s is not None]
-    decided = not shapes or unify_sizes(shapes, [tensors] * len(shapes), "tensors", where)
+    known = [info for info in infos if literal_shape(info) is not None]
+    shapes = [s for s in map(literal_shape, known) if s is not None]
+    decided = not shapes or unify_sizes(shapes, known, "tensors", where)
     if not decided or len(shapes) < len(infos):
         return tensor(None, dtype, vdevice, ndim)
     sizes = list(shapes[0])
@@ -324,8 +325,9 @@ def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
     if ndim < 0:
         return tensor(None, dtype, vdevice)
     where = normal_axis(axis, ndim + 1)
-    shapes = [s for s in map(literal_shape, infos) if s is not None]
-    decided = not shapes or unify_sizes(shapes, [tensors] * len(shapes), "tensors")
+    known = [info for info in infos if literal_shape(info) is not None]
+    shapes = [s for s in map(literal_shape, known) if s is not None]
+    decided = not shapes or unify_sizes(shapes, known, "tensors")
     if not decided or len(shapes) < len(infos):
         return tensor(None, dtype, vdevice, ndim + 1)
     count = ops.const(len(infos), "int64")

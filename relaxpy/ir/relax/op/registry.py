@@ -36,6 +36,7 @@ from relaxpy.ir.relax.nodes import (
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
+    Tuple,
     TupleStructInfo,
     const,
     convert_to_expr,
@@ -426,11 +427,24 @@ class _Named:
             return
         about = error.about
         if isinstance(about, StructInfo) and self.call is not None and self.ctx is not None:
-            about = next((a for a in self.call.args if self.ctx.info_of(a) is about), about)
+            about = _operand_of(about, self.call, self.ctx)
         span = written_at(about) if isinstance(about, Expr) else None
         rule = None if self.call is None else "DER-36"
         error.diagnostics = tuple(_with_name(d, self.name, rule, span) for d in error.diagnostics)
         error.about = about
+
+
+def _operand_of(info: StructInfo, call: Call, ctx: Context) -> object:
+    """The operand of this very info, or the member of a tuple among them; else the info."""
+    members = [m for a in call.args if isinstance(a, Tuple) for m in a.fields]
+    for operand in (*call.args, *members):
+        if ctx.info_of(operand) is info:
+            return operand
+    for operand in call.args:
+        whole = ctx.info_of(operand)
+        if isinstance(whole, TupleStructInfo) and any(f is info for f in whole.fields):
+            return operand
+    return info
 
 
 def _with_name(found: Diagnostic, name: str, rule: str | None, span: Span | None) -> Diagnostic:
