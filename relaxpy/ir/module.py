@@ -10,6 +10,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.node import Attrs, Node, as_attrs
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.ir.traverse import rename, walk
 
 
 class IRModule(Node):
@@ -161,6 +162,38 @@ class IRModule(Node):
     def update_global_info(self, name: str, infos: Sequence[object]) -> None:
         """Set the global infos listed under `name`."""
         self.global_infos[name] = tuple(infos)
+
+    def replace_global_vars(
+        self, replacements: Mapping[GlobalVar | str, GlobalVar | str]
+    ) -> IRModule:
+        """A copy in which functions go by other names, at every use of them, too.
+
+        A function that is public is so under its new name.
+
+        Errors:
+            UnknownNameError: the module has no function of such a name.
+            MisuseError (also ValueError): two functions would have one name.
+        """
+        renamed = {
+            self._find(old): new if isinstance(new, GlobalVar) else GlobalVar(new)
+            for old, new in replacements.items()
+        }
+        names = {old.name_hint: new for old, new in renamed.items()}
+        result = IRModule(None, self.attrs, self.global_infos)
+        for var, func in self._functions.items():
+            target = renamed.get(var, var)
+            if target.name_hint in result:
+                raise MisuseError(f"two functions would be called {target.name_hint}", rule="SC-9")
+            uses = {
+                node: names[node.name_hint]
+                for node in walk(func)
+                if isinstance(node, GlobalVar) and node.name_hint in names
+            }
+            after = rename(func, uses) if uses else func
+            if target is not var and func.attrs.get("global_symbol") is not None:
+                after = after.with_attr("global_symbol", target.name_hint)
+            result[target] = after
+        return result
 
     @staticmethod
     def from_expr(func: BaseFunc) -> IRModule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields as dataclass_fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -10,6 +10,7 @@ from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 N = TypeVar("N", bound=Node)
+V = TypeVar("V", bound=Node)
 
 
 def children(node: Node) -> Iterator[Node]:
@@ -126,3 +127,51 @@ def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
         return new
 
     return cast("N", rewrite(node, rule))
+
+
+def rename(root: N, table: Mapping[V, Node], renewed: Collection[Node] = ()) -> N:
+    """`root` with variables replaced by others of their kind at every place, infos included.
+
+    What was derived of the old ones holds of the new ones and is kept. Variables and buffers that
+    mention a replaced one are made anew, once each, and so are those in `renewed` in any case.
+    """
+    done: dict[int, Node] = {id(old): new for old, new in table.items()}
+    again = {id(node) for node in renewed}
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in done:
+            continue
+        if ready:
+            done[id(node)] = _renamed(node, done, id(node) in again)
+            continue
+        stack.append((node, True))
+        stack += [(child, False) for child in children(node) if id(child) not in done]
+        info = _derived_info(node)
+        if info is not None and id(info) not in done:
+            stack.append((info, False))
+    return cast("N", done[id(root)])
+
+
+def _derived_info(node: Node) -> Node | None:
+    """What is known of a node, where that is no part of it."""
+    if "struct_info" in node._fields:
+        return None
+    info: Node | None = getattr(node, "struct_info", None)
+    return info
+
+
+def _renamed(node: Node, done: Mapping[int, Node], again: bool) -> Node:
+    changes: dict[str, object] = {}
+    for name in node._fields:
+        old = getattr(node, name)
+        new = _map(lambda child: done[id(child)], old)
+        if new is not old:
+            changes[name] = new
+    info = _derived_info(node)
+    known = None if info is None else done[id(info)]
+    if not changes and known is info and not again:
+        return node
+    if info is None or hasattr(node, "with_fields"):
+        return rebuild(node, **changes)
+    return replace(node, **changes, struct_info=known)  # type: ignore[type-var]

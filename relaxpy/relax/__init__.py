@@ -2,7 +2,11 @@
 
 from relaxpy.exec.compile import compile as build
 from relaxpy.exec.vm import VirtualMachine
+from relaxpy.ir.relax.binding_rewrite import DataflowBlockRewrite
 from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.expr_functor import ExprFunctor
+from relaxpy.ir.relax.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.expr_visitor import PyExprVisitor
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
@@ -16,6 +20,7 @@ from relaxpy.ir.relax.nodes import (
     FuncStructInfo,
     Function,
     GlobalVar,
+    Id,
     If,
     MatchCast,
     ObjectStructInfo,
@@ -35,6 +40,7 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
+from relaxpy.ir.relax.shapes import get_shape_of
 from relaxpy.ir.relax.ty import (
     DynTensorType as TensorType,
     FuncType,
@@ -43,8 +49,21 @@ from relaxpy.ir.relax.ty import (
     ShapeType,
     TupleType,
 )
+from relaxpy.ir.relax.utils import extern
 from relaxpy.ir.transform import get_pipeline, register_pipeline
-from relaxpy.relax import analysis, block_builder, expr, op, struct_info, transform, ty
+from relaxpy.relax import (
+    analysis,
+    binding_rewrite,
+    block_builder,
+    expr,
+    expr_functor,
+    op,
+    struct_info,
+    testing,
+    transform,
+    ty,
+    utils,
+)
 
 __all__ = [
     "Binding",
@@ -54,13 +73,16 @@ __all__ = [
     "Constant",
     "DataTypeImm",
     "DataflowBlock",
+    "DataflowBlockRewrite",
     "DataflowVar",
     "Expr",
+    "ExprFunctor",
     "ExternFunc",
     "FuncStructInfo",
     "FuncType",
     "Function",
     "GlobalVar",
+    "Id",
     "If",
     "MatchCast",
     "ObjectStructInfo",
@@ -68,6 +90,8 @@ __all__ = [
     "PackedFuncType",
     "PrimStructInfo",
     "PrimValue",
+    "PyExprMutator",
+    "PyExprVisitor",
     "SeqExpr",
     "ShapeExpr",
     "ShapeStructInfo",
@@ -84,15 +108,21 @@ __all__ = [
     "VarBinding",
     "VirtualMachine",
     "analysis",
+    "binding_rewrite",
     "block_builder",
     "build",
     "const",
     "convert_to_expr",
     "expr",
+    "expr_functor",
+    "extern",
     "get_pipeline",
+    "get_shape_of",
     "op",
     "register_pipeline",
     "struct_info",
+    "testing",
     "transform",
     "ty",
+    "utils",
 ]

@@ -12,6 +12,7 @@ from relaxpy.ir.relax.nodes import (
     ExternFunc,
     Function,
     GlobalVar,
+    Id,
     If,
     MatchCast,
     PrimValue,
@@ -25,6 +26,9 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
+from relaxpy.ir.relax.shapes import get_shape_of, make_shape
+from relaxpy.ir.relax.update import update_struct_info as _update_struct_info
+from relaxpy.ir.relax.utils import extern
 
 __all__ = [
     "Binding",
@@ -38,6 +42,7 @@ __all__ = [
     "ExternFunc",
     "Function",
     "GlobalVar",
+    "Id",
     "If",
     "MatchCast",
     "PrimValue",
@@ -48,6 +53,10 @@ __all__ = [
     "TupleGetItem",
     "Var",
     "VarBinding",
+    "_update_struct_info",
     "const",
     "convert_to_expr",
+    "extern",
+    "get_shape_of",
+    "make_shape",
 ]

@@ -1,10 +1,17 @@
 """The passes over Relax programs."""
 
-from relaxpy.ir.relax.transform import LegalizeOps, Normalize, dataflowblock_pass, function_pass
+from relaxpy.ir.relax.transform import (
+    LegalizeOps,
+    Normalize,
+    NormalizeGlobalVar,
+    dataflowblock_pass,
+    function_pass,
+)
 
 __all__ = [
     "LegalizeOps",
     "Normalize",
+    "NormalizeGlobalVar",
     "dataflowblock_pass",
     "function_pass",
 ]

@@ -16,6 +16,7 @@ from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.derive import known_signature
 from relaxpy.ir.relax.emitter import Emitter
 from relaxpy.ir.relax.frames import close_block, open_block
+from relaxpy.ir.relax.global_names import normalize_global_names
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     BindingBlock,
@@ -532,5 +533,9 @@ class BlockBuilder:
 
     @user_facing
     def finalize(self) -> IRModule:
-        """The module, complete."""
-        return self.get()
+        """The module, complete: public functions under their symbols.
+
+        Errors:
+            TransformError: two public functions have one symbol.
+        """
+        return normalize_global_names(self.get())

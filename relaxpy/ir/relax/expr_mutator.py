@@ -20,13 +20,16 @@ from relaxpy.ir.relax.nodes import (
     DataflowBlock,
     DataflowVar,
     DataTypeImm,
+    EnvFunc,
     Expr,
     ExternFunc,
+    FuncStructInfo,
     Function,
     GlobalVar,
     Id,
     If,
     MatchCast,
+    ObjectStructInfo,
     PrimValue,
     SeqExpr,
     ShapeExpr,
@@ -51,7 +54,8 @@ class PyExprMutator(ExprFunctor):
 
     Each result is normalised and derived by `builder_`, into which the bindings go; a subclass
     emits more of them there. Where a binding's value has another info than before, so has its
-    variable, which later uses of the old one then mean. `mod` is where called functions are.
+    variable, which later uses of the old one then mean. `mod` is where called functions are; a call
+    of one that is not there still gives what it gave.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -153,6 +157,8 @@ class PyExprMutator(ExprFunctor):
 
     @override
     def visit_global_var_(self, op: GlobalVar) -> Any:
+        if not self.builder_.context.knows(op):
+            self.builder_.declare_global(op, _AS_BEFORE)
         return op
 
     @override
@@ -186,7 +192,10 @@ class PyExprMutator(ExprFunctor):
             and self._is_stable(op.struct_info)
         ):
             return op
-        return rebuild(op, op=callee, args=args, sinfo_args=infos)
+        new = rebuild(op, op=callee, args=args, sinfo_args=infos)
+        if isinstance(callee, GlobalVar) and op.struct_info is not None:
+            return new.with_struct_info(self._info(op.struct_info))
+        return new
 
     @override
     def visit_seq_expr_(self, op: SeqExpr) -> Any:
@@ -319,6 +328,13 @@ class PyExprMutator(ExprFunctor):
         if isinstance(new, DataflowVar):
             return new
         return DataflowVar(new.name_hint, new.struct_info, new.span)
+
+
+def _as_before(call: Call, context: object) -> StructInfo:
+    return call.struct_info or ObjectStructInfo()
+
+
+_AS_BEFORE = FuncStructInfo.opaque_func(derive_func=EnvFunc("as before", _as_before), purity=True)
 
 
 def _variable(vid: Id | Var) -> Var:

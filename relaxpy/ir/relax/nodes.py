@@ -692,6 +692,34 @@ class Function(BaseFunc):
             attrs=as_attrs(self.attrs),
         )
 
+    @staticmethod
+    def create_empty(
+        params: Sequence[Var],
+        ret_struct_info: StructInfo,
+        is_pure: bool = True,
+        attrs: Mapping[str, object] | None = None,
+    ) -> Function:
+        """A declaration: a function whose result is a variable that nothing binds yet."""
+        ret = as_struct_info(ret_struct_info)
+        body = SeqExpr((), Var("undefined", ret), struct_info=ret)
+        infos = tuple(p.struct_info or ObjectStructInfo() for p in params)
+        info = FuncStructInfo(infos, ret, is_pure)
+        return Function(tuple(params), body, ret, is_pure, as_attrs(attrs), struct_info=info)
+
+    def bind_params(self, binding_map: Mapping[Var | str, object]) -> Function:
+        """This function less some parameters; see `relaxpy.ir.relax.bind.bind_params`."""
+        return cast("Function", hooks.call("bind_params", self, binding_map))
+
+    def bind_symbolic_vars(
+        self, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
+    ) -> Function:
+        """This function for given sizes; see `relaxpy.ir.relax.bind.bind_symbolic_vars`."""
+        return cast("Function", hooks.call("bind_symbolic_vars", self, binding_map))
+
+    def inline_functions(self, function_map: Mapping[GlobalVar | str, Function]) -> Function:
+        """This function with others inlined; see `relaxpy.ir.relax.inline.inline_functions`."""
+        return cast("Function", hooks.call("inline_functions", self, function_map))
+
     @override
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Any:

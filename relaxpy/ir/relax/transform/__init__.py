@@ -3,5 +3,6 @@
 from relaxpy.ir.relax.transform.function_pass import dataflowblock_pass, function_pass
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
+from relaxpy.ir.relax.transform.normalize_global_var import NormalizeGlobalVar
 
-__all__ = ["LegalizeOps", "Normalize", "dataflowblock_pass", "function_pass"]
+__all__ = ["LegalizeOps", "Normalize", "NormalizeGlobalVar", "dataflowblock_pass", "function_pass"]

@@ -1,0 +1,194 @@
+"""Binding of parameters and shape variables: a function specialised to what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, StructInfoError, UnknownNameError, close_names
+from relaxpy.ir.node import Attrs
+from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
+from relaxpy.ir.relax.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.mapping import map_params
+from relaxpy.ir.relax.nodes import (
+    BindingBlock,
+    Constant,
+    Expr,
+    Function,
+    SeqExpr,
+    StructInfo,
+    TensorStructInfo,
+    Var,
+    VarBinding,
+    const,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.normalize import is_leaf
+from relaxpy.ir.relax.relations import (
+    Compatibility,
+    check_compatibility,
+    explain_incompatibility,
+    substitute_info,
+)
+from relaxpy.ir.relax.replace import replace_variables
+from relaxpy.ir.tir import expr as tir, ops
+
+
+def bind_symbolic_vars(
+    func: Function, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
+) -> Function:
+    """`func` for those sizes only that `binding_map` says its shape variables have.
+
+    The parameters stay. Variables that images mention must be defined by what is left.
+
+    Errors:
+        UnknownNameError: the function defines no such shape variable.
+        MisuseError: a name means several variables, one is bound twice, or an image mentions a
+            variable that nothing defines (WF-6a).
+    """
+    known = defined_symbolic_vars(func)
+    images: dict[tir.Var, tir.PrimExpr] = {}
+    for key, value in binding_map.items():
+        var = _one(key, known, "shape variable")
+        if var in images:
+            raise MisuseError(f"shape variable {var.name} is bound twice", about=var)
+        images[var] = ops.cast_to(value, var.dtype)
+    if not images:
+        return func
+    after = replace_variables(func, images)
+    _check_defined(after, func)
+    return cast("Function", PyExprMutator().visit_expr(after))
+
+
+def _one(key: object, known: Iterable[tir.Var], what: str) -> tir.Var:
+    """The variable that is meant by itself or by its name."""
+    found = [var for var in known if var is key or (isinstance(key, str) and var.name == key)]
+    if len(found) > 1:
+        raise MisuseError(f"several {what}s of the function are called {key}; give the one meant")
+    if not found:
+        names = [var.name for var in known]
+        raise UnknownNameError(
+            f"the function defines no {what} {getattr(key, 'name', key)}"
+            + (f"; it defines {', '.join(names)}" if names else ""),
+            hint=close_names(str(key), names),
+        )
+    return found[0]
+
+
+def _check_defined(after: Function, before: Function) -> None:
+    free = set(free_symbolic_vars(before))
+    for var in free_symbolic_vars(after):
+        if var not in free:
+            raise MisuseError(
+                f"nothing defines shape variable {var.name} any more", rule="WF-6a", about=var
+            )
+
+
+def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Function:
+    """`func` without the parameters in `binding_map`, which have the values given there.
+
+    Values are expressions, arrays or numbers. Shape variables follow from them.
+
+    Errors:
+        UnknownNameError: the function has no such parameter.
+        MisuseError: a name means several parameters, one is bound twice, or nothing defines a shape
+            variable any more (WF-6a).
+        StructInfoError: a value does not fit its parameter.
+    """
+    values: dict[Var, Expr] = {}
+    for key, value in binding_map.items():
+        param = _parameter(key, func)
+        if param in values:
+            raise MisuseError(f"parameter {param.name_hint} is bound twice", about=param)
+        values[param] = _as_value(value, param.struct_info)
+    if not values:
+        return func
+    sizes = _sizes(values)
+    sized = replace_variables(func, sizes)
+    pairs = list(zip(func.params, sized.params, strict=True))
+    rest = replace(
+        sized,
+        params=tuple(new for old, new in pairs if old not in values),
+        attrs=_fewer_inputs(func, values),
+        struct_info=None,
+    )
+    after: Function = _Bind({new: values[old] for old, new in pairs if old in values}).bind(rest)
+    _check_defined(after, func)
+    return after
+
+
+def _fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
+    """The attributes with `num_input` counted again."""
+    inputs = func.attrs.get("num_input")
+    if not isinstance(inputs, int):
+        return func.attrs
+    gone = sum(param in bound for param in func.params[:inputs])
+    return func.attrs.updated({"num_input": inputs - gone})
+
+
+class _Bind(PyExprMutator):
+    """Puts values in place of variables; one that is no leaf is bound before the body."""
+
+    def __init__(self, values: Mapping[Var, Expr]) -> None:
+        super().__init__()
+        self.values = {var: value for var, value in values.items() if is_leaf(value)}
+        self.first = [VarBinding(v, e) for v, e in values.items() if not is_leaf(e)]
+
+    def bind(self, func: Function) -> Function:
+        if self.first:
+            body = SeqExpr((BindingBlock(tuple(self.first)),), func.body)
+            func = replace(func, body=body)
+        after: Function = self.visit_expr(func)
+        return after
+
+    @override
+    def visit_var_(self, op: Var) -> Any:
+        return self.values[op] if op in self.values else super().visit_var_(op)
+
+
+def _parameter(key: object, func: Function) -> Var:
+    found = [p for p in func.params if p is key or (isinstance(key, str) and p.name_hint == key)]
+    if len(found) > 1:
+        raise MisuseError(f"several parameters are called {key}; give the one meant")
+    if not found:
+        names = [p.name_hint for p in func.params]
+        raise UnknownNameError(
+            f"the function has no parameter {getattr(key, 'name_hint', key)}"
+            + (f"; it has {', '.join(names)}" if names else ""),
+            hint=close_names(str(key), names),
+        )
+    return found[0]
+
+
+def _as_value(value: object, info: StructInfo | None) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (bool, int, float)) and isinstance(info, TensorStructInfo):
+        return const(value, None if info.dtype.is_void else info.dtype)
+    if hasattr(value, "__array__"):
+        return Constant(np.asarray(value))
+    return convert_to_expr(value)
+
+
+def _sizes(values: Mapping[Var, Expr]) -> dict[tir.Var, tir.PrimExpr]:
+    """What the shape variables of parameters are, given their values (DER-40, DER-41)."""
+    pairs = [
+        (param, param.struct_info, value, value.struct_info)
+        for param, value in values.items()
+        if param.struct_info is not None and value.struct_info is not None
+    ]
+    sizes = map_params([p for _, p, _, _ in pairs], [v for _, _, _, v in pairs])
+    for param, info, value, found in pairs:
+        expected = substitute_info(info, sizes)
+        if check_compatibility(found, expected) is Compatibility.INCOMPATIBLE:
+            raise StructInfoError(
+                f"parameter {param.name_hint} is {expected}, the value for it {found}: "
+                f"{explain_incompatibility(found, expected)}",
+                rule="DER-41",
+                about=value,
+            )
+    return sizes

@@ -1,0 +1,223 @@
+"""Inlining: the body of a function in place of calls of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from relaxpy.errors import MisuseError, TransformError
+from relaxpy.ir.node import Node
+from relaxpy.ir.relax.analysis.unused import joined
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.mapping import map_params
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.relations import Compatibility, check_compatibility, substitute_info
+from relaxpy.ir.relax.replace import copy_with_new_vars, replace_variables
+from relaxpy.ir.relax.shape_vars import definable_shape_vars
+from relaxpy.ir.traverse import rename
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A binding, and whether it stands in a dataflow block."""
+
+    binding: Binding
+    dataflow: bool
+
+
+_Lines: TypeAlias = list[_Line]
+
+
+def inline_functions(func: Function, function_map: Mapping[GlobalVar | str, Function]) -> Function:
+    """`func` with the bodies of the given functions in place of calls of them, at every depth.
+
+    An ordinary block in a body splits the dataflow block in which the call stands. Where an
+    argument is not known to fit its parameter, the check that the call makes becomes a match_cast.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): a name is given twice, or what it stands for is no
+            Relax function.
+        TransformError: a function would be put into itself.
+    """
+    table: dict[str, Function] = {}
+    for key, callee in function_map.items():
+        name = key if isinstance(key, str) else key.name_hint
+        if name in table:
+            raise MisuseError(f"function {name} is given twice")
+        if not isinstance(callee, Function):
+            raise MisuseError(f"{name} is no Relax function, but {type(callee).__name__}")
+        table[name] = _derived(callee)
+    func = _derived(func)
+    body = _Inliner(table).expr(func.body)
+    if body is func.body:
+        return func
+    return _derived(replace(func, body=body, struct_info=None))
+
+
+def _derived(func: Function) -> Function:
+    if func.struct_info is not None:
+        return func
+    after: Function = PyExprMutator().visit_expr(func)
+    return after
+
+
+class _Inliner:
+    def __init__(self, table: Mapping[str, Function]) -> None:
+        self.table = table
+        self.open: list[str] = []
+
+    def expr(self, expr: Expr) -> Expr:
+        """The expression with calls inlined in all sequences that it holds."""
+        match expr:
+            case SeqExpr():
+                return self.sequence(expr)
+            case If(true_branch=yes, false_branch=no):
+                new = self.expr(yes), self.expr(no)
+                if new[0] is yes and new[1] is no:
+                    return expr
+                return replace(expr, true_branch=new[0], false_branch=new[1], struct_info=None)
+            case Function(body=body):
+                inside = self.expr(body)
+                return expr if inside is body else replace(expr, body=inside, struct_info=None)
+            case _:
+                return expr
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        old = [
+            _Line(binding, isinstance(block, DataflowBlock))
+            for block in seq.blocks
+            for binding in block.bindings
+        ]
+        lines = self.lines(old)
+        if len(lines) == len(old) and all(
+            a.binding is b.binding for a, b in zip(lines, old, strict=True)
+        ):
+            return seq
+        return _assembled(lines, seq)
+
+    def lines(self, old: Sequence[_Line]) -> _Lines:
+        result: _Lines = []
+        for line in old:
+            callee = self._callee(line.binding.value)
+            if callee is not None:
+                result += self._instance(callee, line)
+                continue
+            value = self.expr(line.binding.value)
+            same = value is line.binding.value
+            result.append(
+                line if same else replace(line, binding=replace(line.binding, value=value))
+            )
+        return result
+
+    def _callee(self, value: Expr) -> str | None:
+        if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+            return value.op.name_hint if value.op.name_hint in self.table else None
+        return None
+
+    def _instance(self, name: str, line: _Line) -> _Lines:
+        """The lines of a copy of the function, the last of which binds what `line` does."""
+        if name in self.open:
+            cycle = " -> ".join([*self.open[self.open.index(name) :], name])
+            raise TransformError(
+                f"{name} cannot be inlined, as it calls itself: {cycle}", span=line.binding.span
+            )
+        call = line.binding.value
+        assert isinstance(call, Call)
+        func = copy_with_new_vars(self.table[name])
+        checks, images = _arguments(func, call)
+        body = replace_variables(func.body, images)
+        assert isinstance(body, SeqExpr)
+        inner = [
+            _Line(binding, isinstance(block, DataflowBlock))
+            for block in body.blocks
+            for binding in block.bindings
+        ]
+        self.open.append(name)
+        inner = self.lines([*(_Line(check, line.dataflow) for check in checks), *inner])
+        self.open.pop()
+        if line.dataflow and all(other.dataflow for other in inner):
+            outputs = {
+                b.var: DataflowVar(b.var.name_hint, b.var.struct_info, b.var.span)
+                for b in (other.binding for other in inner)
+                if b.var is not None and not isinstance(b.var, DataflowVar)
+            }
+            inner, result = _renamed(inner, outputs, body.body)
+        else:
+            result = body.body
+        bound = {other.binding.var for other in inner}
+        target = line.binding
+        if isinstance(target, VarBinding) and isinstance(result, Var) and result in bound:
+            return _renamed(inner, {result: target.var}, result)[0]
+        return [*inner, replace(line, binding=replace(target, value=result))]
+
+
+def _arguments(func: Function, call: Call) -> tuple[list[MatchCast], dict[Node, Node]]:
+    """What stands for parameters and their shape variables, and the checks to make before."""
+    if len(func.params) != len(call.args):
+        raise TransformError(
+            f"a call of a function of {len(func.params)} parameters has {len(call.args)} arguments",
+            rule="DER-39",
+            span=call.span,
+        )
+    infos = [(p.struct_info, a.struct_info) for p, a in zip(func.params, call.args, strict=True)]
+    known = [(p, a) for p, a in infos if p is not None and a is not None]
+    images: dict[Node, Node] = {}
+    sizes = map_params([p for p, _ in known], [a for _, a in known])
+    checks = []
+    for param, arg in zip(func.params, call.args, strict=True):
+        info, found = param.struct_info, arg.struct_info
+        assert info is not None
+        expected = substitute_info(info, sizes)
+        fits = found is not None and check_compatibility(found, expected)
+        unknown = any(v not in sizes for v in definable_shape_vars(info))
+        if fits is Compatibility.COMPATIBLE and not unknown:
+            images[param] = arg
+        else:
+            checks.append(MatchCast(param, arg, expected, call.span))
+    images.update(sizes.items())
+    return checks, images
+
+
+def _renamed(lines: _Lines, table: Mapping[Var, Var], result: Expr) -> tuple[_Lines, Expr]:
+    """Lines and what they result in, with variables replaced where defined and used."""
+    whole = SeqExpr((BindingBlock(tuple(line.binding for line in lines)),), result)
+    after = rename(whole, table)
+    bindings = after.blocks[0].bindings
+    changed = [replace(a, binding=b) for a, b in zip(lines, bindings, strict=True)]
+    return changed, after.body
+
+
+def _assembled(lines: _Lines, seq: SeqExpr) -> SeqExpr:
+    """The lines as blocks; a DataflowVar that is needed outside its block becomes a Var."""
+    blocks: list[BindingBlock] = [
+        (DataflowBlock if line.dataflow else BindingBlock)((line.binding,)) for line in lines
+    ]
+    blocks = joined(blocks)
+    home: dict[Var, int] = {}
+    for place, block in enumerate(blocks):
+        for binding in block.bindings:
+            if isinstance(binding.var, DataflowVar):
+                home[binding.var] = place if isinstance(block, DataflowBlock) else -1
+    outside = {var for var, place in home.items() if place == -1}
+    for place, block in enumerate(blocks):
+        used = occurring_vars(block)
+        outside.update(v for v in used if home.get(v, place) != place)
+    outside.update(v for v in occurring_vars(seq.body) if v in home)
+    new = SeqExpr(tuple(blocks), seq.body, span=seq.span)
+    return rename(new, {v: Var(v.name_hint, v.struct_info, v.span) for v in outside})

@@ -1,0 +1,33 @@
+"""Shapes as expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.errors import MisuseError, StructInfoTypeError
+from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TensorStructInfo
+from relaxpy.ir.relax.op.misc import shape_of
+from relaxpy.ir.tir.expr import ExprLike
+
+
+def make_shape(shape: Sequence[ExprLike]) -> ShapeExpr:
+    """The shape value with these members.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): it is no list or tuple of integers.
+    """
+    if not isinstance(shape, (list, tuple)):
+        raise MisuseError(f"a shape is made of a list or tuple, found {shape!r:.60}", about=shape)
+    return ShapeExpr(tuple(shape))
+
+
+def get_shape_of(expr: Expr) -> Expr:
+    """The shape of a tensor: what its info says, or else a call of `relax.shape_of`.
+
+    Errors:
+        StructInfoTypeError: `expr` is known to be no tensor.
+    """
+    info = expr.struct_info
+    if isinstance(info, TensorStructInfo):
+        return info.shape if info.shape is not None else shape_of(expr)
+    raise StructInfoTypeError(f"a tensor has a shape, found {info}", span=expr.span, about=expr)

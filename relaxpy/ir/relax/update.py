@@ -1,0 +1,27 @@
+"""The one place where an expression is changed."""
+
+from __future__ import annotations
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.relax.nodes import Expr, StructInfo, as_struct_info
+
+
+def update_struct_info(expr: Expr, struct_info: StructInfo) -> None:
+    """Give `expr`, which was built by hand and is used nowhere yet, its info.
+
+    Expressions do not change otherwise, and much that is known of a program rests on it: for
+    another info of an expression that has one, build another by `with_struct_info`.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): it has another info already, or can have none.
+    """
+    if not isinstance(expr, Expr) or hasattr(expr, "with_fields"):
+        raise MisuseError(f"a {type(expr).__name__} is given no info", about=expr)
+    info = as_struct_info(struct_info)
+    if expr.struct_info is not None and expr.struct_info != info:
+        raise MisuseError(
+            f"the expression is known to be {expr.struct_info} already",
+            hint="build another one: expr.with_struct_info(...)",
+            about=expr,
+        )
+    object.__setattr__(expr, "struct_info", info)

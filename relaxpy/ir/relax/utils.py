@@ -1,0 +1,140 @@
+"""Tools for those who write importers and passes: inputs of `call_tir`, conversion of arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import (
+    Expr,
+    ExternFunc,
+    FuncStructInfo,
+    GlobalVar,
+    ShapeExpr,
+    StructInfo,
+    Tuple,
+    TupleStructInfo,
+    convert_to_expr,
+)
+from relaxpy.ir.tir.function import PrimFunc
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def gen_call_tir_inputs(
+    func: Callable[..., Any], *args: object, **kwargs: object
+) -> tuple[PrimFunc, list[Expr], list[StructInfo], ShapeExpr | None]:
+    """What `call_tir` takes for the tensors that `func` computes of `args`.
+
+    That is the kernel, the tensors it reads, the infos of those it writes, and the sizes that no
+    buffer tells it. `primfunc_attrs` become attributes of the kernel, all else goes to `func`.
+
+    Errors:
+        MisuseError (also TypeError): as for `BlockBuilder.call_te`.
+    """
+    builder = BlockBuilder()
+    call = builder.call_te(func, *args, **kwargs)  # type: ignore[arg-type]
+    gvar, operands, *sizes = call.args
+    (info,) = call.sinfo_args
+    assert isinstance(gvar, GlobalVar)
+    assert isinstance(operands, Tuple)
+    kernel = builder.get()[gvar]
+    assert isinstance(kernel, PrimFunc)
+    infos = list(info.fields) if isinstance(info, TupleStructInfo) else [info]
+    return kernel, list(operands.fields), infos, cast("ShapeExpr", sizes[0]) if sizes else None
+
+
+def extern(name: str, struct_info: FuncStructInfo | None = None) -> ExternFunc:
+    """The packed function that is registered under a name."""
+    return ExternFunc(name, struct_info)
+
+
+class ArgsConverter:
+    """Decorators of functions that take expressions: their arguments may be Python values.
+
+    Errors:
+        MisuseError (also TypeError): an argument that stands for no expression, by its name.
+    """
+
+    def to_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """The arguments so called become expressions."""
+        return _converting(names, lambda value: convert_to_expr(value))
+
+    def to_optional_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """The arguments so called become expressions, unless they are None."""
+        return _converting(names, lambda value: None if value is None else convert_to_expr(value))
+
+    def to_list_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """The arguments so called become lists of expressions."""
+        return _converting(names, _as_list)
+
+    def to_optional_list_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """The arguments so called become lists of expressions, unless they are None."""
+        return _converting(names, lambda value: None if value is None else _as_list(value))
+
+    def auto(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Convert as the annotations say: `Expr`, `list[Expr]`, and these or None."""
+        kinds: dict[str, Callable[[object], object]] = {}
+        for name, param in inspect.signature(function, eval_str=True).parameters.items():
+            members = set(getattr(param.annotation, "__args__", ())) or {param.annotation}
+            optional = type(None) in members
+            plain = param.annotation == list[Expr]
+            rest = {param.annotation} if plain else members - {type(None)}
+            if rest == {Expr}:
+                kinds[name] = _or_none(convert_to_expr) if optional else convert_to_expr
+            elif rest == {list[Expr]}:
+                kinds[name] = _or_none(_as_list) if optional else _as_list
+        return _with_conversions(function, kinds)
+
+
+args_converter = ArgsConverter()
+
+
+def _or_none(convert: Callable[[object], object]) -> Callable[[object], object]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _as_list(value: object) -> list[Expr]:
+    if not isinstance(value, (list, tuple)):
+        raise MisuseError(
+            f"expected a list of expressions, found {type(value).__name__}", about=value
+        )
+    return [convert_to_expr(v) for v in value]
+
+
+def _converting(
+    names: tuple[str, ...], convert: Callable[[object], object]
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        known = inspect.signature(function).parameters
+        for name in names:
+            if name not in known:
+                raise MisuseError(f"{function.__name__} has no parameter {name}")
+        return _with_conversions(function, dict.fromkeys(names, convert))
+
+    return decorate
+
+
+def _with_conversions(
+    function: Callable[P, R], kinds: dict[str, Callable[[object], object]]
+) -> Callable[P, R]:
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def converted(*args: P.args, **kwargs: P.kwargs) -> R:
+        bound = signature.bind(*args, **kwargs)
+        for name, convert in kinds.items():
+            if name not in bound.arguments:
+                continue
+            try:
+                bound.arguments[name] = convert(bound.arguments[name])
+            except MisuseError as error:
+                raise MisuseError(f"argument {name}: {error}", about=error.about) from None
+        return function(*bound.args, **bound.kwargs)
+
+    return converted

@@ -1,0 +1,9 @@
+"""What helps to look at and to test programs."""
+
+from relaxpy.ir.relax.dump_ast import dump_ast
+from relaxpy.relax.testing import ast_printer
+
+__all__ = [
+    "ast_printer",
+    "dump_ast",
+]

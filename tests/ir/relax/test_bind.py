@@ -1,0 +1,206 @@
+"""Functions specialised to known parameters and sizes."""
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError, StructInfoError, UnknownNameError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.derive import normalize_function
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.script import from_source
+from tests.ir.relax.graphs import (
+    bind,
+    bindings,
+    block,
+    called,
+    cast,
+    function,
+    pure,
+    seq,
+    size,
+    var,
+)
+from tests.ir.relax.infos import Object, prim, rank, shape, tensor
+
+MATMUL = """
+@R.function(private=True)
+def f(
+    A: R.Tensor(({0}, {1}), "float32"), B: R.Tensor(({1}, {2}), "float32")
+) -> R.Tensor(({0}, {2}), "float32"):
+    return R.matmul(A, B)
+"""
+
+
+def matmul(m: object, k: object, n: object) -> rx.Function:
+    found = from_source(MATMUL.format(m, k, n))
+    assert isinstance(found, rx.Function)
+    return found
+
+
+@pytest.fixture
+def func() -> rx.Function:
+    return matmul("'m'", "'k'", "'n'")
+
+
+def test_sizes_take_the_place_of_shape_variables(func: rx.Function) -> None:
+    expected = matmul(128, 64, 32)
+    assert_structural_equal(func.bind_symbolic_vars({"m": 128, "k": 64, "n": 32}), expected)
+    m, k = func.params[0].struct_info.get_shape()  # type: ignore[union-attr]
+    assert_structural_equal(func.bind_symbolic_vars({m: 128, k: 64, "n": 32}), expected)
+    assert func.bind_symbolic_vars({}) is func
+
+
+def test_sizes_may_depend_on_new_variables_that_parameters_define(func: rx.Function) -> None:
+    o = size("o")
+    after = func.bind_symbolic_vars({"m": o * 2, "k": o})
+    assert after.params[0].struct_info == tensor(o * 2, o)
+    assert check_well_formed(after) == []
+    with pytest.raises(MisuseError, match="nothing defines shape variable o") as error:
+        func.bind_symbolic_vars({"m": o * 2})
+    assert error.value.diagnostic.rule == "WF-6a"
+
+
+def test_unknown_and_ambiguous_shape_variables_are_refused(func: rx.Function) -> None:
+    m = func.params[0].struct_info.get_shape()[0]  # type: ignore[union-attr]
+    with pytest.raises(UnknownNameError, match="defines no shape variable mm; it defines m, k, n"):
+        func.bind_symbolic_vars({"mm": 1})
+    with pytest.raises(KeyError):
+        func.bind_symbolic_vars({size("m"): 1})
+    with pytest.raises(MisuseError, match="m is bound twice"):
+        func.bind_symbolic_vars({m: 1, "m": 1})
+    a, b = size("n"), size("n")
+    twins = normalize_function(function([var("x", tensor(a, b))], rx.Tuple(())))
+    with pytest.raises(MisuseError, match="several shape variables of the function are called n"):
+        twins.bind_symbolic_vars({"n": 1})
+    assert twins.bind_symbolic_vars({a: 3}).params[0].struct_info == tensor(3, b)
+
+
+def test_sizes_are_replaced_wherever_they_stand() -> None:
+    n, m = size("n"), size("m")
+    x, p, y, q = var("x", tensor(n * m)), var("p", prim(n)), var("y"), var("q", shape(n, m))
+    func = function(
+        [x, p, q],
+        seq(
+            block(
+                cast(y, x, tensor(n)),
+                bind(
+                    var("z"),
+                    pure("f", rx.ShapeExpr((n * 2, m)), rx.PrimValue(n + m), info=tensor(n, m)),
+                ),
+            ),
+            y,
+        ),
+        tensor(n),
+    )
+    after = normalize_function(func).bind_symbolic_vars({"n": 16})
+    assert [v.struct_info for v in after.params] == [tensor(m * 16), prim(16), shape(16, m)]
+    assert after.ret_struct_info == tensor(16)
+    call = bindings(after)[1].value
+    assert isinstance(call, rx.Call)
+    assert call.struct_info == tensor(16, m)
+    assert [a.struct_info for a in call.args] == [shape(32, m), prim(m + 16)]
+    assert after.struct_info.params[1] == prim(16)  # type: ignore[union-attr]
+
+
+def test_arrays_take_the_place_of_parameters(func: rx.Function) -> None:
+    weight = np.arange(6, dtype="float32").reshape(3, 2)
+    after = func.bind_params({"B": weight})
+    (param,) = after.params
+    assert param.struct_info == tensor(param.struct_info.get_shape()[0], 3)  # type: ignore[union-attr]
+    constant = bindings(after)[0].value.args[1]  # type: ignore[attr-defined]
+    assert isinstance(constant, rx.Constant)
+    np.testing.assert_array_equal(constant.data, weight)
+    assert check_well_formed(after) == []
+    assert func.bind_params({func.params[1]: rx.const(weight)}).params[0].struct_info is not None
+    assert len(func.params) == 2
+
+
+def test_what_is_known_of_a_value_reaches_what_depends_on_it() -> None:
+    x, y = var("x", rank(-1)), var("y")
+    func = normalize_function(function([x], seq(block(bind(y, rx.Tuple((x,)))), y)))
+    after = func.bind_params({"x": np.zeros((2, 3), "float32")})
+    assert after.struct_info.ret == rx.TupleStructInfo((tensor(2, 3),))  # type: ignore[union-attr]
+
+
+def test_values_that_do_not_fit_are_refused(func: rx.Function) -> None:
+    ones = np.ones((3, 2), "float32")
+    with pytest.raises(StructInfoError, match="rank 1 is not rank 2"):
+        func.bind_params({"B": np.ones(3, "float32")})
+    with pytest.raises(StructInfoError, match="DER-41"):
+        func.bind_params({"A": ones, "B": ones})
+    with pytest.raises(StructInfoError):
+        func.bind_params({"B": np.ones((3, 2), "int8")})
+
+
+def test_unknown_and_ambiguous_parameters_are_refused(func: rx.Function) -> None:
+    with pytest.raises(UnknownNameError, match="no parameter C; it has A, B"):
+        func.bind_params({"C": 1})
+    with pytest.raises(MisuseError, match="B is bound twice"):
+        func.bind_params(
+            {"B": np.ones((3, 2), "float32"), func.params[1]: np.ones((3, 2), "float32")}
+        )
+    twins = normalize_function(function([var("x", Object), var("x", Object)], rx.Tuple(())))
+    with pytest.raises(MisuseError, match="several parameters are called x"):
+        twins.bind_params({"x": 1})
+    with pytest.raises(MisuseError, match="expected a Relax expression"):
+        func.bind_params({"B": object()})
+
+
+def test_a_size_that_only_a_bound_parameter_defined_must_follow_from_its_value() -> None:
+    n = size("n")
+    x, y = var("x", tensor(n)), var("y", rank(1))
+    func = normalize_function(function([x], rx.ShapeExpr((n,))))
+    assert func.bind_params({"x": np.ones(3, "float32")}).body.body.struct_info == shape(3)  # type: ignore[attr-defined]
+    with pytest.raises(MisuseError, match="nothing defines shape variable n"):
+        func.bind_params({"x": y})
+
+
+def test_numbers_become_scalars_or_tensors_as_the_parameter_says() -> None:
+    x, p = var("x", tensor()), var("p", prim())
+    func = normalize_function(function([x, p], rx.Tuple((x, p))))
+    body = func.bind_params({"x": 2, "p": 3}).body.body  # type: ignore[attr-defined]
+    assert body.struct_info == rx.TupleStructInfo((tensor(), prim(3)))
+
+
+@pytest.mark.rule("NF-17")
+def test_a_value_that_is_no_leaf_is_evaluated_once_and_first() -> None:
+    x, y = var("x", tensor(2)), var("y", tensor(2))
+    func = normalize_function(function([x], pure("g", x, x)))
+    after = func.bind_params({"x": pure("f", y, info=tensor(2))})
+    assert called(after) == ["f", "g"]
+
+
+def test_inputs_are_counted_again() -> None:
+    params = [var(n, tensor(2)) for n in "xyz"]
+    func = normalize_function(function(params, rx.Tuple(params), num_input=2))  # type: ignore[arg-type]
+    assert func.bind_params({"x": np.ones(2, "float32")}).attrs["num_input"] == 1
+    assert func.bind_params({"z": np.ones(2, "float32")}).attrs["num_input"] == 2
+
+
+def test_calls_of_functions_of_the_module_keep_what_they_gave() -> None:
+    n = size("n")
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def g(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        return x
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        y = Module.g(x)
+        return y
+""")
+    after = mod["main"].bind_symbolic_vars({"n": 4})
+    assert bindings(after)[0].var.struct_info == tensor(4)  # type: ignore[union-attr]
+    mod["main"] = after
+    assert check_well_formed(mod) == []
+
+
+def test_a_declaration_has_a_signature_and_no_body_yet() -> None:
+    x = var("x", tensor(2))
+    func = rx.Function.create_empty([x], tensor(3), False, {"a": 1})
+    assert func.struct_info == rx.FuncStructInfo((tensor(2),), tensor(3), False)
+    assert func.attrs["a"] == 1
+    assert [d.rule for d in check_well_formed(func)] != []

@@ -1,0 +1,198 @@
+"""Bodies of functions in place of calls."""
+
+import pytest
+
+from relaxpy.errors import MisuseError, TransformError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.script import from_source
+from tests.ir.relax.graphs import bindings
+from tests.ir.relax.infos import tensor
+
+MAIN = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(A: R.Tensor(({size}, 16), "int32")):
+        {main}
+
+    @R.function(private=True)
+    def sub(B0: R.Tensor(({param}, 16), "int32")) -> R.Tensor(({param}, 32), "int32"):
+        {sub}
+"""
+PLAIN = """C1 = R.concat([B0, B0], axis=1)
+        return C1"""
+DATAFLOW = """with R.dataflow():
+            X = R.add(B0, B0)
+            C1 = R.concat([X, X], axis=1)
+            R.output(C1)
+        return C1"""
+CALLER = """B = R.multiply(A, A)
+        C = {call}
+        D = R.add(C, C)
+        return D"""
+DATAFLOW_CALLER = """with R.dataflow():
+            B = R.multiply(A, A)
+            {call}
+            D = R.add(C, C)
+            R.output(D)
+        return D"""
+
+
+def module(main: str, sub: str = PLAIN, size: object = "'n'", param: object = "'n'") -> IRModule:
+    found = from_source(MAIN.format(main=main, sub=sub, size=size, param=param))
+    assert isinstance(found, IRModule)
+    return found
+
+
+def inlined(mod: IRModule, *names: str) -> rx.Function:
+    main = mod["main"]
+    assert isinstance(main, rx.Function)
+    after = main.inline_functions({n: mod[n] for n in names or ("sub",)})  # type: ignore[misc]
+    assert check_well_formed(after, normal_form=True) == []
+    return after
+
+
+@pytest.mark.parametrize("size", ["'n'", 8])
+def test_a_body_stands_in_place_of_the_call(size: object) -> None:
+    mod = module(CALLER.format(call="Module.sub(B)"), size=size)
+    expected = module(CALLER.format(call="R.concat([B, B], axis=1)"), size=size)["main"]
+    after = inlined(mod)
+    assert_structural_equal(after, expected)
+    assert_structural_equal(
+        mod["main"].inline_functions({mod.get_global_var("sub"): mod["sub"]}),  # type: ignore[attr-defined]
+        expected,
+    )
+    assert bindings(after)[-1].var.name_hint == "D"  # type: ignore[union-attr]
+
+
+def test_a_dataflow_block_takes_in_a_body_of_dataflow() -> None:
+    mod = module(DATAFLOW_CALLER.format(call="C = Module.sub(B)"), DATAFLOW)
+    expected = module(
+        DATAFLOW_CALLER.format(call="X = R.add(B, B)\n            C = R.concat([X, X], axis=1)")
+    )
+    assert_structural_equal(inlined(mod), expected["main"])
+
+
+def test_an_ordinary_body_splits_the_dataflow_block() -> None:
+    mod = module(DATAFLOW_CALLER.format(call="C = Module.sub(B)"))
+    expected = module("""with R.dataflow():
+            B = R.multiply(A, A)
+            R.output(B)
+        C = R.concat([B, B], axis=1)
+        with R.dataflow():
+            D = R.add(C, C)
+            R.output(D)
+        return D""")
+    assert_structural_equal(inlined(mod), expected["main"])
+
+
+@pytest.mark.rule("SC-9")
+def test_each_copy_has_variables_of_its_own() -> None:
+    mod = module(
+        """B = Module.sub(A)
+        C = Module.sub(A)
+        return (B, C)""",
+        DATAFLOW,
+    )
+    names = [b.var.name_hint for b in bindings(inlined(mod)) if b.var]
+    assert names == ["X", "B", "X", "C"]
+
+
+def test_bodies_are_inlined_in_bodies_branches_and_local_functions() -> None:
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,)), c: R.Tensor((), "bool")):
+        @R.function
+        def local(y: R.Tensor((4,))) -> R.Tensor((4,)):
+            z = Module.first(y)
+            return z
+        if c:
+            r = Module.first(x)
+        else:
+            r = local(x)
+        return r
+
+    @R.function(private=True)
+    def first(x: R.Tensor(("n",))) -> R.Tensor(("n",)):
+        y = Module.second(x)
+        return y
+
+    @R.function(private=True)
+    def second(x: R.Tensor(("n",))) -> R.Tensor(("n",)):
+        y = R.add(x, x)
+        return y
+""")
+    assert isinstance(mod, IRModule)
+    after = inlined(mod, "first", "second")
+    assert "Module" not in str(after)
+    assert str(after).count("R.add") == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*DER-41")
+def test_arguments_that_may_not_fit_are_checked() -> None:
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(ndim=1, dtype="float32")):
+        y = Module.sub(x)
+        return y
+
+    @R.function(private=True)
+    def sub(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        y = R.zeros((n,), "float32")
+        return y
+""")
+    assert isinstance(mod, IRModule)
+    check, zeros = bindings(inlined(mod))
+    assert isinstance(check, rx.MatchCast)
+    (n,) = check.struct_info.get_shape()  # type: ignore[attr-defined]
+    assert zeros.value.struct_info == tensor(n)
+
+
+def test_a_function_that_is_not_called_changes_nothing() -> None:
+    mod = module("return A")
+    assert inlined(mod) is mod["main"]
+
+
+def test_a_function_inside_itself_is_refused() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,))) -> R.Tensor((4,)):
+        y = Module.a(x)
+        return y
+
+    @R.function(private=True)
+    def a(x: R.Tensor((4,))) -> R.Tensor((4,)):
+        y = Module.b(x)
+        return y
+
+    @R.function(private=True)
+    def b(x: R.Tensor((4,))) -> R.Tensor((4,)):
+        y = Module.a(x)
+        return y
+"""
+    mod = from_source(text)
+    main = mod["main"]
+    with pytest.raises(TransformError, match="a -> b -> a"):
+        main.inline_functions({"a": mod["a"], "b": mod["b"]})
+    once = bindings(main.inline_functions({"a": mod["a"]}))[0].value
+    assert once.op.name_hint == "b"  # type: ignore[attr-defined]
+    assert once.struct_info == main.ret_struct_info
+
+
+def test_names_and_functions_are_checked() -> None:
+    mod = module("return A")
+    main, gvar = mod["main"], mod.get_global_var("sub")
+    with pytest.raises(ValueError, match="sub is given twice"):
+        main.inline_functions({gvar: mod["sub"], "sub": mod["sub"]})  # type: ignore[attr-defined]
+    with pytest.raises(MisuseError, match="no Relax function"):
+        main.inline_functions({"sub": 3})  # type: ignore[attr-defined]
