@@ -16,13 +16,9 @@ def silence(function: ast.FunctionDef, loud: Collection[ast.stmt], *, whole: boo
     if not loud:
         return
     if whole:
-        function.decorator_list.append(_ignored())
+        function.decorator_list.append(py.dotted("rx.quiet"))
     else:
         function.body = _with_quiet(function.body, {id(stmt) for stmt in loud})
-
-
-def _ignored() -> ast.expr:
-    return py.call("np.errstate", all=py.literal("ignore"))
 
 
 def _with_quiet(body: list[ast.stmt], loud: Collection[int]) -> list[ast.stmt]:
@@ -46,7 +42,8 @@ def _closed(run: list[ast.stmt], loud: Collection[int]) -> list[ast.stmt]:
     count = max((i + 1 for i, stmt in enumerate(run) if id(stmt) in loud), default=0)
     if not count:
         return run
-    return [ast.With([ast.withitem(_ignored())], run[:count]), *run[count:]]
+    ignored = py.call("np.errstate", all=py.literal("ignore"))
+    return [ast.With([ast.withitem(ignored)], run[:count]), *run[count:]]
 
 
 def _is_allocation(stmt: ast.stmt) -> bool:

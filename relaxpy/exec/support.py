@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.operators import (
     assert_op,
     null_value,
@@ -56,6 +57,7 @@ __all__ = [
     "invoke",
     "null_value",
     "print_values",
+    "quiet",
     "returned",
     "same_device",
     "shape_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from relaxpy.exec.kernel.pytree import call, function, text
+from relaxpy.exec.kernel.pytree import call, function, path, text
 from relaxpy.ir.tir.expr import Var
 
 
@@ -59,6 +59,6 @@ class Emitted:
 
     def _entry(self, work: list[ast.stmt]) -> ast.FunctionDef:
         # Overflow, division by zero and NaN are values of the program, not warnings.
-        quiet = [call("np.errstate", all=text("ignore"))] if self.may_warn else []
+        quiet: list[ast.expr] = [path("rt.quiet")] if self.may_warn else []
         body = [ast.Expr(text(self.summary)), *self.checks, *work]
         return function(self.name, self.params, body, quiet)

@@ -13,11 +13,12 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.arguments import Array, fail, overlap, refuse, scalar, small, types
+from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.kernel.special import erf
 
 Ufunc: TypeAlias = Any
 
-__all__ = ["erf", "fail", "overlap", "refuse", "scalar", "small", "types"]
+__all__ = ["erf", "fail", "overlap", "quiet", "refuse", "scalar", "small", "types"]
 
 
 # ---- indices
