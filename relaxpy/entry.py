@@ -12,7 +12,7 @@ from itertools import islice
 from types import FrameType
 from typing import ParamSpec, TypeAlias, TypeVar
 
-from relaxpy.errors import RelaxpyError, Source, Span, is_users
+from relaxpy.errors import RelaxpyError, RuntimeCheckError, Source, Span, is_users
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,10 +50,13 @@ def tell(
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
 ) -> None:
-    """Make `error` what the code in `caller` shall meet, unless that is relaxpy itself."""
+    """Make `error` what the code in `caller` shall meet, unless that is relaxpy itself.
+
+    What a running program finds wrong is no mistake of the line that runs it.
+    """
     if not is_users(caller):
         return
-    if all(d.span is None for d in error.diagnostics):
+    if not any(d.span for d in error.diagnostics) and not isinstance(error, RuntimeCheckError):
         error.located(argument_span(caller, args, kwargs or {}, error.about))
     error.leave_insides()
 

@@ -12,13 +12,14 @@ from typing import Final
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.entry import tell, user_facing
+from relaxpy.entry import user_facing
 from relaxpy.errors import (
     FunctionSignatureError,
     RelaxpyError,
     RuntimeCheckError,
     UnknownNameError,
     close_names,
+    is_users,
 )
 from relaxpy.exec.checks import Signature
 from relaxpy.exec.report import ExecutionReport
@@ -67,7 +68,8 @@ class EntryPoint:
                 hint="sys.setrecursionlimit(...) allows more",
             ) from None
         except RelaxpyError as error:
-            tell(error, sys._getframe(1))
+            if is_users(sys._getframe(1)):
+                error.leave_insides()
             raise
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
