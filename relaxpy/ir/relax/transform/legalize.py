@@ -8,12 +8,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.passes import Pass, PassContext
 from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.context import warn
 from relaxpy.ir.relax.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
     Binding,
