@@ -70,9 +70,11 @@ class _Lowering:
     wide: bool
     buffers: dict[Tensor, Buffer] = field(default_factory=dict)
     sizes: dict[Var, PrimExpr] = field(default_factory=dict)
+    scalars: set[Var] = field(default_factory=set)
     block_names: set[str] = field(default_factory=set)
 
     def function(self, args: list[Argument]) -> PrimFunc:
+        self.scalars.update(arg for arg in args if not isinstance(arg, Tensor))
         params: list[Var | Buffer] = []
         buffer_map: dict[Var, Buffer] = {}
         for arg in args:
@@ -230,7 +232,7 @@ class _Lowering:
         match expr:
             case IntImm(value=value):
                 return ops.const(value, INT64)
-            case Var():
+            case Var() if expr not in self.scalars:
                 return self.sizes.setdefault(expr, expr.__class__(expr.name, INT64))
             case Cast(value=inner) if inner.dtype == INT64:
                 return inner

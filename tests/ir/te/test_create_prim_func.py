@@ -128,6 +128,16 @@ def test_indices_may_come_from_tensors() -> None:
     np.testing.assert_array_equal(found, [40, 0, 20])
 
 
+@pytest.mark.parametrize("override", [None, "int64"])
+def test_a_scalar_parameter_may_be_an_index(override: str | None) -> None:
+    table, first = te.placeholder((6,), name="T"), te.var("first", "int32")
+    out = te.compute((3,), lambda i: table[i + first], name="O")
+    func = create_prim_func([table, first, out], override)
+    data, found = np.arange(6, dtype="float32"), np.empty(3, "float32")
+    run(func, data, 2, found)
+    np.testing.assert_array_equal(found, [2, 3, 4])
+
+
 @pytest.mark.rule("DER-49")
 def test_the_signature_is_read_off_the_parameters() -> None:
     n = te.var("n", "int64")
