@@ -294,7 +294,7 @@ def test_only_functions_are_called_with_as_many_arguments_as_they_take() -> None
     assert derived([x, f], f(x)) == prim()
     with pytest.raises(StructInfoTypeError, match="cannot be called"):
         derived([x], x(x))
-    with pytest.raises(StructInfoTypeError, match=r"f takes 1 arguments, found 2 \[DER-39\]"):
+    with pytest.raises(StructInfoTypeError, match=r"f takes 1 argument, found 2 \[DER-39\]"):
         derived([x, f], f(x, x))
 
 

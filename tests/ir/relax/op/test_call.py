@@ -78,7 +78,7 @@ def test_operands_become_a_tuple_in_the_call() -> None:
 
 @pytest.mark.rule("OP-1")
 def test_call_tir_calls_a_kernel_of_the_module(bb: BlockBuilder) -> None:
-    with pytest.raises(StructInfoTypeError, match=r"relax is a Relax function.*\n.*relax\("):
+    with pytest.raises(StructInfoTypeError, match=r"(?s)relax is a Relax function.*hint.*relax\("):
         info_of(bb, op.call_tir(rx.GlobalVar("relax"), X, tensor(2)))
     with pytest.raises(StructInfoTypeError, match="call_dps_packed"):
         info_of(bb, op.call_tir(rx.ExternFunc("f"), X, tensor(2)))
@@ -133,7 +133,7 @@ def test_an_output_may_have_a_shape_that_a_variable_holds(bb: BlockBuilder) -> N
         ([X], tensor(N), "rank 1 is not rank 2"),
         ([var("y", tensor(N, 5))], tensor(N, 4), "operand 1 of one is .*dimension 1: 5 is not 4"),
         ([var("y", tensor(3, 4))], tensor(2, 4), "dimension 0: 2 is not 3"),
-        ([X, X], tensor(N, 4), "one takes 2 arguments, found 2 operands, 1 outputs"),
+        ([X, X], tensor(N, 4), "one takes 2 arguments, found 2 operands, 1 output"),
         ([var("s", shape(2))], tensor(N, 4), "a shape is not a tensor"),
     ],
 )
@@ -163,7 +163,7 @@ def test_scalars_at_the_end_are_tir_vars(bb: BlockBuilder) -> None:
     call = op.call_tir(SCALED, [y], tensor(N), tir_vars=[N])
     assert isinstance(call.args[2], rx.ShapeExpr)
     assert info_of(bb, call) == tensor(N)
-    with pytest.raises(StructInfoTypeError, match="1 operands, 1 outputs and 2 scalars"):
+    with pytest.raises(StructInfoTypeError, match="1 operand, 1 output and 2 scalars"):
         info_of(bb, op.call_tir(SCALED, [y], tensor(N), tir_vars=[N, N]))
     with pytest.raises(MisuseError, match="tir_vars is a shape"):
         op.call_tir(SCALED, [y], tensor(N), tir_vars="n")

@@ -144,7 +144,7 @@ def test_an_operand_of_another_kind_is_a_type_error(window: OpDef) -> None:
 
 
 def test_what_the_rule_refuses_names_operator_and_operand(window: OpDef) -> None:
-    with pytest.raises(StructInfoError, match=r"^test\.window: axis 5 is out of range for rank 2"):
+    with pytest.raises(StructInfoError, match=r"^.*: test\.window: axis 5 is out of range for rank 2"):
         window(X, (1, 2), axis=5)
     y = var("y", shape(1))
     with pytest.raises(StructInfoError, match="another rank") as caught:
@@ -159,7 +159,7 @@ def test_a_call_built_by_hand_is_checked_too(window: OpDef) -> None:
         assert bb.emit(rx.Call(window.op, (X, size))).struct_info == tensor(2, 3)
         with pytest.raises(StructInfoTypeError, match="takes 3 operands, found 1"):
             bb.emit(rx.Call(window.op, (X,)))
-        with pytest.raises(StructInfoTypeError, match=r"has no attribute 'axes'.*\n.*'axis'"):
+        with pytest.raises(StructInfoTypeError, match=r"(?s)has no attribute 'axes'.*hint.*'axis'"):
             bb.emit(rx.Call(window.op, (X, size), {"axes": 1}))  # type: ignore[arg-type]
 
 
