@@ -48,7 +48,7 @@ from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
 from relaxpy.exec.kernel.scope import Scope, dtype_name, literal
 from relaxpy.exec.kernel.updates import Combine
 from relaxpy.exec.kernel.views import size_of
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer
@@ -321,10 +321,14 @@ class NumpyEmitter:
         if not spatial and len(layout) == 1:
             keywords = {}
         initial = step.initial
-        start = identity(update.combine, statement.target.dtype)
-        if isinstance(initial, (IntImm, FloatImm)):
-            start = initial
-        keywords["initial"] = literal(start, typed=start.dtype.numpy().isbuiltin != 1)
+        folded = isinstance(initial, (IntImm, FloatImm)) or self._is_size(initial)
+        if isinstance(initial, Var) and folded:
+            keywords["initial"] = self.scope.index(initial)
+        else:
+            start = identity(update.combine, statement.target.dtype)
+            if isinstance(initial, (IntImm, FloatImm)):
+                start = initial
+            keywords["initial"] = literal(start, typed=start.dtype.numpy().isbuiltin != 1)
         if mask is not None:
             keywords["where"] = mask
         if initial is None:
@@ -332,9 +336,13 @@ class NumpyEmitter:
             arrays.lines.append(do(call(UFUNCS[update.combine], out.node, made, out=out.node)))
             return arrays.lines
         arrays.lines.append(do(call(reduce, node, **keywords, out=out.node)))
-        if start is not initial:
+        if not folded:
             arrays.lines += self._combined(spatial, statement, update.combine, initial, out)
         return arrays.lines
+
+    def _is_size(self, value: PrimExpr | None) -> bool:
+        """Whether `value` is a size, in the datatype that NumPy gives Python's integers."""
+        return isinstance(value, Var) and value in self.scope.sizes and value.dtype == INT64
 
     def _combined(
         self,
