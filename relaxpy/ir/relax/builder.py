@@ -83,6 +83,8 @@ class BlockBuilder:
     """
 
     def __init__(self, mod: IRModule | None = None, *, quiet: bool = False) -> None:
+        if mod is not None and not isinstance(mod, IRModule):
+            raise MisuseError(f"a builder starts from an IRModule, found {mod!r:.60}", about=mod)
         self._mod = IRModule() if mod is None else mod.clone()
         self._out = Emitter()
         self._out.ctx.quiet = quiet
@@ -309,7 +311,13 @@ class BlockBuilder:
 
     @user_facing
     def emit_normalized(self, binding: VarBinding | MatchCast) -> Var | None:
-        """Bind what is in normal form already, to the variable that the binding names."""
+        """Bind what is in normal form already, to the variable that the binding names.
+
+        Errors:
+            MisuseError (also TypeError): it is no binding.
+        """
+        if not isinstance(binding, (VarBinding, MatchCast)):
+            raise MisuseError(f"expected a binding, found {binding!r:.60}", about=binding)
         if isinstance(binding, VarBinding):
             return self._out.bind(binding.value, binding.var, span=binding.span, origin=binding)
         return self._out.cast(
@@ -490,6 +498,8 @@ class BlockBuilder:
             MisuseError (also TypeError): shape or datatype of a tensor is unknown, an argument is
                 of another kind, or `func` gives no tensors.
         """
+        if not callable(func):
+            raise MisuseError(f"expected a function of tensors, found {func!r:.60}", about=func)
         return call_te(self, func, args, kwargs, name=primfunc_name_hint, attrs=primfunc_attrs)
 
     @user_facing

@@ -117,10 +117,17 @@ class Emitter:
         return candidate
 
     def open_scope(self, params: Sequence[Var] = (), sizes: Iterable[tir.Var] = ()) -> None:
-        """Begin a SeqExpr; `params` and what their infos bind, and `sizes`, are visible in it."""
-        scope = Scope()
-        self.scopes.append(scope)
-        self.add_params(params, sizes)
+        """Begin a SeqExpr; `params` and what their infos bind, and `sizes`, are visible in it.
+
+        Errors:
+            MisuseError: a parameter is none, or has no info; nothing is begun then.
+        """
+        self.scopes.append(Scope())
+        try:
+            self.add_params(params, sizes)
+        except MisuseError:
+            self.drop_scope()
+            raise
 
     def add_params(self, params: Sequence[Var], sizes: Iterable[tir.Var] = ()) -> None:
         """Make parameters, and shape variables that are new in them, visible (DER-15, DER-16)."""

@@ -161,6 +161,36 @@ def test_parameters_are_checked(x: rx.Var) -> None:
         bb.emit_func_output(x)
 
 
+def test_a_function_with_wrong_parameters_leaves_nothing_open(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    for wrong in ([3], [var("y")]):
+        with pytest.raises(MisuseError), bb.function("f", wrong):  # type: ignore[arg-type]
+            pass
+        with pytest.raises(BuilderStateError, match="outside a function"):
+            bb.emit(x)
+    with bb.function("f", [x]):
+        bb.emit_func_output(x)
+    assert [v.name_hint for v in bb.finalize()] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda bb: BlockBuilder(3), "starts from an IRModule"),
+        (lambda bb: bb.emit_normalized(3), "expected a binding"),
+        (lambda bb: bb.call_te(3), "expected a function of tensors"),
+        (lambda bb: bb.emit(object()), "expected a Relax expression"),
+        (lambda bb: bb.match_cast(rx.const(1), 3), "expected a StructInfo"),
+        (lambda bb: bb.add_func(3, "f"), "a module holds functions"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(
+    step: Callable[[BlockBuilder], object], message: str
+) -> None:
+    with pytest.raises(MisuseError, match=message):
+        step(BlockBuilder())
+
+
 def test_the_innermost_builder_is_the_current_one(x: rx.Var) -> None:
     outer, inner = BlockBuilder(), BlockBuilder()
     with outer.function("f", x):

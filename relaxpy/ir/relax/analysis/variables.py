@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     Binding,
     DataflowBlock,
@@ -20,10 +21,11 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.traverse import walk
 
 
-def post_order_visit(expr: Node, fvisit: Callable[[Node], object]) -> None:
-    """Call `fvisit` on each node of `expr` once, operands before what uses them."""
+def post_order_visit(expr: Node, fvisit: Callable[[Expr | Op], object]) -> None:
+    """Call `fvisit` on each expression in `expr` once, operands before what uses them."""
     for node in walk(expr):
-        fvisit(node)
+        if isinstance(node, (Expr, Op)):
+            fvisit(node)
 
 
 def _defined(node: Node) -> Iterator[Var]:

@@ -75,6 +75,7 @@ def test_every_node_is_visited_once_operands_first() -> None:
     outer = pure("f", inner, inner)
     seen: list[Node] = []
     post_order_visit(outer, seen.append)
+    assert all(isinstance(node, (rx.Expr, Op)) for node in seen)
     assert seen.count(inner) == 1
     assert seen.index(x) < seen.index(inner) < seen.index(outer)
 
