@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, close_names
 from relaxpy.ir.node import Node
+from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
@@ -19,7 +20,17 @@ from relaxpy.script.parser.displays import VALUE_ERRORS, Displays
 from relaxpy.script.parser.guard import OPEN, Guard, public_names
 from relaxpy.script.parser.scope import MISSING, Poison, Poisoned, Scope, unknown_name
 from relaxpy.script.parser.text import Positioned, Program, quoted_program
-from relaxpy.script.parser.wording import as_parse_error, construct, describe, instead, last_name
+from relaxpy.script.parser.wording import (
+    as_parse_error,
+    attribute_hint,
+    binding_hint,
+    construct,
+    describe,
+    instead,
+    last_name,
+    member_hint,
+    truth_hint,
+)
 
 _BINARY: dict[type[ast.operator], tuple[Callable[[Any, Any], object], str]] = {
     ast.Add: (operator.add, "+"),
@@ -139,14 +150,16 @@ class Evaluator(Displays):
         return function(*args, **kwargs)
 
     @override
-    def truth(self, value: object, node: ast.expr) -> bool:
+    def truth(self, value: object, node: ast.expr, asked_by: ast.expr | None = None) -> bool:
         """The truth of a Python value.
 
         Errors: ParseError for a value of the program, which is not known while the program is read.
         """
         if isinstance(value, Node):
             raise self.error(
-                node, f"the truth of {describe(value)} is not known while the program is read"
+                node,
+                f"the truth of {describe(value)} is not known while the program is read",
+                hint=truth_hint(asked_by) if asked_by is not None else None,
             )
         try:
             return bool(value)
@@ -166,7 +179,9 @@ class Evaluator(Displays):
 
     def unknown(self, node: ast.Name) -> RelaxpyError:
         """The error for a name that means nothing."""
-        return unknown_name(node.id, self.scope.names()).located(self.span(node))
+        error = unknown_name(node.id, self.scope.names())
+        hint = error.diagnostic.hint or binding_hint(self.program.tree, node)
+        return self.error(node, error.diagnostic.message, hint=hint)
 
     def _constant(self, node: ast.Constant) -> object:
         if node.value is Ellipsis or isinstance(node.value, (bytes, complex)):
@@ -198,9 +213,10 @@ class Evaluator(Displays):
         is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")
         if is_space:
             known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
-        hint = close_names(node.attr, known)
-        if hint is not None and is_space:
-            hint = hint.replace("'", "`").replace(" `", f" `{spoken}.")
+            hint = attribute_hint(spoken, node.attr, known)
+        else:
+            value = isinstance(owner, Expr)
+            hint = member_hint(node.attr, spoken) if value else close_names(node.attr, known)
         found = f"{spoken} has" if is_space else f"{describe(owner)} has"
         return self.error(last_name(node), f"{found} no attribute {node.attr!r}", hint=hint)
 
@@ -346,7 +362,7 @@ class Evaluator(Displays):
                 return found
             if isinstance(operand, PrimExpr):
                 return self._prim(node, ops.logical_not, operand)
-            return not self.truth(operand, node.operand)
+            return not self.truth(operand, node.operand, node)
         function, sign = _UNARY[type(node.op)]
         try:
             found = self.on_unary(sign, operand)
@@ -398,13 +414,13 @@ class Evaluator(Displays):
         result: object = MISSING
         for part in node.values:
             if result is not MISSING and not isinstance(result, PrimExpr):
-                if self.truth(result, part) != conjunction:
+                if self.truth(result, part, node) != conjunction:
                     return result
                 result = MISSING
             found = self.value(part)
             result = found if result is MISSING else self._prim(part, combine, result, found)
             if isinstance(result, Node) and not isinstance(result, PrimExpr):
-                self.truth(result, part)
+                self.truth(result, part, node)
         return result
 
     def _prim(self, node: ast.expr, function: Callable[..., object], *operands: object) -> object:
@@ -416,7 +432,8 @@ class Evaluator(Displays):
     def _ifexp(self, node: ast.IfExp) -> object:
         condition = self.value(node.test)
         if not isinstance(condition, PrimExpr):
-            return self.value(node.body if self.truth(condition, node.test) else node.orelse)
+            truth = self.truth(condition, node.test, node)
+            return self.value(node.body if truth else node.orelse)
         return self._prim(
             node,
             intrin.if_then_else,

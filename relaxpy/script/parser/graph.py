@@ -60,6 +60,7 @@ class GraphReader(GraphBlocks):
         """The function around what was read."""
         assert body.returned is not None
         where = self.program.span(body.returned.value or body.returned)
+        name = self.program.span(name_of(node))
         try:
             result = self.builder.end_scope(body.result)
         except RelaxpyError as error:
@@ -71,7 +72,7 @@ class GraphReader(GraphBlocks):
         elif "global_symbol" in body.attrs:
             raise self.error(name_of(node), f"private function {node.name!r} has a global_symbol")
         func = rx.Function(
-            found.params, result, found.ret, pure, Attrs(body.attrs), span=self.program.span(node)
+            found.params, result, found.ret, pure, Attrs(body.attrs), span=name
         )
         try:
             return self.builder.normalize_function(func)

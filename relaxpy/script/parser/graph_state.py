@@ -57,6 +57,7 @@ class GraphState:
         self.values = GraphEvaluator(program, scope, guard)
         self.statements = Statements(program, scope, self.report)
         self.body: Body | None = None
+        builder.context.place = self.values.place_of
 
     def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
         """The error `message` about what stands at `node`."""

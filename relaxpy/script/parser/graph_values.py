@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, RelaxpyError, Span
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.context import written_at
 from relaxpy.ir.relax.op import operators
 from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.tir.expr import PrimExpr
@@ -62,6 +63,11 @@ class GraphEvaluator(Evaluator):
         """Forget where values were written: a new statement begins."""
         self.places.clear()
         self._kept.clear()
+
+    def place_of(self, expr: rx.Expr) -> Span | None:
+        """Where `expr` was written in this statement."""
+        found = self.places.get(id(expr))
+        return written_at(expr) if found is None else found
 
     def located(self, error: RelaxpyError, otherwise: Span) -> RelaxpyError:
         """`error` at the operand it is about, where that was written in this statement."""

@@ -119,10 +119,7 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Delete: ("del", "values die after their last use by themselves"),
     ast.ClassDef: ("class", "put functions into the class of an @I.ir_module"),
     ast.Assert: ("assert", "use R.assert_op(condition, message) in an impure function"),
-    ast.AugAssign: (
-        "an augmented assignment",
-        "write x = x + y: variables are bound, never changed",
-    ),
+    ast.AugAssign: ("an augmented assignment", ""),
     ast.Break: ("break", "there are no loops to leave"),
     ast.Continue: ("continue", "there are no loops to continue"),
     ast.Match: ("match", "use if and else"),
@@ -132,6 +129,10 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
 def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
     """The error for a Python statement that is none of the language read at `where`."""
     name, hint = _STATEMENTS.get(type(node), (type(node).__name__, ""))
+    if isinstance(node, ast.AugAssign):
+        target = ast.unparse(node.target)
+        changed = ast.BinOp(ast.Name(target), node.op, node.value)
+        hint = f"write {target} = {ast.unparse(changed)}: variables are bound, never changed"
     if isinstance(node, (ast.Try, ast.With, ast.ClassDef, ast.For, ast.While, ast.AsyncFor)):
         node = _keyword(node, name)
     return program.error(node, f"{name} is not part of {where}", hint=hint or None)

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterable
 
 import numpy as np
 
 from relaxpy.entry import last_name
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, nearest
 from relaxpy.ir.node import Node
+from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 
-__all__ = ["as_parse_error", "construct", "describe", "instead", "last_name"]
+__all__ = [
+    "as_parse_error",
+    "attribute_hint",
+    "binding_hint",
+    "construct",
+    "describe",
+    "instead",
+    "last_name",
+    "member_hint",
+    "truth_hint",
+]
 
 
 def as_parse_error(error: RelaxpyError, span: Span) -> RelaxpyError:
@@ -39,6 +51,73 @@ def describe(value: object) -> str:
     kind = type(value).__name__
     article = "an" if kind[:1] in "AEIOU" else "a"
     return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article} {kind}"
+
+
+def operators_called(name: str) -> list[str]:
+    """Operators, as programs write them, whose last name is this."""
+    dotted = f".{name}"
+    known = (n for n in registered_ops() if n.endswith(dotted))
+    return [f"R.{n.removeprefix('relax.')}" for n in known]
+
+
+def attribute_hint(spoken: str, name: str, known: Iterable[str]) -> str | None:
+    """What may be meant by `spoken.name`, where the namespace `spoken` has the names `known`."""
+    found = [f"{spoken}.{near}" for near in nearest(name, known)]
+    if spoken.partition(".")[0] == "R":
+        found = operators_called(name) or found
+    return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
+
+
+def member_hint(name: str, spoken: str) -> str | None:
+    """What to write for an attribute that values have in other libraries, but not here."""
+    if name == "shape":
+        return (
+            f"name its sizes in the annotation, as in R.Tensor((n, 4)), or take R.shape_of({spoken})"
+        )
+    if name == "T":
+        return f"write R.permute_dims({spoken})"
+    found = operators_called(name)
+    return f"operators are functions: {found[0]}({spoken}, ...)" if found else None
+
+
+def truth_hint(node: ast.expr) -> str | None:
+    """What to write for `node`, which asks for the truth of a value of the program."""
+    match node:
+        case ast.UnaryOp():
+            return "for tensors write R.logical_not(...)"
+        case ast.BoolOp(op=ast.And()):
+            return "for tensors write R.logical_and(..., ...)"
+        case ast.BoolOp():
+            return "for tensors write R.logical_or(..., ...)"
+        case ast.IfExp():
+            return "write an if statement with an else, or R.where(condition, ..., ...)"
+        case _:
+            return None
+
+
+def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
+    """Where in the same function an unknown name is bound all the same."""
+    around: ast.AST = tree
+    inside: list[ast.AST] = [tree]
+    while inside:
+        part = inside.pop()
+        if isinstance(part, ast.FunctionDef) and _holds(part, node):
+            around = part
+        inside += ast.iter_child_nodes(part)
+    lines = [
+        part.lineno
+        for part in ast.walk(around)
+        if isinstance(part, ast.Name) and part.id == node.id and isinstance(part.ctx, ast.Store)
+    ]
+    if not lines:
+        return None
+    if min(lines) >= node.lineno:
+        return "it is bound further down: move that before its first use"
+    return "what a branch binds ends with it: bind the same name last in both branches"
+
+
+def _holds(outer: ast.FunctionDef, node: ast.Name) -> bool:
+    return outer.lineno <= node.lineno <= (outer.end_lineno or outer.lineno)
 
 
 _NAMES: dict[type[ast.expr], tuple[str, str | None]] = {
