@@ -95,7 +95,7 @@ class ModuleLowering:
             return py.call(py.attribute(self.share(callee.global_symbol, made), "function"))
         if var not in self.value_names:
             self.value_names[var] = self.names.fresh(f"{callee.name}_value")
-        return py.name(self.value_names[var])
+        return py.path(self.value_names[var])
 
     def share(self, hint: str, value: object) -> ast.expr:
         """A global name for `value`; one name for one object."""
@@ -103,7 +103,7 @@ class ModuleLowering:
         if found is None:
             found = self._shared[id(value)] = value, self.names.fresh(hint)
             self.namespace[found[1]] = value
-        return py.name(found[1])
+        return py.path(found[1])
 
     def dtype_name(self, dtype: str) -> str:
         """The global name of a datatype."""
@@ -165,10 +165,10 @@ def _header(lowering: ModuleLowering) -> list[ast.stmt]:
     """Imports and datatypes."""
     imports = "import math\nimport numpy as np\nfrom relaxpy.exec import support as rx\n"
     dtypes = [
-        py.assign(name, py.call("rx.dtype", py.literal(str(dtype))))
+        py.assign(name, py.call("rx.dtype", py.text(str(dtype))))
         for dtype, name in lowering.dtypes.items()
     ]
-    return [*ast.parse(imports).body, py.assign("ndarray", py.dotted("np.ndarray")), *dtypes]
+    return [*ast.parse(imports).body, py.assign("ndarray", py.path("np.ndarray")), *dtypes]
 
 
 def _function_value(

@@ -55,7 +55,7 @@ class CallLowering(ABC):
         name = self._names.fresh(hint)
         self._owned.add(name)
         self._out.append(py.assign(name, value))
-        return py.name(name)
+        return py.path(name)
 
     def _operand(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
         """An operand: what takes more than naming is computed before, in order (EV-17)."""
@@ -160,7 +160,7 @@ class CallLowering(ABC):
 
     def _attribute(self, value: object) -> ast.expr:
         if isinstance(value, (bool, int, str)) or value is None:
-            return py.literal(value)
+            return py.text(value) if isinstance(value, str) else py.code(value)
         return self._module.share("attribute", value)
 
     def _spread(self, expr: rx.Expr) -> list[ast.expr]:
@@ -178,7 +178,7 @@ class CallLowering(ABC):
         ]
 
     def _allocate(self, info: rx.TensorStructInfo, hint: str) -> ast.expr:
-        dtype = py.name(self._module.dtype_name(info.dtype))
+        dtype = py.path(self._module.dtype_name(info.dtype))
         if isinstance(info.shape, rx.ShapeExpr):
             dims = info.shape.values
             shape = py.tuple_of(self._sizes.write(d) for d in dims)
@@ -213,7 +213,7 @@ class CallLowering(ABC):
         args = [*inputs, *fresh, *scalars]
         sizes = self._sizes_if_fitting(call, callee)
         if sizes is None:
-            self._out.append(py.evaluated(py.call(callee.name, *args)))
+            self._out.append(py.do(py.call(callee.name, *args)))
         else:
             self._run_unchecked(callee, args, sizes)
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
@@ -240,7 +240,7 @@ class CallLowering(ABC):
     def _run_unchecked(self, callee: GlobalCallee, args: Sequence[ast.expr], sizes: Sizes) -> None:
         unchecked = self._module.unchecked(callee)
         passed = [self._sizes.write(sizes[var]) for var in unchecked.sizes]
-        run = py.evaluated(py.call(unchecked.name, *args, *passed))
+        run = py.do(py.call(unchecked.name, *args, *passed))
         self._out.append(run)
         if unchecked.may_warn:
             self._loud.append(run)
@@ -259,6 +259,6 @@ class CallLowering(ABC):
             made = self._outward(self._packed(callee, None), *inputs, *outputs)
         else:
             made = self._outward("rx.invoke", self._operand(callee, "f"), *inputs, *outputs)
-        self._out.append(py.evaluated(made))
+        self._out.append(py.do(made))
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return py.tuple_of(outputs) if several else outputs[0]

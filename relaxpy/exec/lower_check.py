@@ -62,13 +62,13 @@ class CheckLowering:
                 out.append(_has_type(value, "rx.ShapeTuple"))
                 if ndim >= 0:
                     length = py.call("len", value)
-                    out.append(py.compare(length, ast.Eq(), py.literal(ndim)))
+                    out.append(py.compare(length, ast.Eq, py.code(ndim)))
                 if values is not None:
                     self._dimensions(value, values)
             case rx.TupleStructInfo(fields=fields):
                 out.append(_has_type(value, "tuple"))
                 length = py.call("len", value)
-                out.append(py.compare(length, ast.Eq(), py.literal(len(fields))))
+                out.append(py.compare(length, ast.Eq, py.code(len(fields))))
                 for i, part in enumerate(fields):
                     self.add(py.item(value, i), part)
             case rx.FuncStructInfo():
@@ -89,7 +89,7 @@ class CheckLowering:
         if info.dtype.is_void:
             out.append(py.call("rx.holds_numbers", found))
         else:
-            out.append(py.compare(found, ast.Eq(), py.name(self._dtype_name(info.dtype))))
+            out.append(py.compare(found, ast.Eq, py.path(self._dtype_name(info.dtype))))
         shape = py.attribute(value, "shape")
         if isinstance(info.shape, rx.ShapeExpr):
             dims = info.shape.values
@@ -97,12 +97,12 @@ class CheckLowering:
                 self._same(shape, dims, out)
                 return
             ndim = py.attribute(value, "ndim")
-            out.append(py.compare(ndim, ast.Eq(), py.literal(len(dims))))
+            out.append(py.compare(ndim, ast.Eq, py.code(len(dims))))
             self._dimensions(shape, dims)
             return
         if info.ndim >= 0:
             ndim = py.attribute(value, "ndim")
-            out.append(py.compare(ndim, ast.Eq(), py.literal(info.ndim)))
+            out.append(py.compare(ndim, ast.Eq, py.code(info.ndim)))
         if isinstance(info.shape, rx.Var):
             shape_var = info.shape
             self._later.append(lambda: self._same_as_var(shape, shape_var))
@@ -112,11 +112,11 @@ class CheckLowering:
         if name is None:
             self.check.always_full = True
         else:
-            self.check.comparisons.append(py.compare(shape, ast.Eq(), py.name(name)))
+            self.check.comparisons.append(py.compare(shape, ast.Eq, py.path(name)))
 
     def _same(self, found: ast.expr, dims: Sequence[tir.PrimExpr], out: list[ast.expr]) -> None:
         expected = py.tuple_of(self._sizes.write(d) for d in dims)
-        out.append(py.compare(found, ast.Eq(), expected))
+        out.append(py.compare(found, ast.Eq, expected))
 
     def _dimensions(self, found: ast.expr, dims: Sequence[tir.PrimExpr]) -> None:
         new = [self._is_new(d) for d in dims]
@@ -140,10 +140,10 @@ class CheckLowering:
 
         def compare() -> None:
             expected = self._sizes.write(expr)
-            self.check.comparisons.append(py.compare(compared or found, ast.Eq(), expected))
+            self.check.comparisons.append(py.compare(compared or found, ast.Eq, expected))
 
         self._later.append(compare)
 
 
 def _has_type(value: ast.expr, kind: str) -> ast.expr:
-    return py.compare(py.call("type", value), ast.Is(), py.dotted(kind))
+    return py.compare(py.call("type", value), ast.Is, py.path(kind))

@@ -67,7 +67,7 @@ class FunctionLowering(CallLowering):
         signature = Signature.of(func, name)
         params = [self._names.fresh(p.name_hint) for p in func.params]
         for param, param_name in zip(func.params, params, strict=True):
-            self._scope.values[param] = py.name(param_name)
+            self._scope.values[param] = py.path(param_name)
         full = self._check_arguments(signature, params, outer_scope)
         for param in func.params:
             self._scope.known[param] = param.struct_info or OBJECT
@@ -75,7 +75,8 @@ class FunctionLowering(CallLowering):
         known = self._known(func.body)
         self._check_result(signature, result, known, full, outer_scope)
         body = delete_after_last_use(self._out, self._owned)
-        made = py.function_def(python_name, params, body, doc=str(signature))
+        doc = py.do(py.text(str(signature)))
+        made = py.function(python_name, params, [doc, *body])
         silence(made, self._loud, whole=not self._calls_out)
         self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned
         self._loud, self._calls_out = outer_calls
@@ -98,7 +99,7 @@ class FunctionLowering(CallLowering):
         )
 
     def _captured(self, around: Surroundings) -> list[ast.expr]:
-        sizes = [py.name(self._scope.sizes[v]) for v in around.size_vars]
+        sizes = [py.path(self._scope.sizes[v]) for v in around.size_vars]
         return sizes + [self._scope.values[v] for v in around.shape_vars]
 
     def _quick(self, new_names: bool = True) -> CheckLowering:
@@ -117,7 +118,7 @@ class FunctionLowering(CallLowering):
     def _emit_check(self, quick: QuickCheck, full: ast.expr) -> None:
         """The quick check in line, the full one where it fails."""
         if quick.always_full:
-            self._out.append(py.evaluated(full))
+            self._out.append(py.do(full))
         elif quick.structure:
             self._out.append(_unless(quick.structure, full))
         for var, found in quick.binds:
@@ -133,14 +134,14 @@ class FunctionLowering(CallLowering):
         around = self._surroundings(infos, outer)
         quick = self._quick()
         for param, info in zip(params, infos, strict=True):
-            quick.add(py.name(param), info)
+            quick.add(py.path(param), info)
         found = quick.finish()
         for var, _ in found.binds:
             self._scope.origins[var] = f"the parameters of {signature.name}"
         inside = self._surroundings([signature.ret], self._scope)
         check = CompiledSignature(signature, around, inside)
         name = self._module.share(f"{signature.name}_signature", check)
-        args = [*map(py.name, params), *self._captured(around)]
+        args = [*map(py.path, params), *self._captured(around)]
         self._emit_check(found, py.call(py.attribute(name, "arguments"), *args))
         return name
 
@@ -186,7 +187,7 @@ class FunctionLowering(CallLowering):
                 dims = py.tuple_of(self._sizes.write(v) for v in values)
                 return py.call("rx.ShapeTuple", dims)
             case rx.StringImm(value=text):
-                return py.literal(text)
+                return py.text(text)
             case rx.DataTypeImm(value=dtype):
                 return self._module.share(f"datatype_{dtype}", dtype)
             case rx.Tuple(fields=fields):
@@ -196,7 +197,7 @@ class FunctionLowering(CallLowering):
                 value = self._operand(of)
                 if isinstance(known, rx.TupleStructInfo) and index < len(known.fields):
                     return py.item(value, index)
-                return py.call("rx.field", value, py.literal(index))
+                return py.call("rx.field", value, py.code(index))
             case rx.ExternFunc():
                 return py.call(py.attribute(self._packed(expr, None), "function"))
             case rx.SeqExpr():
@@ -238,7 +239,7 @@ class FunctionLowering(CallLowering):
             known = binding.struct_info
         if var is None:
             if not isinstance(value, (ast.Name, ast.Constant)):
-                self._out.append(py.evaluated(value))
+                self._out.append(py.do(value))
             return
         alias = isinstance(binding.value, (rx.Var, rx.Function)) or isinstance(value, ast.Constant)
         if not alias and not (isinstance(value, ast.Name) and value.id in self._owned):
@@ -250,7 +251,7 @@ class FunctionLowering(CallLowering):
         name = self._names.fresh(var.name_hint)
         self._owned.add(name)
         self._out.append(py.assign(name, value))
-        return py.name(name)
+        return py.path(name)
 
     def _match_cast(self, cast: rx.MatchCast, value: ast.expr) -> None:
         """MC-1 to MC-20."""
@@ -279,7 +280,7 @@ class FunctionLowering(CallLowering):
                 statements.append(py.assign(name, self._expression(arm, hint)))
                 arms.append(statements)
         self._out.append(ast.If(test, *arms))
-        return py.name(name)
+        return py.path(name)
 
     @contextmanager
     def _branch(self) -> Iterator[list[ast.stmt]]:
@@ -302,18 +303,18 @@ class FunctionLowering(CallLowering):
         value_name = self._names.fresh(f"{hint}_closure") if needs_value else name
         if var is not None:
             self._scope.functions[var] = (name, len(func.params))
-            self._scope.values[var] = py.name(value_name)
+            self._scope.values[var] = py.path(value_name)
         self._out.append(self._definition(func, hint, name))
         if needs_value:
             info = function_info(func)
             around = self._scope.sizes
             sizes = tuple(v for v in free_shape_vars(info, around) if v in around)
             made = self._module.share(f"{hint}_info", CompiledClosure(info, hint, sizes))
-            captured = [py.name(self._scope.sizes[v]) for v in sizes]
-            closure = py.call(py.attribute(made, "make"), py.name(name), *captured)
+            captured = [py.path(self._scope.sizes[v]) for v in sizes]
+            closure = py.call(py.attribute(made, "make"), py.path(name), *captured)
             self._out.append(py.assign(value_name, closure))
-        return py.name(value_name)
+        return py.path(value_name)
 
 
 def _unless(conditions: Sequence[ast.expr], then: ast.expr) -> ast.stmt:
-    return ast.If(py.negated(py.all_of(conditions)), [py.evaluated(then)], [])
+    return ast.If(py.negated(py.both(conditions)), [py.do(then)], [])

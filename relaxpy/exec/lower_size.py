@@ -74,17 +74,17 @@ class SizeLowering:
             case tir.Var():
                 if expr not in self._names:
                     raise CompileError(f"shape variable {expr.name} is not bound", rule="PX-7")
-                return py.name(self._names[expr])
+                return py.path(self._names[expr])
             case tir.IntImm(dtype=dtype, value=value) if _is_plain(dtype):
-                return py.literal(bool(value) if dtype.is_bool else value)
+                return py.code(bool(value) if dtype.is_bool else value)
             case tir.FloatImm(dtype=dtype, value=real) if dtype == "float64" and math.isfinite(
                 real
             ):
-                return py.literal(real)
+                return py.code(real)
             case tir.Cast(dtype=dtype, value=inner) if dtype == "int64" and _widens(inner.dtype):
                 return self.write(inner)
             case tir.CmpExpr(a=a, b=b) if _is_plain(a.dtype):
-                return py.compare(self.write(a), _COMPARISONS[type(expr)](), self.write(b))
+                return py.compare(self.write(a), _COMPARISONS[type(expr)], self.write(b))
             case tir.Or(a=a, b=b):
                 return ast.BoolOp(ast.Or(), [self.write(a), self.write(b)])
             case tir.And(a=a, b=b):
@@ -108,9 +108,9 @@ class SizeLowering:
         if kind in (tir.Min, tir.Max):
             return py.call("min" if kind is tir.Min else "max", left, right)
         if kind not in _DIVISIONS:
-            return py.call("rx.size", py.binary(left, _SIGNS[kind](), right))
+            return py.call("rx.size", py.binary(left, _SIGNS[kind], right))
         if kind in _SIGNS and isinstance(b, tir.IntImm) and b.value > 0:
-            return py.binary(left, _SIGNS[kind](), right)
+            return py.binary(left, _SIGNS[kind], right)
         return py.call(_DIVISIONS[kind], left, right)
 
     def _evaluated(self, expr: tir.PrimExpr) -> ast.expr:

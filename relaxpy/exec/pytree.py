@@ -1,95 +1,133 @@
-"""Short ways to build the Python trees of generated code."""
+"""Short ways to write the Python syntax trees of generated code."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable
+from types import EllipsisType
+from typing import TypeAlias
+
+Code: TypeAlias = "ast.expr | str | int | float | bool | EllipsisType | tuple[Code, ...] | None"
 
 
-def name(identifier: str) -> ast.Name:
-    """The variable `identifier`."""
-    return ast.Name(identifier, ast.Load())
+def path(text: str) -> ast.expr:
+    """The dotted name `text`."""
+    first, *rest = text.split(".")
+    node: ast.expr = ast.Name(first, ast.Load())
+    for part in rest:
+        node = ast.Attribute(node, part, ast.Load())
+    return node
 
 
-def literal(value: bool | int | float | str | None) -> ast.expr:
-    """A finite number, text or None as it stands."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
+def code(value: Code) -> ast.expr:
+    """`value` as an expression: a str is a dotted name, numbers and None are literals."""
+    if isinstance(value, ast.expr):
+        return value
+    if isinstance(value, str):
+        return path(value)
+    if isinstance(value, tuple):
+        return tuple_of(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            return path("np.nan")
+        return path("np.inf") if value > 0 else ast.UnaryOp(ast.USub(), path("np.inf"))
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and _negative(value):
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)
 
 
-def dotted(path: str) -> ast.expr:
-    """`a.b.c`."""
-    first, *rest = path.split(".")
-    expr: ast.expr = name(first)
-    for part in rest:
-        expr = attribute(expr, part)
-    return expr
+def _negative(value: float) -> bool:
+    return value < 0 or (value == 0 and math.copysign(1.0, value) < 0)
 
 
-def attribute(of: ast.expr, field: str) -> ast.expr:
-    """`of.field`."""
-    return ast.Attribute(of, field, ast.Load())
+def tuple_of(fields: Iterable[Code]) -> ast.expr:
+    """A tuple of `fields`."""
+    return ast.Tuple([code(f) for f in fields], ast.Load())
 
 
-def item(of: ast.expr, index: int) -> ast.expr:
-    """`of[index]`."""
-    return ast.Subscript(of, ast.Constant(index), ast.Load())
+def text(value: str) -> ast.expr:
+    """The string literal `value`."""
+    return ast.Constant(value)
 
 
-def call(function: str | ast.expr, *args: ast.expr, **named: ast.expr) -> ast.Call:
-    """A call; a function may be given by its dotted name."""
-    callee = dotted(function) if isinstance(function, str) else function
-    return ast.Call(callee, list(args), [ast.keyword(key, value) for key, value in named.items()])
+def call(function: Code, *args: Code, **keywords: Code) -> ast.Call:
+    """`function(*args, **keywords)`."""
+    named = [ast.keyword(k, code(v)) for k, v in keywords.items()]
+    return ast.Call(code(function), [code(a) for a in args], named)
 
 
-def tuple_of(fields: Iterable[ast.expr]) -> ast.expr:
-    """A tuple."""
-    return ast.Tuple(list(fields), ast.Load())
+def attribute(value: Code, name: str) -> ast.expr:
+    """`value.name`."""
+    return ast.Attribute(code(value), name, ast.Load())
 
 
-def compare(left: ast.expr, sign: ast.cmpop, right: ast.expr) -> ast.expr:
-    """A comparison."""
-    return ast.Compare(left, [sign], [right])
+def item(value: Code, *indices: Code) -> ast.Subscript:
+    """`value[indices]`; no index at all is `value[()]`."""
+    parts = [code(i) for i in indices]
+    index: ast.expr = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+    return ast.Subscript(code(value), index, ast.Load())
 
 
-def binary(left: ast.expr, sign: ast.operator, right: ast.expr) -> ast.expr:
-    """An operation of two operands."""
-    return ast.BinOp(left, sign, right)
+def binary(left: Code, op: type[ast.operator], right: Code) -> ast.expr:
+    """`left op right`."""
+    return ast.BinOp(code(left), op(), code(right))
 
 
-def all_of(conditions: Sequence[ast.expr]) -> ast.expr:
-    """The conjunction of at least one condition."""
-    return conditions[0] if len(conditions) == 1 else ast.BoolOp(ast.And(), list(conditions))
+def compare(left: Code, op: type[ast.cmpop], right: Code) -> ast.expr:
+    """`left op right` as a comparison."""
+    return ast.Compare(code(left), [op()], [code(right)])
 
 
-def negated(condition: ast.expr) -> ast.expr:
-    """not condition."""
-    return ast.UnaryOp(ast.Not(), condition)
+def both(parts: Iterable[Code]) -> ast.expr:
+    """The conjunction of `parts`, of which there is at least one."""
+    values = [code(p) for p in parts]
+    return values[0] if len(values) == 1 else ast.BoolOp(ast.And(), values)
 
 
-def assign(target: str, value: ast.expr) -> ast.stmt:
+def negated(condition: Code) -> ast.expr:
+    """`not condition`."""
+    return ast.UnaryOp(ast.Not(), code(condition))
+
+
+def assign(target: Code, value: Code) -> ast.stmt:
     """`target = value`."""
-    return ast.Assign([ast.Name(target, ast.Store())], value, lineno=0)
+    node = code(target)
+    assert isinstance(node, ast.Name | ast.Subscript)
+    if isinstance(node, ast.Name):
+        return ast.Assign([ast.Name(node.id, ast.Store())], code(value))
+    return ast.Assign([ast.Subscript(node.value, node.slice, ast.Store())], code(value))
 
 
-def evaluated(value: ast.expr) -> ast.stmt:
-    """An expression as a statement."""
-    return ast.Expr(value)
+def do(value: Code) -> ast.stmt:
+    """`value` as a statement."""
+    return ast.Expr(code(value))
 
 
-def function_def(
-    identifier: str, params: Sequence[str], body: Sequence[ast.stmt], doc: str = ""
+def loop(name: str, start: Code, stop: Code, body: list[ast.stmt]) -> ast.stmt:
+    """`for name in range(start, stop)`."""
+    first = code(start)
+    zero = isinstance(first, ast.Constant) and first.value == 0
+    bounds = (code(stop),) if zero else (first, code(stop))
+    return ast.For(ast.Name(name, ast.Store()), call("range", *bounds), body or [ast.Pass()], [])
+
+
+def when(condition: Code, body: list[ast.stmt], orelse: list[ast.stmt] | None = None) -> ast.stmt:
+    """`if condition: body`."""
+    return ast.If(code(condition), body or [ast.Pass()], orelse or [])
+
+
+def within(context: Code, body: list[ast.stmt]) -> ast.stmt:
+    """`with context: body`."""
+    return ast.With([ast.withitem(code(context), None)], body)
+
+
+def function(
+    name: str, args: Iterable[str], body: list[ast.stmt], decorators: Iterable[ast.expr] = ()
 ) -> ast.FunctionDef:
-    """`def identifier(params): body`, beginning with a docstring if there is one."""
-    statements = [evaluated(literal(doc)), *body] if doc else list(body)
-    arguments = ast.arguments(
-        posonlyargs=[],
-        args=[ast.arg(p) for p in params],
-        kwonlyargs=[],
-        kw_defaults=[],
-        defaults=[],
-    )
-    return ast.FunctionDef(
-        name=identifier, args=arguments, body=statements, decorator_list=[], lineno=0
-    )
+    """`def name(args): body`."""
+    arguments = ast.arguments([], [ast.arg(a) for a in args], None, [], [], None, [])
+    node = ast.FunctionDef(name, arguments, body or [ast.Pass()], list(decorators), None, None)
+    if "type_params" in ast.FunctionDef._fields:
+        node.type_params = []  # type: ignore[attr-defined, unused-ignore]
+    return node

@@ -16,7 +16,7 @@ def silence(function: ast.FunctionDef, loud: Collection[ast.stmt], *, whole: boo
     if not loud:
         return
     if whole:
-        function.decorator_list.append(py.dotted("rx.quiet"))
+        function.decorator_list.append(py.path("rx.quiet"))
     else:
         function.body = _with_quiet(function.body, {id(stmt) for stmt in loud})
 
@@ -42,7 +42,7 @@ def _closed(run: list[ast.stmt], loud: Collection[int]) -> list[ast.stmt]:
     count = max((i + 1 for i, stmt in enumerate(run) if id(stmt) in loud), default=0)
     if not count:
         return run
-    ignored = py.call("np.errstate", all=py.literal("ignore"))
+    ignored = py.call("np.errstate", all=py.text("ignore"))
     return [ast.With([ast.withitem(ignored)], run[:count]), *run[count:]]
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.bounds import affine_inside, is_inside
 from relaxpy.exec.kernel.nest import Axis, loads
-from relaxpy.exec.kernel.pytree import Code, assign, attribute, call, do, item, path, text
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.scope import (
     ELEMENTWISE,
@@ -23,6 +22,7 @@ from relaxpy.exec.kernel.scope import (
     literal,
 )
 from relaxpy.exec.kernel.views import size_of, view
+from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from relaxpy.exec.kernel.arrays import ArrayEmitter
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.plan import Contract
-from relaxpy.exec.kernel.pytree import Code, assign, attribute, call, do, item, text
 from relaxpy.exec.kernel.scope import Scope, dtype_name
+from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, text
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir.affine import affine, mentions
 from relaxpy.ir.tir.expr import PrimExpr, Var

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from relaxpy.exec.kernel.pytree import call, function, path, text
+from relaxpy.exec.pytree import call, function, path, text
 from relaxpy.ir.tir.expr import Var
 
 

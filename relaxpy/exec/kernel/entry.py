@@ -6,7 +6,8 @@ import ast
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.plan import Plan
-from relaxpy.exec.kernel.pytree import (
+from relaxpy.exec.kernel.scope import Scope, dtype_name
+from relaxpy.exec.pytree import (
     assign,
     attribute,
     binary,
@@ -19,7 +20,6 @@ from relaxpy.exec.kernel.pytree import (
     text,
     when,
 )
-from relaxpy.exec.kernel.scope import Scope, dtype_name
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var

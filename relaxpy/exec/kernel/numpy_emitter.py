@@ -29,7 +29,12 @@ from relaxpy.exec.kernel.plan import (
     Whole,
     parts_in,
 )
-from relaxpy.exec.kernel.pytree import (
+from relaxpy.exec.kernel.quiet import may_warn
+from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
+from relaxpy.exec.kernel.scope import Scope, dtype_name, literal
+from relaxpy.exec.kernel.updates import Combine
+from relaxpy.exec.kernel.views import size_of
+from relaxpy.exec.pytree import (
     Code,
     assign,
     both,
@@ -43,11 +48,6 @@ from relaxpy.exec.kernel.pytree import (
     when,
     within,
 )
-from relaxpy.exec.kernel.quiet import may_warn
-from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
-from relaxpy.exec.kernel.scope import Scope, dtype_name, literal
-from relaxpy.exec.kernel.updates import Combine
-from relaxpy.exec.kernel.views import size_of
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly

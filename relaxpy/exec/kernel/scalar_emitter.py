@@ -21,7 +21,17 @@ from relaxpy.exec.kernel.nest import (
     Store,
 )
 from relaxpy.exec.kernel.parts import Statement
-from relaxpy.exec.kernel.pytree import (
+from relaxpy.exec.kernel.scope import (
+    COMPARISONS,
+    ELEMENTWISE,
+    INTEGER_DIVISION,
+    INTRINSICS,
+    Scope,
+    dtype_name,
+    intrinsic_name,
+    literal,
+)
+from relaxpy.exec.pytree import (
     assign,
     attribute,
     binary,
@@ -33,16 +43,6 @@ from relaxpy.exec.kernel.pytree import (
     path,
     text,
     when,
-)
-from relaxpy.exec.kernel.scope import (
-    COMPARISONS,
-    ELEMENTWISE,
-    INTEGER_DIVISION,
-    INTRINSICS,
-    Scope,
-    dtype_name,
-    intrinsic_name,
-    literal,
 )
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (

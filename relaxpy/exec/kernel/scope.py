@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.pytree import Code, binary, call, code, compare, item, path
+from relaxpy.exec.pytree import Code, binary, call, code, compare, item, path
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.affine import Poly
