@@ -86,7 +86,7 @@ def test_an_unknown_attribute_gets_the_nearest_one() -> None:
         (
             "x += 1",
             "an augmented assignment",
-            "write x = x + y: variables are bound, never changed",
+            "write x = x + 1: variables are bound, never changed",
         ),
         ("raise x", "raise", "use R.assert_op(condition) or T.Assert"),
         ("async def f(): pass", "async def", "programs do not wait for anything"),
@@ -149,6 +149,7 @@ def test_wrong_parts_of_an_annotation_are_pointed_at() -> None:
             b: R.Tensor(16, "int8"),
             #           ^^ a shape is a sequence of dimensions or a shape variable, found 16
             # ... [SI-3]
+            # hint: write the dimensions in a tuple: (16,)
             c: R.Tensor(ndim=-2),
             #                ^^ ndim is -1 (unknown) or a rank, found -2 [SI-11]
             d: R.Tensor((4,), ndim=1),
@@ -281,6 +282,7 @@ def test_what_a_branch_binds_is_not_visible_after_it() -> None:
                 y = x
             z = inside
             #   ^^^^^^ unknown name 'inside'
+            # hint: what a branch binds ends with it: bind the same name last in both branches
             return y
     """)
 
@@ -394,7 +396,7 @@ def test_values_used_as_what_they_are_not() -> None:
             c = t[2]
             #   ^^^^ index 2 of a tuple with 2 fields [DER-33]
             d = x(x)
-            #   ^^^^ x is R.Tensor((4,), dtype="float32"), which cannot be called [DER-37]
+            #   ^ x is R.Tensor((4,), dtype="float32"), which cannot be called [DER-37]
             return x
     """)
 

@@ -252,7 +252,7 @@ def test_an_indented_text() -> None:
             return x
     """)
     assert func.span.line == 3
-    assert func.span.column == 9
+    assert func.span.column == 13
 
 
 def test_the_name_of_the_text_stands_in_errors() -> None:

@@ -132,7 +132,11 @@ class Tensor(Annotation):
         if isinstance(shape, str):
             if dtype is not None:
                 raise MisuseError(
-                    f"a shape is a sequence of dimensions, found {shape!r}", about=shape
+                    f"a shape is a sequence of dimensions, found {shape!r}",
+                    about=shape,
+                    hint=f"a tuple of one has a comma: ({shape!r},)"
+                    if shape.isidentifier() and isinstance(dtype, str)
+                    else "the shape stands first, the dtype after it",
                 )
             shape, dtype = None, shape
         if shape is not None and not isinstance(shape, (tuple, list, rx.ShapeExpr, rx.Var)):
@@ -140,6 +144,9 @@ class Tensor(Annotation):
                 f"a shape is a sequence of dimensions or a shape variable, found {shape!r:.60}",
                 rule="SI-3",
                 about=shape,
+                hint=f"write the dimensions in a tuple: ({shape!r},)"
+                if isinstance(shape, (int, PrimExpr))
+                else None,
             )
         self.ndim = _checked_ndim(ndim)
         if shape is not None and self.ndim != -1:

@@ -97,7 +97,21 @@ class GraphEvaluator(Evaluator):
         if isinstance(found, rx.Expr):
             self.places[id(found)] = self.span(node)
             self._kept.append(found)
+            if isinstance(found, rx.Call) and isinstance(node, ast.Call):
+                self._place_tuples(found, node)
         return found
+
+    def _place_tuples(self, call: rx.Call, node: ast.Call) -> None:
+        """Note where the operands stand that are tuples of Python in the text."""
+        written = [*node.args, *(keyword.value for keyword in node.keywords)]
+        displays = [d for d in written if isinstance(d, (ast.Tuple, ast.List)) and d.elts]
+        for operand in call.args:
+            if isinstance(operand, rx.Tuple) and operand.fields and displays:
+                last = self.places.get(id(operand.fields[-1]))
+                here = (d for d in displays if self.span(d.elts[-1]) == last)
+                found = next(here, None)
+                if found is not None:
+                    self.places[id(operand)] = self.span(found)
 
     @override
     def on_binary(self, sign: str, left: object, right: object) -> object:

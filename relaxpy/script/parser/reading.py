@@ -16,6 +16,7 @@ from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.graph import GraphReader
+from relaxpy.script.parser.graph_state import name_of
 from relaxpy.script.parser.graph_values import GraphEvaluator, ModuleRef
 from relaxpy.script.parser.guard import OPEN, Guard
 from relaxpy.script.parser.kernel import KernelReader
@@ -82,7 +83,7 @@ def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> forms.FunctionO
         found = values.value(part)
         if isinstance(found, forms.FunctionOptions):
             return found
-    where = node.decorator_list[0] if node.decorator_list else node
+    where = node.decorator_list[0] if node.decorator_list else name_of(node)
     raise values.error(
         where,
         f"function {node.name!r} is neither a graph function nor a kernel",
@@ -113,7 +114,9 @@ class FunctionsReader:
         name = definition.node.name
         if name in self.gvars:
             raise definition.program.error(
-                definition.node, f"the module has two functions named {name!r}", rule="TOP-1"
+                name_of(definition.node),
+                f"the module has two functions named {name!r}",
+                rule="TOP-1",
             )
         self.definitions[name] = definition
         self.gvars[name] = definition.gvar

@@ -78,6 +78,7 @@ class SignatureReader:
         """A function has plain positional parameters."""
         extras = [spec.vararg, *spec.kwonlyargs, spec.kwarg]
         for extra in filter(None, extras):
+            self.found.names[extra.arg] = POISON
             self.wrong(self.values.error(extra, "a function has plain positional parameters only"))
         for default in filter(None, [*spec.defaults, *spec.kw_defaults]):
             self.wrong(self.values.error(default, "parameters of a function have no defaults"))
