@@ -4,107 +4,186 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.ir.node import Attrs, Node
-from relaxpy.ir.tir.expr import BinaryOpExpr, Cast, LogicalExpr, Select, Var
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import EMPTY_ATTRS, Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.expr import BinaryOpExpr, Cast, ConstExpr, LogicalExpr, Select, Var
 
-_OPERATIONS = (BinaryOpExpr, LogicalExpr, Select, Cast)
+Step: TypeAlias = "str | int"
+Path: TypeAlias = "tuple[Path, Step] | None"
+Place: TypeAlias = tuple[Path, object]
+# What is to be visited: the value, whether it is defined here, and its shape variables with it.
+_Visit: TypeAlias = tuple[Node, bool, bool, Path]
+_LATER = "..."
+_NOTHING = ("table", ())
 
 
-Path: TypeAlias = "tuple[Path, str] | None"
+class _Kind(NamedTuple):
+    """What the walk has to know of a kind of nodes."""
+
+    name: str
+    variable: bool
+    scope: bool
+    operation: bool
+    leaf: bool
+    fields: tuple[tuple[str, bool, bool], ...]
 
 
-class Token(NamedTuple):
-    """One step of a walk through a node: a comparable value, where it stands, and what it is of."""
+class _Kinds(dict[type[Node], _Kind]):
+    """The kinds of nodes, each read off its class when it is first met."""
 
-    value: object
-    path: Path
-    subject: object
+    def __missing__(self, kind: type[Node]) -> _Kind:
+        found = self[kind] = _Kind(
+            kind.__name__,
+            kind._variable,
+            kind._scope,
+            issubclass(kind, (BinaryOpExpr, LogicalExpr, Select, Cast)),
+            issubclass(kind, (ConstExpr, Op)),
+            tuple((name, name in kind._binds, name in kind._binds_sizes) for name in kind._fields),
+        )
+        return found
+
+
+_KINDS = _Kinds()
 
 
 class _EndScope(NamedTuple):
-    """Where the definitions of a scope end: what was known before it."""
+    """Where the definitions of a scope end: how many were known before it, and what was shared."""
 
-    names: dict[int, tuple[str, int]]
+    known: int
     shared: dict[int, int]
 
 
-def tokens(root: object, *, map_free_vars: bool = False) -> Iterator[Token]:
-    """The structure of `root` as a flat stream: equal streams mean equal up to renaming.
+class _Walk:
+    """Gives the structure of a node as a stream of tokens: equal ones mean equal up to renaming.
 
-    A variable is numbered where it is defined; a use is the number, or for a free variable its
-    identity (its number, too, with `map_free_vars`). An operation on scalars that was met before is
-    given by its place, since structurally equal ones are one object. The walk keeps its own stack,
-    so that depth is no limit.
+    A token is the name of a kind with its fields: plain values, variables that are known by then,
+    literals and tuples of these stand in it, all else follows in tokens of its own. A variable is
+    numbered where it is defined; a use is the number, or for a free variable its identity (its
+    number, too, with `map_free_vars`). An operation on scalars that was met before is given by its
+    place, since structurally equal ones are one object. The walk keeps its own stack, so that depth
+    is no limit. `place` has the path and the subject of the token that was last given.
     """
-    names: dict[int, tuple[str, int]] = {}
-    announced: set[int] = set()
-    shared: dict[int, int] = {}
-    counter = 0
-    # What is to be visited, its path, whether it is defined here, and its shape variables with it.
-    stack: list[tuple[object, Path, bool, bool] | _EndScope] = [(root, None, False, False)]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, _EndScope):
-            names, shared = item
-            continue
-        subject, path, defines, sizes = item
-        if isinstance(subject, Node):
-            kind = type(subject)
-            if kind._variable:
-                name = names.get(id(subject))
-                if name is None and not (defines or sizes or map_free_vars):
-                    yield Token(("free", _free_name(subject)), path, subject)
-                    continue
-                if name is not None and not defines and id(subject) not in announced:
-                    yield Token(name, path, subject)
-                    continue
-                if name is None:
-                    counter += 1
-                    name = names[id(subject)] = ("var", counter)
-                announced.discard(id(subject))
-                yield Token((kind.__name__, name), path, subject)
-            elif isinstance(subject, _OPERATIONS):
-                place = shared.get(id(subject))
-                if place is not None:
-                    yield Token(("again", place), path, subject)
-                    continue
-                shared[id(subject)] = len(shared)
-                yield Token(kind.__name__, path, subject)
-            else:
-                yield Token(kind.__name__, path, subject)
-            if kind._scope:
-                stack.append(_EndScope(names, shared))
-                names, shared = dict(names), {}
-                for variable in _outer_sizes(subject):
-                    if id(variable) not in names:
-                        counter += 1
-                        names[id(variable)] = ("var", counter)
-                        announced.add(id(variable))
-            for field in reversed(kind._fields):
-                value = getattr(subject, field)
-                defined = field in kind._binds and not isinstance(value, str)
-                stack.append(
-                    (value, (path, f".{field}"), defined, sizes or field in kind._binds_sizes)
-                )
-        elif isinstance(subject, tuple):
-            yield Token(("tuple", len(subject)), path, subject)
-            stack += [
-                (subject[i], (path, f"[{i}]"), defines, sizes)
-                for i in range(len(subject) - 1, -1, -1)
-            ]
-        elif isinstance(subject, (Attrs, Mapping)):
-            keys = sorted(subject, key=str)
-            yield Token(("table", tuple(map(str, keys))), path, subject)
-            stack += [(subject[k], (path, f"[{str(k)!r}]"), False, False) for k in reversed(keys)]
+
+    def __init__(self, *, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.place: Place = (None, None)
+        self.names: dict[int, tuple[str, int]] = {}
+        self.defined: list[int] = []
+        self.counter = 0
+        self.announced: set[int] = set()
+        self.shared: dict[int, int] = {}
+
+    def tokens(self, root: object) -> Iterator[object]:
+        """The structure of `root`; each token tells how many are to follow it."""
+        later: list[_Visit] = []
+        if isinstance(root, Node):
+            later.append((root, False, False, None))
         else:
-            yield Token(_plain(subject), path, subject)
+            token = self.part(root, False, False, None, later)
+            self.place = (None, root)
+            yield token
+        stack: list[_Visit | _EndScope] = [*reversed(later)]
+        while stack:
+            visit = stack.pop()
+            if isinstance(visit, _EndScope):
+                self.end_scope(visit)
+                continue
+            subject, defines, sizes, path = visit
+            self.place = (path, subject)
+            kind = _KINDS[type(subject)]
+            parts: list[object] = [kind.name]
+            if kind.variable:
+                name, met = self.variable(subject, defines, sizes)
+                if met:
+                    yield name
+                    continue
+                parts.append(name)
+            elif kind.operation:
+                place = self.shared.get(id(subject))
+                if place is not None:
+                    yield "again", place
+                    continue
+                self.shared[id(subject)] = len(self.shared)
+            elif kind.scope:
+                stack.append(_EndScope(len(self.defined), self.shared))
+                self.begin_scope(subject)
+            later = []
+            for field, binds, binds_sizes in kind.fields:
+                value = getattr(subject, field)
+                if type(value) in _PLAIN:
+                    parts.append(value)
+                else:
+                    step = (path, field)
+                    parts.append(self.part(value, binds, sizes or binds_sizes, step, later))
+            yield tuple(parts)
+            later.reverse()
+            stack += later
+
+    def part(
+        self, value: object, defines: bool, sizes: bool, path: Path, later: list[_Visit]
+    ) -> object:
+        """What stands for a field in the token of its node; what does not is visited `later`."""
+        if isinstance(value, Node):
+            kind = _KINDS[type(value)]
+            if kind.leaf:
+                return kind.name, *[_plain(getattr(value, field)) for field, _, _ in kind.fields]
+            if kind.variable and not defines and not later:
+                name = self.names.get(id(value))
+                if name is not None and id(value) not in self.announced:
+                    return name
+                if name is None and not (sizes or self.map_free_vars):
+                    return _free_name(value)
+            later.append((value, defines, sizes, path))
+            return _LATER
+        if value is EMPTY_ATTRS:
+            return _NOTHING
+        if isinstance(value, tuple):
+            return "tuple", *[
+                self.part(item, defines, sizes, (path, i), later) for i, item in enumerate(value)
+            ]
+        if isinstance(value, Mapping):
+            keys = sorted(value, key=str)
+            members = [self.part(value[k], False, False, (path, repr(str(k))), later) for k in keys]
+            return "table", tuple(map(str, keys)), *members
+        return _plain(value)
+
+    def variable(self, subject: Node, defines: bool, sizes: bool) -> tuple[object, bool]:
+        """What a variable is known by, and whether that says it all: it was met before."""
+        name = self.names.get(id(subject))
+        if name is None:
+            if not (defines or sizes or self.map_free_vars):
+                return _free_name(subject), True
+            name = self.define(subject)
+        elif not defines and id(subject) not in self.announced:
+            return name, True
+        self.announced.discard(id(subject))
+        return name, False
+
+    def define(self, variable: Node) -> tuple[str, int]:
+        self.counter += 1
+        self.defined.append(id(variable))
+        name = self.names[id(variable)] = ("var", self.counter)
+        return name
+
+    def begin_scope(self, scope: Node) -> None:
+        self.shared = {}
+        for variable in _outer_sizes(scope):
+            if id(variable) not in self.names:
+                self.define(variable)
+                self.announced.add(id(variable))
+
+    def end_scope(self, scope: _EndScope) -> None:
+        for known in self.defined[scope.known :]:
+            del self.names[known]
+        del self.defined[scope.known :]
+        self.shared = scope.shared
 
 
 def _outer_sizes(scope: Node) -> Iterable[Node]:
@@ -133,12 +212,19 @@ def _outer_sizes(scope: Node) -> Iterable[Node]:
 def _free_name(node: Node) -> object:
     """What a variable defined nowhere in the walk is known by: global ones by name."""
     hint = getattr(node, "name_hint", None)
-    return ("global", hint) if type(node).__name__ == "GlobalVar" else id(node)
+    return ("global", hint) if type(node).__name__ == "GlobalVar" else ("free", id(node))
+
+
+# Types whose values are equal as they stand, as against 1 and True, or 0.0 and -0.0.
+_PLAIN = frozenset((str, int, DataType, type(None)))
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, np.ndarray):
-        return "array", value.dtype.name, value.shape, np.ascontiguousarray(value).tobytes()
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        data = np.ascontiguousarray(value)
+        return "array", data.dtype.name, value.shape, data.tobytes()
     if isinstance(value, float):
         return "float", value.hex()
     if isinstance(value, bool):
@@ -148,12 +234,12 @@ def _plain(value: object) -> object:
 
 def structural_key(node: object) -> tuple[object, ...]:
     """A hashable value equal for structurally equal nodes, as long as both are alive."""
-    return tuple(token.value for token in tokens(node))
+    return tuple(_Walk(map_free_vars=False).tokens(node))
 
 
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
     """A hash that structurally equal nodes share."""
-    return hash(tuple(token.value for token in tokens(node, map_free_vars=map_free_vars)))
+    return hash(tuple(_Walk(map_free_vars=map_free_vars).tokens(node)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,25 +273,46 @@ def first_mismatch(lhs: object, rhs: object, map_free_vars: bool = False) -> Mis
     """The first place where the two differ, or None if they are structurally equal."""
     if lhs is rhs:
         return None
-    left = tokens(lhs, map_free_vars=map_free_vars)
-    right = tokens(rhs, map_free_vars=map_free_vars)
-    for one, other in zip_longest(left, right):
-        if one is None or other is None or one.value != other.value:
-            present = one or other
-            assert present is not None
-            return Mismatch(
-                _path_text(present.path),
-                one.subject if one else "(nothing)",
-                other.subject if other else "(nothing)",
-            )
+    left, right = _Walk(map_free_vars=map_free_vars), _Walk(map_free_vars=map_free_vars)
+    # As long as they agree, as many tokens are to follow on either side.
+    for one, other in zip(left.tokens(lhs), right.tokens(rhs), strict=True):
+        if one != other:
+            return _difference(one, other, left.place, right.place)
     return None
+
+
+def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch:
+    """Where in two tokens the difference is."""
+    (path, one), (_, other) = lhs, rhs
+    if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
+        parts = _parts(one, len(left)), _parts(other, len(right))
+        for a, b, inner, inner_other in zip(left, right, *parts, strict=True):
+            if a != b and inner is not None and inner_other is not None:
+                (step, value), (_, other_value) = inner, inner_other
+                return _difference(a, b, ((path, step), value), ((path, step), other_value))
+            if a != b:
+                break
+    return Mismatch(_path_text(path), one, other)
+
+
+def _parts(subject: object, count: int) -> list[tuple[Step, object] | None]:
+    """What the members of a token of `subject` stand for: None for what is not a part of it."""
+    parts: list[tuple[Step, object]] = []
+    if isinstance(subject, Node):
+        parts = [(name, getattr(subject, name)) for name in subject._fields]
+    elif isinstance(subject, tuple):
+        parts = list(enumerate(subject))
+    elif isinstance(subject, Mapping):
+        parts = [(repr(str(key)), subject[key]) for key in sorted(subject, key=str)]
+    rest = max(0, count - len(parts))
+    return [None] * rest + parts[: count - rest]
 
 
 def _path_text(path: Path) -> str:
     steps: list[str] = []
     while path is not None:
         path, step = path
-        steps.append(step)
+        steps.append(f".{step}" if isinstance(step, str) and step.isidentifier() else f"[{step}]")
     return "".join(reversed(steps))
 
 
