@@ -4,4 +4,7 @@ from relaxpy.script import ir, relax, tir
 from relaxpy.script.ir import ir_module
 from relaxpy.script.parser.from_source import from_source, from_source as parse
 
-__all__ = ["from_source", "ir", "ir_module", "parse", "relax", "tir"]
+#: The newer name of `tir`.
+tirx = tir
+
+__all__ = ["from_source", "ir", "ir_module", "parse", "relax", "tir", "tirx"]

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.script.parser import forms as _forms
 from relaxpy.script.parser.decorate import ModuleDecorator as _ModuleDecorator
 
 ir_module = _ModuleDecorator()
+dummy_global_info = _infos.DummyGlobalInfo
+vdevice = _infos.VDevice
 
-__all__ = ["Range", "ir_module", "module_attrs", "module_global_infos"]
+__all__ = [
+    "Range",
+    "dummy_global_info",
+    "ir_module",
+    "module_attrs",
+    "module_global_infos",
+    "vdevice",
+]
 
 
 def module_attrs(attrs: Mapping[str, object]) -> _forms.AttrsForm:
@@ -27,4 +37,7 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _forms.GlobalI
         raise MisuseError(
             f"infos are a dict of lists keyed by strings, found {infos!r}", about=infos
         )
+    for found in infos.values():
+        if not isinstance(found, (tuple, list)):
+            raise MisuseError(f"infos are given in lists, found {found!r:.60}", about=found)
     return _forms.GlobalInfosForm({name: tuple(found) for name, found in infos.items()})

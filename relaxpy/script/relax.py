@@ -16,6 +16,25 @@ from relaxpy.script.parser.annotations import (
     Tuple,
 )
 from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
+from relaxpy.script.parser.emitting import emit_match_cast, emit_te, emit_var_binding
+from relaxpy.script.parser.legacy import (
+    Bool,
+    DynTensorType,
+    Float,
+    FuncType,
+    Int,
+    ObjectType,
+    PackedFuncType,
+    PrimType,
+    RuntimeDepShape,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Void,
+    cast,
+    match_shape,
+)
+from relaxpy.script.parser.macros import MacroDecorator as _MacroDecorator
 from relaxpy.script.parser.relaxwords import (
     ExternFunc,
     TupleGetItem,
@@ -34,25 +53,47 @@ from relaxpy.script.parser.relaxwords import (
 )
 
 function = _FunctionDecorator("relax")
+macro = _MacroDecorator("relax")
+ShapeExpr = shape
 
 __all__ = [
+    "Bool",
     "Callable",
+    "DynTensorType",
     "ExternFunc",
+    "Float",
+    "FuncType",
+    "Int",
     "Object",
+    "ObjectType",
+    "PackedFuncType",
     "Prim",
+    "PrimType",
+    "RuntimeDepShape",
     "Shape",
+    "ShapeExpr",
+    "ShapeType",
     "Tensor",
+    "TensorType",
     "Tuple",
     "TupleGetItem",
+    "TupleType",
+    "Void",
     "call_packed",
+    "cast",
     "const",
     "dataflow",
     "dtype",
     "emit",
+    "emit_match_cast",
+    "emit_te",
+    "emit_var_binding",
     "func_attr",
     "function",
     "linear",
+    "macro",
     "match_cast",
+    "match_shape",
     "output",
     "prim_value",
     "shape",

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops
+from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.script.parser import tirwords as _words
 from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
 from relaxpy.script.parser.forms import BufferSpec as Buffer, HandleWord as _HandleWord
+from relaxpy.script.parser.hardware import INTRINSICS as _HARDWARE
+from relaxpy.script.parser.macros import MacroDecorator as _MacroDecorator
 
 prim_func = _FunctionDecorator("tir")
 handle = _HandleWord()
+macro = _MacroDecorator("tir")
 
 _NODES = (
     *("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max"),
@@ -43,6 +46,15 @@ _WORDS: dict[str, Any] = {
     **{name: _words.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
     **{name: _words.bitwise(name) for name in _intrin.BITWISE},
     **_words.dtype_words(),
+    **_HARDWARE,
+    "CommReducer": _reduce.CommReducer,
+    "Reduce": _reduce.Reduce,
+    "comm_reducer": _reduce.comm_reducer,
+    "iter_var": _words.iter_var,
+    "sblock": _words.block,
+    "sblock_alloc_buffer": _words.alloc_buffer,
+    "sblock_attr": _words.block_attr,
+    "var": _words.var,
     "Assert": _words.assert_,
     "CallEffectKind": _intrin.CallEffectKind,
     "Let": _words.let_expr,
@@ -66,5 +78,6 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-__all__ = ["Buffer", "BufferLoad", "BufferRegion", "IterVar", "Range", "handle", "prim_func"]
+__all__ = ["Buffer", "BufferLoad", "BufferRegion", "IterVar", "Range", "handle"]
+__all__ += ["macro", "prim_func"]
 __all__ += sorted(_WORDS)

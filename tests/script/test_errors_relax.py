@@ -69,11 +69,6 @@ def test_an_unknown_attribute_gets_the_nearest_one() -> None:
             "use recursion: a function that calls itself in one branch of an if",
         ),
         (
-            "for i in x: pass",
-            "for",
-            "unroll it with a Python helper function, or write a @T.prim_func with loops",
-        ),
-        (
             "try: pass\n    finally: pass",
             "try",
             "errors of a running program end it; check before with an if",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, ty
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser.forms import as_dtype
+from relaxpy.script.parser.forms import UnknownShape, as_dtype
 
 Dim = Callable[[str], PrimExpr]
 
@@ -90,10 +91,15 @@ def _plain(value: object) -> object:
         return kind(*arguments)
     if isinstance(value, type) and issubclass(value, Annotation):
         return value()
-    return value
+    if isinstance(value, (Annotation, rx.StructInfo)) or value is None:
+        return value
+    older = _older(value)
+    return value if older is None else older
 
 
 def _checked_dim(value: object) -> object:
+    if isinstance(value, TypeVar):  # `def f[n](x: R.Tensor((n, 4)))`, which Python evaluates
+        return value.__name__
     if isinstance(value, bool) or not isinstance(value, (int, np.integer, str, PrimExpr)):
         raise MisuseError(
             f"a dimension is an integer expression or a name, found {value!r:.60}",
@@ -124,7 +130,7 @@ class Tensor(Annotation):
 
     def __init__(
         self,
-        shape: Sequence[object] | rx.Expr | str | None = None,
+        shape: Sequence[object] | rx.Expr | UnknownShape | str | None = None,
         dtype: str | None = None,
         vdevice: object = None,
         ndim: int = -1,
@@ -139,6 +145,15 @@ class Tensor(Annotation):
                     else "the shape stands first, the dtype after it",
                 )
             shape, dtype = None, shape
+        if isinstance(shape, UnknownShape):
+            shape = None
+        if isinstance(shape, (rx.Call, rx.TupleGetItem)):
+            raise MisuseError(
+                "the shape of an annotation is not computed in it",
+                rule="LEG-8",
+                about=shape,
+                hint="bind the shape to a variable first and write that: s = ...; R.Tensor(s)",
+            )
         if shape is not None and not isinstance(shape, (tuple, list, rx.ShapeExpr, rx.Var)):
             raise MisuseError(
                 f"a shape is a sequence of dimensions or a shape variable, found {shape!r:.60}",
@@ -174,7 +189,11 @@ class Tensor(Annotation):
 class Shape(Annotation):
     """A shape value: `R.Shape(["n", 4])`, `R.Shape(ndim=2)`."""
 
-    def __init__(self, values: Sequence[object] | None = None, ndim: int = -1) -> None:
+    def __init__(
+        self, values: Sequence[object] | UnknownShape | None = None, ndim: int = -1
+    ) -> None:
+        if isinstance(values, UnknownShape):
+            values = None
         if values is not None and not isinstance(values, (tuple, list)):
             raise MisuseError(f"a shape has a list of members, found {values!r:.60}", about=values)
         self.values = None if values is None else tuple(_checked_dim(v) for v in values)
@@ -294,3 +313,122 @@ class Callable_(Annotation):  # noqa: N801
     def strings(self, *, own: bool) -> Iterator[str]:
         for part in (*(self.params if isinstance(self.params, tuple) else ()), self.ret):
             yield from string_dims(part, own=own)
+
+
+class TypeWord:
+    """A type's name: called, it gives what `make` makes; bare, what that gives without arguments.
+
+    The newer documents call infos by the names that types have in the older ones.
+    """
+
+    def __init__(self, name: str, make: Callable[..., object]) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = make.__doc__
+        self.__wrapped__ = make
+        needed = inspect.signature(make).parameters.values()
+        self.takes_arguments = any(
+            p.default is p.empty and p.kind != p.VAR_POSITIONAL for p in needed
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The type, or the info that the newer documents call so."""
+        return self.__wrapped__(*args, **kwargs)
+
+    def __struct_info__(self) -> rx.StructInfo:
+        """The info for the bare name."""
+        return resolve(self)
+
+
+_BARE_TYPES = (ty.DynTensorType, ty.ShapeType, ty.ObjectType, ty.TupleType, ty.PackedFuncType)
+
+
+def as_type(value: object) -> ty.Type | None:
+    """`value` as a type, perhaps a bare name of one; None if it is none."""
+    if (isinstance(value, TypeWord) and not value.takes_arguments) or (
+        isinstance(value, type) and issubclass(value, ty.Type) and value is not ty.FuncType
+    ):
+        value = value()
+    return value if isinstance(value, ty.Type) else None
+
+
+class Pair(Annotation):
+    """A type with a shape: one info (LEG-14, LEG-29)."""
+
+    def __init__(self, kind: ty.Type, shape: object) -> None:
+        self._found = _joined(kind, shape)
+
+    @override
+    def info(self, dim: Dim) -> rx.StructInfo:
+        return resolve(self._found, dim)
+
+    @override
+    def strings(self, *, own: bool) -> Iterator[str]:
+        yield from string_dims(self._found, own=own)
+
+
+def _joined(kind: ty.Type, shape: object) -> Annotation | rx.StructInfo:
+    """What `kind` says and what `shape` says, in one."""
+    if isinstance(shape, UnknownShape):
+        return ty.wrap_type(kind)
+    fields = shape if isinstance(shape, (tuple, list)) else None
+    match kind:
+        case ty.DynTensorType(ndim=ndim, dtype=dtype) if _is_shape(shape):
+            found = Tensor(shape, None if dtype.is_void else dtype)  # type: ignore[arg-type]
+            if fields is None or ndim in (-1, len(fields)):
+                return found
+            raise _unlike(f"a tensor type of rank {ndim}", f"a shape of {len(fields)}", shape)
+        case ty.TupleType(fields=types) if fields is not None:
+            if len(types) == len(fields):
+                return Tuple(*(_joined(t, s) for t, s in zip(types, fields, strict=True)))
+            many = f"a tuple type of {len(types)} fields"
+            raise _unlike(many, f"a tuple of {len(fields)} shapes", shape)
+        case _:
+            raise _unlike(f"{ty.wrap_type(kind)}", "this shape", shape)
+
+
+def _unlike(kind: str, shape: str, about: object) -> MisuseError:
+    return MisuseError(f"{kind} and {shape} say no one thing", rule="LEG-29", about=about)
+
+
+def _is_shape(value: object) -> bool:
+    """Whether `value` is a shape as older annotations write it: a list of dimensions."""
+    if isinstance(value, (rx.ShapeExpr, rx.Var, rx.Call, rx.TupleGetItem)):
+        return True
+    return isinstance(value, (tuple, list)) and not any(
+        isinstance(member, (tuple, list, UnknownShape, rx.Expr)) for member in value
+    )
+
+
+def _of_shape(value: object) -> Annotation | None:
+    """The info of what has this shape, or tuple of shapes; None where it is neither."""
+    if isinstance(value, UnknownShape):
+        return Tensor()
+    if isinstance(value, (Annotation, rx.StructInfo, ty.Type, type, TypeWord)):
+        return None
+    if isinstance(value, (tuple, list)) and not value:
+        return Tensor(())
+    if isinstance(value, (tuple, list)) and not _is_shape(value):
+        fields = [_of_shape(member) for member in value]
+        return None if None in fields else Tuple(*fields)
+    return Tensor(value) if _is_shape(value) and not _holds_infos(value) else None  # type: ignore[arg-type]
+
+
+def _holds_infos(value: object) -> bool:
+    kinds = (Annotation, rx.StructInfo, ty.Type, type, TypeWord)
+    return isinstance(value, (tuple, list)) and any(isinstance(v, kinds) for v in value)
+
+
+def _older(value: object) -> Annotation | rx.StructInfo | None:
+    """What an older annotation means; None if it is none."""
+    kind = as_type(value)
+    if kind is not None:
+        return ty.wrap_type(kind)
+    if isinstance(value, TypeWord):
+        return None
+    if not isinstance(value, tuple) or not value:
+        return None
+    kind = as_type(value[0])
+    if kind is not None and len(value) == 2 and as_type(value[1]) is None:
+        return Pair(kind, value[1])
+    # One flat tuple would be a single shape: only a tuple of shapes is an annotation (LEG-7).
+    return None if _is_shape(value) else _of_shape(value)

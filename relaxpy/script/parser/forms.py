@@ -5,7 +5,7 @@ A record does nothing by itself, so that a namespace can be used where no progra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
     from relaxpy.ir.node import Attr
+    from relaxpy.ir.relax.nodes import StructInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,15 @@ class Word:
         if isinstance(value, (bool, int, float)):
             return ops.const(value, self.dtype)
         return ops.cast_to(value, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownShape:
+    """`RuntimeDepShape`, and `_` in an annotation: a shape of which nothing is said."""
+
+    def __call__(self) -> UnknownShape:
+        """Itself: it may be written with parentheses."""
+        return self
 
 
 def as_dtype(value: object) -> DataType:
@@ -333,7 +343,25 @@ class MatchCastForm(Form):
 
 
 @dataclass(frozen=True, slots=True)
+class MatchShapeForm(Form):
+    """`value` checked against a shape, the older way."""
+
+    value: object
+    pattern: object
+
+
+@dataclass(frozen=True, slots=True)
 class EmitForm(Form):
     """`value` to be bound, whatever it is."""
 
     value: object
+    annotation: StructInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TeForm(Form):
+    """A call of the kernel that computes what `function` gives for the arguments."""
+
+    function: Callable[..., Any]
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import ParseError
@@ -18,6 +18,7 @@ from relaxpy.script.parser.reading import (
     Definition,
     FunctionsReader,
     check,
+    macro_of,
     options_of,
     read_function,
     read_module,
@@ -28,9 +29,11 @@ from relaxpy.script.parser.scope import BUILTINS, Scope
 from relaxpy.script.parser.text import Program, parse_text
 
 MAX_TEXT = 16_000_000
-_SPACES = {"ir": ir_words, "relax": relax_words, "tir": tir_words}
+_SPACES = {"ir": ir_words, "relax": relax_words, "tir": tir_words, "tirx": tir_words}
 _USUAL = {"I": ir_words, "R": relax_words, "T": tir_words}
 _IMPORTED_FROM = ("relaxpy.script", "tvm.script", "tvm.script.parser")
+TYPING: Mapping[str, object] = {"Annotated": Annotated, "TypeVar": TypeVar}
+_PACKAGES = ("relaxpy", "tvm")
 
 
 @user_facing
@@ -53,7 +56,8 @@ def from_source(
         raise ParseError(f"a program is a string, found {type(text).__name__}", about=text)
     program = parse_text(text, filename or "<string>", limit=MAX_TEXT)
     names = dict(_USUAL | _SPACES if extra_vars is None else extra_vars)
-    guard = TextGuard(_SPACES.values(), [v for v in names.values() if callable(v)])
+    handed_in = [v for v in names.values() if callable(v)]
+    guard = TextGuard(_SPACES.values(), [*handed_in, TypeVar])
     scope = Scope(names, BUILTINS)
     with reported(program):
         return _Text(program, scope, names, guard, check_well_formed).read()
@@ -81,14 +85,23 @@ class _Text:
         classes: list[ast.ClassDef] = []
         for node in docstring_removed(self.program.tree.body):
             match node:
-                case ast.FunctionDef():
-                    functions.append(node)
+                case ast.FunctionDef(name=name):
+                    macro = macro_of(node, self.program, self.values)
+                    if macro is None:
+                        functions.append(node)
+                    else:
+                        self.names[name] = macro
                 case ast.ClassDef():
                     classes.append(node)
                 case ast.Import() | ast.ImportFrom():
                     self.import_names(node)
                 case ast.Assign(targets=[ast.Name(id="metadata" as name)], value=value):
                     # The table in which the printer writes large constants before the program.
+                    self.names[name] = self.values.value(value)
+                case ast.Assign(
+                    targets=[ast.Name(id=name)],
+                    value=ast.Call(func=ast.Name(id="TypeVar")) as value,
+                ):
                     self.names[name] = self.values.value(value)
                 case ast.Pass():
                     continue
@@ -114,6 +127,11 @@ class _Text:
         if isinstance(node, ast.ImportFrom):
             if node.module == "__future__":
                 return
+            if node.module == "typing" and not node.level:
+                known = {a.name: TYPING[a.name] for a in node.names if a.name in TYPING}
+                if len(known) == len(node.names):
+                    self.names.update({a.asname or a.name: known[a.name] for a in node.names})
+                    return
             if node.module in _IMPORTED_FROM and not node.level:
                 for alias in node.names:
                     space = _SPACES.get(alias.name)
@@ -122,6 +140,8 @@ class _Text:
                     self.names[alias.asname or alias.name] = space
                 else:
                     return
+        elif all(a.name.split(".")[0] in _PACKAGES and not a.asname for a in node.names):
+            return
         raise self.program.error(
             node,
             "a text imports nothing but the namespaces",

@@ -11,15 +11,15 @@ from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.graph_blocks import GraphBlocks
-from relaxpy.script.parser.graph_state import Body, name_of
+from relaxpy.script.parser.graph_state import Body, declared_pure, name_of
+from relaxpy.script.parser.graph_unrolled import GraphUnrolled
 from relaxpy.script.parser.report import docstring_removed, refusal
 from relaxpy.script.parser.scope import Poisoned
 from relaxpy.script.parser.signature import Signature, SignatureReader
 from relaxpy.script.parser.wording import as_parse_error
 
 
-class GraphReader(GraphBlocks):
+class GraphReader(GraphUnrolled):
     """Reads graph functions into a builder."""
 
     # --- functions
@@ -35,6 +35,7 @@ class GraphReader(GraphBlocks):
         before = len(self.report.errors)
         outer, self.body = self.body, Body()
         body = self.body
+        body.pure = pure
         depth = len(self.scope.frames)
         self.builder.begin_scope(found.params)
         try:
@@ -71,9 +72,7 @@ class GraphReader(GraphBlocks):
             body.attrs.setdefault("global_symbol", node.name)
         elif "global_symbol" in body.attrs:
             raise self.error(name_of(node), f"private function {node.name!r} has a global_symbol")
-        func = rx.Function(
-            found.params, result, found.ret, pure, Attrs(body.attrs), span=name
-        )
+        func = rx.Function(found.params, result, found.ret, pure, Attrs(body.attrs), span=name)
         try:
             return self.builder.normalize_function(func)
         except RelaxpyError as error:
@@ -133,6 +132,8 @@ class GraphReader(GraphBlocks):
                 self.give_back(node)
             case ast.FunctionDef():
                 self.local_function(node)
+            case ast.For():
+                self.unroll(node)
             case ast.Pass():
                 return
             case _:
@@ -153,6 +154,8 @@ class GraphReader(GraphBlocks):
                 "a function inside a function is decorated with @R.function",
                 hint="kernels (@T.prim_func) belong into the module",
             )
+        said = declared_pure(node)
+        pure = decorator.pure if said is None else said
         found = self.signature(node)
         recursive = any(
             isinstance(n, ast.Name) and n.id == node.name for s in node.body for n in ast.walk(s)
@@ -161,7 +164,7 @@ class GraphReader(GraphBlocks):
         if recursive:
             if isinstance(var, rx.DataflowVar):
                 var = rx.Var(node.name, None, var.span)
-            var = rx.Var(node.name, found.info(pure=decorator.pure), var.span)
+            var = rx.Var(node.name, found.info(pure=pure), var.span)
             if node.returns is None:
                 raise self.error(
                     name_of(node),
@@ -170,7 +173,7 @@ class GraphReader(GraphBlocks):
                 )
             self.builder.declare(var)
             self.scope.set(node.name, var)
-        func = self.function(node, found, pure=decorator.pure, private=True)
+        func = self.function(node, found, pure=pure, private=True)
         if func is None:
             raise Poisoned
         with self.at(name_of(node)):

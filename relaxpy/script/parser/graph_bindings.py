@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from relaxpy.errors import RelaxpyError
+from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.annotations import resolve
 from relaxpy.script.parser.graph_state import GraphState
 from relaxpy.script.parser.graph_values import is_plain
+from relaxpy.script.parser.legacy import matched_info
 from relaxpy.script.parser.wording import as_parse_error, describe
 
 
@@ -59,9 +61,15 @@ class GraphBindings(GraphState):
             raise self.error(node.target, "an annotation belongs to a name")
         if node.value is None:
             raise self.error(node, "a name is bound with a value: write name: info = value")
-        annotation = self.info(self.values.value(node.annotation), node.annotation)
+        annotation = self.annotation(node.annotation)
         value = self.values.value(node.value)
         self.bind(node.target.id, value, node.value, node.target, annotation)
+
+    def annotation(self, node: ast.expr) -> rx.StructInfo:
+        """The info that an annotation in a body gives."""
+        with self.values.in_annotation():
+            value = self.values.value(node)
+        return self.info(value, node)
 
     def info(self, value: object, at: ast.expr) -> rx.StructInfo:
         """The info that `value` stands for in a body, where strings are no dimensions."""
@@ -86,7 +94,13 @@ class GraphBindings(GraphState):
         if isinstance(value, SizeVar) and not value.name:
             self.declare_size(name, value, at)
             return
+        if isinstance(value, forms.UnknownShape):
+            value = self.values.settled(value, at)
+        if isinstance(value, TypeVar):
+            self.declare_size(name, SizeVar("", INT64), at)
+            return
         if isinstance(value, forms.EmitForm):
+            annotation = value.annotation if annotation is None else annotation
             value = value.value
         elif annotation is None and is_plain(value):
             self.scope.set(name, value)
@@ -94,9 +108,8 @@ class GraphBindings(GraphState):
         var = self.new_var(name, target)
         span = self.program.span(target)
         found: rx.Var | None
-        if isinstance(value, forms.MatchCastForm):
-            expr = self.values.expression(value.value, at)
-            info = self.cast_info(value, at)
+        if isinstance(value, (forms.MatchCastForm, forms.MatchShapeForm)):
+            expr, info = self.cast_parts(value, at)
             with self.at(at):
                 found = self.builder.match_cast(
                     expr, info, annotation=annotation, var=var, span=span
@@ -107,12 +120,27 @@ class GraphBindings(GraphState):
                 found = self.builder.emit(expr, annotation=annotation, var=var, span=span)
         self.scope.set(name, found)
 
-    def cast_info(self, form: forms.MatchCastForm, at: ast.expr) -> rx.StructInfo:
-        """The info of a match_cast, located at its argument."""
+    def cast(self, form: forms.MatchCastForm | forms.MatchShapeForm, node: ast.expr) -> rx.Expr:
+        """The variable to which a cast inside an expression is bound."""
+        expr, info = self.cast_parts(form, node)
+        with self.at(node):
+            found = self.builder.match_cast(expr, info, span=self.program.span(node))
+        assert found is not None
+        return found
+
+    def cast_parts(
+        self, form: forms.MatchCastForm | forms.MatchShapeForm, at: ast.expr
+    ) -> tuple[rx.Expr, rx.StructInfo]:
+        """What a cast checks, and against which info, which is located at its argument."""
+        expr = self.values.expression(form.value, at)
+        if isinstance(form, forms.MatchShapeForm):
+            with self.at(at):
+                expr = self.builder.normalize(expr)
+                return expr, matched_info(form, self.builder.struct_info_of(expr))
         place = at
         if isinstance(at, ast.Call) and len(at.args) > 1:
             place = at.args[1]
-        return self.info(form.annotation, place)
+        return expr, self.info(form.annotation, place)
 
     def bindable(self, value: object, at: ast.expr) -> rx.Expr:
         """`value` as the right side of a binding: Python numbers are tensor literals there."""
@@ -154,9 +182,8 @@ class GraphBindings(GraphState):
                 self.end_block(node)
             case forms.AttrsForm(of="function", attrs=attrs):
                 self.func_attr(attrs, node)
-            case forms.MatchCastForm(value=inner):
-                expr = self.values.expression(inner, node)
-                info = self.cast_info(value, node)
+            case forms.MatchCastForm() | forms.MatchShapeForm():
+                expr, info = self.cast_parts(value, node)
                 with self.at(node):
                     self.builder.match_cast(expr, info, bind=False, span=self.program.span(node))
             case rx.Call() | forms.EmitForm():
@@ -188,9 +215,19 @@ class GraphBindings(GraphState):
                 raise self.error(
                     part, f"{part.id!r} is not bound in this dataflow block", rule="SC-8"
                 )
+            self.hand_out(part)
         flow.done = True
 
-    # --- branches
+    def hand_out(self, node: ast.Name) -> None:
+        """Make an output of what was bound where only reading showed which binding is the last."""
+        found = self.scope.find(node.id)
+        if isinstance(found, rx.DataflowVar):
+            span = self.program.span(node)
+            with self.at(node):
+                bound = self.builder.emit(found, var=rx.Var(node.id, None, span), span=span)
+            self.scope.set(node.id, bound)
+
+    # --- the function as a whole
 
     def func_attr(self, attrs: Mapping[str, object], node: ast.expr) -> None:
         """Read `R.func_attr({...})`."""
@@ -199,7 +236,13 @@ class GraphBindings(GraphState):
         twice = sorted(set(attrs) & set(self.now.attrs))
         if twice:
             raise self.error(node, f"attribute {', '.join(twice)} is set twice")
-        self.now.attrs.update(attrs)
+        for key, value in attrs.items():
+            if key == "pure":
+                # LEG-15: what callers rely on is found before the body is read.
+                if value is not self.now.pure:
+                    raise self.error(node, "pure is written out, as True or False", rule="LEG-15")
+                continue
+            self.now.attrs["relax.force_pure" if key == "force_pure" else key] = value
 
     def give_back(self, node: ast.Return) -> None:
         """Read `return value`."""
@@ -216,6 +259,7 @@ class GraphBindings(GraphState):
         now.returned = node
         expr = self.values.expression(self.values.value(node.value), node.value)
         with self.at(node.value):
-            if now.dataflow is not None and not isinstance(expr, rx.Var):
+            inside = isinstance(expr, rx.DataflowVar) or not isinstance(expr, rx.Var)
+            if now.dataflow is not None and inside:
                 expr = self.builder.emit(expr, output=True, span=self.program.span(node.value))
             now.result = expr

@@ -186,7 +186,7 @@ class GraphBlocks(GraphBindings):
             case ast.Assign(targets=[target], value=value):
                 found, info = self.values.value(value), None
             case ast.AnnAssign(target=target, annotation=annotation, value=ast.expr() as value):
-                info = self.info(self.values.value(annotation), annotation)
+                info = self.annotation(annotation)
                 found = self.values.value(value)
             case _:
                 self.dispatch(node)

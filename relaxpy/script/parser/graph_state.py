@@ -36,6 +36,7 @@ class Body:
         self.dataflow: Dataflow | None = None
         self.around: list[ast.stmt] = []
         self.depth = 0
+        self.pure = True
 
 
 class GraphState:
@@ -108,3 +109,19 @@ def name_of(node: ast.FunctionDef) -> ast.expr:
     word.col_offset = node.col_offset + len("def ")
     word.end_col_offset = word.col_offset + len(node.name.encode())
     return word
+
+
+def declared_pure(node: ast.FunctionDef) -> bool | None:
+    """What `R.func_attr({"pure": ...})` says of a function, which its callers rely on (LEG-15)."""
+    for part in node.body:
+        said = part.value if isinstance(part, ast.Expr) else None
+        if not isinstance(said, ast.Call) or not ends_in(said.func, "func_attr") or not said.args:
+            continue
+        table = said.args[0]
+        for key, value in (
+            zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
+        ):
+            named = isinstance(key, ast.Constant) and key.value == "pure"
+            if named and isinstance(value, ast.Constant) and isinstance(value.value, bool):
+                return value.value
+    return None

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, RelaxpyError, Span
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.context import written_at
 from relaxpy.ir.relax.op import operators
+from relaxpy.ir.relax.op.call import info_list
 from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.annotations import Annotation, Tensor, TypeWord
+from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.evaluator import Evaluator
+from relaxpy.script.parser.legacy import NOT_READ, RuntimeDepShape
+from relaxpy.script.parser.macros import Macro
+from relaxpy.script.parser.relaxwords import call_packed
 from relaxpy.script.parser.scope import MISSING, Poisoned
-from relaxpy.script.parser.wording import as_parse_error, describe
+from relaxpy.script.parser.wording import as_parse_error, describe, last_name
 
 #: The operators of Python that have a meaning between Relax values.
 _SIGNS = frozenset(["+", "-", "*", "/", "//", "%", "**", "@", "<", "<=", ">", ">=", "==", "!="])
@@ -50,11 +58,41 @@ class ModuleRef:
         return "the module"
 
 
+class Host(Protocol):
+    """The function being read, as its expressions need it."""
+
+    def cast(self, form: forms.MatchCastForm | forms.MatchShapeForm, node: ast.expr) -> rx.Expr:
+        """The variable to which a cast inside an expression is bound."""
+
+    def kernel_call(self, form: forms.TeForm, node: ast.expr) -> rx.Call:
+        """The call of a kernel that tensor expressions give."""
+
+    def expand(
+        self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        """What a macro gives."""
+
+
+#: The properties of a tensor that are read off its info.
+_INSPECTED = ("shape", "ndim", "dtype")
+
+_CASTS = (forms.MatchCastForm, forms.MatchShapeForm)
+_SPECIAL = (*_CASTS, forms.UnknownShape, tuple, list)
+
+
 class GraphEvaluator(Evaluator):
-    """Expressions of a graph function; `places` says where each Relax value was last written."""
+    """Expressions of a graph function; `places` says where each Relax value was last written.
+
+    `host` is the function that is being read, if one is; `devices` are those of the module;
+    `size_of` gives the shape variable that a TypeVar stands for.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         Evaluator.__init__(self, *args, **kwargs)
+        self.host: Host | None = None
+        self.size_of: Callable[[str], object] | None = None
+        self.devices = Devices()
+        self.annotating = False
         self.places: dict[int, Span] = {}
         self.gone: dict[str, str] = {}
         self._kept: list[object] = []
@@ -90,6 +128,64 @@ class GraphEvaluator(Evaluator):
             rule="SC-7",
             hint=f"list it in R.output({node.id}) at the end of the block",
         )
+
+    @contextmanager
+    def in_annotation(self) -> Iterator[None]:
+        """The reading of an annotation, where `_` is a shape of which nothing is said (LEG-4)."""
+        outer, self.annotating = self.annotating, True
+        try:
+            yield
+        finally:
+            self.annotating = outer
+
+    @override
+    def _name(self, node: ast.Name) -> object:
+        if node.id == "_" and self._says_nothing():
+            return RuntimeDepShape
+        found = Evaluator._name(self, node)
+        if isinstance(found, TypeVar) and self.size_of is not None:
+            return self.size_of(found.__name__)
+        return found
+
+    def _says_nothing(self) -> bool:
+        """Whether `_` is a shape of which nothing is said: it is also a name like any other."""
+        known = self.scope.find_bound("_")
+        return known is MISSING or (self.annotating and not isinstance(known, PrimExpr))
+
+    @override
+    def unknown_attribute(self, owner: object, node: ast.Attribute) -> ParseError:
+        error = Evaluator.unknown_attribute(self, owner, node)
+        replaced = NOT_READ.get(node.attr)
+        if replaced is None or isinstance(owner, rx.Expr):
+            return error
+        rule, hint = replaced
+        return self.error(last_name(node), f"{node.attr} is not read", rule=rule, hint=hint)
+
+    @override
+    def attribute_of(self, owner: object, node: ast.Attribute) -> object:
+        if isinstance(owner, rx.Expr) and node.attr in _INSPECTED:
+            return self.inspected(owner, node)
+        return Evaluator.attribute_of(self, owner, node)
+
+    def inspected(self, owner: rx.Expr, node: ast.Attribute) -> object:
+        """`owner.shape` and the like, as far as they are known while the program is read."""
+        info = owner.struct_info
+        if not isinstance(info, rx.TensorStructInfo):
+            found = "no tensor" if info is None else str(info)
+            raise self.error(node, f"only a tensor has .{node.attr}, found {found}")
+        known: Mapping[str, object] = {
+            "shape": info.get_shape(),
+            "ndim": None if info.ndim < 0 else info.ndim,
+            "dtype": None if info.dtype.is_void else info.dtype,
+        }
+        if known[node.attr] is None:
+            hint = "say what it is with R.match_cast first"
+            if node.attr == "shape":
+                hint += "; R.shape_of gives the shape when the program runs"
+            raise self.error(
+                node, f".{node.attr} of {info} is not known while the program is read", hint=hint
+            )
+        return known[node.attr]
 
     @override
     def value(self, node: ast.expr) -> Any:
@@ -134,18 +230,78 @@ class GraphEvaluator(Evaluator):
     def on_call(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
+        if any(isinstance(arg, _SPECIAL) for arg in args):
+            args = self.plain(function, args, node)
         if isinstance(function, OpDef):
-            if "out_ty" in kwargs and "out_sinfo" not in kwargs:
-                kwargs = {"out_sinfo" if k == "out_ty" else k: v for k, v in kwargs.items()}
-            return function.make(*args, span=self.span(node), **kwargs)
+            return function.make(*args, span=self.span(node), **_renamed(kwargs))
         if isinstance(function, rx.Expr):
-            if kwargs:
-                raise self.error(node.keywords[0], "a call of a function takes no keywords")
-            return rx.Call(
-                function, tuple(rx.convert_to_expr(a) for a in args), span=self.span(node)
-            )
-        found = function(*args, **kwargs)
+            return self.called(function, args, kwargs, node)
+        if isinstance(function, Macro):
+            if self.host is None:
+                raise self.error(node, "a macro is used inside a function")
+            return self.host.expand(function, args, kwargs, node)
+        found = function(*args, **(_renamed(kwargs) if function is call_packed else kwargs))
+        if isinstance(found, Tensor) and isinstance(found.vdevice, str):
+            found.vdevice = self.devices.find(found.vdevice)
+        if isinstance(found, forms.TeForm):
+            self.guard.call(found.function, args, node, self)
+            if self.host is None:
+                raise self.error(node, "R.emit_te belongs into a function")
+            found = self.host.kernel_call(found, node)
         return self._at(found, node) if isinstance(found, rx.Expr) else found
+
+    def called(
+        self, function: rx.Expr, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> rx.Call:
+        """A call of a function of the program, which of packed ones says what it gives."""
+        kwargs = _renamed(kwargs)
+        for keyword in node.keywords:
+            if keyword.arg not in ("sinfo_args", "type_args", "pure"):
+                raise self.error(
+                    keyword,
+                    "a call of a function takes no keywords",
+                    hint="only sinfo_args, and pure for packed functions, are written so",
+                )
+        attrs = {name: value for name, value in kwargs.items() if name == "pure"}
+        return rx.Call(
+            function,
+            tuple(rx.convert_to_expr(a) for a in args),
+            Attrs(attrs),
+            info_list(kwargs.get("sinfo_args", ())),
+            span=self.span(node),
+        )
+
+    def plain(self, function: object, args: list[Any], node: ast.Call) -> list[Any]:
+        """The arguments of a call: casts among them are bound to variables (LEG-11).
+
+        Errors:
+            ParseError: a shape of which nothing is said is used as a value (LEG-5).
+        """
+        if isinstance(function, TypeWord) or (
+            isinstance(function, type) and issubclass(function, Annotation)
+        ):
+            return args
+        starred = any(isinstance(arg, ast.Starred) for arg in node.args)
+        places: Sequence[ast.expr] = [node] * len(args) if starred else node.args
+        return [self.settled(arg, at) for arg, at in zip(args, places, strict=True)]
+
+    def settled(self, value: Any, node: ast.expr) -> Any:
+        """`value`, casts in it bound to variables."""
+        if isinstance(value, forms.UnknownShape):
+            raise self.error(
+                node,
+                "RuntimeDepShape is no value: it belongs into annotations",
+                rule="LEG-5",
+                hint="R.shape_of(x) gives the shape of x when the program runs",
+            )
+        if isinstance(value, _CASTS) and self.host is not None:
+            return self.host.cast(value, node)
+        if isinstance(value, (tuple, list)) and any(isinstance(v, _SPECIAL) for v in value):
+            inner = node.elts if isinstance(node, (ast.Tuple, ast.List)) else []
+            places = inner if len(inner) == len(value) else [node] * len(value)
+            found = [self.settled(v, at) for v, at in zip(value, places, strict=True)]
+            return found if isinstance(value, list) else tuple(found)
+        return value
 
     @override
     def signature_of(self, function: Any) -> inspect.Signature:
@@ -166,6 +322,13 @@ class GraphEvaluator(Evaluator):
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
         if not isinstance(owner, rx.Expr):
             return Evaluator.on_subscript(self, owner, index, node)
+        if isinstance(owner.struct_info, rx.TensorStructInfo):
+            raise self.error(
+                node,
+                f"[ ] projects a tuple, found {owner.struct_info}",
+                rule="DER-32",
+                hint="to index a tensor use R.take or R.strided_slice",
+            )
         try:
             found = owner[index]
         except IndexError as error:
@@ -179,12 +342,23 @@ class GraphEvaluator(Evaluator):
         """
         if isinstance(value, forms.EmitForm):
             value = value.value
+        value = self.settled(value, node)
         if isinstance(value, (forms.Form, ModuleRef, IRModule)):
             raise self.error(node, f"{describe(value)} is no value")
         try:
             return self._at(rx.convert_to_expr(value), node)
         except MisuseError as error:
             raise self.located(error, self.span(node)) from None
+
+
+def _renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keywords by the names that they have here: older and newer ones are read, too (LEG-12)."""
+    if kwargs.keys().isdisjoint(_OTHER_KEYWORDS):
+        return kwargs
+    return {_OTHER_KEYWORDS.get(name, name): value for name, value in kwargs.items()}
+
+
+_OTHER_KEYWORDS = {"out_ty": "out_sinfo", "type_args": "sinfo_args", "ty_args": "sinfo_args"}
 
 
 def is_plain(value: object) -> bool:

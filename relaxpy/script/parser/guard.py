@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import override
 
@@ -160,7 +160,7 @@ class TextGuard(Guard):
 
     @override
     def subscript(self, owner: object, node: ast.Subscript, at: Evaluator) -> None:
-        if inspect.isclass(owner) or inspect.ismodule(owner):
+        if owner is not Annotated and (inspect.isclass(owner) or inspect.ismodule(owner)):
             raise at.error(node, "only values can be indexed in text")
 
     @override

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relaxpy.errors import RelaxpyError, WellFormedError
 from relaxpy.ir.dtype import DataType
@@ -15,11 +15,14 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.devices import KEY, Devices
 from relaxpy.script.parser.graph import GraphReader
+from relaxpy.script.parser.graph_state import declared_pure
 from relaxpy.script.parser.graph_state import name_of
 from relaxpy.script.parser.graph_values import GraphEvaluator, ModuleRef
 from relaxpy.script.parser.guard import OPEN, Guard
 from relaxpy.script.parser.kernel import KernelReader
+from relaxpy.script.parser.macros import Macro, MacroOptions
 from relaxpy.script.parser.report import Full, Report, Statements, docstring_removed, refusal
 from relaxpy.script.parser.scope import POISON, Scope
 from relaxpy.script.parser.signature import Signature
@@ -71,6 +74,9 @@ class Definition:
 
     def __post_init__(self) -> None:
         self.gvar = GlobalVar(self.node.name)
+        pure = declared_pure(self.node)
+        if pure is not None:
+            self.options = replace(self.options, pure=pure)
 
 
 def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> forms.FunctionOptions:
@@ -91,6 +97,17 @@ def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> forms.FunctionO
     )
 
 
+def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) -> Macro | None:
+    """The macro that a function in a text is decorated to be; None if it is none."""
+    for part in node.decorator_list:
+        found = values.value(part)
+        if isinstance(found, MacroOptions):
+            return Macro(node, program, values.scope, found)
+        if isinstance(found, forms.FunctionOptions):
+            break
+    return None
+
+
 class FunctionsReader:
     """Reads functions that may call each other."""
 
@@ -103,6 +120,8 @@ class FunctionsReader:
         self.read: dict[str, BaseFunc] = {}
         self.gvars: dict[str, GlobalVar] = {}
         self.module = ModuleRef(self.gvars)
+        self.devices = Devices()
+        self.in_class = False
         self._returns: dict[str, DataType | None] = {}
 
     def declare(self, definition: Definition) -> None:
@@ -179,13 +198,20 @@ class FunctionsReader:
 
     def graph_reader(self, definition: Definition) -> GraphReader:
         """A reader for one graph function."""
-        return GraphReader(
+        reader = GraphReader(
             definition.program,
             self.scope.around(*definition.names),
             self.builder,
             guard=self.guard,
             report=self.report,
         )
+        reader.values.devices = self.devices
+        reader.module_names = self.gvars if self.in_class else None
+        return reader
+
+    def added(self) -> dict[GlobalVar, BaseFunc]:
+        """The kernels that reading has added to the module."""
+        return {v: f for v, f in self.builder.get().items() if v.name_hint not in self.gvars}
 
     def graph(self, definition: Definition) -> None:
         """Read the body of one graph function."""
@@ -241,6 +267,7 @@ class ModuleReader:
         self.report = report
         self.names_of = names_of
         self.functions = FunctionsReader(scope, report, guard)
+        self.functions.in_class = True
         self.values = GraphEvaluator(program, scope, guard)
         self.attrs: dict[str, object] = {}
         self.infos: dict[str, Sequence[object]] = {}
@@ -261,7 +288,8 @@ class ModuleReader:
             return None
         read = self.functions.read
         return IRModule(
-            {self.functions.gvars[name]: read[name] for name in self.order},
+            {self.functions.gvars[name]: read[name] for name in self.order}
+            | self.functions.added(),
             self.attrs,
             self.infos,
         )
@@ -270,6 +298,10 @@ class ModuleReader:
         """Read one statement of the class."""
         match node:
             case ast.FunctionDef(name=name):
+                macro = macro_of(node, self.program, self.values)
+                if macro is not None:
+                    self.scope.set(name, macro)
+                    return
                 self.order.append(name)
                 options = options_of(node, self.values)
                 self.functions.declare(Definition(node, options, self.program, self.names_of(name)))
@@ -298,6 +330,7 @@ class ModuleReader:
                 if self.infos:
                     raise self.program.error(node, "I.module_global_infos is given twice")
                 self.infos.update(infos)
+                self.functions.devices.listed = self.infos.get(KEY)
             case _:
                 raise self.program.error(node, "this does nothing in a module")
 

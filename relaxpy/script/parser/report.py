@@ -88,7 +88,7 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
             return
-        case ast.If() | ast.With():
+        case ast.If() | ast.With() | ast.For():
             for inner in (*node.body, *getattr(node, "orelse", ())):
                 yield from bound_names(inner)
             return
@@ -106,7 +106,7 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.While: ("while", "use recursion: a function that calls itself in one branch of an if"),
-    ast.For: ("for", "unroll it with a Python helper function, or write a @T.prim_func with loops"),
+    ast.For: ("for", "write the functions out, or make them in Python"),
     ast.AsyncFor: ("async for", "programs do not wait for anything"),
     ast.AsyncWith: ("async with", "programs do not wait for anything"),
     ast.AsyncFunctionDef: ("async def", "programs do not wait for anything"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from relaxpy.errors import RelaxpyError, close_names
@@ -59,6 +59,15 @@ class SignatureReader:
         args = [*node.args.posonlyargs, *node.args.args]
         self.refuse_extras(node.args)
         self.sized = frozenset(_declared_as_sizes(node.body))
+        outer, self.values.size_of = self.values.size_of, self.variable
+        try:
+            self.read_parts(node, args)
+        finally:
+            self.values.size_of = outer
+        return self.found
+
+    def read_parts(self, node: ast.FunctionDef, args: Sequence[ast.arg]) -> None:
+        """Read parameters and result."""
         with self.values.scope.inner() as names:
             self.found.names = names
             self.define_type_params(node)
@@ -72,7 +81,6 @@ class SignatureReader:
                 self.found.ret = self.info(node.returns, binds=False)
         self.found.params = tuple(p for p in params if isinstance(p, rx.Var))
         self.found.complete &= len(self.found.params) == len(args)
-        return self.found
 
     def refuse_extras(self, spec: ast.arguments) -> None:
         """A function has plain positional parameters."""
@@ -91,7 +99,7 @@ class SignatureReader:
     def define_type_params(self, node: ast.FunctionDef) -> None:
         """`def f[n](...)` declares the shape variable n."""
         for param in getattr(node, "type_params", ()):
-            self.found.sizes[param.name] = tir.Var(param.name, INT64)
+            self.found.names[param.name] = self.variable(param.name)
 
     def variable(self, name: str) -> tir.Var:
         """The shape variable of this name: one in scope (SC-15), or a new one."""
@@ -126,7 +134,8 @@ class SignatureReader:
         Where it does not bind, as that of the result, its names must mean something already.
         """
         try:
-            value = self.values.value(node)
+            with self.values.in_annotation():
+                value = self.values.value(node)
             if not is_annotation(value) and value is not None:
                 raise self.values.error(
                     node, f"an annotation is an info such as R.Tensor, found {describe(value)}"

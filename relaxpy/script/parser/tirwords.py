@@ -9,7 +9,7 @@ from typing import Any
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.script.parser import forms
@@ -368,6 +368,28 @@ def evaluate(value: ExprLike) -> forms.EvaluateForm:
 def meta_var(value: object) -> forms.MetaVar:
     """`value` as a Python value, which becomes no statement."""
     return forms.MetaVar(value)
+
+
+def var(dtype: str = "int32", name: str = "", span: None = None) -> Var:
+    """A new variable of this datatype, which its assignment names: the older `T.int64()`."""
+    return Var(name, as_dtype(dtype))
+
+
+def iter_var(
+    v: Var | str, dom: Range | Sequence[ExprLike] | None, iter_type: str, thread_tag: str
+) -> IterVar:
+    """A variable of a loop over `dom`, of a kind such as "DataPar"."""
+    if not isinstance(iter_type, str) or iter_type not in IterVarKind.__members__:
+        raise MisuseError(
+            f"no kind of loop variable is named {iter_type!r:.60}; there are "
+            f"{', '.join(IterVarKind.__members__)}",
+            about=iter_type,
+        )
+    if isinstance(dom, (tuple, list)):
+        dom = Range(*dom)
+    over = dom if isinstance(dom, Range) else None
+    named = v if isinstance(v, Var) else Var(v, "int32" if over is None else over.extent.dtype)
+    return IterVar(over, named, IterVarKind[iter_type], thread_tag)
 
 
 # --- calls whose datatype may come by keyword

@@ -1,0 +1,67 @@
+"""Infos that concern a whole module: the devices that its tensors may live on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.node import Attrs, Node
+
+
+class GlobalInfo(Node):
+    """Base of the infos that a module lists by name."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DummyGlobalInfo(GlobalInfo):
+    """An info that says nothing."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class VDevice(GlobalInfo):
+    """A device by kind and number, and which of its memories is meant.
+
+    `target` is the kind of device, as "cuda", a longer description that begins with it, or a table
+    whose "kind" it is.
+
+    Errors:
+        MisuseError (also TypeError): the number is no integer from 0, or a name no string.
+    """
+
+    _fields = ("target", "vdevice_id", "memory_scope")
+    target: str | Attrs | None = None
+    vdevice_id: int = 0
+    memory_scope: str = "global"
+
+    def __post_init__(self) -> None:
+        number, target = self.vdevice_id, self.target
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise MisuseError(f"devices are numbered from 0, found {number!r:.60}", about=number)
+        if not isinstance(self.memory_scope, str):
+            raise MisuseError(
+                f"a memory is named by a string, found {self.memory_scope!r:.60}",
+                about=self.memory_scope,
+            )
+        if isinstance(target, Mapping):
+            object.__setattr__(self, "target", Attrs(target))
+        elif not isinstance(target, str | None):
+            raise MisuseError(
+                f"a target is a string or a table, found {target!r:.60}", about=target
+            )
+
+    @property
+    def kind(self) -> str:
+        """The kind of device: "cuda"; "" where it is not said."""
+        target = self.target
+        if isinstance(target, Attrs):
+            return str(target.get("kind", ""))
+        return (target or "").split(" ")[0]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.vdevice_id}"

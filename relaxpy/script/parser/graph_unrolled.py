@@ -1,0 +1,150 @@
+"""Loops of Python and macros in graph functions: statements that are read once for each use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from relaxpy.ir.dtype import INT64
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.graph_blocks import GraphBlocks
+from relaxpy.script.parser.macros import MAX_UNROLLED, Macro, Unrolling, expanded
+from relaxpy.script.parser.scope import Poisoned
+from relaxpy.script.parser.wording import describe
+
+
+class GraphUnrolled(GraphBlocks):
+    """Reads statements again and again."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        GraphBlocks.__init__(self, *args, **kwargs)
+        self.unrolling = Unrolling()
+        self.values.host = self
+        self.values.size_of = self.size
+        self.module_names: Container[str] | None = None
+
+    def unroll(self, node: ast.For) -> None:
+        """Read a loop over what is known while the program is read, once for each member."""
+        if node.orelse:
+            raise self.error(node.orelse[0], "a loop in Relax has no else")
+        members = self.known_members(node.iter)
+        around = self.now.around
+        for place, member in enumerate(members):
+            self.unrolling.add(len(node.body) or 1, node.iter, self.values)
+            last = place == len(members) - 1
+            # Only what the last round binds can be the output of a dataflow block.
+            self.now.around = list(around) if last else []
+            try:
+                self.values.unpack(node.target, member, self.scope.set)
+                self.statements.read(node.body, self.statement)
+            finally:
+                self.now.around = around
+
+    def known_members(self, node: ast.expr) -> list[Any]:
+        """What a loop runs over.
+
+        Errors:
+            ParseError: that is not known while the program is read, or is too much.
+        """
+        value = self.values.value(node)
+        if isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.TupleStructInfo):
+            return self.members(value, node)
+        if isinstance(value, (rx.Expr, PrimExpr, forms.Form)):
+            raise self.error(
+                node,
+                f"a loop in Relax runs over what is known while it is read, found "
+                f"{describe(value)}",
+                hint="use recursion, or a @T.prim_func with loops",
+            )
+        found = []
+        for member in self.values.iterable(value, node):
+            found.append(member)
+            if len(found) > MAX_UNROLLED:
+                self.unrolling.add(len(found), node, self.values)
+        return found
+
+    def expand(
+        self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        """What a macro gives, its statements being read here.
+
+        Errors:
+            ParseError: it is a macro of kernels, or returns not just once, at its end.
+        """
+        if macro.options.dialect != "relax":
+            raise self.error(node.func, "a macro of kernels cannot be used in Relax")
+        self.unrolling.add(len(macro.node.body), node, self.values)
+        *statements, last = macro.body()
+        early = next((n for s in statements for n in _returns(s)), None)
+        if early is not None or not isinstance(last, ast.Return) or last.value is None:
+            raise macro.program.error(
+                early or last, "a macro of Relax ends in its one return, which has a value"
+            )
+        before = len(self.report.errors)
+        with self.apart(), expanded(self, macro, args, kwargs, node):
+            self.statements.read(statements, self.statement)
+            if len(self.report.errors) > before:
+                raise Poisoned
+            found = self.values.value(last.value)
+            if isinstance(found, (forms.MatchCastForm, forms.MatchShapeForm)):
+                return self.cast(found, last.value)
+            return found
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """The reading of other statements in the middle of one."""
+        now, values = self.now, self.values
+        around, returned, places = now.around, now.returned, dict(values.places)
+        now.around, now.returned = [], None
+        now.depth += 1
+        try:
+            yield
+        finally:
+            now.around, now.returned = around, returned
+            now.depth -= 1
+            values.places.update(places)
+
+    def kernel_call(self, form: forms.TeForm, node: ast.expr) -> rx.Call:
+        """The call of a kernel that tensor expressions give; the kernel joins the module."""
+        with self.at(node):
+            return self.add_kernel(form, node)
+
+    def add_kernel(self, form: forms.TeForm, node: ast.expr) -> rx.Call:
+        """The call of the kernel for `form`, entered into the module."""
+        if self.module_names is None:
+            raise self.error(
+                node,
+                "R.emit_te adds a kernel to the module, and there is none around",
+                hint="put the function into the class of an @I.ir_module",
+            )
+        named = dict(form.kwargs)
+        hint = named.pop("primfunc_name_hint", None) or getattr(form.function, "__name__", "te")
+        attrs: Any = named.pop("primfunc_attrs", None)
+        name = free = str(hint).strip("<>")
+        count = 0
+        while free in self.module_names:
+            count += 1
+            free = f"{name}{count}"
+        return self.builder.call_te(
+            form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **named
+        )
+
+    def size(self, name: str) -> object:
+        """The shape variable that a TypeVar of this name stands for."""
+        return self.now.sizes.setdefault(name, tir.Var(name, INT64))
+
+
+def _returns(node: ast.stmt) -> Iterator[ast.Return]:
+    """The returns of a statement, less those of functions in it."""
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, ast.Return):
+            yield found
+        elif not isinstance(found, (ast.FunctionDef, ast.Lambda)):
+            waiting += ast.iter_child_nodes(found)

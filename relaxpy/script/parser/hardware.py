@@ -1,0 +1,176 @@
+"""The intrinsics of `T` that only special hardware, or TVM's run time, can perform.
+
+They are read and printed as calls; to run one on NumPy is an error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Call, PrimExpr
+from relaxpy.script.parser.forms import as_dtype
+from relaxpy.script.parser.tirwords import ignoring_dtype
+
+_ANY = (0, 255)
+
+#: What each gives, and its least and largest number of operands.
+_OF_DTYPE: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "handle": {
+        **dict.fromkeys(
+            ("lookup_param", "start_profile_intrinsic", "end_profile_intrinsic"), (1, 1)
+        ),
+        "TVMBackendAllocWorkspace": (5, 5),
+        "anylist_getitem": (2, 2),
+        "end_profile_intrinsic": (1, 1),
+        "handle_add_byte_offset": (2, 2),
+        "lookup_param": (1, 1),
+        "make_filled_simdgroup_matrix": (3, 5),
+        "simdgroup_load": (4, 7),
+        "simdgroup_multiply_accumulate": (8, 8),
+        "simdgroup_store": (4, 7),
+        "start_profile_intrinsic": (1, 1),
+        "tvm_access_ptr": (5, 5),
+        "tvm_bmma_sync": (8, 8),
+        "tvm_fill_fragment": (6, 6),
+        "tvm_load_matrix_sync": (8, 8),
+        "tvm_mma_sync": (8, 8),
+        "tvm_stack_alloca": (2, 2),
+        "tvm_stack_make_array": (6, 6),
+        "tvm_stack_make_shape": _ANY,
+        "tvm_store_matrix_sync": (8, 8),
+        "tvm_thread_allreduce": _ANY,
+        "tvm_throw_last_error": (0, 0),
+        "tvm_tuple": _ANY,
+    },
+    "int32": {
+        "TVMBackendFreeWorkspace": (3, 3),
+        "anylist_resetitem": (2, 2),
+        "anylist_setitem_call_cpacked": _ANY,
+        "anylist_setitem_call_packed": _ANY,
+        "dp4a": (2, 3),
+        "q_multiply_shift": (4, 4),
+        "q_multiply_shift_per_axis": (7, 7),
+        "tvm_call_cpacked": _ANY,
+        "tvm_call_cpacked_lowered": _ANY,
+        "tvm_call_packed": _ANY,
+        "tvm_call_packed_lowered": _ANY,
+        "tvm_storage_sync": (1, 3),
+        "tvm_struct_set": (4, 4),
+        "vscale": (0, 0),
+    },
+    "": {
+        "create_barriers": (1, 1),
+        "ptx_arrive_barrier": (1, 1),
+        "ptx_arrive_barrier_expect_tx": (2, 2),
+        "ptx_commit_group": (0, 0),
+        "ptx_cp_async_barrier": (1, 1),
+        "ptx_init_barrier_thread_count": (2, 2),
+        "ptx_wait_barrier": (1, 1),
+        "ptx_wait_group": (1, 1),
+        "thread_return": (0, 0),
+    },
+    "bool": {"ignore_loop_partition": (1, 1), "isnullptr": (1, 1)},
+    "uint32": {"tvm_warp_activemask": (0, 0)},
+}
+
+#: Those that give what one of their operands is, by its place.
+_AS_OPERAND: Mapping[str, tuple[int, tuple[int, int]]] = {
+    "tvm_thread_invariant": (0, (1, 1)),
+    "tvm_warp_shuffle": (1, (5, 5)),
+    "tvm_warp_shuffle_down": (1, (5, 5)),
+    "tvm_warp_shuffle_up": (1, (5, 5)),
+}
+
+#: Those whose datatype is written first, or as `dtype=`.
+_DTYPE_WRITTEN: Mapping[str, tuple[int, int]] = {
+    **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), (1, 255)),
+    "get_active_lane_mask": (2, 2),
+    "mma_fill": (3, 3),
+    "mma_store": (6, 6),
+    "ptx_cp_async": (5, 5),
+    "ptx_cp_async_bulk": (6, 6),
+    "ptx_ldmatrix": (7, 7),
+    "ptx_mma": (13, 15),
+    "ptx_mma_sp": (16, 16),
+    "type_annotation": (0, 0),
+    **dict.fromkeys(("vectorhigh", "vectorlow"), (1, 1)),
+    "vectorcombine": (2, 2),
+}
+
+#: Other names for some of them.
+_ALIASES = {
+    "call_cpacked": "tvm_call_cpacked",
+    "call_cpacked_lowered": "tvm_call_cpacked_lowered",
+    "call_packed_lowered": "tvm_call_packed_lowered",
+}
+
+
+def _operand(value: Any) -> PrimExpr:
+    return value.data if isinstance(value, Buffer) else ops.convert(value)
+
+
+def _operands(name: str, args: tuple[Any, ...], count: tuple[int, int]) -> list[PrimExpr]:
+    least, most = count
+    if not least <= len(args) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise MisuseError(f"{name} takes {wanted} operands, found {len(args)}")
+    return [_operand(arg) for arg in args]
+
+
+def _named(name: str, what: str, function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"A call of the intrinsic {name}, {what}."
+    return function
+
+
+def _giving(name: str, dtype: str, count: tuple[int, int]) -> Callable[..., PrimExpr]:
+    def word(*args: Any) -> PrimExpr:
+        return Call(dtype, f"tir.{name}", _operands(name, args, count))
+
+    return ignoring_dtype(_named(name, f"giving {dtype or 'nothing'}", word))
+
+
+def _as_operand(name: str, place: int, count: tuple[int, int]) -> Callable[..., PrimExpr]:
+    def word(*args: Any) -> PrimExpr:
+        values = _operands(name, args, count)
+        return Call(values[place].dtype, f"tir.{name}", values)
+
+    return ignoring_dtype(_named(name, f"in the datatype of operand {place + 1}", word))
+
+
+def _dtype_written(name: str, count: tuple[int, int]) -> Callable[..., PrimExpr]:
+    def word(*args: Any, dtype: object = None) -> PrimExpr:
+        if dtype is None:
+            if not args:
+                raise MisuseError(f"{name} takes a datatype first")
+            dtype, *rest = args
+            args = tuple(rest)
+        kind: DataType = as_dtype(dtype)
+        return Call(kind, f"tir.{name}", _operands(name, args, count))
+
+    return _named(name, "whose datatype is written first", word)
+
+
+def struct_get(arr: Any, index: Any, kind: Any, dtype: object) -> PrimExpr:
+    """Field `kind` of entry `index` of an array of structures, read as `dtype`."""
+    return Call(as_dtype(dtype), "tir.tvm_struct_get", [_operand(v) for v in (arr, index, kind)])
+
+
+def _table() -> dict[str, Callable[..., PrimExpr]]:
+    found: dict[str, Callable[..., PrimExpr]] = {}
+    for dtype, names in _OF_DTYPE.items():
+        found |= {name: _giving(name, dtype, count) for name, count in names.items()}
+    for name, (place, operands) in _AS_OPERAND.items():
+        found[name] = _as_operand(name, place, operands)
+    found |= {name: _dtype_written(name, count) for name, count in _DTYPE_WRITTEN.items()}
+    found["tvm_struct_get"] = struct_get
+    found |= {alias: found[name] for alias, name in _ALIASES.items()}
+    return {name: word for name, word in found.items() if not hasattr(intrin, name)}
+
+
+INTRINSICS: Mapping[str, Callable[..., PrimExpr]] = _table()

@@ -1,0 +1,186 @@
+"""Spellings of older and newer documents, as what they mean now (rules LEG)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import VOID, DataType
+from relaxpy.ir.relax import nodes as rx, ty
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.annotations import (
+    Callable_,
+    Prim,
+    Shape,
+    Tensor,
+    Tuple,
+    TypeWord,
+    as_type,
+)
+
+RuntimeDepShape = forms.UnknownShape()
+
+#: Names of the older documents that are not read, each with what replaces it.
+NOT_READ: Mapping[str, tuple[str, str]] = {
+    "check_annotation": (
+        "LEG-9",
+        "annotations are checked anyhow; R.match_cast(x, R.Tensor(...)) checks a value",
+    ),
+    "dynamically_check_shapes": (
+        "LEG-9",
+        "bind the shape to a variable s and check with R.match_cast(x, R.Tensor(s))",
+    ),
+    "map_shape_vars": ("LEG-10", "calls of functions match shape variables by themselves"),
+    "substitute_shape": ("LEG-10", "calls of functions replace shape variables by themselves"),
+}
+
+
+# --- datatypes
+
+
+def Int(bitwidth: int) -> DataType:
+    """The datatype of signed integers of this many bits."""
+    return DataType(f"int{_bits(bitwidth)}")
+
+
+def Float(bitwidth: int) -> DataType:
+    """The datatype of IEEE floats of this many bits."""
+    return DataType(f"float{_bits(bitwidth)}")
+
+
+def Bool() -> DataType:
+    """The datatype of truth values."""
+    return DataType("bool")
+
+
+def Void() -> DataType:
+    """The datatype of which nothing is known."""
+    return VOID
+
+
+def _bits(width: object) -> int:
+    if isinstance(width, bool) or not isinstance(width, int):
+        raise MisuseError(f"a bit width is an integer, found {width!r}", rule="DT-8", about=width)
+    return width
+
+
+# --- types
+
+
+def _shape_type(values: Any = None, ndim: int = -1) -> ty.ShapeType | Shape:
+    """A shape: `ShapeType(ndim)`, or newer `ShapeType([n, 4])`."""
+    if isinstance(values, int) and not isinstance(values, bool):
+        values, ndim = None, values
+    return ty.ShapeType(ndim) if values is None else Shape(values, ndim)
+
+
+def _tensor_type(
+    shape: Any = None, dtype: Any = "float32", vdevice: object = None, ndim: int = -1
+) -> ty.DynTensorType | Tensor:
+    """A tensor: `TensorType(ndim, dtype)`, or newer `TensorType((n, 4), "float32")`."""
+    if isinstance(shape, int) and not isinstance(shape, bool):
+        return ty.DynTensorType(shape, _dtype(dtype))
+    return Tensor(shape, dtype, vdevice, ndim)
+
+
+def _dyn_tensor_type(ndim: int = -1, dtype: Any = "float32") -> ty.DynTensorType:
+    """A tensor of this rank (-1: unknown) and datatype."""
+    return ty.DynTensorType(ndim, _dtype(dtype))
+
+
+def _tuple_type(*fields: Any) -> ty.TupleType | Tuple:
+    """A tuple of these types, or of the types in a list."""
+    if len(fields) == 1 and isinstance(fields[0], (tuple, list)):
+        fields = tuple(fields[0])
+    types = tuple(map(as_type, fields))
+    return Tuple(*fields) if None in types else ty.TupleType(types)  # type: ignore[arg-type]
+
+
+def _func_type(
+    arg_types: Sequence[Any], ret_type: Any, pure: bool = True
+) -> ty.FuncType | Callable_:
+    """A function from types to a type, pure unless it is said otherwise."""
+    if not isinstance(arg_types, (tuple, list)):
+        raise MisuseError(
+            f"the types of arguments are a list, found {arg_types!r:.60}", about=arg_types
+        )
+    args, ret = tuple(map(as_type, arg_types)), as_type(ret_type)
+    if ret is None or None in args:
+        return Callable_(arg_types, ret_type, pure)
+    return ty.FuncType(args, ret, pure)  # type: ignore[arg-type]
+
+
+def _object_type() -> ty.ObjectType:
+    """Any value."""
+    return ty.ObjectType()
+
+
+def _packed_func_type() -> ty.PackedFuncType:
+    """A packed function."""
+    return ty.PackedFuncType()
+
+
+DynTensorType = TypeWord("DynTensorType", _dyn_tensor_type)
+TensorType = TypeWord("TensorType", _tensor_type)
+ShapeType = TypeWord("ShapeType", _shape_type)
+TupleType = TypeWord("TupleType", _tuple_type)
+FuncType = TypeWord("FuncType", _func_type)
+ObjectType = TypeWord("ObjectType", _object_type)
+PackedFuncType = TypeWord("PackedFuncType", _packed_func_type)
+PrimType = Prim
+
+
+def _dtype(value: object) -> DataType:
+    return VOID if value is None else forms.as_dtype(value)
+
+
+# --- expressions
+
+
+def match_shape(value: object, pattern: Sequence[object]) -> forms.MatchShapeForm:
+    """`value`, a tensor or a shape, checked at run time against a shape (LEG-1, LEG-2)."""
+    if not isinstance(pattern, (tuple, list, rx.ShapeExpr)):
+        raise MisuseError(
+            f"a pattern is a list of dimensions, found {pattern!r:.60}",
+            rule="LEG-1",
+            about=pattern,
+        )
+    return forms.MatchShapeForm(value, pattern)
+
+
+def cast(v: object, *types: object, type_args: Sequence[object] = ()) -> forms.MatchCastForm:
+    """`v` checked at run time to have a type (LEG-11)."""
+    given = (*types, *type_args)
+    if len(given) != 1:
+        raise MisuseError(
+            f"cast takes one type, as in R.cast(v, R.ObjectType()), found {len(given)}",
+            rule="LEG-11",
+        )
+    return forms.MatchCastForm(v, given[0])
+
+
+def matched_info(form: forms.MatchShapeForm, info: rx.StructInfo) -> rx.StructInfo:
+    """The info against which a `match_shape` checks a value that has `info`.
+
+    Rule:
+        LEG-1, LEG-2, LEG-3.
+    Errors:
+        MisuseError: it is neither a tensor nor a shape, or not known to be one of them.
+    """
+    pattern: Any = form.pattern
+    dims: Any = pattern.values if isinstance(pattern, rx.ShapeExpr) else tuple(pattern)
+    if isinstance(info, rx.ShapeStructInfo):
+        return rx.ShapeStructInfo(dims)
+    if isinstance(info, rx.TensorStructInfo):
+        return rx.TensorStructInfo(dims, info.dtype)
+    shown = ", ".join(map(str, dims))
+    hint = None
+    if isinstance(info, rx.ObjectStructInfo):
+        hint = f"write R.match_cast(x, R.Tensor([{shown}])) or R.match_cast(x, R.Shape([{shown}]))"
+    raise MisuseError(
+        f"only a tensor or a shape is matched with a shape, found {info}",
+        rule="LEG-3",
+        hint=hint,
+        about=form.value,
+    )

@@ -1,0 +1,182 @@
+"""`R.macro` and `T.macro`: statements that are read anew at each place of use."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any, Literal, Protocol
+
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError
+from relaxpy.script.parser.call_faults import misfit
+from relaxpy.script.parser.evaluator import Evaluator
+from relaxpy.script.parser.report import Statements, docstring_removed
+from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names
+from relaxpy.script.parser.text import Program, source_of
+
+MAX_UNROLLED = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class MacroOptions:
+    """What a decorator says of a macro."""
+
+    dialect: Literal["relax", "tir"]
+    hygienic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A macro and where it was written; `bound` are arguments that come before those of a call."""
+
+    node: ast.FunctionDef
+    program: Program
+    scope: Scope
+    options: MacroOptions
+    bound: tuple[object, ...] = ()
+
+    #: Reading it runs nothing, also where text may be hostile.
+    __from_text__ = True
+
+    def __get__(self, owner: object, kind: type | None = None) -> Macro:
+        """The macro as a method."""
+        return self if owner is None else replace(self, bound=(owner,))
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Macros are used where programs are read.
+
+        Errors: MisuseError, since this is not such a place.
+        """
+        raise MisuseError(f"macro {self.node.name!r} is used inside a function that is read")
+
+    def body(self) -> list[ast.stmt]:
+        """The statements, less the docstring."""
+        return docstring_removed(self.node.body)
+
+    def signature(self, values: Evaluator) -> inspect.Signature:
+        """What the macro takes; `values` reads the defaults, where the macro stands."""
+        spec, kinds = self.node.args, inspect.Parameter
+        plain = [*spec.posonlyargs, *spec.args]
+        given: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults))
+        found = [
+            _parameter(arg, kinds.POSITIONAL_OR_KEYWORD, default, values)
+            for arg, default in zip(plain, [*given, *spec.defaults], strict=True)
+        ]
+        if spec.vararg is not None:
+            found.append(kinds(spec.vararg.arg, kinds.VAR_POSITIONAL))
+        for arg, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+            found.append(_parameter(arg, kinds.KEYWORD_ONLY, default, values))
+        if spec.kwarg is not None:
+            found.append(kinds(spec.kwarg.arg, kinds.VAR_KEYWORD))
+        return inspect.Signature(found)
+
+
+def _parameter(
+    arg: ast.arg, kind: Any, default: ast.expr | None, values: Evaluator
+) -> inspect.Parameter:
+    if default is None:
+        return inspect.Parameter(arg.arg, kind)
+    return inspect.Parameter(arg.arg, kind, default=values.value(default))
+
+
+@dataclass(frozen=True, slots=True)
+class MacroDecorator(MacroOptions):
+    """`R.macro` and `T.macro`, bare or with options."""
+
+    def __call__(self, function: Any = None, /, *, hygienic: bool | None = None) -> Any:
+        """The macro that the text of `function` describes; without one, a decorator.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): it decorates no function.
+            ParseError: the text of the function cannot be found.
+        """
+        __tracebackhide__ = True
+        if function is None:
+            if not isinstance(hygienic, bool | None):
+                raise MisuseError(
+                    f"option hygienic is True or False, found {hygienic!r}", about=hygienic
+                )
+            return self if hygienic is None else replace(self, hygienic=hygienic)
+        if not isinstance(function, FunctionType):
+            raise MisuseError(
+                f"a macro decorates a function, found {function!r:.60}",
+                about=function,
+                hint="options are written with their names: macro(hygienic=False)",
+            )
+        names = captured_names(function, sys._getframe(1))
+        try:
+            program = source_of(function.__code__)
+            match program.tree.body:
+                case [ast.FunctionDef() as node, *_]:
+                    return Macro(node, program, Scope(*names, BUILTINS), self)
+                case _:
+                    raise ParseError(
+                        f"the text of {function.__name__!r} is no definition of a function"
+                    )
+        except RelaxpyError as error:
+            raise error.with_traceback(None) from None
+
+
+class Reader(Protocol):
+    """What reads statements: it, its evaluator and its statements know text and names."""
+
+    program: Program
+    scope: Scope
+    statements: Statements
+
+    @property
+    def values(self) -> Evaluator:
+        """The evaluator."""
+
+
+class Unrolling:
+    """Counts statements that are read more than once, so that a short text stays little work."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, statements: int, node: ast.expr, values: Evaluator) -> None:
+        """Count `statements` read at `node`.
+
+        Errors:
+            ParseError: there are too many by now.
+        """
+        self.count += statements
+        if self.count > MAX_UNROLLED:
+            raise values.error(
+                node, f"loops and macros unroll to more than {MAX_UNROLLED} statements"
+            )
+
+
+@contextmanager
+def expanded(
+    reader: Reader, macro: Macro, args: Sequence[Any], kwargs: Mapping[str, Any], node: ast.Call
+) -> Iterator[None]:
+    """The place where the macro's statements are read: with its text, its names or those here."""
+    values, statements = reader.values, reader.statements
+    parts: tuple[Any, ...] = (reader, values, statements)
+    outer = reader.program, reader.scope
+
+    def move(program: Program, scope: Scope) -> None:
+        for part in parts:
+            part.program, part.scope = program, scope
+
+    definition = macro.scope.around()
+    try:
+        move(macro.program, definition)
+        signature = macro.signature(values)
+        move(*outer)
+        wrong = misfit(node, signature, [*macro.bound, *args], kwargs)
+        if wrong is not None:
+            raise values.error(wrong.node, wrong.message, hint=wrong.hint)
+        given = signature.bind(*macro.bound, *args, **kwargs)
+        given.apply_defaults()
+        move(macro.program, definition if macro.options.hygienic else outer[1])
+        with reader.scope.inner(given.arguments):
+            yield
+    finally:
+        move(*outer)
