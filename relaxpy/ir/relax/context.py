@@ -64,7 +64,8 @@ class Context:
     `sizes` are the variables and shape variables in scope (Σ). In a `closed` context, which spans a
     whole program, a variable that is not among them is an error; an open one belongs to expressions
     that are still being put together. A `quiet` one issues no warnings: its program was derived
-    before. A front end that knows where operands stand says so by `place`.
+    before. A front end that knows where operands stand says so by `place`. Functions of a module
+    that is not at hand are what is `assumed` of them.
     """
 
     variables: set[Var] = field(default_factory=set)
@@ -74,6 +75,7 @@ class Context:
     find_function: Callable[[str], BaseFunc | None] = _nothing_known
     closed: bool = False
     quiet: bool = False
+    assumed: StructInfo | None = None
     place: Callable[[Expr], Span | None] = written_at
 
     def info_of(self, expr: Expr) -> StructInfo:
@@ -127,7 +129,7 @@ class Context:
         Errors:
             StructInfoError: there is no such function.
         """
-        info = self.signatures.get(var.name_hint) or var.struct_info
+        info = self.signatures.get(var.name_hint) or var.struct_info or self.assumed
         if info is None:
             raise StructInfoError(
                 f"the module has no function {var.name_hint}",

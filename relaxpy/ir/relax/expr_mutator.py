@@ -60,6 +60,7 @@ class PyExprMutator(ExprFunctor):
 
     def __init__(self, mod: IRModule | None = None) -> None:
         self.builder_ = BlockBuilder(mod, quiet=True)
+        self.builder_.context.assumed = _AS_BEFORE
         self._remap: dict[Var, Var] = {}
 
     @override
@@ -157,8 +158,6 @@ class PyExprMutator(ExprFunctor):
 
     @override
     def visit_global_var_(self, op: GlobalVar) -> Any:
-        if not self.builder_.context.knows(op):
-            self.builder_.declare_global(op, _AS_BEFORE)
         return op
 
     @override
