@@ -12,7 +12,14 @@ from itertools import islice
 from types import FrameType
 from typing import ParamSpec, TypeAlias, TypeVar
 
-from relaxpy.errors import RelaxpyError, RuntimeCheckError, Source, Span, is_users
+from relaxpy.errors import (
+    RelaxpyError,
+    RuntimeCheckError,
+    Source,
+    Span,
+    UnknownAttributeError,
+    is_users,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,7 +63,9 @@ def tell(
     """
     if not is_users(caller):
         return
-    if not any(d.span for d in error.diagnostics) and not isinstance(error, RuntimeCheckError):
+    if isinstance(error, UnknownAttributeError):
+        error.located(attribute_span(caller, str(error.about)))
+    elif not any(d.span for d in error.diagnostics) and not isinstance(error, RuntimeCheckError):
         error.located(argument_span(caller, args, kwargs or {}, error.about))
     error.leave_insides()
 

@@ -280,6 +280,10 @@ class UnknownNameError(RelaxpyError, KeyError, ValueError):
     __str__ = RelaxpyError.__str__  # a KeyError shows the repr of its argument
 
 
+class UnknownAttributeError(RelaxpyError, AttributeError):
+    """A name that a namespace of the language does not have."""
+
+
 class UnknownPackedFuncError(PackedFuncError, UnknownNameError):
     """No packed function is registered under a name."""
 

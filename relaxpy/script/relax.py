@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys as _sys
 from typing import Any
 
+from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.script.parser import relaxwords as _words
 from relaxpy.script.parser.annotations import (
@@ -16,6 +17,7 @@ from relaxpy.script.parser.annotations import (
     Tuple,
 )
 from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
+from relaxpy.script.parser.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.emitting import emit_match_cast, emit_te, emit_var_binding
 from relaxpy.script.parser.legacy import (
     Bool,
@@ -102,11 +104,11 @@ __all__ = [
 ]
 
 
+@_user_facing
 def __getattr__(name: Any) -> Any:
     found = None if name[:1] == "_" else _words.find(f"relax.{name}")
     if found is None:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message, name=name, obj=_sys.modules[__name__])
+        raise _unknown_member(_sys.modules[__name__], "R", name)
     return found
 
 

@@ -6,8 +6,10 @@ records (`relaxpy.script.parser.forms`) which the parser acts upon.
 
 from __future__ import annotations
 
+import sys as _sys
 from typing import TYPE_CHECKING, Any
 
+from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.script.parser import tirwords as _words
@@ -76,6 +78,12 @@ globals().update(_WORDS)
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...
+
+else:
+
+    @_user_facing
+    def __getattr__(name):
+        raise _unknown_member(_sys.modules[__name__], "T", name)
 
 
 __all__ = ["Buffer", "BufferLoad", "BufferRegion", "IterVar", "Range", "handle"]

@@ -146,7 +146,7 @@ def test_errors_in_modules_are_located() -> None:
         #   ^^^^^ while is not part of a module
         # hint: use recursion: a function that calls itself in one branch of an if
             def plain(x): return x
-        #   ^^^^^^^^^^^^^^^^^^^^^^ function 'plain' is neither a graph function nor a kernel
+        #       ^^^^^ function 'plain' is neither a graph function nor a kernel
         # hint: decorate it with @R.function or @T.prim_func
             @T.prim_func
             def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):

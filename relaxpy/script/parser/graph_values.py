@@ -194,11 +194,13 @@ class GraphEvaluator(Evaluator):
             self.places[id(found)] = self.span(node)
             self._kept.append(found)
             if isinstance(found, rx.Call) and isinstance(node, ast.Call):
-                self._place_tuples(found, node)
+                self._place_parts(found, node)
         return found
 
-    def _place_tuples(self, call: rx.Call, node: ast.Call) -> None:
-        """Note where the operands stand that are tuples of Python in the text."""
+    def _place_parts(self, call: rx.Call, node: ast.Call) -> None:
+        """Note where the operands stand that are tuples of Python in the text, and a wrong callee."""
+        if isinstance(call.op, rx.Var) and not isinstance(call.op.struct_info, rx.FuncStructInfo):
+            self.places[id(call.op)] = self.span(node.func)
         written = [*node.args, *(keyword.value for keyword in node.keywords)]
         displays = [d for d in written if isinstance(d, (ast.Tuple, ast.List)) and d.elts]
         for operand in call.args:

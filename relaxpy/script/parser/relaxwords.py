@@ -7,6 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op as _op  # noqa: F401  (registers the operators)
@@ -15,6 +16,7 @@ from relaxpy.ir.relax.op.registry import OpDef, registered_ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.annotations import resolve
+from relaxpy.script.parser.wording import unknown_member
 
 
 def dataflow() -> forms.DataflowForm:
@@ -119,12 +121,12 @@ class OpSpace:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
+    @user_facing
     def __getattr__(self, name: str) -> OpDef | OpSpace:
         found = find(self._prefix + name)
         if found is None:
-            raise AttributeError(
-                f"no operator is registered as {self._prefix}{name}", name=name, obj=self
-            )
+            spoken = self._prefix.replace("relax", "R", 1).removesuffix(".")
+            raise unknown_member(self, spoken, name)
         return found
 
     def _offers(self, name: str) -> bool:

@@ -70,6 +70,7 @@ class SignatureReader:
         """Read parameters and result."""
         with self.values.scope.inner() as names:
             self.found.names = names
+            names.update((extra.arg, POISON) for extra in _extras(node.args))
             self.define_type_params(node)
             self.waiting = {arg.arg: arg for arg in args}
             annotations = [arg.annotation for arg in args if arg.annotation is not None]
@@ -84,9 +85,7 @@ class SignatureReader:
 
     def refuse_extras(self, spec: ast.arguments) -> None:
         """A function has plain positional parameters."""
-        extras = [spec.vararg, *spec.kwonlyargs, spec.kwarg]
-        for extra in filter(None, extras):
-            self.found.names[extra.arg] = POISON
+        for extra in _extras(spec):
             self.wrong(self.values.error(extra, "a function has plain positional parameters only"))
         for default in filter(None, [*spec.defaults, *spec.kw_defaults]):
             self.wrong(self.values.error(default, "parameters of a function have no defaults"))
@@ -186,6 +185,11 @@ class SignatureReader:
                 literal, f"a dimension is an integer expression, found {describe(value)}"
             )
         return value if isinstance(value, PrimExpr) else tir.IntImm(INT64, value)
+
+
+def _extras(spec: ast.arguments) -> list[ast.arg]:
+    """The parameters that functions cannot have."""
+    return [arg for arg in (spec.vararg, *spec.kwonlyargs, spec.kwarg) if arg is not None]
 
 
 def _declared_as_sizes(body: Iterable[ast.stmt]) -> Iterator[str]:

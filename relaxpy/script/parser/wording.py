@@ -9,11 +9,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from relaxpy.entry import last_name
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, nearest
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, UnknownAttributeError, nearest
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser.guard import public_names
 
 __all__ = [
     "as_parse_error",
@@ -25,6 +26,7 @@ __all__ = [
     "last_name",
     "member_hint",
     "truth_hint",
+    "unknown_member",
 ]
 
 
@@ -68,12 +70,20 @@ def attribute_hint(spoken: str, name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
 
 
+def unknown_member(space: object, spoken: str, name: str) -> AttributeError:
+    """The error for a name that the namespace `space`, called `spoken`, does not have."""
+    message = f"{spoken} has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(message, name=name, obj=space)
+    known = {*getattr(space, "__all__", ()), *public_names(space)}
+    hint = attribute_hint(spoken, name, known)
+    return UnknownAttributeError(message, hint=hint, about=name)
+
+
 def member_hint(name: str, spoken: str) -> str | None:
     """What to write for an attribute that values have in other libraries, but not here."""
     if name == "shape":
-        return (
-            f"name its sizes in the annotation, as in R.Tensor((n, 4)), or take R.shape_of({spoken})"
-        )
+        return f"name its sizes in the annotation, as in R.Tensor((n, 4)), or take R.shape_of({spoken})"
     if name == "T":
         return f"write R.permute_dims({spoken})"
     found = operators_called(name)
