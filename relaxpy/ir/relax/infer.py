@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from relaxpy.errors import Span, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.op import Op
@@ -69,7 +71,7 @@ def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
         raise StructInfoTypeError(
             f"{callee_name(call.op)} is {info}, which cannot be called",
             rule="DER-37",
-            span=written_at(call.op),
+            span=written_at(cast("Expr", call.op)),
             hint="say with R.match_cast that it is a function"
             if isinstance(info, ObjectStructInfo)
             else None,
@@ -87,7 +89,7 @@ def _call_closure(
     """DER-39 to DER-42, DER-51."""
     name = callee_name(call.op)
     if len(call.args) != len(params):
-        extra = call.args[len(params)] if len(call.args) > len(params) else call.op
+        extra = call.args[len(params)] if len(call.args) > len(params) else cast("Expr", call.op)
         kernel = isinstance(call.op, GlobalVar) and isinstance(ctx.function_of(call.op), PrimFunc)
         raise StructInfoTypeError(
             f"{name} takes {counted(len(params), 'argument')}, found {len(call.args)}",
