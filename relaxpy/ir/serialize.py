@@ -22,6 +22,7 @@ import numpy as np
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
@@ -64,7 +65,9 @@ _KINDS: dict[str, type[Node]] = {
     **_concrete(tir_reduce, "tir"),
     **_concrete(ty, "relax"),
     "tir.PrimFunc": PrimFunc,
+    "ir.DummyGlobalInfo": DummyGlobalInfo,
     "ir.Op": Op,
+    "ir.VDevice": VDevice,
     "ir.IRModule": IRModule,
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from relaxpy.ir.doc import Concat, Doc, Group, Infix, call, flat, keyword, tuple_doc
 from relaxpy.ir.dtype import BOOL, INT32, INT64, VOID, DataType
+from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.literal import constant_literal, float_text, python_float_text, string_text
 from relaxpy.ir.node import Attrs, Node, too_deep
 from relaxpy.ir.op import Op
@@ -77,10 +78,13 @@ class ShortText:
         *,
         tir_prefix: str = "T",
         relax_prefix: str = "R",
+        ir_prefix: str = "I",
     ) -> None:
         self.name_of = name_of
+        self.ir_prefix = ir_prefix
         self.tir_prefix = tir_prefix
         self.relax_prefix = relax_prefix
+        self._tensors: dict[tuple[object, ...], Doc] = {}
 
     def prim(self, expr: tir.PrimExpr, int_dtype: DataType = INT32) -> str:
         """A PrimExpr as TVMScript, on one line."""
@@ -203,6 +207,17 @@ class ShortText:
                 return f"<{type(info).__name__}>"
 
     def _tensor(self, info: rx.TensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
+        """A tensor; many are alike, and PrimExprs that are alike are one."""
+        shape = info.shape.values if isinstance(info.shape, rx.ShapeExpr) else info.shape
+        key = (shape, info.dtype, info.ndim, info.vdevice, quoted)
+        found = self._tensors.get(key)
+        if found is None:
+            found = self._tensors[key] = self._tensor_doc(info, quoted)
+            if isinstance(found, Group):
+                found.text = flat(found)
+        return found
+
+    def _tensor_doc(self, info: rx.TensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
         parts: list[Doc] = []
         if isinstance(info.shape, rx.ShapeExpr):
             parts.append(tuple_doc(self.dim_docs(info.shape.values, quoted)))
@@ -213,7 +228,7 @@ class ShortText:
         if info.shape is None and info.ndim >= 0:
             parts.append(f"ndim={info.ndim}")
         if info.vdevice is not None:
-            parts.append(f"vdevice={string_text(str(info.vdevice))}")
+            parts.append(keyword("vdevice", self.device_doc(info.vdevice)))
         name = f"{self.relax_prefix}.Tensor"
         return call(name, *parts) if parts else name
 
@@ -295,10 +310,31 @@ class ShortText:
                 return self.prim_doc(value)
             case rx.StructInfo():
                 return self.info_doc(value)
+            case VDevice():
+                return self.listed_device_doc(value)
+            case DummyGlobalInfo():
+                return f"{self.ir_prefix}.dummy_global_info()"
             case Buffer() | rx.Expr():
                 return self.leaf_doc(value) if isinstance(value, rx.Expr) else self.name_of(value)
             case _:
                 return self.opaque_doc(value)
+
+    def device_doc(self, device: object) -> Doc:
+        """The device of a tensor: "cuda:1" where that says all."""
+        if not isinstance(device, VDevice):
+            return string_text(str(device))
+        if device == VDevice(device.kind, device.vdevice_id) and device.kind:
+            return string_text(str(device))
+        return self.listed_device_doc(device)
+
+    def listed_device_doc(self, device: VDevice) -> Doc:
+        """A device in full, as the module lists it."""
+        parts = [self.attr_doc(device.target)]
+        if device.vdevice_id or device.memory_scope != "global":
+            parts.append(str(device.vdevice_id))
+        if device.memory_scope != "global":
+            parts.append(string_text(device.memory_scope))
+        return call(f"{self.ir_prefix}.vdevice", *parts)
 
     def table_doc(self, items: Mapping[str, object]) -> Doc:
         """A table of attributes."""

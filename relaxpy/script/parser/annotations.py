@@ -14,6 +14,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, ty
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.forms import UnknownShape, as_dtype
 
 Dim = Callable[[str], PrimExpr]
@@ -45,9 +46,10 @@ class Annotation:
 
     __struct_info__: ClassVar[_InfoOf] = _InfoOf()
 
+    @override
     def __init_subclass__(cls) -> None:
         # Python itself evaluates annotations, and so calls these, before any decorator runs.
-        cls.__init__ = user_facing(cls.__init__)  # type: ignore[misc]
+        cls.__init__ = user_facing(cls.__init__)  # type: ignore[method-assign]
 
     def info(self, dim: Dim) -> rx.StructInfo:
         """The info; `dim` gives the meaning of string dimensions."""
@@ -178,7 +180,10 @@ class Tensor(Annotation):
         if isinstance(shape, tuple):
             shape = _dims(shape, dim)
         ndim: Any = None if shape is not None else self.ndim
-        return rx.TensorStructInfo(shape, self.dtype, self.vdevice, ndim)  # type: ignore[arg-type]
+        device = self.vdevice
+        if isinstance(device, str):  # a reader that knows the module has looked it up there
+            device = Devices().find(device)
+        return rx.TensorStructInfo(shape, self.dtype, device, ndim)  # type: ignore[arg-type]
 
     @override
     def strings(self, *, own: bool) -> Iterator[str]:

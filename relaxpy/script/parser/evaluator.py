@@ -6,7 +6,7 @@ import ast
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
@@ -70,11 +70,12 @@ class Evaluator(Displays):
     """Gives the values of expression nodes; subclasses say what operators do on IR values.
 
     `guard` decides what text may reach: everything for a function of the user's own, little for
-    text that may be hostile.
+    text that may be hostile. `size_of` gives the variable that a TypeVar stands for.
     """
 
     def __init__(self, program: Program, scope: Scope, guard: Guard = OPEN) -> None:
         Displays.__init__(self, program, scope, guard)
+        self.size_of: Callable[[str], object] | None = None
         self._cases: dict[type[ast.expr], Callable[[Any], object]] = {
             ast.Name: self._name,
             ast.Constant: self._constant,
@@ -175,6 +176,8 @@ class Evaluator(Displays):
             raise self.unknown(node)
         if isinstance(found, Poison):
             raise Poisoned
+        if isinstance(found, TypeVar) and self.size_of is not None:
+            return self.size_of(found.__name__)
         return found
 
     def unknown(self, node: ast.Name) -> RelaxpyError:

@@ -127,7 +127,8 @@ class GraphUnrolled(GraphBlocks):
         attrs: Any = named.pop("primfunc_attrs", None)
         name = free = str(hint).strip("<>")
         count = 0
-        while free in self.module_names:
+        taken = {var.name_hint for var in self.builder.get()} if free in self.module_names else ()
+        while free in self.module_names or (count and free in taken):
             count += 1
             free = f"{name}{count}"
         return self.builder.call_te(

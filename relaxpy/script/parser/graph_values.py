@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from typing_extensions import override
 
@@ -83,14 +83,12 @@ _SPECIAL = (*_CASTS, forms.UnknownShape, tuple, list)
 class GraphEvaluator(Evaluator):
     """Expressions of a graph function; `places` says where each Relax value was last written.
 
-    `host` is the function that is being read, if one is; `devices` are those of the module;
-    `size_of` gives the shape variable that a TypeVar stands for.
+    `host` is the function that is being read, if one is; `devices` are those of the module.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         Evaluator.__init__(self, *args, **kwargs)
         self.host: Host | None = None
-        self.size_of: Callable[[str], object] | None = None
         self.devices = Devices()
         self.annotating = False
         self.places: dict[int, Span] = {}
@@ -142,10 +140,7 @@ class GraphEvaluator(Evaluator):
     def _name(self, node: ast.Name) -> object:
         if node.id == "_" and self._says_nothing():
             return RuntimeDepShape
-        found = Evaluator._name(self, node)
-        if isinstance(found, TypeVar) and self.size_of is not None:
-            return self.size_of(found.__name__)
-        return found
+        return Evaluator._name(self, node)
 
     def _says_nothing(self) -> bool:
         """Whether `_` is a shape of which nothing is said: it is also a name like any other."""

@@ -46,6 +46,8 @@ class KernelReader(KernelForms):
     def read_signature(self, node: ast.FunctionDef) -> None:
         """Bind the parameters."""
         spec = node.args
+        for param in getattr(node, "type_params", ()):
+            self.scope.set(param.name, self.size(param.name))
         for extra in (spec.vararg, spec.kwarg, *spec.kwonlyargs):
             if extra is not None:
                 self.report.add(self.error(extra, "a kernel has plain positional parameters only"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from typing import TypeVar
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
@@ -53,6 +54,8 @@ class KernelForms(KernelState):
         match value:
             case forms.MetaVar(value=inner):
                 return inner
+            case TypeVar():
+                return self.size(name)
             case forms.AxisForm():
                 return self.axis(name, value, node)
             case forms.RemapForm():

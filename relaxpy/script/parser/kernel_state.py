@@ -10,7 +10,7 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from relaxpy.errors import ParseError, RelaxpyError
-from relaxpy.ir.dtype import INT32, DataType
+from relaxpy.ir.dtype import INT32, INT64, DataType
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
@@ -19,6 +19,7 @@ from relaxpy.script.parser import forms
 from relaxpy.script.parser.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluator import Evaluator
 from relaxpy.script.parser.guard import OPEN, Guard
+from relaxpy.script.parser.macros import Macro, Unrolling, expanded
 from relaxpy.script.parser.report import Report, Statements
 from relaxpy.script.parser.scope import Scope
 from relaxpy.script.parser.text import Positioned, Program
@@ -78,6 +79,7 @@ class KernelEvaluator(Evaluator):
     ) -> None:
         Evaluator.__init__(self, program, scope, guard)
         self.returns = returns
+        self.expand: Callable[[Macro, list[Any], dict[str, Any], ast.Call], None] | None = None
 
     @override
     def on_call(
@@ -88,6 +90,8 @@ class KernelEvaluator(Evaluator):
                 raise self.error(node.keywords[0], "a function of the module takes no keywords")
             values = [a.data if isinstance(a, Buffer) else ops.convert(a) for a in args]
             return tir.Call(self.returns(function) or "", function, values)
+        if isinstance(function, Macro) and self.expand is not None:
+            return self.expand(function, args, kwargs, node)
         return function(*args, **kwargs)
 
 
@@ -107,6 +111,8 @@ class KernelState:
         self.scope = scope
         self.report = report if report is not None else Report()
         self.values = KernelEvaluator(program, scope, guard, returns)
+        self.values.expand = self.expand
+        self.values.size_of = self.size
         self.statements = Statements(program, scope, self.report)
         self.params: list[Var] = []
         self.buffer_map: dict[Var, Buffer] = {}
@@ -122,6 +128,27 @@ class KernelState:
         self.undeclared: dict[stmt.Stmt, Block] = {}
         self.has_block = False
         self.loop_depth = 0
+        self.sizes: dict[str, Var] = {}
+        self.unrolling = Unrolling()
+
+    def size(self, name: str) -> Var:
+        """The variable that a TypeVar of this name stands for."""
+        if name not in self.sizes:
+            self.sizes[name] = Var(name, INT64)
+            self.named.add(self.sizes[name])
+        return self.sizes[name]
+
+    def expand(self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> None:
+        """Read the statements of a macro here.
+
+        Errors:
+            ParseError: it is a macro of Relax.
+        """
+        if macro.options.dialect != "tir":
+            raise self.error(node.func, "a macro of Relax cannot be used in a kernel")
+        self.unrolling.add(len(macro.node.body), node, self.values)
+        with expanded(self, macro, args, kwargs, node):
+            self.statements.read(macro.body(), self.statement)
 
     def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
         """The error `message` about what stands at `node`."""

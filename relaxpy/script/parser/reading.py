@@ -17,8 +17,7 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.devices import KEY, Devices
 from relaxpy.script.parser.graph import GraphReader
-from relaxpy.script.parser.graph_state import declared_pure
-from relaxpy.script.parser.graph_state import name_of
+from relaxpy.script.parser.graph_state import declared_pure, name_of
 from relaxpy.script.parser.graph_values import GraphEvaluator, ModuleRef
 from relaxpy.script.parser.guard import OPEN, Guard
 from relaxpy.script.parser.kernel import KernelReader

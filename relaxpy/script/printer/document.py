@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from relaxpy.ir.doc import Concat, Doc, Group, call
 from relaxpy.ir.literal import constant_literal, string_text
@@ -32,6 +32,8 @@ class Document:
         self.metadata = Metadata()
         self.writer = Writer(options)
         self._title = options.name or _MODULE
+        listed = node.global_infos.get("vdevice") if isinstance(node, IRModule) else None
+        self._devices: Sequence[object] | None = listed
         self._reserved = {
             options.ir_prefix,
             options.tir_prefix,
@@ -80,7 +82,7 @@ class Document:
         return names
 
     def _writers(self, names: Names) -> tuple[GraphWriter, KernelWriter]:
-        text = ScriptText(names, self.options, self.metadata)
+        text = ScriptText(names, self.options, self.metadata, self._devices)
         graphs = GraphWriter(self.writer, text, names, self.options)
         return graphs, KernelWriter(self.writer, text, names)
 

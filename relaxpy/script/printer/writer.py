@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from typing_extensions import override
 
 from relaxpy.ir.doc import Concat, Doc, Group, Layout, flat, width_of
+from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.literal import string_text
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.text import ShortText
 from relaxpy.script.printer.names import Names
@@ -77,11 +79,35 @@ class Metadata:
 
 
 class ScriptText(ShortText):
-    """Leaves as a program has them: what is large or opaque is looked up in the metadata."""
+    """Leaves as a program has them: what is large or opaque is looked up in the metadata.
 
-    def __init__(self, names: Names, options: Options, metadata: Metadata) -> None:
-        super().__init__(names.of, tir_prefix=options.tir_prefix, relax_prefix=options.relax_prefix)
+    `devices` are those that the module lists.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        options: Options,
+        metadata: Metadata,
+        devices: Sequence[object] | None = None,
+    ) -> None:
+        super().__init__(
+            names.of,
+            tir_prefix=options.tir_prefix,
+            relax_prefix=options.relax_prefix,
+            ir_prefix=options.ir_prefix,
+        )
         self.metadata = metadata
+        self.devices = devices
+
+    @override
+    def device_doc(self, device: object) -> Doc:
+        if self.devices is None or not isinstance(device, VDevice):
+            return super().device_doc(device)
+        alike = [d for d in self.devices if isinstance(d, VDevice) and d.kind == device.kind]
+        if device.kind and device in alike:
+            return string_text(f"{device.kind}:{alike.index(device)}")
+        return self.listed_device_doc(device)
 
     @override
     def constant_doc(self, expr: rx.Constant) -> Doc:
