@@ -157,7 +157,7 @@ def _definition(program: Program, name: str) -> ast.FunctionDef:
 
 def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Program]:
     """The text of a class: where it is being decorated, else where Python finds it."""
-    program = source_at(frame.f_code.co_filename, frame.f_lineno, cls.__name__)
+    program = source_at(frame.f_code.co_filename, frame.f_lineno, cls.__name__, frame.f_code)
     match program.tree.body:
         case [ast.ClassDef(name=name) as node, *_] if name == cls.__name__:
             return node, program

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import sys
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Protocol
@@ -92,6 +93,21 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
     return ParseError(f"the text is no Python: {error.msg}", span=span)
 
 
+def _command_line(filename: str, code: CodeType | None) -> list[str]:
+    """The lines given to `python -c` if `code` is of them: before 3.13 Python keeps them nowhere."""
+    for text in sys.orig_argv[1:] if filename == "<string>" and code else ():
+        try:
+            waiting = [compile(text, "<string>", "exec", dont_inherit=True)]
+        except (SyntaxError, ValueError):
+            continue
+        while waiting:
+            found = waiting.pop()
+            if found == code:
+                return text.splitlines(keepends=True)
+            waiting += [part for part in found.co_consts if isinstance(part, CodeType)]
+    return []
+
+
 def too_deep(program: Program) -> ParseError:
     """The error for a text on which the stack ran out, at its first part that is nested deeply."""
     stack: list[tuple[ast.AST, int]] = [(program.tree, 0)]
@@ -135,20 +151,22 @@ def source_of(code: CodeType) -> Program:
     Errors:
         ParseError: there is none, as under `python -c` and `exec`.
     """
-    return source_at(code.co_filename, code.co_firstlineno, code.co_name)
+    return source_at(code.co_filename, code.co_firstlineno, code.co_name, code)
 
 
-def source_at(filename: str, line: int, name: str) -> Program:
+def source_at(filename: str, line: int, name: str, code: CodeType | None = None) -> Program:
     """The definition of `name`, its decorators included, that begins at `line` of a file or cell.
+
+    `code` is what was compiled from it, where that is at hand.
 
     Errors:
         ParseError: there is no text for it.
     """
     linecache.checkcache(filename)
-    lines = linecache.getlines(filename)
+    lines = linecache.getlines(filename) or _command_line(filename, code)
     if not 0 < line <= len(lines):
         raise ParseError(
-            f"the source text of {name!r} cannot be found: {filename} line {line} is not there",
+            f"the source text of {name!r} cannot be found: Python keeps none for {filename}",
             hint="keep the program in a file or notebook cell, or pass its text to "
             "relaxpy.script.from_source(text)",
         )
