@@ -10,9 +10,11 @@ from typing import Literal, TypeAlias, get_args
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, WellFormedError, close_names
+from relaxpy.exec.dynamic import dynamic_calls, operator_name
 from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.lower import LoweredModule, lower_module
+from relaxpy.exec.operands import OperatorCall
 from relaxpy.exec.reference import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.signatures import public_signatures
@@ -122,10 +124,19 @@ def _for_reference(module: IRModule) -> Executable:
         entries,
         target="reference",
         source=module.script,
-        report=ExecutionReport(rows),
+        report=ExecutionReport((*rows, *_dynamic_rows(module))),
         module=module,
         private_names=module.functions_by_name.keys() - names,
     )
+
+
+def _dynamic_rows(module: IRModule) -> tuple[ReportRow, ...]:
+    rows = []
+    for name, call in dynamic_calls(module):
+        infos = ", ".join(str(arg.struct_info) for arg in OperatorCall(call).open_operands)
+        reason = f"operands are {infos}" if infos else "it was not legalised before"
+        rows.append(ReportRow(operator_name(call), name, "lowered at run time", reason))
+    return tuple(rows)
 
 
 def _rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
@@ -148,7 +159,7 @@ def _for_numpy(module: IRModule) -> Executable:
         entries,
         target="numpy",
         source=lowered.source,
-        report=ExecutionReport(_rows(lowered)),
+        report=ExecutionReport((*_rows(lowered), *_dynamic_rows(module))),
         module=module,
         private_names=module.functions_by_name.keys() - names,
     )

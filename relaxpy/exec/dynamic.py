@@ -22,7 +22,7 @@ from relaxpy.ir.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.context import Context
-from relaxpy.ir.relax.op.registry import find, infer_op_call
+from relaxpy.ir.relax.op.registry import infer_op_call, registered_ops
 from relaxpy.ir.relax.transform.legalize import LegalizeOps, is_known
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.traverse import walk
@@ -38,12 +38,27 @@ MAX_SHAPES: Final = 4096
 _ndarray: Final = np.ndarray
 
 
+def operator_name(call: rx.Call) -> str:
+    """The name of the operator that is called."""
+    assert isinstance(call.op, Op)
+    return call.op.name
+
+
 def is_dynamic(call: rx.Call) -> bool:
     """Whether the call is left to be lowered at run time: its operator has a legalisation."""
     op = call.op
     if not isinstance(op, Op) or op.name in RUNTIME_OPERATORS or op.name in SPECIAL_OPERATORS:
         return False
     return op.get_attr("FLegalize") is not None
+
+
+def dynamic_calls(module: IRModule) -> Iterator[tuple[str, rx.Call]]:
+    """The calls that are lowered at run time, each with the name of the function it stands in."""
+    for name, func in module.functions_by_name.items():
+        if isinstance(func, rx.Function):
+            for node in walk(func):
+                if isinstance(node, rx.Call) and is_dynamic(node):
+                    yield name, node
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +107,7 @@ class DynamicPrograms:
         main = module["main"]
         for node in walk(main):
             if isinstance(node, rx.Call) and is_dynamic(node):
-                raise RuntimeCheckError(f"{node.op} has no kernel for these operands")
+                raise RuntimeCheckError(f"{operator_name(node)} has no kernel for these operands")
         assert isinstance(main.struct_info, rx.FuncStructInfo)
         return Program(self._build(module), main.struct_info.ret)
 
@@ -186,19 +201,19 @@ class DynamicOperator:
 
     def _refusal(self, found: Diagnostic, values: tuple[Value, ...]) -> RuntimeCheckError:
         call = self._site.call
-        assert isinstance(call.op, Op)
         form = Form(symbolic=False, prims="literal")
         notes: list[str] = []
         try:
             args = self._site.filled([form.operand(v) for v in values]).args
         except RuntimeCheckError:
             args = ()
-        record = find(call.op)
+        name = operator_name(call)
+        record = registered_ops().get(name)
         names = [p.name for p in record.parameters if p.is_operand] if record is not None else []
         for i, arg in enumerate(args):
-            name = names[i] if len(names) == len(args) else f"operand {i + 1}"
-            notes.append(f"{name} is {Context().info_of(arg)}")
-        about = "" if found.message.startswith(call.op.name) else f"{call.op.name}: "
+            operand = names[i] if len(names) == len(args) else f"operand {i + 1}"
+            notes.append(f"{operand} is {Context().info_of(arg)}")
+        about = "" if found.message.startswith(name) else f"{name}: "
         return RuntimeCheckError(
             about + found.message, rule=found.rule, span=call.span, hint=found.hint, notes=notes
         )

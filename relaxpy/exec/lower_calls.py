@@ -39,6 +39,7 @@ class CallLowering(ABC):
         self._owned: set[str] = set()
         self._loud: list[ast.stmt] = []
         self._calls_out = False
+        self._branch_infos: dict[rx.If, rx.StructInfo] = {}
 
     @abstractmethod
     def _expression(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
@@ -82,6 +83,8 @@ class CallLowering(ABC):
                 return expr.struct_info or OBJECT
             case rx.SeqExpr(body=body):
                 return self._known(body)
+            case rx.If():
+                return self._branch_infos.get(expr, OBJECT)
             case rx.Call(op=Op(name="relax.call_tir" | "relax.call_dps_packed")):
                 return expr.sinfo_args[0]
             case _:

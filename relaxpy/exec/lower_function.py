@@ -274,13 +274,24 @@ class FunctionLowering(CallLowering):
             test = py.call("rx.truth", test)
         name = self._names.fresh(hint)
         self._owned.add(name)
-        arms = []
+        arms, infos = [], []
         for arm in (branch.true_branch, branch.false_branch):
             with self._branch() as statements:
                 statements.append(py.assign(name, self._expression(arm, hint)))
                 arms.append(statements)
+                infos.append(self._known(arm))
         self._out.append(ast.If(test, *arms))
+        self._branch_infos[branch] = self._common(*infos)
         return py.path(name)
+
+    def _common(self, first: rx.StructInfo, second: rx.StructInfo) -> rx.StructInfo:
+        """What is known after a branch whose arms give values of these infos."""
+        sizes = self._scope.sizes
+        for general, special in ((first, second), (second, first)):
+            inside = any(v not in sizes for v in free_shape_vars(general))
+            if not inside and is_base_of(general, special, sizes):
+                return general
+        return OBJECT
 
     @contextmanager
     def _branch(self) -> Iterator[list[ast.stmt]]:

@@ -10,7 +10,10 @@ from typing_extensions import override
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """How one block of one kernel runs; `reason` says why, where it is a scalar loop."""
+    """How one block of one kernel runs; `reason` says why, where it is a scalar loop.
+
+    An operator that is lowered at run time stands there with the function it is called in.
+    """
 
     kernel: str
     block: str

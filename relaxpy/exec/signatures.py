@@ -7,6 +7,7 @@ from relaxpy.exec.checks import Signature
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.function import PrimFunc
@@ -88,13 +89,14 @@ def output_infos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
         CompileError: they do not say datatype and shape.
     """
     [info] = call.sinfo_args or (None,)
+    operator = call.op.name if isinstance(call.op, Op) else call.op
     fields = info.fields if isinstance(info, rx.TupleStructInfo) else (info,)
     outputs = []
     for output in fields:
         known = isinstance(output, rx.TensorStructInfo) and output.shape is not None
         if not known or output.dtype.is_void:  # type: ignore[union-attr]
             raise CompileError(
-                f"the output of {call.op} needs a datatype and a shape, found {output}",
+                f"the output of {operator} needs a datatype and a shape, found {output}",
                 rule="OP-3",
                 span=call.span,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -279,6 +280,22 @@ def test_an_operator_without_legalisation_is_refused_when_compiling(target: str)
         builder.emit_func_output(builder.emit(rx.Call(op, (x,))))
     with pytest.raises(CompileError, match=r"operator test\.unlowered has no lowering \(in main\)"):
         compile(builder.finalize(), target)
+
+
+@TARGETS
+def test_the_report_tells_which_operators_are_lowered_at_run_time(target: str) -> None:
+    rows = {row.block: row for row in compile(Open, target).report()}
+    assert rows["undecided"].kernel == "relax.multiply"
+    assert rows["undecided"].method == "lowered at run time"
+    assert rows["reshape"].reason == "operands are R.Tensor, R.Shape(ndim=2)"
+
+
+def test_they_are_saved_and_loaded_as_the_program_has_them(tmp_path: Path) -> None:
+    compile(Open).save(tmp_path / "open.json")
+    again = relaxpy.load_executable(tmp_path / "open.json")
+    np.testing.assert_array_equal(again["add"](numbers(2, 1), numbers(3)), [[2, 3, 4], [3, 4, 5]])
+    with pytest.raises(RuntimeCheckError, match="x1 and x2 do not broadcast"):
+        again["add"](numbers(2), numbers(3))
 
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -97,6 +97,7 @@ def test_tensors_die_after_their_last_use_in_branches_too() -> None:
     mod = IRModule({gv: elementwise((size_var("k"), 2), lambda v: v * 2.0, "double"), "main": main})
     text = source_of(mod)
     assert text.count("del b") == 1
+    assert "\ndouble_unchecked(r, end)\n" in text
     assert re.search(r"\n    double_unchecked\(b, d\)\n    del b\n    r = d\n", text)
     assert "\ndel a\n" in text
     x = np.ones((3, 2), "float32")
