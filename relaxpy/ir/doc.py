@@ -28,14 +28,16 @@ class Concat:
 class Group:
     """Items between brackets: on one line, or broken after the opening one.
 
-    With `lone_comma` a single item is followed by a comma, as Python's tuples need it.
+    With `lone_comma` a single item is followed by a comma, as Python's tuples need it. One that
+    stands in many places has its `text` on one line kept.
     """
 
-    __slots__ = ("close", "items", "lone_comma", "open", "width")
+    __slots__ = ("close", "items", "lone_comma", "open", "text", "width")
 
     def __init__(
         self, open: str, items: Iterable[Doc], close: str, *, lone_comma: bool = False
     ) -> None:
+        self.text: str | None = None
         self.open = open
         self.close = close
         self.items = tuple(items)
@@ -45,6 +47,8 @@ class Group:
 
     def pieces(self) -> Sequence[Doc]:
         """What stands on the line when nothing breaks."""
+        if self.text is not None:
+            return (self.text,)
         out: list[Doc] = [self.open]
         for item in self.items:
             out += (item, ", ")
@@ -100,7 +104,7 @@ def flat(doc: Doc) -> str:
         if isinstance(top, str):
             out.append(top)
         else:
-            stack += reversed(top.pieces())
+            stack += top.pieces()[::-1]
     return "".join(out)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relaxpy.errors import RelaxpyError
@@ -12,7 +12,7 @@ from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op import registered_ops
-from relaxpy.ir.tir.expr import SizeVar, Var
+from relaxpy.ir.tir.expr import IntImm, SizeVar, Var
 from relaxpy.ir.traverse import children, walk
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.options import Options
@@ -20,6 +20,7 @@ from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
 
 _COMPOUND = (rx.Call, rx.Tuple, rx.TupleGetItem)
 _STATEMENTS = (rx.If, rx.SeqExpr, rx.Function)
+_NESTED = (*_COMPOUND, *_STATEMENTS)
 _UNIT = rx.TupleStructInfo(())
 
 
@@ -107,29 +108,27 @@ class GraphWriter:
                 continue
             seen.add(id(node))
             match node:
+                case rx.Call(op=op, args=args, attrs=attrs, sinfo_args=infos):
+                    stack += [*reversed(infos), *reversed(args)]
+                    stack += [v for v in attrs.values() if isinstance(v, Node)] if attrs else ()
+                    if not isinstance(op, Op):
+                        stack.append(op)
                 case rx.Var():
                     found.used.add(node)
-                    continue
-                case rx.GlobalVar():
-                    found.names_module = True
-                    continue
-                case Var():
-                    found.symbols[node] = None
-                    continue
                 case rx.VarBinding(var=var, value=value):
                     stack.append(value)
-                    shown = self._annotated and not isinstance(value, rx.Function)
-                    if shown and var.struct_info is not None:
-                        stack.append(var.struct_info)
-                    continue
+                    if self._annotated and not isinstance(value, rx.Function):
+                        stack += _parts(var.struct_info)
+                case rx.GlobalVar():
+                    found.names_module = True
+                case Var():
+                    found.symbols[node] = None
                 case rx.MatchCast(var=var, value=value, struct_info=info):
                     stack += [info, value]
-                    if self._annotated and var is not None and var.struct_info is not None:
-                        stack.append(var.struct_info)
-                    continue
+                    if self._annotated and var is not None:
+                        stack += _parts(var.struct_info)
                 case rx.Function():
                     self._inner(node, found)
-                    continue
                 case _:
                     stack += reversed(list(children(node)))
         return found
@@ -251,8 +250,10 @@ class GraphWriter:
 
         The parts are written from the left and from within, as they are evaluated.
         """
-        if not isinstance(root, (*_COMPOUND, *_STATEMENTS)):
+        if not isinstance(root, _NESTED):
             return self.text.leaf_doc(root)
+        if isinstance(root, rx.Call) and not any(isinstance(a, _NESTED) for a in _operands(root)):
+            return self._call(root, {})
         done: dict[int, Doc] = {}
         stack: list[tuple[Node, bool]] = [(root, False)]
         while stack:
@@ -307,7 +308,7 @@ class GraphWriter:
                 callee = string_text(symbol) if plain else self.text.leaf_doc(func)
                 return self._plain_call(f"{self.r}.call_packed", expr, done, callee)
             case callee:
-                doc = done[id(callee)]
+                doc = self._argument(callee, done)
                 called = doc if isinstance(doc, str) else None
                 if called is not None:
                     return self._plain_call(called, expr, done)
@@ -318,7 +319,7 @@ class GraphWriter:
         named: dict[str, object] = dict(expr.attrs)
         if expr.sinfo_args:
             named["sinfo_args"] = expr.sinfo_args
-        docs = [done[id(a)] for a in expr.args]
+        docs = [self._argument(a, done) for a in expr.args]
         return call(name, *first, *docs, *self._keywords(named, done))
 
     def _keywords(self, named: Mapping[str, object], done: Mapping[int, Doc]) -> Iterator[Doc]:
@@ -361,6 +362,17 @@ def _declared(param: rx.Var) -> rx.StructInfo:
 
 def _is_unit(expr: rx.Expr) -> bool:
     return expr.struct_info == _UNIT
+
+
+def _parts(info: rx.StructInfo | None) -> Iterable[Node]:
+    """What is to be searched for variables in an info; most are tensors of a few plain sizes."""
+    match info:
+        case None:
+            return ()
+        case rx.TensorStructInfo(shape=rx.ShapeExpr(values=values)):
+            return [value for value in values if not isinstance(value, IntImm)]
+        case _:
+            return (info,)
 
 
 def _symbols(infos: Sequence[rx.StructInfo]) -> Iterator[Var]:

@@ -25,6 +25,8 @@ def hint_of(node: Node) -> str:
 
 def as_identifier(hint: str) -> str:
     """A Python name spelt like `hint`; the parser refuses two underscores at the beginning."""
+    if hint.isascii() and hint.isidentifier() and not hint.startswith("__"):
+        return hint
     name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", hint))
     name = re.sub(r"^__+", "_", name)
     return name if name.isidentifier() else f"v{name}"
@@ -63,13 +65,14 @@ class Names:
 
     def _claim(self, node: Node | None, hint: str) -> str:
         base = as_identifier(hint)
-        count = self._counts.get(base, 0)
-        stem = base if base.endswith("_") else f"{base}_"
-        name = base if count == 0 else f"{stem}{count}"
-        while name in self._taken:
-            count += 1
-            name = f"{stem}{count}"
-        self._undo.append((node, name, base, self._counts.get(base, 0)))
+        before = count = self._counts.get(base, 0)
+        name = base
+        if count or name in self._taken:
+            stem = base if base.endswith("_") else f"{base}_"
+            count = max(count, 1)
+            while (name := f"{stem}{count}") in self._taken:
+                count += 1
+        self._undo.append((node, name, base, before))
         self._taken.add(name)
         self._counts[base] = count + 1
         return name
