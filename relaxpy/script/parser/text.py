@@ -94,7 +94,7 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
 
 
 def _command_line(filename: str, code: CodeType | None) -> list[str]:
-    """The lines given to `python -c` if `code` is of them: before 3.13 Python keeps them nowhere."""
+    """The lines given to `python -c` if `code` is of them: Python keeps them since 3.13 only."""
     for text in sys.orig_argv[1:] if filename == "<string>" and code else ():
         try:
             waiting = [compile(text, "<string>", "exec", dont_inherit=True)]

@@ -9,7 +9,14 @@ from collections.abc import Iterable
 import numpy as np
 
 from relaxpy.entry import last_name
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, UnknownAttributeError, nearest
+from relaxpy.errors import (
+    MisuseError,
+    ParseError,
+    RelaxpyError,
+    Span,
+    UnknownAttributeError,
+    nearest,
+)
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.tir.buffer import Buffer
@@ -83,7 +90,9 @@ def unknown_member(space: object, spoken: str, name: str) -> AttributeError:
 def member_hint(name: str, spoken: str) -> str | None:
     """What to write for an attribute that values have in other libraries, but not here."""
     if name == "shape":
-        return f"name its sizes in the annotation, as in R.Tensor((n, 4)), or take R.shape_of({spoken})"
+        return (
+            f"name sizes in the annotation, as in R.Tensor((n, 4)); R.shape_of({spoken}) is a value"
+        )
     if name == "T":
         return f"write R.permute_dims({spoken})"
     found = operators_called(name)
