@@ -230,7 +230,11 @@ class GraphEvaluator(Evaluator):
         if any(isinstance(arg, _SPECIAL) for arg in args):
             args = self.plain(function, args, node)
         if isinstance(function, OpDef):
-            return function.make(*args, span=self.span(node), **_renamed(kwargs))
+            try:
+                return function.make(*args, span=self.span(node), **_renamed(kwargs))
+            except MisuseError as error:
+                absent = _absent(function, args, kwargs, node) if error.about is None else None
+                raise error if absent is None else error.located(self.span(absent)) from None
         if isinstance(function, rx.Expr):
             return self.called(function, args, kwargs, node)
         if isinstance(function, Macro):
@@ -346,6 +350,17 @@ class GraphEvaluator(Evaluator):
             return self._at(rx.convert_to_expr(value), node)
         except MisuseError as error:
             raise self.located(error, self.span(node)) from None
+
+
+def _absent(
+    function: OpDef, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+) -> ast.expr | None:
+    """The None that is written where an operator needs an operand."""
+    places = dict(zip((p.name for p in function.parameters), node.args, strict=False))
+    places |= {k.arg: k.value for k in node.keywords if k.arg is not None}
+    given = dict(zip((p.name for p in function.parameters), args, strict=False)) | kwargs
+    needed = [p.name for p in function.parameters if p.is_operand and p.required]
+    return next((places[n] for n in needed if n in places and given.get(n, n) is None), None)
 
 
 def _renamed(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -336,6 +336,8 @@ class OpDef:
                     attributes[parameter.name] = parameter.attribute(value)
                 elif value is not None:
                     operands.append(parameter.operand(value))
+                elif parameter.required:
+                    raise MisuseError(f"{parameter.name} is {parameter.expected()}, found None")
         call = Call(self.op, tuple(operands), Attrs(attributes), span=span)
         given = {id(call.attrs[name]): bound.arguments[name] for name in attributes}
         named = [p.name for p in self._operands if bound.arguments[p.name] is not None]
