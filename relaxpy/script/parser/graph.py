@@ -73,6 +73,7 @@ class GraphReader(GraphUnrolled):
         elif "global_symbol" in body.attrs:
             raise self.error(name_of(node), f"private function {node.name!r} has a global_symbol")
         func = rx.Function(found.params, result, found.ret, pure, Attrs(body.attrs), span=name)
+        self.values.places[id(result)] = where
         try:
             return self.builder.normalize_function(func)
         except RelaxpyError as error:
