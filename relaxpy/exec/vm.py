@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
+
+from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
@@ -23,6 +28,46 @@ class SavedFunction:
         """The function's result, or None where results were not asked for."""
         result = self.function(*self.args)
         return result if self.include_return else None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkResult:
+    """What a call took, repeat by repeat.
+
+    Units: seconds.
+    """
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean of the repeats."""
+        return statistics.fmean(self.results)
+
+    @property
+    def median(self) -> float:
+        """The median of the repeats."""
+        return statistics.median(self.results)
+
+    @property
+    def min(self) -> float:
+        """The quickest repeat."""
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        """The slowest repeat."""
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of the repeats."""
+        return statistics.pstdev(self.results)
+
+    @override
+    def __str__(self) -> str:
+        names = ("mean", "median", "max", "min", "std")
+        return ", ".join(f"{name} {getattr(self, name) * 1e3:.4f} ms" for name in names)
 
 
 class VirtualMachine:
@@ -50,6 +95,51 @@ class VirtualMachine:
             UnknownNameError (also KeyError, ValueError): there is none.
         """
         return self._saved.get(name) or self._executable[name]
+
+    @property
+    def module(self) -> Executable:
+        """The executable that is run."""
+        return self._executable
+
+    @user_facing
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: object = None,
+        *,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+    ) -> Callable[..., BenchmarkResult]:
+        """What times function `func_name` for the arguments it is called with.
+
+        After one call to warm up there are `repeat` rounds of `number` calls each, or of as many
+        more as take `min_repeat_ms`.
+
+        Units:
+            min_repeat_ms  milliseconds
+        Errors:
+            UnknownNameError: there is no such function. MisuseError: a number is not positive.
+        """
+        function = self[func_name]
+        if number < 1 or repeat < 1:
+            raise MisuseError(f"number and repeat are positive, found {number} and {repeat}")
+
+        def seconds(args: tuple[object, ...], count: int) -> float:
+            start = perf_counter()
+            for _ in range(count):
+                function(*args)
+            return perf_counter() - start
+
+        def measure(*args: object) -> BenchmarkResult:
+            function(*args)
+            count = number
+            while min_repeat_ms > 0 and (taken := seconds(args, count)) * 1e3 < min_repeat_ms:
+                missing = min_repeat_ms / max(taken * 1e3, min_repeat_ms / 10)
+                count = math.ceil(count * min(10.0, 1.2 * missing))
+            return BenchmarkResult(tuple(seconds(args, count) / count for _ in range(repeat)))
+
+        return measure
 
     @user_facing
     def invoke_closure(self, closure: FunctionValue, *args: Value) -> Value:

@@ -65,3 +65,22 @@ def test_a_function_is_saved_with_its_arguments(vm: VirtualMachine) -> None:
 def test_a_module_is_not_an_executable() -> None:
     with pytest.raises(MisuseError, match=r"found IRModule[\s\S]*relaxpy\.compile\(mod\)"):
         VirtualMachine(module())  # type: ignore[arg-type]
+
+
+def test_calls_are_timed(vm: VirtualMachine) -> None:
+    vm.save_function("pair", "saved", X, X)
+    found = vm.time_evaluator("saved", "cpu", number=3, repeat=4)()
+    assert len(found.results) == 4
+    assert 0 < found.min <= found.median <= found.max
+    assert found.min <= found.mean <= found.max
+    assert found.std <= found.max - found.min
+    assert str(found).startswith("mean ")
+    long = vm.time_evaluator("pair", number=1, min_repeat_ms=2)(X, X)
+    assert 0 < long.mean < 2e-3
+    with pytest.raises(UnknownNameError, match="no function 'pear'"):
+        vm.time_evaluator("pear")
+    with pytest.raises(MisuseError, match="positive"):
+        vm.time_evaluator("pair", number=0)
+    with pytest.raises(RuntimeCheckError, match="takes 2 arguments"):
+        vm.time_evaluator("pair")(X)
+    assert vm.module["pair"](X, X) == (X, X)
