@@ -3,6 +3,7 @@
 Prints microseconds a call, the best and the median of 15 rounds of 2000 calls each.
 """
 
+import itertools
 import platform
 import statistics
 import time
@@ -44,6 +45,10 @@ class Calls:
             R.output(z)
         return z
 
+    @R.function
+    def open_operand(x: R.Tensor):
+        return R.exp(x)
+
 
 def microseconds(run: Callable[[], object], rounds: int = 15, calls: int = 2000) -> list[float]:
     """One measurement for each round, sorted."""
@@ -62,12 +67,16 @@ def main() -> None:
     x = np.ones((4, 8), "float32")
     out = np.empty_like(x)
     two = np.float32(2)
+    others = map(np.empty, itertools.product(range(2, 16), repeat=4))
     cases: dict[str, Callable[[], object]] = {
         "np.multiply(x, 2, out=out)": lambda: np.multiply(x, two, out=out),
         "the kernel called by itself": lambda: executable["double"](x, out),
         "a function that gives its argument": lambda: executable["nothing"](x),
         "a function with one kernel": lambda: executable["one_kernel"](x),
         "a function with two kernels": lambda: executable["two_kernels"](x),
+        "np.exp(x, out=out)": lambda: np.exp(x, out=out),
+        "an operator on any tensor": lambda: executable["open_operand"](x),
+        "the same, a shape not seen before": lambda: executable["open_operand"](next(others)),
     }
     print(f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}")
     print(f"{'':36} {'best':>7} {'median':>7}")
