@@ -40,12 +40,13 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
         except RelaxpyError as error:
             caller = sys._getframe(1)
             given: tuple[object, ...] = args
+            named: Mapping[str, object] = kwargs
             if caller.f_code.co_filename == "<string>" and not is_users(caller):
                 # The `__init__` that a dataclass was given calls `__post_init__`.
-                code, names = caller.f_code, caller.f_locals
-                given = tuple(names[n] for n in code.co_varnames[: code.co_argcount])
+                code, named = caller.f_code, caller.f_locals
+                given = tuple(named[n] for n in code.co_varnames[: code.co_argcount])
                 caller = caller.f_back or caller
-            tell(error, caller, given, kwargs)
+            tell(error, caller, given, named)
             raise  # without an argument: that does not enter this frame into the traceback again
 
     return entry
@@ -96,10 +97,11 @@ def argument_span(
         return None
     if isinstance(node, ast.Subscript):
         return span_of(node.slice, source)
-    own = args
-    if not any(isinstance(a, ast.Starred) for a in node.args):
-        own = args[max(0, len(args) - len(node.args)) :]  # without `self`
-    return span_of(culprit(node, own, kwargs, about) or last_name(node.func), source)
+    count = len(node.args)
+    # Methods are called without `self`, and of dataclasses all fields are known.
+    ways = (args[max(0, len(args) - count) :], args[1 : count + 1], args[:count])
+    found = (culprit(node, own, kwargs, about) for own in ways)
+    return span_of(next(filter(None, found), None) or last_name(node.func), source)
 
 
 def attribute_span(frame: FrameType, name: str) -> Span | None:

@@ -83,7 +83,9 @@ def load_executable(path: str | PathLike[str]) -> Executable:
     except (ValueError, RecursionError):
         table = None
     if not isinstance(table, dict) or table.get("format") != FORMAT:
-        raise MisuseError(f"{path} is no saved executable", hint="write one with Executable.save")
+        raise MisuseError(
+            f"{path} is no saved executable", hint="write one with Executable.save", about=path
+        )
     if table.get("version") != VERSION:
         raise MisuseError(
             f"{path} was saved in version {table.get('version')!r}, this reads {VERSION}"

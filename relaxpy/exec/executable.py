@@ -100,6 +100,7 @@ class EntryPoint:
                 raise RuntimeCheckError(
                     f"{self.signature.name}: argument {name!r} {problem}",
                     rule="FN-11",
+                    span=self.signature.span,
                     hint=close_names(name, names),
                     notes=(f"its signature is {self.signature}",),
                 )

@@ -273,7 +273,12 @@ class Sequential(Pass):
     def __post_init__(self) -> None:
         for step in self.passes:
             if not isinstance(step, Pass):
-                raise MisuseError(f"expected a pass, found {step!r:.60}", about=step)
+                made = isinstance(step, type) and issubclass(step, Pass)
+                raise MisuseError(
+                    f"expected a pass, found {step!r:.60}",
+                    about=step,
+                    hint=f"make one of the class: {step.__name__}()" if made else None,
+                )
         object.__setattr__(self, "passes", tuple(self.passes))
 
     @property

@@ -122,6 +122,8 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
         part = inside.pop()
         if isinstance(part, ast.FunctionDef) and _holds(part, node):
             around = part
+        if _is_shape_of_info(part) and any(n is node for n in ast.walk(part)):
+            return f"declare a new size before: {node.id} = T.int64()"
         inside += ast.iter_child_nodes(part)
     lines = [
         part.lineno
@@ -133,6 +135,12 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
     if min(lines) >= node.lineno:
         return "it is bound further down: move that before its first use"
     return "what a branch binds ends with it: bind the same name last in both branches"
+
+
+def _is_shape_of_info(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and (
+        isinstance(node.func, ast.Attribute) and node.func.attr in ("Tensor", "Shape")
+    )
 
 
 def _holds(outer: ast.FunctionDef, node: ast.Name) -> bool:
