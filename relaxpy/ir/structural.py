@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -13,15 +13,18 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Node
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir.expr import BinaryOpExpr, Cast, ConstExpr, LogicalExpr, Select, Var
+from relaxpy.ir.tir.expr import BinaryOpExpr, Cast, ConstExpr, IntImm, LogicalExpr, Select, Var
 
 Step: TypeAlias = "str | int"
 Path: TypeAlias = "tuple[Path, Step] | None"
 Place: TypeAlias = tuple[Path, object]
 # What is to be visited: the value, whether it is defined here, and its shape variables with it.
 _Visit: TypeAlias = tuple[Node, bool, bool, Path]
-_LATER = "..."
+_LATER = ...
 _NOTHING = ("table", ())
+_NO_ITEMS: tuple[()] = ()
+_EMPTY = ("tuple",)
+_DEPTH = 3  # what is flat stands in one token; the walk itself does not depend on the stack
 
 
 class _Kind(NamedTuple):
@@ -31,8 +34,18 @@ class _Kind(NamedTuple):
     variable: bool
     scope: bool
     operation: bool
-    leaf: bool
+    leaf: Callable[[Any], object] | None
     fields: tuple[tuple[str, bool, bool], ...]
+
+
+def _leaf(kind: type[Node]) -> Callable[[Any], object] | None:
+    """What gives the whole token of a kind that holds plain values only."""
+    name = kind.__name__
+    if issubclass(kind, IntImm):
+        return lambda node: (name, node.dtype, node.value)
+    if issubclass(kind, (ConstExpr, Op)):
+        return lambda node: (name, *[_plain(getattr(node, field)) for field in kind._fields])
+    return None
 
 
 class _Kinds(dict[type[Node], _Kind]):
@@ -44,7 +57,7 @@ class _Kinds(dict[type[Node], _Kind]):
             kind._variable,
             kind._scope,
             issubclass(kind, (BinaryOpExpr, LogicalExpr, Select, Cast)),
-            issubclass(kind, (ConstExpr, Op)),
+            _leaf(kind),
             tuple((name, name in kind._binds, name in kind._binds_sizes) for name in kind._fields),
         )
         return found
@@ -68,12 +81,12 @@ class _Walk:
     numbered where it is defined; a use is the number, or for a free variable its identity (its
     number, too, with `map_free_vars`). An operation on scalars that was met before is given by its
     place, since structurally equal ones are one object. The walk keeps its own stack, so that depth
-    is no limit. `place` has the path and the subject of the token that was last given.
+    is no limit. `visit` is that of the token that was last given, or None before the first node.
     """
 
     def __init__(self, *, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
-        self.place: Place = (None, None)
+        self.visit: _Visit | None = None
         self.names: dict[int, tuple[str, int]] = {}
         self.defined: list[int] = []
         self.counter = 0
@@ -86,17 +99,15 @@ class _Walk:
         if isinstance(root, Node):
             later.append((root, False, False, None))
         else:
-            token = self.part(root, False, False, None, later)
-            self.place = (None, root)
-            yield token
+            yield self.part(root, False, False, None, later, 0)
         stack: list[_Visit | _EndScope] = [*reversed(later)]
         while stack:
             visit = stack.pop()
             if isinstance(visit, _EndScope):
                 self.end_scope(visit)
                 continue
+            self.visit = visit
             subject, defines, sizes, path = visit
-            self.place = (path, subject)
             kind = _KINDS[type(subject)]
             parts: list[object] = [kind.name]
             if kind.variable:
@@ -115,42 +126,60 @@ class _Walk:
                 stack.append(_EndScope(len(self.defined), self.shared))
                 self.begin_scope(subject)
             later = []
-            for field, binds, binds_sizes in kind.fields:
-                value = getattr(subject, field)
-                if type(value) in _PLAIN:
-                    parts.append(value)
-                else:
-                    step = (path, field)
-                    parts.append(self.part(value, binds, sizes or binds_sizes, step, later))
+            parts += self.fields(subject, kind, sizes, path, later, 0)
             yield tuple(parts)
             later.reverse()
             stack += later
 
+    def fields(
+        self, subject: Node, kind: _Kind, sizes: bool, path: Path, later: list[_Visit], depth: int
+    ) -> list[object]:
+        """What stands for the fields of a node in its token; the rest is to be visited `later`."""
+        parts: list[object] = []
+        for field, binds, binds_sizes in kind.fields:
+            value = getattr(subject, field)
+            if type(value) in _PLAIN:
+                parts.append(value)
+            elif value is EMPTY_ATTRS:
+                parts.append(_NOTHING)
+            elif value is _NO_ITEMS:
+                parts.append(_EMPTY)
+            else:
+                step = (path, field)
+                parts.append(self.part(value, binds, sizes or binds_sizes, step, later, depth))
+        return parts
+
     def part(
-        self, value: object, defines: bool, sizes: bool, path: Path, later: list[_Visit]
+        self, value: object, defines: bool, sizes: bool, path: Path, later: list[_Visit], depth: int
     ) -> object:
-        """What stands for a field in the token of its node; what does not is visited `later`."""
+        """What stands for a value in the token that it is a part of."""
         if isinstance(value, Node):
             kind = _KINDS[type(value)]
-            if kind.leaf:
-                return kind.name, *[_plain(getattr(value, field)) for field, _, _ in kind.fields]
-            if kind.variable and not defines and not later:
+            if kind.leaf is not None:
+                return kind.leaf(value)
+            if later or defines or depth == _DEPTH:
+                pass
+            elif kind.variable:
                 name = self.names.get(id(value))
                 if name is not None and id(value) not in self.announced:
                     return name
                 if name is None and not (sizes or self.map_free_vars):
                     return _free_name(value)
+            elif not (kind.operation or kind.scope):
+                return kind.name, *self.fields(value, kind, sizes, path, later, depth + 1)
             later.append((value, defines, sizes, path))
             return _LATER
-        if value is EMPTY_ATTRS:
-            return _NOTHING
         if isinstance(value, tuple):
             return "tuple", *[
-                self.part(item, defines, sizes, (path, i), later) for i, item in enumerate(value)
+                self.part(item, defines, sizes, (path, i), later, depth)
+                for i, item in enumerate(value)
             ]
         if isinstance(value, Mapping):
             keys = sorted(value, key=str)
-            members = [self.part(value[k], False, False, (path, repr(str(k))), later) for k in keys]
+            members = [
+                self.part(value[key], False, False, (path, repr(str(key))), later, depth)
+                for key in keys
+            ]
             return "table", tuple(map(str, keys)), *members
         return _plain(value)
 
@@ -277,7 +306,8 @@ def first_mismatch(lhs: object, rhs: object, map_free_vars: bool = False) -> Mis
     # As long as they agree, as many tokens are to follow on either side.
     for one, other in zip(left.tokens(lhs), right.tokens(rhs), strict=True):
         if one != other:
-            return _difference(one, other, left.place, right.place)
+            places = [(w.visit[3], w.visit[0]) if w.visit else None for w in (left, right)]
+            return _difference(one, other, places[0] or (None, lhs), places[1] or (None, rhs))
     return None
 
 
@@ -285,27 +315,25 @@ def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch
     """Where in two tokens the difference is."""
     (path, one), (_, other) = lhs, rhs
     if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
-        parts = _parts(one, len(left)), _parts(other, len(right))
-        for a, b, inner, inner_other in zip(left, right, *parts, strict=True):
-            if a != b and inner is not None and inner_other is not None:
-                (step, value), (_, other_value) = inner, inner_other
-                return _difference(a, b, ((path, step), value), ((path, step), other_value))
-            if a != b:
-                break
+        steps, others = _members(one), _members(other)
+        named = len(left) - len(steps)  # what stands before the fields: kind and number
+        if len(steps) == len(others) and left[:named] == right[:named]:
+            tokens = zip(left[named:], right[named:], steps, others, strict=True)
+            for a, b, (step, value), (_, other_value) in tokens:
+                if a != b:
+                    return _difference(a, b, ((path, step), value), ((path, step), other_value))
     return Mismatch(_path_text(path), one, other)
 
 
-def _parts(subject: object, count: int) -> list[tuple[Step, object] | None]:
-    """What the members of a token of `subject` stand for: None for what is not a part of it."""
-    parts: list[tuple[Step, object]] = []
+def _members(subject: object) -> list[tuple[Step, object]]:
+    """The parts of a node, a tuple or a table, each with the step that leads to it."""
     if isinstance(subject, Node):
-        parts = [(name, getattr(subject, name)) for name in subject._fields]
-    elif isinstance(subject, tuple):
-        parts = list(enumerate(subject))
-    elif isinstance(subject, Mapping):
-        parts = [(repr(str(key)), subject[key]) for key in sorted(subject, key=str)]
-    rest = max(0, count - len(parts))
-    return [None] * rest + parts[: count - rest]
+        return [(name, getattr(subject, name)) for name in subject._fields]
+    if isinstance(subject, tuple):
+        return list(enumerate(subject))
+    if isinstance(subject, Mapping):
+        return [(repr(str(key)), subject[key]) for key in sorted(subject, key=str)]
+    return []
 
 
 def _path_text(path: Path) -> str:
