@@ -51,12 +51,14 @@ class ModuleLowering:
         self.value_names: dict[rx.GlobalVar, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
         self._without_checks: set[str] = set()
-        self.callees = {var: self._callee(var, func) for var, func in module.functions.items()}
+        names = {var: self.names.fresh(var.name_hint) for var in module.functions}
+        self.callees = {
+            var: func if isinstance(func, rx.ExternFunc) else self._callee(var, names[var], func)
+            for var, func in module.functions.items()
+        }
 
-    def _callee(self, var: rx.GlobalVar, func: rx.BaseFunc) -> GlobalCallee | rx.ExternFunc:
-        if isinstance(func, rx.ExternFunc):
-            return func
-        name, signature = self.names.fresh(var.name_hint), signature_of(func, var.name_hint)
+    def _callee(self, var: rx.GlobalVar, name: str, func: rx.BaseFunc) -> GlobalCallee:
+        signature = signature_of(func, var.name_hint)
         if not isinstance(func, PrimFunc):
             return GlobalCallee(name, signature)
         kernel = self._compile_kernel(func, name, self.names.fresh(f"{name}_unchecked"))

@@ -215,10 +215,12 @@ class CallLowering(ABC):
         scalars = [member for shape in call.args[2:] for member in self._members(shape)]
         args = [*inputs, *fresh, *scalars]
         sizes = self._sizes_if_fitting(call, callee)
-        if sizes is None:
+        if sizes is not None:
+            self._run_unchecked(callee, args, sizes)
+        elif callee.kernel is not None and callee.kernel.unchecked is not None:
             self._out.append(py.do(py.call(callee.name, *args)))
         else:
-            self._run_unchecked(callee, args, sizes)
+            self._out.append(py.do(self._outward(callee.name, *args)))
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return py.tuple_of(outputs) if several else outputs[0]
 
