@@ -6,7 +6,7 @@ A record does nothing by itself, so that a namespace can be used where no progra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from relaxpy.entry import user_facing
@@ -19,6 +19,7 @@ from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
+    from relaxpy.errors import Span
     from relaxpy.ir.node import Attr
     from relaxpy.ir.relax.nodes import StructInfo
 
@@ -137,9 +138,9 @@ class BufferSpec(Form):
         object.__setattr__(self, "shape", _sizes(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype or "float32"))
 
-    def make(self, name: str) -> Buffer:
+    def make(self, name: str, span: Span | None = None) -> Buffer:
         """A new buffer of this kind."""
-        return decl_buffer(
+        made = decl_buffer(
             self.shape,
             self.dtype,
             name,
@@ -152,6 +153,7 @@ class BufferSpec(Form):
             buffer_type=self.buffer_type,
             axis_separators=self.axis_separators,
         )
+        return made if span is None else replace(made, span=span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ class GraphEvaluator(Evaluator):
         if known[node.attr] is None:
             hint = "say what it is with R.match_cast first"
             if node.attr == "shape":
-                hint += "; R.shape_of gives the shape when the program runs"
+                hint = "name its sizes with R.match_cast first, or take R.shape_of"
             raise self.error(
                 node, f".{node.attr} of {info} is not known while the program is read", hint=hint
             )

@@ -80,7 +80,7 @@ class KernelReader(KernelForms):
             )
         given = self.values.value(arg.annotation)
         if isinstance(given, forms.BufferSpec):
-            buffer: Buffer = self.made(arg.annotation, given.make, arg.arg)
+            buffer: Buffer = self.made(arg.annotation, given.make, arg.arg, self.program.span(arg))
             handle = Var(arg.arg, "handle")
             self.params.append(handle)
             self.buffer_map[handle] = buffer

@@ -121,7 +121,7 @@ class KernelForms(KernelState):
         span = self.program.span(node)
         match form:
             case forms.DeclBufferForm(spec=spec):
-                buffer = self.made(node, spec.make, name or "buffer")
+                buffer = self.made(node, spec.make, name or "buffer", self.program.span(node))
                 self.pointers.add(buffer.data)
                 return buffer, lambda body: self.declaration(buffer, spec.data is None, body, node)
             case forms.AllocateForm(
@@ -200,7 +200,7 @@ class KernelForms(KernelState):
                 raise self.error(node, f"{source.name or 'this'} is no parameter of the kernel")
             if source in self.buffer_map:
                 raise self.error(node, f"parameter {source.name} already has a buffer")
-            buffer: Buffer = self.made(node, spec.make, name)
+            buffer: Buffer = self.made(node, spec.make, name, self.program.span(node))
             self.buffer_map[source] = buffer
             self.pointers.add(buffer.data)
             return buffer
@@ -208,9 +208,10 @@ class KernelForms(KernelState):
         region = stmt.regions([source])[0]
         if spec is None:
             shape = [part.extent for part in region.region]
-            buffer = decl_buffer(shape, region.buffer.dtype, name)
+            made = decl_buffer(shape, region.buffer.dtype, name)
+            buffer = replace(made, span=self.program.span(node))
         else:
-            buffer = self.made(node, spec.make, name)
+            buffer = self.made(node, spec.make, name, self.program.span(node))
         block.matches.append(stmt.MatchBufferRegion(buffer, region))
         return buffer
 
@@ -221,7 +222,7 @@ class KernelForms(KernelState):
             raise self.error(
                 node, "T.alloc_buffer belongs directly into a block or to the top of the kernel"
             )
-        buffer: Buffer = self.made(node, spec.make, name)
+        buffer: Buffer = self.made(node, spec.make, name, self.program.span(node))
         (self.blocks[-1] if kind == "block" else self.root).allocations.append(buffer)
         self.pointers.add(buffer.data)
         return buffer

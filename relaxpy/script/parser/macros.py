@@ -145,11 +145,11 @@ class Unrolling:
         Errors:
             ParseError: there are too many by now.
         """
-        self.count += statements
-        if self.count > MAX_UNROLLED:
+        if self.count + statements > MAX_UNROLLED:
             raise values.error(
                 node, f"loops and macros unroll to more than {MAX_UNROLLED} statements"
             )
+        self.count += statements
 
 
 @contextmanager
