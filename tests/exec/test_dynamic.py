@@ -27,7 +27,9 @@ from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.test_kernels import check, doubles
 
 TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
-FIRST = list({case.operator: case for case in reversed(CASES)}.values())
+NAMES_SIZES_OF_ITS_INPUT = {"reshape-(-1, 4)", "reshape-(0, -1)"}
+OPEN = [case for case in CASES if case.name not in NAMES_SIZES_OF_ITS_INPUT]
+FIRST = list({case.operator: case for case in reversed(OPEN)}.values())
 
 
 def program(case: Case, *, ndim: bool, dtype: bool) -> IRModule:
@@ -47,8 +49,6 @@ def program(case: Case, *, ndim: bool, dtype: bool) -> IRModule:
 
 def most_open(case: Case, *, ndim: bool = False) -> IRModule:
     """The program that says least of its operands among those that the operator takes."""
-    if case.name in ("reshape-(-1, 4)", "reshape-(0, -1)"):
-        pytest.skip("the call names sizes of its input")
     if case.name == "full-tensor":
         return program(case, ndim=True, dtype=False)
     try:
@@ -65,7 +65,7 @@ def agree(module: IRModule, case: Case, target: str) -> None:
             check(main(*case.inputs), expected, case.inputs, case.roundings)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", OPEN, ids=lambda case: case.name)
 def test_operators_compute_the_definition_on_values_of_which_nothing_is_known(case: Case) -> None:
     agree(most_open(case), case, "numpy")
 

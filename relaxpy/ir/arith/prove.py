@@ -25,5 +25,10 @@ def _decided(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
 
 
 def simplify(expr: tir.PrimExpr) -> tir.PrimExpr:
-    """`expr` in canonical, readable form: equal for all values of the variables."""
+    """`expr` in canonical, readable form: equal for all values of the variables.
+
+    >>> n = tir.Var("n", "int64")
+    >>> simplify((n + 1) * 2 - n).same_as(n + 2)
+    True
+    """
     return GENERAL.simplify(expr)

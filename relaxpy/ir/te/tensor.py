@@ -270,6 +270,10 @@ def compute(
 
     Axes are named as the parameters of `fcompute`. A reduction may only be the whole of the body.
 
+    >>> a = placeholder((4,), name="A")
+    >>> compute((4,), lambda i: a[i] * 2.0, name="B")
+    Tensor(B, [4], float32)
+
     Errors:
         MisuseError: `fcompute` has other parameters than positional ones, or gives no expression.
     """
