@@ -17,6 +17,7 @@ from relaxpy.script.parser.forms import as_dtype
 from relaxpy.script.parser.tirwords import ignoring_dtype
 
 _ANY = (0, 255)
+_NAMED = (1, 255)
 
 #: What each gives, and its least and largest number of operands.
 _OF_DTYPE: Mapping[str, Mapping[str, tuple[int, int]]] = {
@@ -55,10 +56,10 @@ _OF_DTYPE: Mapping[str, Mapping[str, tuple[int, int]]] = {
         "dp4a": (2, 3),
         "q_multiply_shift": (4, 4),
         "q_multiply_shift_per_axis": (7, 7),
-        "tvm_call_cpacked": _ANY,
-        "tvm_call_cpacked_lowered": _ANY,
-        "tvm_call_packed": _ANY,
-        "tvm_call_packed_lowered": _ANY,
+        "tvm_call_cpacked": _NAMED,
+        "tvm_call_cpacked_lowered": _NAMED,
+        "tvm_call_packed": _NAMED,
+        "tvm_call_packed_lowered": _NAMED,
         "tvm_storage_sync": (1, 3),
         "tvm_struct_set": (4, 4),
         "vscale": (0, 0),
@@ -88,7 +89,7 @@ _AS_OPERAND: Mapping[str, tuple[int, tuple[int, int]]] = {
 
 #: Those whose datatype is written first, or as `dtype=`.
 _DTYPE_WRITTEN: Mapping[str, tuple[int, int]] = {
-    **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), (1, 255)),
+    **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), _NAMED),
     "get_active_lane_mask": (2, 2),
     "mma_fill": (3, 3),
     "mma_store": (6, 6),
