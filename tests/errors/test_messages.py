@@ -1,0 +1,67 @@
+"""What is said of mistakes, read as a person would: `tests/golden/errors/messages.txt`.
+
+Each entry there is a program and, below `# ...`, the whole message.
+"""
+
+import linecache
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RelaxpyError
+from relaxpy.script import ir as I, relax as R, tir as T
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "errors" / "messages.txt"
+_PARTS = re.split(r"^# --- (.+)\n", GOLDEN.read_text(encoding="utf-8"), flags=re.M)[1:]
+ENTRIES = dict(zip(_PARTS[::2], _PARTS[1::2], strict=True))
+LIBRARIES = {"I": I, "R": R, "T": T, "np": np, "relaxpy": relaxpy}
+
+
+def message(program: str) -> str:
+    """What the error says that `program`, run as the file model.py, ends with."""
+    lines = program.splitlines(keepends=True)
+    linecache.cache["model.py"] = (len(program), None, lines, "model.py")
+    try:
+        with pytest.raises(RelaxpyError) as caught:
+            exec(compile(program, "model.py", "exec"), {"__name__": "model", **LIBRARIES})
+    finally:
+        del linecache.cache["model.py"]
+    return f"{caught.typename}: {caught.value}"
+
+
+@pytest.fixture(autouse=True)
+def _no_packed_functions_stay() -> Iterator[None]:
+    yield
+    if "my.own" in relaxpy.runtime.list_global_func_names():
+        relaxpy.runtime.remove_global_func("my.own")
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_messages_are_as_written(name: str, request: pytest.FixtureRequest) -> None:
+    program, _, wanted = ENTRIES[name].partition("# ...\n")
+    found = message(program)
+    if request.config.getoption("--update-golden"):
+        text = GOLDEN.read_text(encoding="utf-8")
+        entry = f"# --- {name}\n{program}# ...\n"
+        before, _, after = text.partition(entry)
+        rest = after[len(wanted.rstrip("\n")) :]
+        GOLDEN.write_text(before + entry + found + rest, encoding="utf-8")
+    else:
+        assert found == wanted.strip("\n")
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_messages_are_short_and_say_where(name: str) -> None:
+    first, *rest = ENTRIES[name].partition("# ...\n")[2].strip("\n").splitlines()
+    assert re.match(r"\w+: model\.py:\d+:\d+: ", first), first
+    assert len(rest) <= 5
+    assert set(rest[1].strip()) == {"^"}
+    assert not first.endswith(".")
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(ENTRIES) >= 40

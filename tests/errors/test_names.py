@@ -1,0 +1,131 @@
+"""Which names count as close, and where in a call an argument stands."""
+
+import sys
+
+import pytest
+from hypothesis import given, strategies as st
+
+from relaxpy.entry import attribute_span, user_facing
+from relaxpy.errors import (
+    MisuseError,
+    RelaxpyError,
+    UnknownAttributeError,
+    close_names,
+    edit_distance,
+    nearest,
+)
+from relaxpy.script import relax as R, tir as T
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "found"),
+    [
+        ("reluu", ["relu", "gelu"], ["relu"]),
+        ("wieght", ["weight", "height"], ["weight"]),
+        ("Tensr", ["Tensor", "Tuple"], ["Tensor"]),
+        ("tensor", ["Tensor", "tanh"], ["Tensor"]),
+        ("maxx", ["Max", "max"], ["max"]),
+        ("foo", ["floor", "fold"], []),
+        ("z", ["x", "y"], []),
+        ("abd", ["abc", "abe", "abf"], ["abc", "abe"]),
+        ("same", ["same"], []),
+    ],
+)
+def test_close_names_are_few_edits_away(name: str, known: list[str], found: list[str]) -> None:
+    assert nearest(name, known) == found
+    hint = close_names(name, known)
+    assert hint == (f"did you mean {' or '.join(map(repr, found))}?" if found else None)
+
+
+def plain_distance(a: str, b: str) -> int:
+    """The distance by its definition, without a limit."""
+    if not a or not b:
+        return len(a) + len(b)
+    ways = [
+        plain_distance(a[1:], b) + 1,
+        plain_distance(a, b[1:]) + 1,
+        plain_distance(a[1:], b[1:]) + (a[0] != b[0]),
+    ]
+    if a[:2] == b[1::-1] and len(a) > 1 and len(b) > 1:
+        ways.append(plain_distance(a[2:], b[2:]) + 1)
+    return min(ways)
+
+
+words = st.text("ab", max_size=5)
+
+
+@given(words, words, st.integers(0, 5))
+def test_edit_distance_is_right_up_to_its_limit(a: str, b: str, limit: int) -> None:
+    assert min(edit_distance(a, b, limit), limit + 1) == min(plain_distance(a, b), limit + 1)
+
+
+@user_facing
+def refuse(*args: object, about: object = None, **kwargs: object) -> None:
+    raise MisuseError("no", about=about)
+
+
+class Refusing:
+    @user_facing
+    def refuse(self, *args: object, about: object = None) -> None:
+        raise MisuseError("no", about=about)
+
+
+def excerpt(error: RelaxpyError) -> str:
+    found = error.diagnostic.excerpt()
+    assert found is not None
+    line, carets = found
+    start = len(carets) - len(carets.lstrip())
+    return line[start : len(carets)]
+
+
+def test_an_error_points_at_the_argument_it_is_about() -> None:
+    wrong = object()
+    with pytest.raises(MisuseError) as caught:
+        refuse(1, wrong, about=wrong)
+    assert excerpt(caught.value) == "wrong"
+    with pytest.raises(MisuseError) as caught:
+        refuse((1, [2, wrong]), about=wrong)
+    assert excerpt(caught.value) == "wrong"
+    with pytest.raises(MisuseError) as caught:
+        refuse(other=wrong, about=wrong)
+    assert excerpt(caught.value) == "wrong"
+    with pytest.raises(MisuseError) as caught:
+        Refusing().refuse(1, "text", about="text")
+    assert excerpt(caught.value) == '"text"'
+
+
+def test_without_an_argument_at_fault_the_name_of_what_is_called_is_shown() -> None:
+    with pytest.raises(MisuseError) as caught:
+        Refusing().refuse(
+            1,
+        )
+    assert excerpt(caught.value) == "refuse"
+    arguments = (1, object())
+    with pytest.raises(MisuseError) as caught:
+        refuse(*arguments)
+    assert excerpt(caught.value) == "refuse"
+
+
+def test_names_that_namespaces_lack_are_attribute_errors() -> None:
+    with pytest.raises(UnknownAttributeError, match=r"`R\.nn\.softmax`") as caught:
+        _ = R.softmax
+    assert excerpt(caught.value) == "softmax"
+    with pytest.raises(AttributeError, match=r"`T\.serial`"):
+        _ = T.seril
+    with pytest.raises(AttributeError) as plain:
+        _ = R._private
+    assert not isinstance(plain.value, RelaxpyError)
+    assert not hasattr(R, "nothing_of_the_kind")
+    assert not hasattr(R.nn, "nothing_of_the_kind")
+    assert getattr(T, "nothing_of_the_kind", 5) == 5
+
+
+def test_code_without_text_gets_no_position() -> None:
+    names: dict[str, object] = {"__name__": "nowhere", "refuse": refuse}
+    exec("def call():\n    refuse(1, about=1)\n", names)
+    call = names["call"]
+    assert callable(call)
+    with pytest.raises(MisuseError) as caught:
+        call()
+    assert caught.value.diagnostic.span is None
+    assert attribute_span(sys._getframe(), "nothing") is None

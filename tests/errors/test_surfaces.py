@@ -1,0 +1,227 @@
+"""Errors as people meet them: in scripts, IPython, notebooks, pytest, `python -c`, the prompt."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.errors.mistakes import DEFINED, IMPORTS, cell, kinds, program, test_case as as_test
+
+ROOT = Path(__file__).parents[2]
+MOST_LINES = 15
+INSIDES = re.compile(r"relaxpy[/\\](?!__init__)|<relaxpy |site-packages")
+
+
+def python(*args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    names = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, *args],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **names},
+    )
+
+
+def without_places(text: str) -> str:
+    """`text` without the names of files that messages themselves speak of."""
+    return text.replace(f"{ROOT}/relaxpy/__init__.py is no saved executable", "")
+
+
+def check_short(text: str) -> None:
+    assert len(text.splitlines()) <= MOST_LINES, text
+    assert not INSIDES.search(without_places(text)), text
+
+
+# Each program runs as a script would: what is printed is what Python itself prints of what nobody
+# caught, but for the frame of this driver.
+SCRIPTS = """
+import sys, traceback
+for path in sys.argv[1:]:
+    names = {"__name__": "__main__", "__file__": path}
+    with open(path) as file:
+        code = compile(file.read(), path, "exec")
+    try:
+        exec(code, names)
+    except Exception as error:
+        trace = error.__traceback__.tb_next
+        traceback.print_exception(type(error), error, trace, file=sys.stdout)
+    print("=" * 20)
+"""
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("scripts")
+    paths = []
+    for k, kind in enumerate(kinds):
+        paths.append(folder / f"model{k}.py")
+        paths[-1].write_text(program(kind))
+    done = python("-c", SCRIPTS, *map(str, paths))
+    assert done.returncode == 0, done.stderr
+    return dict(zip(kinds, done.stdout.split("=" * 20 + "\n"), strict=False))
+
+
+@pytest.mark.parametrize("kind", kinds)
+def test_a_script_shows_the_users_lines_and_the_message(scripts: dict[str, str], kind: str) -> None:
+    found = scripts[kind]
+    assert found.startswith("Traceback (most recent call last):\n"), found
+    assert "relaxpy.errors." in found
+    check_short(found)
+
+
+def test_a_script_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(program("function"))
+    done = python(str(script))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    check_short(done.stderr)
+    first, *rest = done.stderr.splitlines()[-3:]
+    assert first.startswith(f"relaxpy.errors.StructInfoError: {script}:13:18: relax.matmul: the ")
+    assert rest == ["        y = R.matmul(x, x)", "                     ^"]
+
+
+def test_python_c_reads_programs_and_tells_mistakes() -> None:
+    good = "@R.function\ndef f(x: R.Tensor((3,))):\n    return x\nprint(f.script())\n"
+    module = DEFINED + "print(Module.script())\n"
+    done = python("-c", f"{IMPORTS}\n{good}\n{module}\n{cell('function in a function')}\n")
+    assert "def f(x: R.Tensor((3,)))" in done.stdout
+    assert "class Module" in done.stdout
+    assert done.returncode == 1
+    check_short(done.stderr)
+    assert done.stderr.splitlines()[-1].strip() == "^"
+
+
+def test_without_any_text_the_error_says_what_to_do() -> None:
+    text = f"{IMPORTS}\n{DEFINED}"
+    for done in (python("-", text=text), python("-c", f"exec({text!r})")):
+        assert done.returncode == 1
+        check_short(done.stderr)
+        assert "the source text of 'Module' cannot be found: Python keeps none for" in done.stderr
+        assert "or pass its text to relaxpy.script.from_source(text)" in done.stderr
+
+
+def test_a_text_that_is_executed_in_python_c_is_not_taken_for_the_command() -> None:
+    inner = f"{IMPORTS}@R.function\ndef f(x: R.Tensor((3,))):\n    return x\n"
+    outer = f"exec({inner!r})\n\n\n@R.function\ndef f(x): return x"
+    done = python("-c", outer)
+    assert "the source text of 'f' cannot be found" in done.stderr
+
+
+def test_future_annotations_and_names_used_in_annotations_alone(tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    body = """
+        def make(n):
+            @R.function
+            def main(x: R.Tensor((n, "m"), "float32")):
+                return x
+
+            @I.ir_module
+            class Module:
+                @R.function
+                def main(x: R.Tensor((n, 2), "float32")) -> R.Tensor((n, 2), "float32"):
+                    return x
+
+            return main, Module
+
+        main, module = make(7)
+        print(main.params[0].struct_info, module["main"].ret_struct_info)
+    """
+    script.write_text("from __future__ import annotations\n" + IMPORTS + textwrap.dedent(body))
+    done = python(str(script))
+    assert done.stderr == ""
+    assert done.stdout == ('R.Tensor((7, m), dtype="float32") R.Tensor((7, 2), dtype="float32")\n')
+
+
+def test_all_frames_are_there_for_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(program("argument of a call"))
+    monkeypatch.setenv("RELAXPY_FULL_TRACEBACK", "1")
+    done = python(str(script))
+    assert "relaxpy/exec/checks.py" in done.stderr
+
+
+CELLS = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(colors="nocolor")
+for text in sys.stdin.read().split("=" * 20 + "\\n"):
+    shell.run_cell(text, store_history=True)
+    print("=" * 20)
+"""
+
+
+@pytest.fixture(scope="module")
+def cells() -> dict[str, str]:
+    pytest.importorskip("IPython")
+    bar = "=" * 20 + "\n"
+    text = bar.join([IMPORTS + DEFINED, *map(cell, kinds)])
+    done = python("-c", CELLS, text=text)
+    assert done.returncode == 0, done.stderr
+    first, *rest = done.stdout.split(bar)
+    assert first == ""
+    return dict(zip(kinds, rest, strict=False))
+
+
+@pytest.mark.parametrize("kind", kinds)
+def test_ipython_shows_the_users_lines_and_the_message(cells: dict[str, str], kind: str) -> None:
+    found = cells[kind]
+    assert "Error: " in found
+    assert "ipython-input" not in found
+    check_short(found)
+
+
+def test_ipython_names_the_cell(cells: dict[str, str]) -> None:
+    number = kinds.index("function") + 2
+    first, *lines = cells["function"].splitlines()
+    assert first.startswith(f"StructInfoError: Cell In[{number}], line 3, column 18: relax.matmul:")
+    assert lines == ["        y = R.matmul(x, x)", "                     ^"]
+    number = kinds.index("argument of a call") + 2
+    assert cells["argument of a call"].splitlines()[:2] == [
+        f"Cell In[{number}], line 2",
+        '    vm["main"](np.zeros((3, 5), "float32"))',
+    ]
+
+
+def test_a_notebook_keeps_the_text_alone() -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    texts = [IMPORTS + DEFINED, cell("module"), cell("argument of a call")]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(t) for t in texts])
+    nbclient.NotebookClient(book, timeout=60, allow_errors=True).execute()
+    assert book.cells[0].outputs == []
+    for found in book.cells[1:]:
+        [output] = found.outputs
+        assert output.output_type == "error"
+        check_short("\n".join(output.traceback))
+        assert "\x1b" not in "".join(output.traceback)
+        assert any(line.startswith(f"{output.ename}: Cell In[") for line in output.traceback)
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    file = tmp_path_factory.mktemp("project") / "test_model.py"
+    file.write_text(IMPORTS + DEFINED + "\n\n".join(map(as_test, kinds)))
+    done = python(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={file.parent}", str(file)
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    parts = re.split(r"^_+ (test_\w+) _+\n", done.stdout.partition("\n= short")[0], flags=re.M)
+    found = dict(zip(parts[1::2], parts[2::2], strict=True))
+    return {kind: found["test_" + kind.replace(" ", "_")] for kind in kinds}
+
+
+@pytest.mark.parametrize("kind", kinds)
+def test_pytest_reports_the_test_and_the_message(reports: dict[str, str], kind: str) -> None:
+    report = reports[kind].partition("\n=====")[0]
+    source = len(cell(kind).splitlines()) + 1  # pytest shows the test itself above what failed
+    lines = report.strip("\n").splitlines()
+    assert len(lines) <= MOST_LINES + source, report
+    assert len([line for line in lines if line.startswith("E ")]) <= 8
+    assert not INSIDES.search(without_places(report)), report
