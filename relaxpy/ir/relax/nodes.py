@@ -96,6 +96,20 @@ class Expr(Node):
             raise IndexError(f"index {index} of a tuple with {len(info.fields)} fields")
         return TupleGetItem(self, index)
 
+    def __iter__(self) -> Iterator[Expr]:
+        """The fields of this tuple, whose number is known.
+
+        Errors:
+            MisuseError (also TypeError): it is not known to be a tuple.
+        """
+        info = self.struct_info
+        if not isinstance(info, TupleStructInfo):
+            found = "" if info is None else f", found {info}"
+            raise MisuseError(
+                f"only a tuple whose fields are known can be gone through{found}", rule="DER-32"
+            )
+        return iter([TupleGetItem(self, index) for index in range(len(info.fields))])
+
     def with_struct_info(self, struct_info: StructInfo | None) -> Self:
         """This node built anew with another info."""
         return replace(self, struct_info=struct_info)  # type: ignore[type-var]
