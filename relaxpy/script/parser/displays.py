@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from relaxpy.errors import ParseError
+from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.script.parser.guard import Guard
 from relaxpy.script.parser.scope import Scope
 from relaxpy.script.parser.text import Positioned, Program
-from relaxpy.script.parser.wording import describe
+from relaxpy.script.parser.wording import as_parse_error, describe
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluator import Evaluator
@@ -62,6 +62,8 @@ class Displays:
         """
         try:
             members: Iterable[object] = iter(value)
+        except RelaxpyError as error:
+            raise as_parse_error(error, self.program.span(node)) from None
         except VALUE_ERRORS:
             raise self.error(node, f"{describe(value)} has no members to go through") from None
         return self.guard.members(members, node, self._whole)

@@ -193,7 +193,7 @@ class GraphEvaluator(Evaluator):
         return found
 
     def _place_parts(self, call: rx.Call, node: ast.Call) -> None:
-        """Note where the operands stand that are tuples of Python in the text, and a wrong callee."""
+        """Note where tuples of Python among the operands stand, and a wrong callee."""
         if isinstance(call.op, rx.Var) and not isinstance(call.op.struct_info, rx.FuncStructInfo):
             self.places[id(call.op)] = self.span(node.func)
         written = [*node.args, *(keyword.value for keyword in node.keywords)]

@@ -101,7 +101,7 @@ class MacroDecorator(MacroOptions):
                     f"option hygienic is True or False, found {hygienic!r}", about=hygienic
                 )
             return self if hygienic is None else replace(self, hygienic=hygienic)
-        if not isinstance(function, FunctionType):
+        if not isinstance(function, FunctionType) or hasattr(function, "__from_text__"):
             raise MisuseError(
                 f"a macro decorates a function, found {function!r:.60}",
                 about=function,
