@@ -21,6 +21,7 @@ import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
@@ -242,6 +243,7 @@ def _saved(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
 
 
 @user_facing
+@in_bulk
 def save_json(node: Node) -> str:
     """The JSON text of a node or module; the same program gives the same text.
 
@@ -336,6 +338,7 @@ def _array(dtype: DataType, shape: list[object], text: str) -> np.ndarray[Any, A
 
 
 @user_facing
+@in_bulk
 def load_json(text: str) -> Node:
     """The node that `save_json` made `text` from.
 

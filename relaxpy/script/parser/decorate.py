@@ -12,6 +12,7 @@ from typing import Any
 
 from relaxpy.entry import tell
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
+from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.parser import forms
@@ -134,6 +135,7 @@ def is_class_body(frame: FrameType) -> bool:
     return plain and frame.f_locals is not frame.f_globals and "__qualname__" in frame.f_locals
 
 
+@in_bulk
 def defined(
     options: forms.FunctionOptions,
     function: FunctionType,
@@ -173,6 +175,7 @@ def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Progra
             raise ParseError(f"the text of {cls.__name__!r} is no definition of a class")
 
 
+@in_bulk
 def defined_module(options: forms.ModuleOptions, cls: type, frame: FrameType) -> IRModule:
     """The module that the text of `cls` describes, the class being made in `frame`."""
     members = {name: m for name, m in vars(cls).items() if isinstance(m, Deferred)}
