@@ -365,6 +365,20 @@ def test_reducers_and_loop_variables() -> None:
     assert T.var("int64").dtype == "int64"
 
 
+def test_pointers_and_targets() -> None:
+    func = read("""
+        @T.prim_func
+        def main(p: T.Ptr("float32"), q: T.ptr("int8", "shared")):
+            T.func_attr({"target": T.target({"kind": "llvm", "m": 1}), "host": T.target("c")})
+            T.evaluate(0)
+    """)
+    assert isinstance(func, PrimFunc)
+    assert [p.type_annotation.storage_scope for p in func.params] == ["global", "shared"]
+    assert func.attrs["host"] == "c"
+    with pytest.raises(MisuseError, match="a target is a string or a table"):
+        T.target(5)
+
+
 def test_a_buffer_knows_where_it_was_declared() -> None:
     func = from_source(
         "@T.prim_func\ndef f(A: T.Buffer((4,), 'int8'), b: T.handle):\n"

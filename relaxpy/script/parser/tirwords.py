@@ -8,6 +8,7 @@ from typing import Any
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import Attrs
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
@@ -368,6 +369,17 @@ def evaluate(value: ExprLike) -> forms.EvaluateForm:
 def meta_var(value: object) -> forms.MetaVar:
     """`value` as a Python value, which becomes no statement."""
     return forms.MetaVar(value)
+
+
+def target(description: str | Mapping[str, object]) -> str | Attrs:
+    """What a kernel is for, as an attribute: a kind of device, or a table whose "kind" it is."""
+    if isinstance(description, Mapping):
+        return Attrs(description)
+    if not isinstance(description, str):
+        raise MisuseError(
+            f"a target is a string or a table, found {description!r:.60}", about=description
+        )
+    return description
 
 
 def var(dtype: str = "int32", name: str = "", span: None = None) -> Var:
