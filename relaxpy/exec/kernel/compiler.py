@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from relaxpy.errors import CompileError, RelaxpyError
 from relaxpy.exec.kernel.emitted import Unchecked
@@ -11,6 +13,7 @@ from relaxpy.exec.kernel.numpy_emitter import emit
 from relaxpy.exec.kernel.plan import Plan
 from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.exec.kernel.report import KernelReport, report_of
+from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.function import PrimFunc
 
 
@@ -18,8 +21,8 @@ from relaxpy.ir.tir.function import PrimFunc
 class Kernel:
     """A compiled kernel: `tree` takes the PrimFunc's parameters and writes into its arrays.
 
-    Its free names are `np`, `math` and `rt` (relaxpy.exec.kernel.runtime). `unchecked` is the same
-    in two functions, where that is possible.
+    Its free names are `np`, `math`, `rt` (relaxpy.exec.kernel.runtime), and those of functions
+    of the module that it calls. `unchecked` is the same in two functions, where that is possible.
     """
 
     name: str
@@ -29,10 +32,16 @@ class Kernel:
     unchecked: Unchecked | None
 
 
-def compile_kernel(func: PrimFunc, name: str, unchecked_name: str = "") -> Kernel:
+def compile_kernel(
+    func: PrimFunc,
+    name: str,
+    unchecked_name: str = "",
+    functions: Mapping[GlobalVar, str] = MappingProxyType({}),
+) -> Kernel:
     """The kernel of `func`, a Python function called `name`; one for all sizes.
 
-    The function without checks has a name made from this, unless one is given.
+    The function without checks has a name made from this, unless one is given. `functions` are the
+    names under which it finds other functions of the module.
 
     Errors:
         CompileError: the kernel uses what cannot run on NumPy.
@@ -40,7 +49,7 @@ def compile_kernel(func: PrimFunc, name: str, unchecked_name: str = "") -> Kerne
     try:
         plan = make_plan(func, name)
         unchecked_name = unchecked_name or f"{name}_unchecked"
-        emitted = emit(plan, (unchecked_name,))
+        emitted = emit(plan, (unchecked_name,), functions)
     except RelaxpyError as error:
         if isinstance(error, CompileError):
             raise error.located(func.span) from None

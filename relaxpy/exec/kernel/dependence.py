@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -39,7 +39,9 @@ class Edge:
     read_first: bool = False
 
 
-def edges(parts: Sequence[Part], sizes: Container[Var], roots: dict[Buffer, Buffer]) -> set[Edge]:
+def edges(
+    parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+) -> set[Edge]:
     """All orders among `parts`, which stand in the order of the text."""
     found: set[Edge] = set()
     for i, first in enumerate(parts):
@@ -49,7 +51,7 @@ def edges(parts: Sequence[Part], sizes: Container[Var], roots: dict[Buffer, Buff
 
 
 def _between(
-    i: int, first: Part, j: int, second: Part, sizes: Container[Var], roots: dict[Buffer, Buffer]
+    i: int, first: Part, j: int, second: Part, sizes: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> Iterator[Edge]:
     common = common_axes(first, second)
     atomic = i != j or isinstance(first, Group)

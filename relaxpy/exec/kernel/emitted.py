@@ -30,7 +30,7 @@ class Emitted:
     """The statements of a kernel: the checks of its arguments, and the work that follows them.
 
     `sizes` are read from the shapes of arguments, under the names in `size_names`; None where the
-    work needs more than these.
+    work needs more than these. A kernel that `calls_out` runs code of users.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Emitted:
     work: list[ast.stmt]
     may_warn: bool
     size_names: dict[Var, str] | None
+    calls_out: bool = False
 
     def whole(self) -> ast.FunctionDef:
         """One function that checks and works."""
@@ -47,7 +48,7 @@ class Emitted:
 
     def unchecked(self, name: str) -> Unchecked | None:
         """The work as a function `name` of its own, where that is possible."""
-        if self.size_names is None:
+        if self.size_names is None or self.calls_out:
             return None
         used = {n.id for line in self.work for n in ast.walk(line) if isinstance(n, ast.Name)}
         sizes = {var: found for var, found in self.size_names.items() if found in used}
@@ -59,6 +60,7 @@ class Emitted:
 
     def _entry(self, work: list[ast.stmt]) -> ast.FunctionDef:
         # Overflow, division by zero and NaN are values of the program, not warnings.
-        quiet: list[ast.expr] = [path("rt.quiet")] if self.may_warn else []
+        silent = call("np.errstate", all=text("ignore")) if self.calls_out else path("rt.quiet")
+        quiet = [silent] if self.may_warn else []
         body = [ast.Expr(text(self.summary)), *self.checks, *work]
         return function(self.name, self.params, body, quiet)

@@ -40,7 +40,8 @@ class Entry:
                 self.buffers.append(buffer)
                 self.params.append(scope.buffer(buffer))
             else:
-                self.scalars.append(param)
+                if param not in plan.nest.pointers:
+                    self.scalars.append(param)
                 self.params.append(scope.variable(param))
 
     def summary(self) -> str:

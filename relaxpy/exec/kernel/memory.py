@@ -96,7 +96,7 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
 
     Of these the last so many may be the very same array.
     """
-    buffers = list(plan.func.buffer_map.values())
+    buffers = [*plan.func.buffer_map.values(), *plan.nest.pointers.values()]
     steps = list(flat(plan.steps))
     touched = {_root(plan, a) for step in steps for a in _accesses(step)}
     written = {_root(plan, w) for step in steps for p in parts_in(step) for w in p.writes}

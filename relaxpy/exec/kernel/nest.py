@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from relaxpy.ir.node import Node
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
+from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.traverse import walk
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ class Loop:
 class Branch:
     """`body` where `condition` holds, else `orelse`.
 
-    In a block's init the condition is that the loops of `first` are in their first round; what a
-    reduction without any round gives is open, and an emitter may let it be the initial value.
+    In a block's init the condition is that the loops of `first` are in their first round.
     """
 
     condition: PrimExpr
@@ -95,7 +95,33 @@ class Jump:
     kind: Literal["break", "continue"]
 
 
-Item: TypeAlias = Loop | Branch | Repeat | Store | Bind | Check | Leave | Jump
+@dataclass(frozen=True, slots=True, eq=False)
+class Invoke:
+    """A call for its effect."""
+
+    call: Call
+    block: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Make:
+    """Fresh memory for `buffer` here, as its size is known no sooner; or `root`'s, laid flat."""
+
+    buffer: Buffer
+    root: Buffer | None = None
+
+
+Item: TypeAlias = Loop | Branch | Repeat | Store | Bind | Check | Leave | Jump | Invoke | Make
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Memory(Node):
+    """What a call is handed of `buffer`: all, or a `region` less `drop` leading dimensions."""
+
+    _fields = ("buffer", "region")
+    buffer: Buffer
+    region: tuple[Range, ...] = ()
+    drop: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,11 +134,17 @@ class Local:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
-    """A whole kernel: its items, the buffers it makes, and those laid over another's memory."""
+    """A whole kernel: its items, the buffers it makes, and those laid over another's memory.
+
+    `constants` are made with what they hold, and only read. `pointers` stand for the memory of
+    arguments that are no buffers: their own datatype and size mean nothing.
+    """
 
     items: tuple[Item, ...]
     local: tuple[Local, ...]
-    views: dict[Buffer, Buffer]
+    views: Mapping[Buffer, Buffer]
+    constants: Mapping[Buffer, object]
+    pointers: Mapping[Var, Buffer]
 
 
 def bodies(item: Item) -> tuple[tuple[Item, ...], ...]:
@@ -139,6 +171,10 @@ def expressions(item: Item) -> tuple[PrimExpr, ...]:
             return (value,)
         case Check(condition=condition):
             return (condition,)
+        case Invoke(call=call):
+            return (call,)
+        case Make(buffer=buffer):
+            return buffer.shape
         case Jump():
             return ()
 
@@ -159,3 +195,25 @@ def loads(expr: Node) -> Iterator[BufferLoad]:
 def stored(items: tuple[Item, ...]) -> set[Buffer]:
     """The buffers that `items` write."""
     return {item.buffer for item in every(items) if isinstance(item, Store)}
+
+
+OUTSIDE = frozenset(
+    Op(f"tir.{name}")
+    for name in ("call_extern", "call_pure_extern", "tvm_call_packed", "tvm_call_cpacked")
+)
+"""The intrinsics that call functions which are registered by name."""
+
+
+def outside_calls(expr: Node) -> Iterator[Call]:
+    """The calls in `expr` that leave the kernel, and may have effects."""
+    return (part for part in walk(expr) if isinstance(part, Call) and is_outside(part))
+
+
+def is_outside(call: Call) -> bool:
+    """Whether `call` leaves the kernel: for a function by name, or one of the module."""
+    return call.op in OUTSIDE or not isinstance(call.op, Op)
+
+
+def handed(expr: Node) -> Iterator[Memory]:
+    """The memory that calls in `expr` are handed."""
+    return (part for part in walk(expr) if isinstance(part, Memory))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import base64
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
+
+import numpy as np
 
 from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
 from relaxpy.exec.kernel.contractions import ContractionEmitter
@@ -29,7 +33,7 @@ from relaxpy.exec.kernel.plan import (
     Whole,
     parts_in,
 )
-from relaxpy.exec.kernel.quiet import may_warn
+from relaxpy.exec.kernel.quiet import calls_out, may_warn
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
 from relaxpy.exec.kernel.scope import Scope, dtype_name, literal
 from relaxpy.exec.kernel.updates import Combine
@@ -39,6 +43,7 @@ from relaxpy.exec.pytree import (
     assign,
     both,
     call,
+    code,
     compare,
     do,
     function,
@@ -49,6 +54,7 @@ from relaxpy.exec.pytree import (
     within,
 )
 from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer
@@ -89,21 +95,44 @@ def identity(combine: Combine, dtype: DataType) -> IntImm | FloatImm:
     return IntImm(dtype, int(value)) if dtype.is_int else FloatImm(dtype, value)
 
 
-def emit(plan: Plan, reserved: Iterable[str] = ()) -> Emitted:
-    """What performs `plan`; its free names are `np`, `math` and `rt`, and it leaves `reserved` be.
+def emit(plan: Plan, reserved: Iterable[str], functions: Mapping[GlobalVar, str]) -> Emitted:
+    """What performs `plan`; it leaves the names `reserved` be.
+
+    Its free names are `np`, `math`, `rt`, and those of the module's `functions` that it calls.
 
     Errors:
         CompileError: something in the kernel cannot run on NumPy.
     """
-    return NumpyEmitter(plan, reserved).emitted()
+    return NumpyEmitter(plan, reserved, functions).emitted()
+
+
+_WRITTEN_OUT = 32
+"""Elements up to which a constant is written as numbers."""
+
+
+def _constant(buffer: Buffer, data: object) -> ast.expr:
+    """An array that holds `data`."""
+    kind = buffer.dtype.numpy()
+    values = np.array(data).astype(kind).reshape(-1)
+    shape = tuple(as_poly(size).constant for size in buffer.shape)
+    if values.size <= _WRITTEN_OUT:
+        wide = values.astype(np.float64) if buffer.dtype.is_float else values
+        found: Code = tuple(wide.tolist())
+    else:
+        found = text(base64.b85encode(zlib.compress(values.tobytes())).decode())
+    return call("rt.constant", found, dtype_name(buffer.dtype), shape)
 
 
 class NumpyEmitter:
     """Writes one kernel."""
 
-    def __init__(self, plan: Plan, reserved: Iterable[str] = ()) -> None:
+    def __init__(
+        self, plan: Plan, reserved: Iterable[str], functions: Mapping[GlobalVar, str]
+    ) -> None:
         self.plan = plan
-        self.scope = Scope(Names(("np", "math", "rt", plan.name, *reserved)), plan.sizes)
+        taken = ("np", "math", "rt", plan.name, *reserved, *functions.values())
+        self.scope = Scope(Names(taken), plan.sizes, functions)
+        self.scope.compute = ScalarEmitter(self.scope, plan.name).value
         self.serial: tuple[Axis, ...] = ()
         self.rows: dict[Buffer, Rows] = {}
         self.proof: dict[Var, Axis] = {}
@@ -111,6 +140,8 @@ class NumpyEmitter:
     def emitted(self) -> Emitted:
         """Checks and work."""
         entry = Entry(self.plan, self.scope)
+        for param, memory in self.plan.nest.pointers.items():
+            self.scope.buffers[memory] = self.scope.variable(param)
         checks = entry.check()
         parameters = dict(self.scope.buffers)
         work = self.allocations(self.plan.made, self.plan.shared)
@@ -124,6 +155,7 @@ class NumpyEmitter:
             work,
             may_warn(self.plan),
             entry.size_names(),
+            calls_out(self.plan),
         )
 
     def overlapping(self) -> list[ast.stmt]:
@@ -159,11 +191,22 @@ class NumpyEmitter:
             shape = tuple(self.scope.index(s) for s in buffer.shape)
             kind = dtype_name(buffer.dtype)
             lines.append(assign(self.scope.buffer(buffer), call("np.empty", shape, kind)))
+        for buffer, data in self.plan.nest.constants.items():
+            lines.append(assign(self.scope.buffer(buffer), _constant(buffer, data)))
         for view, root in self.plan.views.items():
-            shape = tuple(self.scope.index(s) for s in view.shape)
-            made = call("rt.overlay", self.scope.buffer(root), dtype_name(view.dtype), shape)
-            lines.append(assign(self.scope.buffer(view), made))
+            lines.append(assign(self.scope.buffer(view), self._laid_over(view, root)))
         return lines
+
+    def _laid_over(self, view: Buffer, root: Buffer) -> ast.expr:
+        """The memory of `root` as `view` has it."""
+        whole = any(isinstance(s, Var) and s not in self.scope.variables for s in view.shape)
+        shape = None if whole else tuple(self.scope.index(s) for s in view.shape)
+        made = call("rt.overlay", self.scope.buffer(root), dtype_name(view.dtype), shape)
+        if not as_poly(view.elem_offset).same(0) or view.strides:
+            made.args.append(self.scope.index(view.elem_offset))
+        if view.strides:
+            made.args.append(code(tuple(self.scope.index(s) for s in view.strides)))
+        return made
 
     # ---- steps
 

@@ -12,24 +12,29 @@ from relaxpy.exec.kernel.nest import (
     Bind,
     Branch,
     Check,
+    Invoke,
     Item,
     Jump,
     Leave,
     Loop,
+    Make,
     Nest,
     Repeat,
     Store,
     every,
     expressions,
+    handed,
     loads,
+    outside_calls,
     stored,
 )
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call, PrimExpr, Var
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
+from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm, Var
 from relaxpy.ir.traverse import rewrite, substitute, walk
 
 if TYPE_CHECKING:
@@ -43,6 +48,10 @@ class Access:
     buffer: Buffer
     indices: tuple[PrimExpr, ...]
     maps: tuple[Affine | None, ...]
+
+
+_ELSEWHERE = Access(decl_buffer((), "uint8", "elsewhere"), (), ())
+"""What functions outside the kernel do, which happens in the order of their calls."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,8 +111,12 @@ class Group:
         inner = {i.axis.var for i in every(self.items) if isinstance(i, Loop)}
         inner |= {i.var for i in every(self.items) if isinstance(i, Bind)}
         stores = [i for i in every(self.items) if isinstance(i, Store)]
-        writes = tuple(access(s.buffer, s.indices, variables, inner) for s in stores)
-        object.__setattr__(self, "writes", writes)
+        writes = [access(s.buffer, s.indices, variables, inner) for s in stores]
+        for source in sources:
+            # What is called may change the memory it is handed, and all else that it knows.
+            writes += (Access(memory.buffer, (), ()) for memory in handed(source))
+            writes += (_ELSEWHERE for _ in outside_calls(source))
+        object.__setattr__(self, "writes", tuple(writes))
         object.__setattr__(self, "reads", tuple(_reads(sources, variables, inner)))
 
     @property
@@ -163,8 +176,8 @@ class _Collector:
             yield self.group(items, box, guards, ordered, reason)
             return
         for place, item in enumerate(items):
-            if isinstance(item, Bind):
-                reason = f"{item.var.name} is read after what it was computed from is overwritten"
+            reason = _together(item)
+            if reason is not None:
                 yield self.group(items[place:], box, guards, ordered, reason)
                 return
             yield from self.item(item, box, guards, ordered)
@@ -199,18 +212,23 @@ class _Collector:
                 changing = any(
                     load.buffer in written for e in (axis.start, axis.stop) for load in loads(e)
                 )
-                if changing or any(isinstance(i, Jump) for i in body):
+                invoked = any(True for e in (axis.start, axis.stop) for _ in outside_calls(e))
+                if invoked or changing or any(isinstance(i, Jump) for i in body):
                     reason = "a loop whose end is decided while it runs"
                     yield self.group((item,), box, guards, ordered, reason)
                 else:
                     yield from self.collect(body, (*box, axis), guards, ordered | moving)
             case Branch():
                 yield from self.branch(item, box, guards, ordered)
+            case Store() if (called := _called(item)) is not None:
+                yield self.group((item,), box, guards, ordered, called)
+            case Invoke():
+                yield self.group((item,), box, guards, ordered, _called(item) or "")
             case Store():
                 yield from self.statements(item, box, guards, ordered)
             case Repeat():
                 yield self.group((item,), box, guards, ordered, "a while loop")
-            case Check() | Leave() | Bind() | Jump():
+            case Check() | Leave() | Bind() | Jump() | Make():
                 yield self.group((item,), box, guards, ordered, "control")
 
     def branch(
@@ -228,6 +246,11 @@ class _Collector:
             for parts, body in ((found.holds, branch.body), (found.fails, branch.orelse)):
                 for part in parts if body else ():
                     yield from self.collect(body, part, guards, ordered)
+            return
+        called = any(True for _ in outside_calls(condition))
+        if called or any(True for i in every((branch,)) for e in expressions(i) for _ in handed(e)):
+            reason = next(r for i in every((branch,)) if (r := _called(i)))
+            yield self.group((branch,), box, guards, ordered, reason)
             return
         written = stored((branch,))
         if any(load.buffer in written for load in loads(condition)):
@@ -275,6 +298,37 @@ def _jumps(items: tuple[Item, ...]) -> str | None:
             case _:
                 pass
     return None
+
+
+def _together(item: Item) -> str | None:
+    """Why `item` and what follows it cannot be taken apart, or None if they can."""
+    match item:
+        case Bind(var=var, value=value):
+            called = next(outside_calls(value), None)
+            if called is not None:
+                return f"{var.name} is what {name_of(called)} gives"
+            return f"{var.name} is read after what it was computed from is overwritten"
+        case Make(buffer=buffer):
+            return f"the size of {buffer.name} is known only here"
+        case Loop() | Branch() | Repeat() if any(isinstance(i, Leave) for i in every((item,))):
+            return "the kernel may end early"
+        case _:
+            return None
+
+
+def _called(item: Item) -> str | None:
+    """That `item` calls a function outside the kernel, in words."""
+    calls = (call for expr in expressions(item) for call in outside_calls(expr))
+    called = next(calls, None)
+    return None if called is None else f"calls {name_of(called)}"
+
+
+def name_of(call: Call) -> str:
+    """The name of the function that `call` leaves the kernel for."""
+    if isinstance(call.op, GlobalVar):
+        return call.op.name_hint
+    symbol = call.args[0]
+    return symbol.value if isinstance(symbol, StringImm) else str(symbol)
 
 
 def _moving(box: Box) -> bool:

@@ -11,11 +11,14 @@ from relaxpy.exec.kernel.nest import (
     Bind,
     Branch,
     Check,
+    Invoke,
     Item,
     Jump,
     Leave,
     Local,
     Loop,
+    Make,
+    Memory,
     Nest,
     Repeat,
     Store,
@@ -24,8 +27,8 @@ from relaxpy.exec.kernel.nest import (
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import as_poly, mentions
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range, decl_buffer
+from relaxpy.ir.tir.expr import Call, PrimExpr
 from relaxpy.ir.traverse import rewrite
 
 Places = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
@@ -91,7 +94,9 @@ def _item(item: Item, places: Places) -> Item:
             return replace(item, value=_expr(value, places))
         case Check(condition=condition):
             return replace(item, condition=_expr(condition, places))
-        case Jump():
+        case Invoke(call=call):
+            return replace(item, call=cast("Call", _expr(call, places)))
+        case Jump() | Make():
             return item
 
 
@@ -100,6 +105,11 @@ def _expr(expr: PrimExpr, places: Places) -> PrimExpr:
         if isinstance(node, BufferLoad) and node.buffer in places:
             wide, rounds = places[node.buffer]
             return BufferLoad(wide, (*rounds, *node.indices))
+        if isinstance(node, Memory) and node.buffer in places:
+            wide, rounds = places[node.buffer]
+            region = node.region or tuple(Range(0, s) for s in node.buffer.shape)
+            points = (Range.point(r) for r in rounds)
+            return Memory(wide, (*points, *region), node.drop + len(rounds))
         return None
 
     return cast("PrimExpr", rewrite(expr, rule))

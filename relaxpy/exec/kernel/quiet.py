@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.exec.kernel.memory import flat
+from relaxpy.exec.kernel.nest import every, expressions, outside_calls
 from relaxpy.exec.kernel.parts import Statement
 from relaxpy.exec.kernel.plan import Plan, Scalar, Step, parts_in
 from relaxpy.ir.tir.expr import (
@@ -26,6 +27,13 @@ from relaxpy.ir.traverse import walk
 def may_warn(plan: Plan) -> bool:
     """Whether anything in the plan overflows, divides or converts in a way that NumPy reports."""
     return any(_reports(step) for step in flat(plan.steps))
+
+
+def calls_out(plan: Plan) -> bool:
+    """Whether functions outside the kernel are called, which see NumPy's settings."""
+    return any(
+        True for i in every(plan.nest.items) for e in expressions(i) for _ in outside_calls(e)
+    )
 
 
 def _reports(step: Step) -> bool:

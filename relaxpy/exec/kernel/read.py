@@ -7,29 +7,33 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never, cast
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.declared import Declared
 from relaxpy.exec.kernel.nest import (
+    OUTSIDE,
     Axis,
     Bind,
     Branch,
     Check,
+    Invoke,
     Item,
     Jump,
     Leave,
-    Local,
     Loop,
     Nest,
     Repeat,
     Store,
+    is_outside,
     loads,
+    outside_calls,
 )
+from relaxpy.exec.kernel.vectors import lane_of, vector_of
+from relaxpy.exec.scalar import SUPPORTED
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
-    Broadcast,
     Call,
-    Cast,
     IntImm,
     IterVarKind,
     Let,
@@ -40,6 +44,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -55,6 +60,7 @@ from relaxpy.ir.tir.stmt import (
     For,
     IfThenElse,
     LetStmt,
+    MatchBufferRegion,
     SeqStmt,
     Stmt,
     While,
@@ -73,20 +79,16 @@ def read(func: PrimFunc) -> Nest:
     """
     reader = _Reader(func)
     items = tuple(reader.items(func.body))
-    return Nest(items, tuple(reader.local), reader.views)
+    found = reader.declared
+    return Nest(items, tuple(found.local), found.views, found.constants, found.pointers)
 
 
 class _Reader:
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
-        self.local: list[Local] = []
-        self.views: dict[Buffer, Buffer] = {}
+        self.declared = Declared(func)
         self.axes: list[Axis] = []
         self.used: set[Var] = set(func.params)
-        self.memory: dict[Var, Buffer] = {b.data: b for b in func.buffer_map.values()}
-        self.regions: dict[Buffer, BufferRegion] = {}
-        self.known: set[Buffer] = set(func.buffer_map.values())
-        self.pending: dict[Var, Allocate] = {}
         self.block: str | None = None
         self.span: Span | None = func.span
 
@@ -122,27 +124,24 @@ class _Reader:
                 text = message.value if isinstance(message, StringImm) else str(message)
                 yield Check(self.value(condition), text)
                 yield from self.items(body)
-            case Allocate(buffer_var=var, body=body):
-                self.pending[var] = stmt
+            case Allocate(body=body):
+                yield from self.declared.allocate(stmt, self.axes)
                 yield from self.items(body)
-            case DeclBuffer(buffer=buffer, body=body):
-                self.declare(buffer)
+            case DeclBuffer(body=body):
                 yield from self.items(body)
             case BufferRealize(buffer=buffer, body=body):
-                self._make(buffer)
+                yield from self.declared.make(buffer, self.axes)
                 yield from self.items(body)
             case Evaluate(value=value):
                 yield from self._evaluate(value)
             case AllocateConst():
-                raise self.error(
-                    "constants inside kernels are not supported; pass them as arguments"
-                )
+                yield from self._constant(stmt)
             case _:
                 assert_never(stmt)
 
-    def error(self, message: str) -> CompileError:
+    def error(self, message: str, hint: str | None = None) -> CompileError:
         name = self.func.attrs.get("global_symbol", "kernel")
-        return CompileError(f"{name}: {message}", span=self.span)
+        return CompileError(f"{name}: {message}", span=self.span, hint=hint)
 
     def _loop(self, loop: For) -> Item:
         var, body = loop.loop_var, loop.body
@@ -167,13 +166,14 @@ class _Reader:
                 reduced.append(bound)
         bare = replace(block, iter_vars=(), reads=(), writes=())
         inner = substitute(bare, values)
-        for buffer in inner.alloc_buffers:
-            self._make(buffer)
-        for match in inner.match_buffers:
-            self.regions[match.buffer] = match.source
-            self.known.add(match.buffer)
+        for number in range(len(inner.match_buffers)):
+            inner = substitute(inner, self.declared.layout_of(inner.match_buffers[number]))
         outer, self.block = self.block, block.name_hint or self.block
         found: list[Item] = []
+        for buffer in inner.alloc_buffers:
+            found += self.declared.make(buffer, self.axes)
+        for match in inner.match_buffers:
+            self.declared.match(match)
         if inner.init is not None:
             init = tuple(self.items(inner.init))
             found += self._at_start(init, reduced)
@@ -194,9 +194,38 @@ class _Reader:
         tests = [ops.convert(a.var.equal(a.start)) for a in axes]
         return (Branch(ops.all_of(*tests), init, first=frozenset(a.var for a in axes)),)
 
+    def _constant(self, stmt: AllocateConst) -> Iterator[Item]:
+        """Memory with a constant in it: read where it stands, or copied to where it is written."""
+        var, body = stmt.buffer_var, stmt.body
+        whole = Buffer(var, stmt.dtype, stmt.extents, name=var.name)
+        over = [b for b in walk(body) if isinstance(b, Buffer) and b.data is var]
+        changed = any(
+            (isinstance(part, BufferStore) and part.buffer.data is var)
+            or (isinstance(part, Call) and part.op in OUTSIDE)
+            for part in walk(body)
+        )
+        if not changed:
+            same = (b for b in over if b.dtype == whole.dtype and b.ndim == whole.ndim)
+            whole = next((b for b in same if b.shape == whole.shape and not b.strides), whole)
+            self.declared.constant(whole, stmt.data)
+            yield from self.items(body)
+            return
+        source = Buffer(var.renamed(var.name), stmt.dtype, stmt.extents, name=var.name)
+        self.declared.constant(source, stmt.data)
+        yield from self.declared.make(whole, self.axes)
+        copied = [Var(f"{var.name}_{n}", "int64") for n in range(whole.ndim)]
+        item: Item = Store(whole, tuple(copied), BufferLoad(source, copied), self.block, self.span)
+        for place, size in zip(reversed(copied), reversed(whole.shape), strict=True):
+            axis = Axis(place, ops.const(0, "int64"), ops.cast_to(size, "int64"))
+            item = Loop(axis, (item,))
+        yield item
+        yield from self.items(body)
+
     def _store(self, store: BufferStore) -> Iterator[Item]:
-        if store.predicate is not None:
-            raise self.error(f"predicated stores to {store.buffer.name} are not supported")
+        if store.predicate is not None and store.predicate.dtype.lanes == 1:
+            plain = replace(store, predicate=None)
+            yield Branch(self.value(store.predicate), tuple(self._store(plain)))
+            return
         lanes = store.indices[-1].dtype.lanes if store.indices else 1
         if lanes == 1 and store.value.dtype.lanes == 1:
             buffer, indices = self._resolve(
@@ -206,45 +235,61 @@ class _Reader:
             return
         if lanes == 1:
             raise self.error(f"{store.buffer.name} holds vectors, which is not supported")
+        if self._meets_itself(store):
+            yield from self._at_once(store, lanes)
+            return
         lane = Var("lane", store.indices[-1].dtype.element)
         axis = Axis(lane, ops.const(0, lane.dtype), ops.const(lanes, lane.dtype))
-        scalar = replace(
-            store,
-            indices=tuple(self._lane(i, lane) for i in store.indices),
-            value=self._lane(store.value, lane),
-        )
         self.axes.append(axis)
-        inside = tuple(self._store(scalar))
+        inside = tuple(self._store(_scalar(store, lane)))
         self.axes.pop()
         yield Loop(axis, inside)
 
-    def _lane(self, value: PrimExpr, lane: Var) -> PrimExpr:
-        """Member `lane` of a vector expression."""
-        if value.dtype.lanes == 1:
-            return value
-        match value:
-            case Ramp(base=base, stride=stride):
-                return ops.add(base, ops.mul(ops.cast_to(lane, stride.dtype), stride))
-            case Broadcast(value=scalar):
-                return scalar
-            case Cast(dtype=dtype, value=inner):
-                return Cast(dtype.element, self._lane(inner, lane))
-            case Call(dtype=dtype, op=op, args=args):
-                return Call(dtype.element, op, [self._lane(a, lane) for a in args])
-            case BufferLoad(buffer=buffer, indices=indices):
-                return BufferLoad(buffer, tuple(self._lane(i, lane) for i in indices))
-            case Shuffle():
-                raise self.error("vector shuffles are not supported")
-            case _:
-                return map_children(lambda part: self._lane(cast("PrimExpr", part), lane), value)
+    def _meets_itself(self, store: BufferStore) -> bool:
+        """Whether a lane may read what another lane writes."""
+        parts = [store.value, *store.indices]
+        if store.predicate is not None:
+            parts.append(store.predicate)
+        own = [load for p in parts for load in loads(p) if load.buffer.data is store.buffer.data]
+        if not own and not any(True for p in parts for _ in outside_calls(p)):
+            return False
+        last = store.indices[-1]
+        apart = isinstance(last, Ramp) and getattr(last.stride, "value", 0) != 0
+        aligned = all(
+            load.buffer is store.buffer
+            and all(a is b for a, b in zip(load.indices, store.indices, strict=True))
+            for load in own
+        )
+        return not (own and apart and aligned)
+
+    def _at_once(self, store: BufferStore, lanes: int) -> Iterator[Item]:
+        """All lanes are computed, then all are stored."""
+        numbers = [ops.const(n, "int32") for n in range(lanes)]
+        values = [Var(f"lane{n}", store.value.dtype.element) for n in range(lanes)]
+        for var, number in zip(values, numbers, strict=True):
+            yield Bind(var, self.value(lane_of(store.value, number)))
+        for var, number in zip(values, numbers, strict=True):
+            yield from self._store(replace(_scalar(store, number), value=var))
 
     def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Iterator[Item]:
-        written = {part.buffer for part in walk(body) if isinstance(part, BufferStore)}
-        if any(load.buffer in written for load in loads(value)):
+        written = {
+            self.declared.root(part.buffer if isinstance(part, BufferStore) else part.source.buffer)
+            for part in walk(body)
+            if isinstance(part, (BufferStore, MatchBufferRegion))
+        }
+        called = any(True for _ in outside_calls(value))
+        reads = {self.declared.root(load.buffer) for load in loads(value)}
+        handed_on = reads and any(True for _ in outside_calls(body))
+        if not (called or handed_on or reads & written):
+            yield from self.items(substitute(body, {var: value}))
+        elif var.dtype.lanes == 1:
             yield Bind(var, value)
             yield from self.items(body)
         else:
-            yield from self.items(substitute(body, {var: value}))
+            lanes = [Var(f"{var.name}{n}", var.dtype.element) for n in range(var.dtype.lanes)]
+            for number, lane in enumerate(lanes):
+                yield Bind(lane, self.value(lane_of(value, ops.const(number, "int32"))))
+            yield from self.items(substitute(body, {var: vector_of(lanes)}))
 
     def _evaluate(self, value: PrimExpr) -> Iterator[Item]:
         match value:
@@ -256,68 +301,90 @@ class _Reader:
                 yield Jump("continue")
             case Call(op=Op(name="tir.assume")) | IntImm():
                 pass
-            case Call(op=op):
-                name = op.name if isinstance(op, Op) else str(op)
-                raise self.error(f"{name} cannot run on NumPy: it is no plain computation")
             case _:
-                self.value(value)
-
-    def _make(self, buffer: Buffer) -> None:
-        self.known.add(buffer)
-        self.memory[buffer.data] = buffer
-        self.local.append(Local(buffer, tuple(self.axes)))
-
-    def declare(self, buffer: Buffer) -> None:
-        """Enter `buffer`: fresh memory, or a view of the memory it names."""
-        if buffer in self.known:
-            return
-        root = self.memory.get(buffer.data)
-        allocation = self.pending.get(buffer.data)
-        if root is not None:
-            self.known.add(buffer)
-            self.views[buffer] = root
-        elif allocation is not None:
-            sizes = allocation.extents
-            whole = Buffer(buffer.data, allocation.dtype, sizes, name=buffer.data.name)
-            same = buffer.dtype == whole.dtype and len(sizes) == buffer.ndim
-            if same and all(a is b for a, b in zip(sizes, buffer.shape, strict=True)):
-                whole = buffer
-            self._make(whole)
-            self.declare(buffer)
-        else:
-            raise self.error(f"the memory of buffer {buffer.name} is not declared")
+                for call in outside_calls(self.value(value)):
+                    yield Invoke(call, self.block)
 
     def _resolve(
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
     ) -> tuple[Buffer, tuple[PrimExpr, ...]]:
-        """The access through all matched regions: the buffer underneath and the indices there."""
-        while (source := self.regions.get(buffer)) is not None:
-            spare = source.buffer.ndim - len(indices)
-            mins = [r.min for r in source.region]
-            indices = (
-                *mins[:spare],
-                *(ops.add(m, i) for m, i in zip(mins[spare:], indices, strict=True)),
-            )
-            buffer = source.buffer
-        self.declare(buffer)
-        return buffer, indices
+        try:
+            return self.declared.resolve(buffer, indices)
+        except CompileError as error:
+            raise self.error(error.diagnostics[0].message) from None
+
+    def _call(self, call: Call) -> Call:
+        """A call that leaves the kernel, with the memory it is handed."""
+        args: list[Node] = []
+        for arg in call.args:
+            match arg:
+                case Var():
+                    args.append(self.declared.handed(arg) or arg)
+                case Call(op=Op(name="tir.address_of"), args=(BufferLoad(buffer=buffer),)):
+                    args.append(self.declared.handed_buffer(buffer))
+                case _:
+                    args.append(self.value(arg))
+        return Call(call.dtype, call.op, args)
 
     def value(self, expr: PrimExpr) -> PrimExpr:
-        """`expr` with Lets substituted, hints dropped and loads resolved."""
+        """`expr` with Lets substituted, hints dropped, loads resolved, and vectors taken apart.
 
-        def rule(node: Node) -> Node | None:
-            match node:
-                case Let(var=var, value=value, body=body):
-                    return substitute(body, {var: value})
-                case Call(op=Op(name="tir.likely"), args=(inner,)):
-                    return inner
-                case BufferLoad(buffer=buffer, indices=indices, predicate=None):
-                    found, at = self._resolve(buffer, indices)
-                    return BufferLoad(found, at)
-                case BufferLoad(buffer=buffer):
-                    raise self.error(f"predicated loads of {buffer.name} are not supported")
-                case _:
+        Errors:
+            CompileError: an intrinsic has no meaning outside special hardware.
+        """
+        if not any(True for _ in outside_calls(expr)):
+            return cast("PrimExpr", rewrite(expr, self._changed))
+        if isinstance(expr, Call) and is_outside(expr):
+            return self._call(expr)
+        inner: Callable[[Node], Node] = lambda part: (  # noqa: E731
+            self.value(part) if isinstance(part, PrimExpr) else part
+        )
+        rebuilt: Node = map_children(inner, expr)
+        changed = self._changed(rebuilt)
+        return cast("PrimExpr", rebuilt if changed is None else changed)
+
+    def _changed(self, node: Node) -> Node | None:
+        """What stands for `node`, whose parts are done; None if it may stay."""
+        match node:
+            case Let(var=var, value=value, body=body):
+                return substitute(body, {var: value})
+            case Call(op=Op(name="tir.likely" | "tir.assume"), args=(inner,)):
+                return inner
+            case Call(op=Op(name="tir.undef"), dtype=dtype):
+                return ops.const(0, dtype)
+            case Call(op=Op(name="tir.vscale"), dtype=dtype):
+                return ops.const(1, dtype)
+            case Call(op=Op(name="tir.large_uint_imm"), dtype=dtype, args=(low, high)):
+                return IntImm(dtype, (number_of(high) << 32) + number_of(low))
+            case Call(op=Op(name="tir.isnullptr"), args=(Var() as pointer,)):
+                return None if self.declared.handed(pointer) is None else ops.const(False)
+            case Call(op=Op(name=name)) if name.removeprefix("tir.") not in SUPPORTED:
+                raise self.error(
+                    f"the intrinsic {name} cannot run on NumPy",
+                    hint="it needs hardware, or a pass that lowers it",
+                )
+            case Shuffle(indices=[_]) if node.dtype.lanes == 1:
+                return lane_of(node, ops.const(0, "int32"))
+            case BufferLoad(buffer=buffer, indices=indices, predicate=held):
+                if node.dtype.lanes > 1:
                     return None
+                load = BufferLoad(*self._resolve(buffer, indices))
+                return load if held is None else if_then_else(held, load, ops.const(0, load.dtype))
+            case _:
+                return None
 
-        changed: Callable[[Node], Node | None] = rule
-        return cast("PrimExpr", rewrite(expr, changed))
+
+def number_of(value: PrimExpr) -> int:
+    """The value of an integer literal."""
+    assert isinstance(value, IntImm)
+    return value.value
+
+
+def _scalar(store: BufferStore, lane: PrimExpr) -> BufferStore:
+    """One lane of a store of vectors."""
+    return replace(
+        store,
+        indices=tuple(lane_of(i, lane) for i in store.indices),
+        value=lane_of(store.value, lane),
+        predicate=None if store.predicate is None else lane_of(store.predicate, lane),
+    )

@@ -13,12 +13,25 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.arguments import Array, fail, overlap, refuse, scalar, small, types
+from relaxpy.exec.kernel.foreign import constant, outside, overlay
 from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.kernel.special import erf
 
 Ufunc: TypeAlias = Any
 
-__all__ = ["erf", "fail", "overlap", "quiet", "refuse", "scalar", "small", "types"]
+__all__ = [
+    "constant",
+    "erf",
+    "fail",
+    "outside",
+    "overlap",
+    "overlay",
+    "quiet",
+    "refuse",
+    "scalar",
+    "small",
+    "types",
+]
 
 
 # ---- indices
@@ -92,22 +105,6 @@ def strided(
     origin = array[tuple(slice(o, None) for o in offsets)]
     strides = [sum(c * s for c, s in zip(row, array.strides, strict=True)) for row in steps]
     return np.lib.stride_tricks.as_strided(origin, shape, strides)
-
-
-def overlay(array: Array, kind: type[Any], shape: tuple[int, ...]) -> Array:
-    """The memory of `array` as another datatype and shape.
-
-    Errors:
-        RuntimeCheckError: it is too small, or has gaps.
-    """
-    if not array.flags.c_contiguous:
-        raise RuntimeCheckError("a buffer is declared over memory with gaps")
-    flat = array.reshape(-1).view(kind)
-    count = math.prod(shape)
-    if count > flat.size:
-        raise RuntimeCheckError(f"a buffer of shape {shape} is larger than its memory")
-    view: Array = flat[:count].reshape(shape)
-    return view
 
 
 def scatter(
@@ -286,6 +283,11 @@ def int_truncdiv(a: int, b: int) -> int:
         raise RuntimeCheckError("division by zero", rule="PX-3")
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def int_truncmod(a: int, b: int) -> int:
+    """The remainder of `int_truncdiv`."""
+    return a - b * int_truncdiv(a, b)
 
 
 def _nonzero(divisor: Any) -> None:

@@ -13,14 +13,18 @@ from relaxpy.exec.kernel.nest import (
     Bind,
     Branch,
     Check,
+    Invoke,
     Item,
     Jump,
     Leave,
     Loop,
+    Make,
+    Memory,
     Repeat,
     Store,
+    is_outside,
 )
-from relaxpy.exec.kernel.parts import Statement
+from relaxpy.exec.kernel.parts import Statement, name_of
 from relaxpy.exec.kernel.scope import (
     COMPARISONS,
     ELEMENTWISE,
@@ -32,6 +36,7 @@ from relaxpy.exec.kernel.scope import (
     literal,
 )
 from relaxpy.exec.pytree import (
+    Code,
     assign,
     attribute,
     binary,
@@ -44,6 +49,9 @@ from relaxpy.exec.pytree import (
     text,
     when,
 )
+from relaxpy.ir.dtype import HANDLE
+from relaxpy.ir.node import Node
+from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     Add,
@@ -63,6 +71,7 @@ from relaxpy.ir.tir.expr import (
     Or,
     PrimExpr,
     Select,
+    StringImm,
     Sub,
     Var,
 )
@@ -117,6 +126,10 @@ class ScalarEmitter:
                 return [when(ast.UnaryOp(ast.Not(), self.value(condition)), [failed])]
             case Leave(value=value):
                 return [ast.Return(self.value(value, typed=True))]
+            case Invoke(call=invoked):
+                return [do(self._called(invoked))]
+            case Make(buffer=buffer, root=root):
+                return [assign(self.scope.buffer(buffer), self._made(buffer, root))]
             case Jump(kind=kind):
                 return [ast.Break() if kind == "break" else ast.Continue()]
             case _:
@@ -156,6 +169,12 @@ class ScalarEmitter:
     def index(self, value: PrimExpr) -> ast.expr:
         """An index as a Python int."""
         return self.scope.index(value)
+
+    def _made(self, buffer: Buffer, root: Buffer | None) -> ast.expr:
+        """Memory for `buffer`: its own, or that of `root`."""
+        if root is not None:
+            return call("rt.overlay", self.scope.buffer(root), dtype_name(buffer.dtype), None)
+        return call("np.empty", tuple(map(self.index, buffer.shape)), dtype_name(buffer.dtype))
 
     def value(self, expr: PrimExpr, *, typed: bool = False) -> ast.expr:
         """`expr` as a NumPy scalar, rounded or wrapped to its datatype after each operation.
@@ -237,7 +256,36 @@ class ScalarEmitter:
             case _:
                 raise CompileError(f"{self.name}: `{expr}` has no scalar form", span=self.span)
 
+    def _called(self, expr: Call) -> ast.expr:
+        """A call of a function outside the kernel."""
+        kind = dtype_name(expr.dtype) if expr.dtype.lanes and expr.dtype != HANDLE else None
+        if isinstance(expr.op, GlobalVar):
+            function: Code = self.scope.function(expr.op)
+            args = expr.args
+        else:
+            function, args = text(name_of(expr)), expr.args[1:]
+        return call("rt.outside", text(self.name), function, kind, *map(self._argument, args))
+
+    def _argument(self, arg: Node) -> ast.expr:
+        match arg:
+            case StringImm(value=value):
+                return text(value)
+            case Memory(buffer=buffer, region=()):
+                return path(self.scope.buffer(buffer))
+            case Memory(buffer=buffer, region=region, drop=drop):
+                parts: list[ast.expr] = []
+                for axis, part in enumerate(region):
+                    first = self.index(part.min)
+                    last = self.index(part.stop)
+                    parts.append(first if axis < drop else ast.Slice(first, last))
+                return item(self.scope.buffer(buffer), *parts)
+            case _:
+                assert isinstance(arg, PrimExpr)
+                return self.value(arg, typed=True)
+
     def _call(self, expr: Call) -> ast.expr:
+        if is_outside(expr):
+            return self._called(expr)
         name = intrinsic_name(expr)
         if name == "if_then_else":
             test, yes, no = expr.args

@@ -7,7 +7,7 @@ Rule:
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from relaxpy.exec.kernel import domain
 from relaxpy.exec.kernel.bounds import is_one_to_one
@@ -23,7 +23,7 @@ from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 
 
 def schedule(
-    parts: Sequence[Part], sizes: Container[Var], roots: dict[Buffer, Buffer]
+    parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> tuple[Step, ...]:
     """Steps that perform `parts`, which stand in the order of the text."""
     return tuple(_Scheduler(parts, sizes).steps(range(len(parts)), edges(parts, sizes, roots), ()))

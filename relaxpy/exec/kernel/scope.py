@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.nest import loads
 from relaxpy.exec.pytree import Code, binary, call, code, compare, item, path
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.affine import Poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -81,13 +83,21 @@ INTRINSICS: Mapping[str, str] = {
 
 
 class Scope:
-    """The names of variables and buffers in one generated function; `sizes` are never negative."""
+    """The names of variables and buffers in one generated function; `sizes` are never negative.
 
-    def __init__(self, names: Names, sizes: frozenset[Var]) -> None:
+    `functions` are the names of the module's functions, as far as they can be called.
+    """
+
+    def __init__(
+        self, names: Names, sizes: frozenset[Var], functions: Mapping[GlobalVar, str]
+    ) -> None:
         self.names = names
         self.sizes = sizes
+        self.functions = functions
         self.variables: dict[Var, str] = {}
         self.buffers: dict[Buffer, str] = {}
+        self.compute: Callable[[PrimExpr], ast.expr] | None = None
+        """Writes what is no plain integer arithmetic."""
 
     def variable(self, var: Var) -> str:
         """The name of `var`, a new one at its first use."""
@@ -100,6 +110,16 @@ class Scope:
         if buffer not in self.buffers:
             self.buffers[buffer] = self.names.fresh(buffer.name)
         return self.buffers[buffer]
+
+    def function(self, var: GlobalVar) -> ast.expr:
+        """The function of the module that `var` stands for.
+
+        Errors:
+            CompileError: the kernel stands by itself.
+        """
+        if var not in self.functions:
+            raise CompileError(f"{var.name_hint} is called, and no function of that name is known")
+        return path(self.functions[var])
 
     def index(self, value: PrimExpr | Poly) -> ast.expr:
         """`value` in Python's unbounded integers, as sizes and indices are computed.
@@ -129,18 +149,22 @@ class Scope:
             case Div(a=a, b=b):
                 return call("rt.int_truncdiv", self.index(a), self.index(b))
             case Mod(a=a, b=b):
-                return call("math.fmod", self.index(a), self.index(b))
+                return call("rt.int_truncmod", self.index(a), self.index(b))
             case Min(a=a, b=b):
                 return call("min", self.index(a), self.index(b))
             case Max(a=a, b=b):
                 return call("max", self.index(a), self.index(b))
-            case BufferLoad(buffer=buffer, indices=indices):
+            case BufferLoad(buffer=buffer, indices=indices) if not any(
+                True for i in indices for _ in loads(i)
+            ):
                 element = item(self.buffer(buffer), *map(self.index, indices))
                 return call("int", element)
             case Select(condition=test, true_value=yes, false_value=no):
                 return ast.IfExp(self.truth(test), self.index(yes), self.index(no))
             case Call(op=Op(name="tir.if_then_else"), args=(test, yes, no)):
                 return ast.IfExp(self.truth(test), self.index(yes), self.index(no))
+            case _ if self.compute is not None and value.dtype.is_int:
+                return call("int", self.compute(value))
             case _:
                 raise CompileError(f"`{value}` cannot be computed as an index")
 
@@ -164,6 +188,8 @@ class Scope:
                 return compare(self.index(a), COMPARISONS[type(condition)], self.index(b))
             case GT(a=a, b=b) | GE(a=a, b=b) if a.dtype.is_int:
                 return compare(self.index(a), COMPARISONS[type(condition)], self.index(b))
+            case _ if self.compute is not None:
+                return self.compute(condition)
             case _:
                 raise CompileError(f"`{condition}` cannot be decided from sizes")
 

@@ -1,0 +1,343 @@
+"""What the reference evaluator runs, compiled kernels run: calls, vectors, constants, views."""
+
+import ast
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from relaxpy import pysource
+from relaxpy.errors import CompileError, RuntimeCheckError, UnknownPackedFuncError
+from relaxpy.exec.kernel import compile_kernel, runtime
+from relaxpy.exec.registry import register_func, remove_global_func
+from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.tir import expr as tir, ops, stmt as st
+from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, load, methods, source_of
+
+rng = np.random.default_rng(3)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture
+def calls() -> Iterator[list[tuple[object, ...]]]:
+    """Packed functions; what they are called with."""
+    seen: list[tuple[object, ...]] = []
+
+    def double(array: np.ndarray, number: int) -> None:
+        array *= 2
+        seen.append((number, type(number)))
+
+    def halve(x: float) -> float:
+        seen.append((float(x),))
+        return x / 2
+
+    functions = {"test.double": double, "test.halve": halve, "test.name": lambda *a: "text"}
+    for name, function in functions.items():
+        register_func(name, function)
+    yield seen
+    for name in functions:
+        remove_global_func(name)
+
+
+@T.prim_func
+def packed(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+    for i, j in T.grid(4, 3):
+        B[i, j] = A[i, j] + T.float32(1)
+    T.evaluate(T.call_packed("test.double", B.data, 7))
+    for i, j in T.grid(4, 3):
+        B[i, j] = B[i, j] + A[i, j]
+
+
+def test_a_packed_function_is_called_once_between_whole_steps(calls: list[object]) -> None:
+    check(packed, floats(4, 3), floats(4, 3))
+    assert calls == [(7, int), (7, int)]
+    assert methods(packed) == ["elementwise", "single element", "elementwise"]
+
+
+@T.prim_func
+def called_each_round(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        B[i] = A[i] + B[3 - i]
+        T.evaluate(T.call_packed("test.double", B.data, i))
+
+
+def test_calls_keep_their_place_among_the_rounds_of_a_loop(calls: list[object]) -> None:
+    check(called_each_round, floats(4), floats(4))
+    assert [c[0] for c in calls] == [0, 1, 2, 3] * 2  # type: ignore[index]
+
+
+@T.prim_func
+def extern(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        B[i] = T.call_extern("float32", "test.halve", A[i]) + T.float32(1)
+
+
+def test_an_extern_function_gives_a_value_for_each_element(calls: list[object]) -> None:
+    check(extern, floats(4), floats(4))
+    assert len(calls) == 8
+    [entry] = compile_kernel(extern, "extern").report
+    assert entry.is_scalar
+    assert entry.reason == "calls test.halve"
+
+
+@T.prim_func
+def bound_once(A: T.Buffer((2,), "float32")):
+    x = T.call_extern("float32", "test.halve", A[0])
+    A[0] = x + x
+    A[1] = x
+
+
+def test_a_bound_call_is_performed_once(calls: list[object]) -> None:
+    check(bound_once, floats(2))
+    assert len(calls) == 2
+
+
+@T.prim_func
+def wrong_result(A: T.Buffer((2,), "float32")):
+    A[0] = T.call_extern("float32", "test.name", A[0])
+
+
+def test_what_a_called_function_gives_must_be_a_scalar(calls: list[object]) -> None:
+    with pytest.raises(RuntimeCheckError, match=r"kernel: test\.name gave .*, no float32"):
+        load(wrong_result)(floats(2))
+
+
+@T.prim_func
+def unknown(A: T.Buffer((2,), "float32")):
+    T.evaluate(T.call_packed("test.nowhere", A.data))
+
+
+def test_a_function_that_nobody_registered_is_named() -> None:
+    with pytest.raises(UnknownPackedFuncError, match="nowhere"):
+        load(unknown)(floats(2))
+
+
+def test_a_function_of_the_module_is_called_by_its_name() -> None:
+    a = decl_buffer([ops.const(2, "int64")], "int32", "A")
+    other = GlobalVar("other")
+    call = tir.Call("int32", other, (a.data, ops.const(3, "int32")))
+    func = PrimFunc([a], st.BufferStore(a, call, [ops.const(1, "int64")]))
+    with pytest.raises(CompileError, match="other is called"):
+        compile_kernel(func, "kernel")
+    tree = compile_kernel(func, "kernel", functions={other: "the_other"}).tree
+    text = pysource.render(ast.Module([tree], []))
+    names = {"np": np, "rt": runtime, "the_other": lambda array, n: int(array[0]) + n}
+    array = np.array([5, 0], np.int32)
+    pysource.load(text, "kernel", names)["kernel"](array)
+    assert array.tolist() == [5, 8]
+
+
+@T.prim_func
+def matched(A: T.Buffer((4, 6), "float32")):
+    for i in range(2):
+        with T.block("tile"):
+            vi = T.axis.spatial(2, i)
+            R = T.match_buffer(A[vi * 2, 1:5], (4,), "float32", offset_factor=1)
+            T.evaluate(T.call_packed("test.double", R.data, vi))
+
+
+def test_a_call_is_handed_the_region_that_was_matched(calls: list[object]) -> None:
+    check(matched, floats(4, 6))
+
+
+@T.prim_func
+def matched_layout(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "int64")):
+    for i in range(4):
+        with T.block("row"):
+            vi = T.axis.spatial(4, i)
+            s = T.int64()
+            o = T.int64()
+            R = T.match_buffer(A[vi : vi + 1, 2:6], (1, 4), strides=[s, 1], elem_offset=o)
+            B[vi] = s * T.int64(100) + o
+            R[0, 0] = T.float32(0)
+
+
+def test_strides_and_offset_of_a_matched_region_are_known() -> None:
+    check(matched_layout, floats(4, 6), np.zeros(4, np.int64))
+
+
+def vector_store(value: tir.PrimExpr, *, mask: tir.PrimExpr | None, buffers: list) -> PrimFunc:
+    ramp = tir.Ramp(ops.const(0, "int32"), ops.const(2, "int32"), 4)
+    return PrimFunc(buffers, st.BufferStore(buffers[-1], value, [ramp], predicate=mask))
+
+
+@pytest.mark.parametrize("kind", ["scalar", "lanes"])
+def test_predicated_accesses_happen_where_the_predicate_holds(kind: str) -> None:
+    a, b = (decl_buffer([ops.const(8, "int32")], "float32", n) for n in "AB")
+    ramp = tir.Ramp(ops.const(0, "int32"), ops.const(3, "int32"), 4)
+    low = tir.LT(ramp, tir.Broadcast(ops.const(8, "int32"), 4))
+    if kind == "scalar":
+        low = tir.LT(ops.const(1, "int32"), ops.const(0, "int32"))
+        value: tir.PrimExpr = tir.Broadcast(ops.const(1.0, "float32"), 4)
+    else:
+        value = BufferLoad(a, [ramp], low)
+    check(vector_store(value, mask=None, buffers=[a, b]), floats(8), floats(8))
+    check(vector_store(value, mask=low, buffers=[a, b]), floats(8), floats(8))
+
+
+def test_shuffles_choose_lanes() -> None:
+    a, b = (decl_buffer([ops.const(8, "int32")], "float32", n) for n in "AB")
+    ramp = tir.Ramp(ops.const(0, "int32"), ops.const(1, "int32"), 4)
+    back = tir.Ramp(ops.const(7, "int32"), ops.const(-1, "int32"), 4)
+    picked = tir.Shuffle([a[ramp], a[back]], [6, 0, 3, 4])
+    one = tir.Shuffle([a[ramp], a[back]], [5])
+    value = tir.Add(picked, tir.Broadcast(one, 4))
+    check(vector_store(value, mask=None, buffers=[a, b]), floats(8), floats(8))
+
+
+def test_all_lanes_are_computed_before_one_is_stored() -> None:
+    a = decl_buffer([ops.const(8, "int32")], "float32", "A")
+    shifted = tir.Ramp(ops.const(1, "int32"), ops.const(1, "int32"), 4)
+    plain = tir.Ramp(ops.const(0, "int32"), ops.const(1, "int32"), 4)
+    func = PrimFunc([a], st.BufferStore(a, a[plain] + a[shifted], [shifted]))
+    check(func, floats(8))
+
+
+def test_a_bound_vector_keeps_its_lanes() -> None:
+    a = decl_buffer([ops.const(4, "int32")], "float32", "A")
+    ramp = tir.Ramp(ops.const(0, "int32"), ops.const(1, "int32"), 4)
+    back = tir.Ramp(ops.const(3, "int32"), ops.const(-1, "int32"), 4)
+    var = tir.Var("v", "float32x4")
+    first = st.BufferStore(a, tir.Broadcast(ops.const(0.0, "float32"), 4), [ramp])
+    second = st.BufferStore(a, a[ramp] + var, [back])
+    func = PrimFunc([a], st.LetStmt(var, a[ramp], st.SeqStmt((first, second))))
+    check(func, floats(4))
+
+
+@pytest.mark.parametrize("size", [3, 100])
+@pytest.mark.parametrize("written", [False, True])
+def test_a_constant_is_memory_that_is_filled(size: int, written: bool) -> None:
+    data = (rng.standard_normal(size) * 3).astype(np.float32)
+    extent = ops.const(size, "int64")
+    out = decl_buffer([extent], "float32", "O")
+    memory = tir.Var("table", out.data.type_annotation)
+    table = decl_buffer([extent], "float32", "table", data=memory)
+    i = tir.Var("i", "int64")
+    stores: list[st.Stmt] = [st.BufferStore(out, table[i] * 2.0, [i])]
+    if written:
+        stores.append(st.BufferStore(table, table[i] + 1.0, [i]))
+        stores.append(st.BufferStore(out, table[i] + out[i], [i]))
+    loop = st.For(i, ops.const(0, "int64"), extent, st.ForKind.SERIAL, st.SeqStmt(tuple(stores)))
+    func = PrimFunc([out], st.AllocateConst(memory, "float32", [extent], data, loop))
+    assert not any("loop" in m for m in methods(func))
+    for _ in range(2):
+        check(func, np.zeros(size, np.float32))
+
+
+@T.prim_func
+def flat_view(A: T.Buffer((4, 6), "float32"), B: T.Buffer((12,), "float32")):
+    F = T.decl_buffer((10,), "float32", data=A.data, elem_offset=3)
+    S = T.decl_buffer((3, 4), "float32", data=A.data, strides=[6, 1], elem_offset=2)
+    for i in range(10):
+        B[i] = F[i] + T.float32(1)
+    for i, j in T.grid(3, 4):
+        S[i, j] = S[i, j] * T.float32(2)
+
+
+def test_a_buffer_may_lie_anywhere_in_the_memory_of_another() -> None:
+    check(flat_view, floats(4, 6), floats(12))
+
+
+@T.prim_func
+def moving_view(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32")):
+    for i in range(4):
+        R = T.decl_buffer((6,), "float32", data=A.data, elem_offset=i * 6)
+        for j in range(6):
+            B[i, j] = R[5 - j] + T.float32(1)
+
+
+def test_a_view_that_moves_with_a_loop_is_an_access_of_the_memory() -> None:
+    check(moving_view, floats(4, 6), floats(4, 6))
+    assert methods(moving_view) == ["elementwise"]
+
+
+@T.prim_func
+def growing(A: T.Buffer((5,), "float32"), B: T.Buffer((5,), "float32")):
+    for i in range(5):
+        with T.block("row"):
+            vi = T.axis.spatial(5, i)
+            row = T.alloc_buffer((vi + 1,), "float32")
+            for j in range(vi + 1):
+                row[j] = A[j] + T.float32(1)
+            B[vi] = row[vi] + row[0]
+
+
+def test_memory_whose_size_a_loop_decides_is_made_in_the_loop() -> None:
+    check(growing, floats(5), floats(5))
+    [entry] = compile_kernel(growing, "growing").report
+    assert entry.reason == "the size of row is known only here"
+
+
+@T.prim_func
+def early(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")) -> T.int32:
+    for i in range(6):
+        B[i] = A[i]
+        if A[i] > T.float32(0):
+            T.evaluate(T.ret(i))
+    T.evaluate(T.ret(-1))
+
+
+def test_a_return_inside_a_loop_ends_the_kernel_there() -> None:
+    check(early, np.array([-1, -2, 3, 4, -5, 6], np.float32), floats(6))
+    check(early, -np.ones(6, np.float32), floats(6))
+
+
+@T.prim_func
+def computed_places(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = A[T.Cast("int32", T.floor(T.Cast("float32", i) * T.float32(0.5)))]
+    for i in range(8):
+        B[T.bitwise_and(i, 3)] = A[T.shift_right(i, 1)] + T.float32(1)
+
+
+def test_an_index_may_be_computed_by_any_arithmetic() -> None:
+    check(computed_places, floats(8), floats(8))
+    memory = floats(8)
+    wanted = memory.copy()
+    for i in range(8):
+        wanted[i] = wanted[i // 2]
+    for i in range(8):
+        wanted[i & 3] = wanted[i >> 1] + 1
+    load(computed_places)(memory, memory)
+    np.testing.assert_array_equal(memory, wanted)
+
+
+def by_pointer() -> PrimFunc:
+    out = decl_buffer([ops.const(4, "int64")], "float32", "B")
+    memory = tir.Var("p", out.data.type_annotation)
+    a = decl_buffer([ops.const(2, "int64")] * 2, "float32", "A", data=memory)
+    i, j = tir.Var("i", "int64"), tir.Var("j", "int64")
+    store = st.BufferStore(out, a[i, j] + 1.0, [i * 2 + j])
+    inner = st.For(j, ops.const(0, "int64"), ops.const(2, "int64"), st.ForKind.SERIAL, store)
+    loop = st.For(i, ops.const(0, "int64"), ops.const(2, "int64"), st.ForKind.SERIAL, inner)
+    return PrimFunc([memory, out], st.DeclBuffer(a, loop))
+
+
+def test_memory_may_come_as_a_pointer() -> None:
+    check(by_pointer(), floats(6), floats(4))
+    with pytest.raises(RuntimeCheckError, match="larger than its memory"):
+        load(by_pointer())(floats(3), floats(4))
+    memory = floats(6)
+    wanted = memory.copy()
+    for k in range(4):
+        wanted[k + 1] = wanted[k] + 1
+    load(by_pointer())(memory, memory[1:5])
+    np.testing.assert_array_equal(memory, wanted)
+
+
+def test_hardware_intrinsics_are_named_wherever_they_stand() -> None:
+    @T.prim_func
+    def in_a_condition(X: T.Buffer((3,), "float32")):
+        for i in range(3):
+            if T.call_intrin("bool", "tir.ptx_ldmatrix", X[i]):
+                X[i] = T.float32(0)
+
+    with pytest.raises(CompileError, match="ptx_ldmatrix cannot run on NumPy") as caught:
+        source_of(in_a_condition)
+    assert caught.value.diagnostics[0].span is not None
