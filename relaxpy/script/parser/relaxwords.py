@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from typing_extensions import override
@@ -153,7 +154,14 @@ def find(name: str) -> OpDef | OpSpace | None:
     if record is not None:
         return record
     below = f"{name}."
-    return OpSpace(below) if any(known.startswith(below) for known in table) else None
+    return OpSpace(below) if below in _prefixes(len(table)) else None
+
+
+@lru_cache(maxsize=1)
+def _prefixes(count: int) -> frozenset[str]:
+    """What stands before a dot in the names of the `count` operators that are registered."""
+    parts = (name.split(".") for name in registered_ops())
+    return frozenset(".".join(p[:k]) + "." for p in parts for k in range(1, len(p)))
 
 
 def public(prefix: str) -> set[str]:

@@ -170,5 +170,26 @@ def source_at(filename: str, line: int, name: str, code: CodeType | None = None)
             hint="keep the program in a file or notebook cell, or pass its text to "
             "relaxpy.script.from_source(text)",
         )
-    block = inspect.getblock(lines[line - 1 :])
-    return parse_text("".join(block), filename, first_line=line)
+    rest = lines[line - 1 :]
+    try:
+        return parse_text("".join(_indented_block(rest)), filename, first_line=line)
+    except ParseError:  # the text of a string or bracket goes further left than the definition
+        return parse_text("".join(inspect.getblock(rest)), filename, first_line=line)
+
+
+def _indented_block(lines: list[str]) -> list[str]:
+    """The definition at the beginning of `lines`, as indentation alone tells where it ends.
+
+    Cut inside a string or bracket it is no Python, so a wrong end is noticed. To split all of it
+    into tokens, as `inspect` does, takes longer than to parse it.
+    """
+    start = len(lines[0]) - len(lines[0].lstrip())
+    inside = False
+    for k, line in enumerate(lines):
+        text = line.lstrip()
+        if not text or text[0] in "#)]}" or len(line) - len(text) > start:
+            continue
+        if inside:
+            return lines[:k]
+        inside = text.startswith(("def ", "class ", "async def "))
+    return lines if inside else inspect.getblock(lines)
