@@ -540,3 +540,16 @@ def test_annotations_that_need_each_other_are_errors() -> None:
         #        ^ unknown name 'n'
             T.evaluate(n)
     """)
+
+
+def test_a_size_without_quotes_or_declaration_gets_them() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((m, 4), "float32")):
+        #                     ^ unknown name 'm'
+        # hint: in a signature sizes are strings: 'm'
+            y = R.match_cast(x, R.Tensor((k, 4), "float32"))
+            #                             ^ unknown name 'k'
+            # hint: declare a new size before: k = T.int64()
+            return y
+    """)

@@ -122,8 +122,12 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
         part = inside.pop()
         if isinstance(part, ast.FunctionDef) and _holds(part, node):
             around = part
-        if _is_shape_of_info(part) and any(n is node for n in ast.walk(part)):
-            return f"declare a new size before: {node.id} = T.int64()"
+        if _is_size_in(part, node):
+            return (
+                f"in a signature sizes are strings: {node.id!r}"
+                if _in_signature(around, node)
+                else f"declare a new size before: {node.id} = T.int64()"
+            )
         inside += ast.iter_child_nodes(part)
     lines = [
         part.lineno
@@ -137,10 +141,20 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
     return "what a branch binds ends with it: bind the same name last in both branches"
 
 
-def _is_shape_of_info(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and (
-        isinstance(node.func, ast.Attribute) and node.func.attr in ("Tensor", "Shape")
-    )
+def _is_size_in(part: ast.AST, node: ast.Name) -> bool:
+    """Whether `part` is an info's text with `node` among its dimensions."""
+    if not isinstance(part, ast.Call) or not isinstance(part.func, ast.Attribute):
+        return False
+    shapes = [a for a in part.args[:1] if isinstance(a, (ast.Tuple, ast.List))]
+    named = part.func.attr in ("Tensor", "Shape")
+    return named and any(n is node for shape in shapes for n in ast.walk(shape))
+
+
+def _in_signature(function: ast.AST, node: ast.Name) -> bool:
+    if not isinstance(function, ast.FunctionDef):
+        return False
+    parts = [function.args, *filter(None, [function.returns])]
+    return any(n is node for part in parts for n in ast.walk(part))
 
 
 def _holds(outer: ast.FunctionDef, node: ast.Name) -> bool:
