@@ -23,7 +23,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.pysource import Names, load, render
 
-KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str], Kernel]
+KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str, Mapping[rx.GlobalVar, str]], Kernel]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,11 @@ class ModuleLowering:
         self._shared: dict[int, tuple[object, str]] = {}
         self._without_checks: set[str] = set()
         names = {var: self.names.fresh(var.name_hint) for var in module.functions}
+        self._own_names = {
+            var: name
+            for var, name in names.items()
+            if not isinstance(module.functions[var], rx.ExternFunc)
+        }
         self.callees = {
             var: func if isinstance(func, rx.ExternFunc) else self._callee(var, names[var], func)
             for var, func in module.functions.items()
@@ -61,7 +66,8 @@ class ModuleLowering:
         signature = signature_of(func, var.name_hint)
         if not isinstance(func, PrimFunc):
             return GlobalCallee(name, signature)
-        kernel = self._compile_kernel(func, name, self.names.fresh(f"{name}_unchecked"))
+        unchecked = self.names.fresh(f"{name}_unchecked")
+        kernel = self._compile_kernel(func, name, unchecked, self._own_names)
         return GlobalCallee(name, signature, func, kernel, written_params(func))
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:

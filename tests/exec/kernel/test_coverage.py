@@ -8,13 +8,14 @@ import pytest
 
 from relaxpy import pysource
 from relaxpy.errors import CompileError, RuntimeCheckError, UnknownPackedFuncError
+from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.registry import register_func, remove_global_func
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.script import tir as T
+from relaxpy.script import ir as I, tir as T
 from tests.exec.kernel.support import check, load, methods, source_of
 
 rng = np.random.default_rng(3)
@@ -341,3 +342,23 @@ def test_hardware_intrinsics_are_named_wherever_they_stand() -> None:
     with pytest.raises(CompileError, match="ptx_ldmatrix cannot run on NumPy") as caught:
         source_of(in_a_condition)
     assert caught.value.diagnostics[0].span is not None
+
+
+@I.ir_module
+class Nested:
+    @T.prim_func
+    def ninefold(A: T.Buffer((4,), "float32")):
+        T.evaluate(Nested.threefold(A.data))
+        T.evaluate(Nested.threefold(A.data))
+
+    @T.prim_func
+    def threefold(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            A[i] = A[i] * T.float32(3)
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_kernels_of_a_module_call_each_other(target: str) -> None:
+    array = np.arange(4, dtype=np.float32)
+    compile(Nested, target)["ninefold"](array)
+    assert array.tolist() == [0, 9, 18, 27]
