@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py
+from relaxpy.exec.checks import Signature
 from relaxpy.exec.dynamic import DynamicOperator, is_dynamic
 from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
 from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.operands import OperatorCall
 from relaxpy.exec.operators import RUNTIME_OPERATORS
-from relaxpy.exec.proof import Sizes, sizes_of_fitting
+from relaxpy.exec.proof import Sizes, sizes_in_signature, sizes_of_fitting
 from relaxpy.exec.signatures import output_infos
 from relaxpy.exec.support import CompiledPackedCall
 from relaxpy.ir.op import Op
@@ -216,11 +218,9 @@ class CallLowering(ABC):
         args = [*inputs, *fresh, *scalars]
         sizes = self._sizes_if_fitting(call, callee)
         if sizes is not None:
-            self._run_unchecked(callee, args, sizes)
-        elif callee.kernel is not None and callee.kernel.unchecked is not None:
-            self._out.append(py.do(py.call(callee.name, *args)))
+            self._run_unchecked(callee, args, {var: self._sizes.write(sizes[var]) for var in sizes})
         else:
-            self._out.append(py.do(self._outward(callee.name, *args)))
+            self._run_checked(call, callee, args)
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return py.tuple_of(outputs) if several else outputs[0]
 
@@ -229,7 +229,7 @@ class CallLowering(ABC):
         inputs, scalars = call.args[1], call.args[2:]
         plain = isinstance(inputs, rx.Tuple) and all(isinstance(s, rx.ShapeExpr) for s in scalars)
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
-        if not plain or unchecked is None or "inplace_indices" in call.attrs:
+        if not plain or unchecked is None or self._writes_inputs(call, callee):
             return None
         found = sizes_of_fitting(
             callee,
@@ -239,12 +239,41 @@ class CallLowering(ABC):
         )
         if found is None:
             return None
-        used = {v for size in unchecked.sizes for v in variables_of(found[size])}
-        return found if used <= self._scope.sizes.keys() else None
+        passed = {size: found[size] for size in unchecked.sizes}
+        used = {v for size in passed.values() for v in variables_of(size)}
+        return passed if used <= self._scope.sizes.keys() else None
 
-    def _run_unchecked(self, callee: GlobalCallee, args: Sequence[ast.expr], sizes: Sizes) -> None:
+    def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
+        """Whether the kernel may write what is not a new tensor."""
+        outputs = len(output_infos(call))
+        first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
+        return "inplace_indices" in call.attrs or any(i < first for i in callee.written)
+
+    def _run_checked(self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr]) -> None:
+        """The kernel with a check of its arguments here, which says where the call stands."""
+        unchecked = callee.kernel.unchecked if callee.kernel is not None else None
+        fixed = not any(isinstance(arg, ast.Starred) for arg in args)
+        if not fixed or len(args) != len(callee.signature.params):
+            self._out.append(py.do(self._outward(callee.name, *args)))
+            return
+        args = [self._named(arg, "v") for arg in args]
+        names = self._check_call(replace(callee.signature, span=call.span), args)
+        if unchecked is None or self._writes_inputs(call, callee):
+            self._out.append(py.do(self._outward(callee.name, *args)))
+            return
+        wide = sizes_in_signature(callee)
+        sizes = {size: py.path(names[wide[size]]) for size in unchecked.sizes}
+        self._run_unchecked(callee, args, sizes)
+
+    @abstractmethod
+    def _check_call(self, signature: Signature, args: Sequence[ast.expr]) -> Mapping[tir.Var, str]:
+        """Check the arguments of a kernel; the names of the sizes read from them."""
+
+    def _run_unchecked(
+        self, callee: GlobalCallee, args: Sequence[ast.expr], sizes: Mapping[tir.Var, ast.expr]
+    ) -> None:
         unchecked = self._module.unchecked(callee)
-        passed = [self._sizes.write(sizes[var]) for var in unchecked.sizes]
+        passed = [sizes[var] for var in unchecked.sizes]
         run = py.do(py.call(unchecked.name, *args, *passed))
         self._out.append(run)
         if unchecked.may_warn:
@@ -267,3 +296,9 @@ class CallLowering(ABC):
         self._out.append(py.do(made))
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return py.tuple_of(outputs) if several else outputs[0]
+
+
+def _length(shape: rx.Expr) -> int:
+    """How many scalars a shape after the operands stands for."""
+    info = shape.struct_info
+    return info.ndim if isinstance(info, rx.ShapeStructInfo) else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from relaxpy.exec.liveness import delete_after_last_use
 from relaxpy.exec.lower_calls import OBJECT, CallLowering
 from relaxpy.exec.lower_check import CheckLowering, QuickCheck
 from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
+from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.quiet import silence
 from relaxpy.exec.signatures import function_info
 from relaxpy.exec.support import CompiledClosure
@@ -30,6 +31,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.shape_vars import free_shape_vars
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.traverse import walk
 
@@ -115,14 +117,17 @@ class FunctionLowering(CallLowering):
         found = self._scope.values.get(var)
         return found.id if isinstance(found, ast.Name) else None
 
-    def _emit_check(self, quick: QuickCheck, full: ast.expr) -> None:
+    def _emit_check(
+        self, quick: QuickCheck, full: ast.expr, names: Mapping[tir.Var, str] | None = None
+    ) -> None:
         """The quick check in line, the full one where it fails."""
+        names = self._scope.sizes if names is None else names
         if quick.always_full:
             self._out.append(py.do(full))
         elif quick.structure:
             self._out.append(_unless(quick.structure, full))
         for var, found in quick.binds:
-            self._out.append(py.assign(self._scope.sizes[var], found))
+            self._out.append(py.assign(names[var], found))
         if quick.comparisons and not quick.always_full:
             self._out.append(_unless(quick.comparisons, full))
 
@@ -144,6 +149,18 @@ class FunctionLowering(CallLowering):
         args = [*map(py.path, params), *self._captured(around)]
         self._emit_check(found, py.call(py.attribute(name, "arguments"), *args))
         return name
+
+    @override
+    def _check_call(self, signature: Signature, args: Sequence[ast.expr]) -> Mapping[tir.Var, str]:
+        names: dict[tir.Var, str] = {}
+        sizes = SizeLowering(names, self._module.share)
+        fresh = self._names.fresh
+        quick = CheckLowering(names, sizes, self._shape_name, self._module.dtype_name, fresh)
+        for arg, param in zip(args, signature.params, strict=True):
+            quick.add(arg, param.struct_info)
+        full = self._module.share(f"call_of_{signature.name}", CompiledSignature(signature))
+        self._emit_check(quick.finish(), py.call(py.attribute(full, "arguments"), *args), names)
+        return names
 
     def _check_result(
         self,

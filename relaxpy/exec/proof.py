@@ -51,6 +51,22 @@ def sizes_of_fitting(
     return own if fits else None
 
 
+def sizes_in_signature(callee: GlobalCallee) -> Mapping[tir.Var, tir.Var]:
+    """For each variable that a size of the kernel's buffers is, that which its signature has."""
+    assert callee.prim_func is not None
+    found: dict[tir.Var, tir.Var] = {}
+    for param, wide in zip(callee.prim_func.params, callee.signature.params, strict=True):
+        buffer, info = callee.prim_func.buffer_of(param), wide.struct_info
+        if buffer is None:
+            found[param] = param
+        elif isinstance(info, rx.TensorStructInfo) and isinstance(info.shape, rx.ShapeExpr):
+            pairs = zip(buffer.shape, info.shape.values, strict=True)
+            found.update(
+                (a, b) for a, b in pairs if isinstance(a, tir.Var) and isinstance(b, tir.Var)
+            )
+    return found
+
+
 def _sizes_if_alike(
     wanted: rx.StructInfo | None, found: rx.StructInfo
 ) -> list[tuple[tir.PrimExpr, tir.PrimExpr]] | None:

@@ -6,7 +6,7 @@ It is slow and obvious, and takes IR that is not in normal form. Kernels run sca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from relaxpy.exec.operands import OperatorCall
 from relaxpy.exec.operators import RUNTIME_OPERATORS, SPECIAL_OPERATORS, truth
 from relaxpy.exec.registry import get_global_func
 from relaxpy.exec.scalar import ScalarEvaluator, checked
-from relaxpy.exec.signatures import function_info, output_infos
+from relaxpy.exec.signatures import function_info, output_infos, signature_of
 from relaxpy.exec.tir_reference import check_supported, run_prim_func
 from relaxpy.exec.values import (
     Array,
@@ -313,7 +313,11 @@ class ReferenceEvaluator:
             for info, index in zip(infos, indices, strict=True)
         ]
         fresh = [out for out, index in zip(outputs, indices, strict=True) if index < 0]
-        callee(*inputs, *fresh, *scalars)
+        args = (*inputs, *fresh, *scalars)
+        if isinstance(call.args[0], rx.GlobalVar):
+            signature = signature_of(self.module[call.args[0]], call.args[0].name_hint)
+            replace(signature, span=call.span).bind(args, Bindings())
+        callee(*args)
         return outputs_value(call, outputs)
 
     def _call_dps_packed(self, call: rx.Call, scope: Scope) -> Value:

@@ -22,7 +22,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.test_kernels import check, doubles
 
@@ -137,6 +137,22 @@ class Open:
             z = R.matmul(w, w)
         return z
 
+    @T.prim_func(private=True)
+    def doubled(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 2), "float32")
+        B = T.match_buffer(b, (n, 2), "float32")
+        for i, j in T.grid(n, 2):
+            with T.block("doubled"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+
+    @R.function
+    def kernel_after(x: R.Tensor, s: R.Shape(["n"])):
+        n = T.int64()
+        y = R.add(x, x)
+        return R.call_tir(Open.doubled, (y,), R.Tensor((n, 2), "float32"))
+
 
 @pytest.fixture(scope="module", params=["numpy", "reference"])
 def opened(request: pytest.FixtureRequest) -> relaxpy.Executable:
@@ -185,6 +201,12 @@ def test_shapes_tuples_and_scalars_are_operands_too(opened: relaxpy.Executable) 
         np.testing.assert_array_equal(found, numbers(2) * np.float32(factor))
         np.testing.assert_array_equal(np.signbit(found), np.signbit([factor, factor]))
     assert [opened["total"](2, k) for k in (3, -5)] == [5, -3]
+
+
+def test_kernels_take_what_operators_give(opened: relaxpy.Executable) -> None:
+    for n in (2, 3):
+        found = opened["kernel_after"](numbers(n, 2), ShapeTuple((n,)))
+        np.testing.assert_array_equal(found, 4 * numbers(n, 2))
 
 
 def test_scalars_mean_what_their_values_mean_as_literals(opened: relaxpy.Executable) -> None:
@@ -237,6 +259,18 @@ WRONG: list[tuple[str, Callable[[], tuple[Any, ...]], str, tuple[str, ...]]] = [
         lambda: (numbers(3), 0, 3, 0),
         "R.strided_slice(x, (0,), (begin,), (end,), (by,))",
         ("relax.strided_slice: stride",),
+    ),
+    (
+        "kernel_after",
+        lambda: (numbers(3, 2), ShapeTuple((4,))),
+        'R.call_tir(Open.doubled, (y,), R.Tensor((n, 2), "float32"))',
+        ("parameter b of doubled", "a float32 tensor of shape (4, 2)", "dimension 0 is 4, but n"),
+    ),
+    (
+        "kernel_after",
+        lambda: (numbers(3), ShapeTuple((3,))),
+        'R.call_tir(Open.doubled, (y,), R.Tensor((n, 2), "float32"))',
+        ("parameter a of doubled", "its rank is 1, not 2"),
     ),
     ("add", lambda: (numbers(2).astype(">f4"), numbers(2)), "R.add(x, y)", ("swapped bytes",)),
 ]
@@ -315,7 +349,8 @@ def test_a_kernel_is_made_for_a_pattern_and_not_for_a_shape(
 ) -> None:
     made = counting(monkeypatch)
     add = compile(Open)["add"]
-    assert made == []
+    assert made == ["doubled"]
+    made.clear()
     for n in range(2, 9):
         add(numbers(n, 20), numbers(20))
         add(numbers(n, 20), numbers(n, 1))

@@ -233,7 +233,7 @@ def test_functions_called_from_a_program_keep_the_settings_of_its_caller() -> No
 
 
 def test_what_is_not_known_to_fit_is_checked() -> None:
-    """The sizes of a cast tensor are known, those of a branch, or of one of any shape, are not."""
+    """The sizes of a cast tensor are known, those of one of any shape are not."""
     mod = overflowing()
     gv, y, z = mod.get_global_var("power"), rx.Var("y"), rx.Var("z", tensor((N, 2)))
     any_shape = rx.Var("a", rx.TensorStructInfo(None, DataType("float32"), ndim=2))
@@ -243,10 +243,13 @@ def test_what_is_not_known_to_fit_is_checked() -> None:
     ]
     mod["main"] = function([X, any_shape], steps, call_tir(gv, [z], tensor((N, 2))))
     text = source_of(mod)
-    assert "\npower(a, y)\n" in text
+    check = "(a.ndim == 2) and (type(y) is ndarray) and (y.dtype == float32) and (y.ndim == 2)"
+    assert f"{check}):\n    call_of_power.arguments(a, y)\nk = a.shape[0]\n" in text
+    assert text.count("call_of_power.arguments(a, y)\n") == 2
+    assert "\npower_unchecked(a, y)\n" in text
     assert "\npower_unchecked(a, v)\n" in text
     main = compile(mod, relax_pipeline=None)["main"]
-    with pytest.raises(RuntimeCheckError, match="power: O is float32"):
+    with pytest.raises(RuntimeCheckError, match="dimension 0 is 2, but k = 3"):
         main(np.zeros((2, 2), "float32"), np.zeros((3, 2), "float32"))
 
 
