@@ -548,6 +548,11 @@ def test_a_size_without_quotes_or_declaration_gets_them() -> None:
         def main(x: R.Tensor((m, 4), "float32")):
         #                     ^ unknown name 'm'
         # hint: in a signature sizes are strings: 'm'
+            return x
+    """)
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor(("m", 4), "float32")):
             y = R.match_cast(x, R.Tensor((k, 4), "float32"))
             #                             ^ unknown name 'k'
             # hint: declare a new size before: k = T.int64()
