@@ -3,8 +3,9 @@
 from relaxpy.script import ir, relax, tir
 from relaxpy.script.ir import ir_module
 from relaxpy.script.parser.from_source import from_source, from_source as parse
+from relaxpy.script.printer.diagnostics import show_diagnostics
 
 #: The newer name of `tir`.
 tirx = tir
 
-__all__ = ["from_source", "ir", "ir_module", "parse", "relax", "tir", "tirx"]
+__all__ = ["from_source", "ir", "ir_module", "parse", "relax", "show_diagnostics", "tir", "tirx"]

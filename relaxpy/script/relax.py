@@ -17,7 +17,6 @@ from relaxpy.script.parser.annotations import (
     Tuple,
 )
 from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
-from relaxpy.script.parser.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.emitting import emit_match_cast, emit_te, emit_var_binding
 from relaxpy.script.parser.legacy import (
     Bool,
@@ -53,6 +52,7 @@ from relaxpy.script.parser.relaxwords import (
     shape,
     string as str,
 )
+from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
 function = _FunctionDecorator("relax")
 macro = _MacroDecorator("relax")

@@ -15,9 +15,9 @@ from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.script.parser import tirwords as _words
 from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
 from relaxpy.script.parser.forms import BufferSpec as Buffer, HandleWord as _HandleWord
-from relaxpy.script.parser.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.hardware import INTRINSICS as _HARDWARE
 from relaxpy.script.parser.macros import MacroDecorator as _MacroDecorator
+from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
 prim_func = _FunctionDecorator("tir")
 handle = _HandleWord()
