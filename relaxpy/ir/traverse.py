@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields as dataclass_fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 N = TypeVar("N", bound=Node)
@@ -15,19 +16,34 @@ V = TypeVar("V", bound=Node)
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes in the fields of `node`, in order, those in tuples and tables included."""
+    return iter(_children(node))
+
+
+# Values that are or hold no nodes: most fields have one, and to ask for a Mapping takes long.
+_PLAIN = frozenset((str, int, bool, float, DataType, type(None)))
+
+
+def _children(node: Node) -> list[Node]:
+    found: list[Node] = []
     for name in node._fields:
-        yield from _nodes(getattr(node, name))
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            found.append(value)
+        elif type(value) not in _PLAIN and value is not EMPTY_ATTRS:
+            _collect(value, found)
+    return found
 
 
-def _nodes(value: object) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
+def _collect(value: object, found: list[Node]) -> None:
+    """Enter the nodes in a field that is none itself."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple):
         for item in value:
-            yield from _nodes(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _nodes(item)
+            if isinstance(item, Node):
+                found.append(item)
+            elif type(item) not in _PLAIN:
+                _collect(item, found)
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -45,10 +61,12 @@ def walk(root: Node) -> Iterator[Node]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        stack.append((node, True))
-        if node._variable and node is not root:
+        below = _children(node) if node is root or not node._variable else ()
+        if not below:
+            yield node
             continue
-        stack += [(child, False) for child in reversed(list(children(node)))]
+        stack.append((node, True))
+        stack += [(child, False) for child in reversed(below)]
 
 
 def map_children(fn: Callable[[Node], Node], node: N) -> N:
@@ -90,16 +108,19 @@ def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:
     What is shared stays shared; variables are offered to the rule, but not entered.
     """
     done: dict[int, Node] = {}
-    stack: list[tuple[Node, bool]] = [(root, False)]
+    stack: list[tuple[Node, Sequence[Node] | None]] = [(root, None)]
     while stack:
-        node, ready = stack.pop()
+        node, below = stack.pop()
         if id(node) in done:
             continue
-        if not ready and not (node._variable and node is not root):
-            stack.append((node, True))
-            stack += [(child, False) for child in children(node) if id(child) not in done]
-            continue
-        rebuilt = map_children(lambda child: done[id(child)], node) if ready else node
+        if below is None:
+            below = _children(node) if node is root or not node._variable else ()
+            if below:
+                stack.append((node, below))
+                stack += [(child, None) for child in below if id(child) not in done]
+                continue
+        same = all(done[id(child)] is child for child in below)
+        rebuilt = node if same else map_children(lambda child: done[id(child)], node)
         changed = rule(rebuilt)
         done[id(node)] = rebuilt if changed is None else changed
     return done[id(root)]
