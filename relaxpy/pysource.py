@@ -19,7 +19,7 @@ _SOURCE_KEY: Final = "__relaxpy_source__"
 
 def render(tree: ast.Module) -> str:
     """The text of `tree`, ending with a newline."""
-    text: str = astor.to_source(ast.fix_missing_locations(tree))
+    text: str = astor.to_source(tree)
     return text
 
 

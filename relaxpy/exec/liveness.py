@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
 
 def delete_after_last_use(body: list[ast.stmt], owned: Collection[str]) -> list[ast.stmt]:
@@ -12,30 +13,52 @@ def delete_after_last_use(body: list[ast.stmt], owned: Collection[str]) -> list[
 
     Names that inner functions capture are left alone, and so are those that live to the end anyway.
     """
-    captured = {
-        name
-        for stmt in body
-        for node in ast.walk(stmt)
-        if isinstance(node, ast.FunctionDef)
-        for name in _mentions(node)
-    }
-    names = set(owned) - captured
-    totals = Counter(_mentions(*body))
-    return _with_deletions(body, names, totals)
+    captured: set[str] = set()
+    counts = [Counter(_mentions(stmt, captured)) for stmt in body]
+    totals: Counter[str] = Counter()
+    for count in counts:
+        totals.update(count)
+    return _with_deletions(body, counts, set(owned) - captured, totals)
 
 
-def _mentions(*nodes: ast.AST) -> Iterable[str]:
-    return (n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
+def _mentions(stmt: ast.AST, captured: set[str]) -> Iterator[str]:
+    """The names in `stmt`; those in functions inside it are entered into `captured`, too."""
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.FunctionDef):
+            inside = [*chain.from_iterable(_mentions(s, captured) for s in _parts(node))]
+            captured.update(inside)
+            yield from inside
+        else:
+            stack += _parts(node)
+
+
+def _parts(node: ast.AST) -> list[ast.AST]:
+    """The nodes in the fields of `node`."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found += [item for item in value if isinstance(item, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
 
 
 def _with_deletions(
-    body: list[ast.stmt], names: Collection[str], totals: Counter[str]
+    body: list[ast.stmt],
+    counts: Iterable[Counter[str]],
+    names: Collection[str],
+    totals: Counter[str],
 ) -> list[ast.stmt]:
     here: Counter[str] = Counter()
     last: dict[str, int] = {}
     inside: dict[int, set[str]] = {}
-    for i, stmt in enumerate(body):
-        count = Counter(n for n in _mentions(stmt) if n in names)
+    for i, (stmt, mentions) in enumerate(zip(body, counts, strict=True)):
+        count = {name: number for name, number in mentions.items() if name in names}
         here.update(count)
         last.update(dict.fromkeys(count, i))
         if isinstance(stmt, ast.If):
@@ -47,8 +70,9 @@ def _with_deletions(
     out: list[ast.stmt] = []
     for i, stmt in enumerate(body):
         if isinstance(stmt, ast.If):
-            stmt.body = _with_deletions(stmt.body, inside.get(i, ()), totals)
-            stmt.orelse = _with_deletions(stmt.orelse, inside.get(i, ()), totals)
+            for suite in (stmt.body, stmt.orelse):
+                parts = [Counter(_mentions(s, set())) for s in suite]
+                suite[:] = _with_deletions(suite, parts, inside.get(i, ()), totals)
         out.append(stmt)
         ends = isinstance(stmt, ast.Return) or (i + 2 == len(body) and _only_returns(body[-1]))
         if i in dying and not ends:
