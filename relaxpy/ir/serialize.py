@@ -21,6 +21,7 @@ import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.ir import global_info
 from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
@@ -42,7 +43,7 @@ _ENUMS: dict[str, type[IntEnum]] = {
 }
 _ABSTRACT = (
     *(rx.Expr, rx.StructInfo, rx.BaseFunc, ty.Type, tir.PrimExpr, tir_stmt.Stmt),
-    *(tir.ConstExpr, tir.BinaryOpExpr, tir.CmpExpr, tir.LogicalExpr),
+    *(global_info.GlobalInfo, tir.ConstExpr, tir.BinaryOpExpr, tir.CmpExpr, tir.LogicalExpr),
 )
 _ENV_FUNCS = {f.name: f for f in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)}
 
@@ -65,6 +66,7 @@ _KINDS: dict[str, type[Node]] = {
     **_concrete(tir_stmt, "tir"),
     **_concrete(tir_reduce, "tir"),
     **_concrete(ty, "relax"),
+    **_concrete(global_info, "ir"),
     "tir.PrimFunc": PrimFunc,
     "ir.DummyGlobalInfo": DummyGlobalInfo,
     "ir.Op": Op,

@@ -10,6 +10,7 @@ from relaxpy import te
 from relaxpy.errors import MisuseError
 from relaxpy.ir import serialize
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax import nodes as rx
@@ -177,6 +178,19 @@ def test_infos_read_back(info: rx.StructInfo) -> None:
     if isinstance(info, rx.FuncStructInfo) and info.derive_func is not None:
         call = rx.Call(rx.ExternFunc("f"), ())
         assert again.derive_func.func(call, None) == info.derive_func.func(call, None)
+
+
+def test_devices_read_back() -> None:
+    device = VDevice({"kind": "cuda", "arch": "sm_90"}, 1, "shared")
+    info = rx.TensorStructInfo((2,), "int8", device)
+    x = rx.Var("x", info)
+    func = rx.Function([x], x, info, attrs={"global_symbol": "main"})
+    built = IRModule({"main": func}, global_infos={"vdevice": [VDevice("llvm"), device]})
+    again = load_json(save_json(built))
+    assert isinstance(again, IRModule)
+    assert again.global_infos == built.global_infos
+    assert_structural_equal(again, built)
+    assert again.script() == built.script()
 
 
 def test_a_derivation_of_ones_own_cannot_be_saved() -> None:
