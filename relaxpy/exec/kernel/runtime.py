@@ -191,7 +191,7 @@ def argmax(
     Both stay where nothing is better than `best`. A NaN is never better, or always (`nan_wins`).
     """
     _extreme(
-        np.maximum,
+        np.argmax,
         np.greater_equal if last else np.greater,
         values,
         best,
@@ -214,7 +214,7 @@ def argmin(
 ) -> None:
     """As `argmax`, of the least."""
     _extreme(
-        np.minimum,
+        np.argmin,
         np.less_equal if last else np.less,
         values,
         best,
@@ -227,7 +227,7 @@ def argmin(
 
 
 def _extreme(
-    ufunc: Ufunc,
+    pick: Callable[..., Any],
     better: Ufunc,
     values: Array,
     best: Array,
@@ -237,17 +237,19 @@ def _extreme(
     last: bool,
     nan_wins: bool,
 ) -> None:
-    if values.shape[-1] == 0 or values.size == 0:
+    if values.size == 0:
         return
-    found = ufunc.reduce(values, axis=-1)
+    where = pick(values[..., ::-1] if last else values, axis=-1)
+    if last:
+        where = values.shape[-1] - 1 - where
+    if values.ndim == 2:
+        found = values[np.arange(len(values)), where]
+    else:
+        found = np.take_along_axis(values, where[..., None], -1)[..., 0]
+    # What is picked of a row with a NaN is a NaN.
     if values.dtype.kind not in "iub" and (np.isnan(found).any() or np.isnan(best).any()):
         _extreme_with_nan(better, values, best, place, first, step, nan_wins)
         return
-    pick = np.argmax if ufunc is np.maximum else np.argmin
-    if last:
-        where = values.shape[-1] - 1 - pick(values[..., ::-1], axis=-1)
-    else:
-        where = pick(values, axis=-1)
     if first or step != 1:
         where = where * step + first
     improved = better(found, best)
