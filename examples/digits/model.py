@@ -67,17 +67,15 @@ class Digits:
         L = T.match_buffer(label, (n,), "int64")
         top = T.alloc_buffer((n,), "float32")
         for i, j in T.grid(n, m):
-            with T.block("top"):
+            with T.block("best"):  # a later probability must be larger to take the place
                 vi, vj = T.axis.remap("SR", [i, j])
                 with T.init():
+                    L[vi] = T.int64(0)
                     top[vi] = T.min_value("float32")
-                top[vi] = T.max(top[vi], P[vi, vj])
-        for i, j in T.grid(n, m):
-            with T.block("first"):  # of the places where the row has its maximum
-                vi, vj = T.axis.remap("SR", [i, j])
-                with T.init():
-                    L[vi] = m
-                L[vi] = T.min(L[vi], T.Select(P[vi, vj] == top[vi], vj, m))
+                place: T.int64 = T.Select(top[vi] >= P[vi, vj], L[vi], vj)
+                value: T.float32 = T.Select(top[vi] >= P[vi, vj], top[vi], P[vi, vj])
+                L[vi] = place
+                top[vi] = value
 
     @R.function
     def main(
