@@ -29,21 +29,27 @@ def _children(node: Node) -> list[Node]:
         value = getattr(node, name)
         if isinstance(value, Node):
             found.append(value)
+        elif type(value) is tuple:
+            for item in value:
+                if isinstance(item, Node):
+                    found.append(item)
+                else:
+                    _collect(item, found)
         elif type(value) not in _PLAIN and value is not EMPTY_ATTRS:
             _collect(value, found)
     return found
 
 
 def _collect(value: object, found: list[Node]) -> None:
-    """Enter the nodes in a field that is none itself."""
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    if isinstance(value, tuple):
+    """Enter the nodes in a value, however deep in tuples and tables."""
+    if isinstance(value, Node):
+        found.append(value)
+    elif isinstance(value, tuple):
         for item in value:
-            if isinstance(item, Node):
-                found.append(item)
-            elif type(item) not in _PLAIN:
-                _collect(item, found)
+            _collect(item, found)
+    elif type(value) not in _PLAIN and isinstance(value, Mapping):
+        for item in value.values():
+            _collect(item, found)
 
 
 def walk(root: Node) -> Iterator[Node]:

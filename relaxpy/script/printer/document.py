@@ -75,11 +75,8 @@ class Document:
 
     # Programs
 
-    def _names(self, functions: Mapping[rx.GlobalVar, str] | None = None) -> Names:
-        names = Names(self._reserved)
-        for var, name in (functions or {}).items():
-            names.alias(var, name)
-        return names
+    def _names(self, functions: Mapping[int, str] | None = None) -> Names:
+        return Names(self._reserved, functions)
 
     def _writers(self, names: Names) -> tuple[GraphWriter, KernelWriter]:
         text = ScriptText(names, self.options, self.metadata, self._devices)
@@ -120,7 +117,7 @@ class Document:
         writer.line(f"class {self._title}:")
         prefix = options.module_alias or self._title
         plain = {var: as_identifier(var.name_hint) for var in functions}
-        qualified = {var: f"{prefix}.{name}" for var, name in plain.items()}
+        qualified = {id(var): f"{prefix}.{name}" for var, name in plain.items()}
         alias = f"{prefix} = {self._title}" if options.module_alias else None
         with writer.indented():
             self._module_tables(module)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from relaxpy.ir.doc import Concat, Doc, Group, call, flat, keyword, tuple_doc
@@ -53,7 +53,8 @@ class KernelWriter:
         """The whole of `func`; `module` is the line that names the module, if it is to be named."""
         writer, t = self.writer, self.t
         writer.line(f"@{t}.prim_func" + ("(private=True)" if private else ""))
-        used = _used_variables(func)
+        nodes = list(walk(func.body))
+        used = {node: None for node in nodes if isinstance(node, Var)}
         params: list[Doc] = []
         matched: list[tuple[str, Buffer]] = []
         for param in func.params:
@@ -72,14 +73,14 @@ class KernelWriter:
         with writer.indented():
             if attrs:
                 writer.line(call(f"{t}.func_attr", self.text.table_doc(attrs)))
-            if module is not None and any(isinstance(n, GlobalVar) for n in walk(func.body)):
+            if module is not None and any(isinstance(n, GlobalVar) for n in nodes):
                 writer.line(module)
             for handle, buffer in matched:
                 self._declare(v for v in _buffer_variables(buffer) if v is not buffer.data)
                 args = self._buffer_args(buffer)
                 spec = call(f"{t}.match_buffer", handle, *args)
                 writer.line(f"{self._define(buffer)} = ", spec)
-            self._declare(_free_variables(func, used))
+            self._declare(_free_variables(func, nodes, used))
             self._function_body(func.body)
 
     def _annotation(self, param: Var) -> Doc:
@@ -459,15 +460,10 @@ def _buffer_variables(buffer: Buffer) -> Iterator[Var]:
                 yield node
 
 
-def _used_variables(func: PrimFunc) -> dict[Var, None]:
-    """The variables that occur in the body, in order."""
-    return {node: None for node in walk(func.body) if isinstance(node, Var)}
-
-
-def _free_variables(func: PrimFunc, used: dict[Var, None]) -> Iterator[Var]:
-    """The variables used in the body that no statement defines."""
+def _free_variables(func: PrimFunc, nodes: Iterable[Node], used: dict[Var, None]) -> Iterator[Var]:
+    """The variables used among the nodes of the body that no statement there defines."""
     defined: set[Node] = set(func.params)
-    for node in walk(func.body):
+    for node in nodes:
         match node:
             case stmt.For(loop_var=var) | stmt.LetStmt(var=var) | IterVar(var=var):
                 defined.add(var)

@@ -6,7 +6,7 @@ import builtins
 import keyword
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from relaxpy.ir.node import Node
@@ -33,16 +33,22 @@ def as_identifier(hint: str) -> str:
 
 
 class Names:
-    """Which variable has which name; `reserved` names are given to none."""
+    """Which variable has which name; `reserved` names are given to none.
 
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
+    `around` has what is known outside, by the identities of its nodes.
+    """
+
+    def __init__(
+        self, reserved: Iterable[str] = (), around: Mapping[int, str] | None = None
+    ) -> None:
+        self._around = around or {}
         self._taken = {*_PYTHON, *reserved}
         self._counts: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._undo: list[tuple[Node | None, str, str, int]] = []
 
     def __contains__(self, node: Node) -> bool:
-        return id(node) in self._names
+        return id(node) in self._names or id(node) in self._around
 
     def fresh(self, hint: str) -> str:
         """A name that nothing has."""
@@ -60,7 +66,7 @@ class Names:
 
     def of(self, node: Node) -> str:
         """The name of `node`; one that is defined nowhere gets it here."""
-        name = self._names.get(id(node))
+        name = self._names.get(id(node)) or self._around.get(id(node))
         return self.bind(node) if name is None else name
 
     def _claim(self, node: Node | None, hint: str) -> str:
