@@ -246,15 +246,17 @@ def _extreme(
         found = values[np.arange(len(values)), where]
     else:
         found = np.take_along_axis(values, where[..., None], -1)[..., 0]
-    # What is picked of a row with a NaN is a NaN.
-    if values.dtype.kind not in "iub" and (np.isnan(found).any() or np.isnan(best).any()):
+    improved = better(found, best)
+    # A comparison with a NaN is false, and what is picked of a row with a NaN is one.
+    every = improved.all()
+    exact = every or values.dtype.kind in "iub"
+    if not exact and (np.isnan(found).any() or np.isnan(best).any()):
         _extreme_with_nan(better, values, best, place, first, step, nan_wins)
         return
     if first or step != 1:
         where = where * step + first
-    improved = better(found, best)
-    np.copyto(place, where, where=improved, casting="unsafe")
-    np.copyto(best, found, where=improved)
+    np.copyto(place, where, where=every or improved, casting="unsafe")
+    np.copyto(best, found, where=every or improved)
 
 
 def _extreme_with_nan(
