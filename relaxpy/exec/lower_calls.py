@@ -133,7 +133,10 @@ class CallLowering(ABC):
 
     def _call_packed(self, func: rx.ExternFunc, args: Sequence[rx.Expr], call: rx.Call) -> ast.expr:
         callee = self._packed(func, call)
-        return self._outward(callee, *[self._operand(a) for a in args])
+        operands = [self._operand(a) for a in args]
+        if not all(isinstance(a, ast.Name | ast.Constant) for a in operands):
+            callee = py.call(py.attribute(callee, "found"))
+        return self._outward(callee, *operands)
 
     def _operator(self, call: rx.Call, name: str, hint: str) -> ast.expr:
         match name:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,6 +153,15 @@ class CompiledPackedCall:
     def __call__(self, *args: Value) -> Value:
         """The result, as a value."""
         return from_packed(self.function()(*args, **self.attrs), self.infos)
+
+    def found(self) -> Callable[..., Value]:
+        """The call, looked up before its arguments are evaluated (EV-17, LEG-32).
+
+        Errors:
+            UnknownPackedFuncError: there is no such function.
+        """
+        function = self.function()
+        return lambda *args: from_packed(function(*args, **self.attrs), self.infos)
 
 
 @dataclass(frozen=True, slots=True)

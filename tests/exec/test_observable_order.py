@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import MatchCastError, ParseError
+from relaxpy.errors import MatchCastError, PackedFuncError, ParseError, RuntimeCheckError
 from relaxpy.ir.passes import PassContext, module_pass
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
@@ -73,6 +73,31 @@ def test_packed_functions_run_one_after_the_other_on_the_calling_thread(target: 
         relaxpy.runtime.remove_global_func("test.note_a")
         relaxpy.runtime.remove_global_func("test.note_b")
     assert threads == [threading.get_ident()] * 2
+
+
+@I.ir_module
+class Unknown:
+    @R.function(pure=False)
+    def main(s: R.Shape(["p", "q"])) -> R.Object:
+        p, q = T.int64(), T.int64()
+        y = R.call_packed("test.nobody", R.prim_value(p // q), sinfo_args=R.Object)
+        return y
+
+
+@TARGETS
+@pytest.mark.rule("EV-17", "LEG-32")
+def test_the_callee_comes_before_its_arguments(target: str) -> None:
+    executable = relaxpy.compile(Unknown, target)
+    nothing = relaxpy.runtime.ShapeTuple((3, 0))
+    with pytest.raises(PackedFuncError, match=r"test\.nobody"):
+        executable["main"](nothing)
+    relaxpy.register_func("test.nobody", lambda value: value)
+    try:
+        with pytest.raises(RuntimeCheckError, match="division by zero"):
+            executable["main"](nothing)
+        assert executable["main"](relaxpy.runtime.ShapeTuple((7, 2))) == 3
+    finally:
+        relaxpy.runtime.remove_global_func("test.nobody")
 
 
 @I.ir_module
