@@ -58,7 +58,10 @@ class _Kinds(dict[type[Node], _Kind]):
             kind._scope,
             issubclass(kind, (BinaryOpExpr, LogicalExpr, Select, Cast)),
             _leaf(kind),
-            tuple((name, name in kind._binds, name in kind._binds_sizes) for name in kind._fields),
+            tuple(
+                (kind._judged_by.get(name, name), name in kind._binds, name in kind._binds_sizes)
+                for name in kind._fields
+            ),
         )
         return found
 
@@ -109,13 +112,13 @@ class _Walk:
             self.visit = visit
             subject, defines, sizes, path = visit
             kind = _KINDS[type(subject)]
-            parts: list[object] = [kind.name]
+            token: list[object] = [kind.name]
             if kind.variable:
                 name, met = self.variable(subject, defines, sizes)
                 if met:
                     yield name
                     continue
-                parts.append(name)
+                token.append(name)
             elif kind.operation:
                 place = self.shared.get(id(subject))
                 if place is not None:
@@ -126,16 +129,22 @@ class _Walk:
                 stack.append(_EndScope(len(self.defined), self.shared))
                 self.begin_scope(subject)
             later = []
-            parts += self.fields(subject, kind, sizes, path, later, 0)
-            yield tuple(parts)
-            later.reverse()
+            yield self.whole(token, subject, kind, sizes, path, later, 0)
+            if len(later) > 1:
+                later.reverse()
             stack += later
 
-    def fields(
-        self, subject: Node, kind: _Kind, sizes: bool, path: Path, later: list[_Visit], depth: int
-    ) -> list[object]:
-        """What stands for the fields of a node in its token; the rest is to be visited `later`."""
-        parts: list[object] = []
+    def whole(
+        self,
+        parts: list[object],
+        subject: Node,
+        kind: _Kind,
+        sizes: bool,
+        path: Path,
+        later: list[_Visit],
+        depth: int,
+    ) -> tuple[object, ...]:
+        """A token that begins with `parts`, with the fields; the rest is to be visited `later`."""
         for field, binds, binds_sizes in kind.fields:
             value = getattr(subject, field)
             if type(value) in _PLAIN:
@@ -147,7 +156,7 @@ class _Walk:
             else:
                 step = (path, field)
                 parts.append(self.part(value, binds, sizes or binds_sizes, step, later, depth))
-        return parts
+        return tuple(parts)
 
     def part(
         self, value: object, defines: bool, sizes: bool, path: Path, later: list[_Visit], depth: int
@@ -166,14 +175,14 @@ class _Walk:
                 if name is None and not (sizes or self.map_free_vars):
                     return _free_name(value)
             elif not (kind.operation or kind.scope):
-                return kind.name, *self.fields(value, kind, sizes, path, later, depth + 1)
+                return self.whole([kind.name], value, kind, sizes, path, later, depth + 1)
             later.append((value, defines, sizes, path))
             return _LATER
         if isinstance(value, tuple):
-            return "tuple", *[
-                self.part(item, defines, sizes, (path, i), later, depth)
-                for i, item in enumerate(value)
-            ]
+            parts: list[object] = ["tuple"]
+            for i, item in enumerate(value):
+                parts.append(self.part(item, defines, sizes, (path, i), later, depth))
+            return tuple(parts)
         if isinstance(value, Mapping):
             keys = sorted(value, key=str)
             members = [
