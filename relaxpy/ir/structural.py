@@ -326,7 +326,8 @@ def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch
     if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
         steps, others = _members(one), _members(other)
         named = len(left) - len(steps)  # what stands before the fields: kind and number
-        if len(steps) == len(others) and left[:named] == right[:named]:
+        whole = not isinstance(one, Node) or left[0] == type(one).__name__  # no mere use
+        if whole and len(steps) == len(others) and left[:named] == right[:named]:
             tokens = zip(left[named:], right[named:], steps, others, strict=True)
             for a, b, (step, value), (_, other_value) in tokens:
                 if a != b:

@@ -346,3 +346,12 @@ def test_renaming_gives_an_equal_program_and_merging_two_variables_does_not(data
     assert_same(over(a, b, expr), over(c, d, substitute(expr, {a: c, b: d})))
     if a in list(walk(expr)):
         assert not structural_equal(over(a, b, expr), over(a, b, substitute(expr, {a: b})))
+
+
+def test_a_wrong_variable_differs_itself():
+    x, y = tir.Var("x", "int32"), tir.Var("y", "int32")
+    for other in (y, tir.Var("z", "int32")):
+        left = PrimFunc([x, y], Evaluate(x + 1))
+        found = first_mismatch(left, PrimFunc([x, y], Evaluate(other + 1)))
+        assert found is not None
+        assert found.path == ".body.value.a"
