@@ -19,11 +19,13 @@ class Node:
     into being; positions, cached and derived values are not among them. In `_binds` are those whose
     variables are defined there, in `_binds_sizes` those where shape variables are, too. What a node
     with `_scope` defines ends with it. A `_variable` is an identity: it is compared field by field
-    where it is defined, and by its definition everywhere else.
+    where it is defined, and by its definition everywhere else. Where `_judged_by` names another
+    attribute for a field, sameness of programs is judged by that one.
     """
 
     __slots__ = ("__weakref__",)
     _fields: ClassVar[tuple[str, ...]] = ()
+    _judged_by: ClassVar[Mapping[str, str]] = {}
     _binds: ClassVar[frozenset[str]] = frozenset()
     _binds_sizes: ClassVar[frozenset[str]] = frozenset()
     _scope: ClassVar[bool] = False

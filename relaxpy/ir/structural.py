@@ -338,7 +338,7 @@ def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch
 def _members(subject: object) -> list[tuple[Step, object]]:
     """The parts of a node, a tuple or a table, each with the step that leads to it."""
     if isinstance(subject, Node):
-        return [(name, getattr(subject, name)) for name in subject._fields]
+        return [(name, getattr(subject, name)) for name, _, _ in _KINDS[type(subject)].fields]
     if isinstance(subject, tuple):
         return list(enumerate(subject))
     if isinstance(subject, Mapping):
