@@ -17,6 +17,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt
+from relaxpy.script import from_source
 
 
 def var(name: str = "n") -> tir.Var:
@@ -355,3 +356,34 @@ def test_a_wrong_variable_differs_itself():
         found = first_mismatch(left, PrimFunc([x, y], Evaluate(other + 1)))
         assert found is not None
         assert found.path == ".body.value.a"
+
+
+@pytest.mark.rule("DER-46", "DER-47")
+def test_a_written_result_is_the_same_as_a_derived_one() -> None:
+    written = from_source(
+        """
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            y = R.exp(x)
+            return y
+        """
+    )
+    derived = from_source(
+        """
+        @R.function
+        def main(z: R.Tensor(("m",), "float32")):
+            y = R.exp(z)
+            return y
+        """
+    )
+    vaguer = from_source(
+        """
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor("float32", ndim=1):
+            y = R.exp(x)
+            return y
+        """
+    )
+    assert_structural_equal(written, derived)
+    assert structural_hash(written) == structural_hash(derived)
+    assert not structural_equal(written, vaguer)

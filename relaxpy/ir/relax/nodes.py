@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -505,7 +505,8 @@ class ShapeExpr(Expr):
     def __getitem__(self, index: int) -> tir.PrimExpr:  # type: ignore[override]
         return self.values[index]
 
-    def __iter__(self) -> Iterator[tir.PrimExpr]:
+    @override
+    def __iter__(self) -> Iterator[tir.PrimExpr]:  # type: ignore[override]
         return iter(self.values)
 
 
@@ -533,6 +534,7 @@ class Tuple(Expr):
     def __getitem__(self, index: int) -> Expr:
         return self.fields[index]
 
+    @override
     def __iter__(self) -> Iterator[Expr]:
         return iter(self.fields)
 
@@ -683,10 +685,11 @@ class BaseFunc(Expr):
 class Function(BaseFunc):
     """A Relax function (AST-11); it has no name of its own (AST-12)."""
 
-    _fields = ("params", "ret_struct_info", "is_pure", "body", "attrs")
+    _fields = ("params", "is_pure", "body", "ret_struct_info", "attrs")
     _binds = frozenset(("params",))
     _binds_sizes = frozenset(("params",))
     _scope = True
+    _judged_by: ClassVar[Mapping[str, str]] = {"ret_struct_info": "result_info"}
     params: tuple[Var, ...]
     body: Expr
     ret_struct_info: StructInfo | None = None
@@ -705,6 +708,19 @@ class Function(BaseFunc):
             is_pure=True if self.is_pure is None else bool(self.is_pure),
             attrs=as_attrs(self.attrs),
         )
+
+    @property
+    def result_info(self) -> StructInfo | None:
+        """What the function returns: by its annotation, else as derived, else as its body says.
+
+        Rule:
+            DER-46, DER-47. Two functions that differ only in whether this is written are the same.
+        """
+        if self.ret_struct_info is not None:
+            return self.ret_struct_info
+        if isinstance(self.struct_info, FuncStructInfo):
+            return self.struct_info.ret
+        return (self.body.body if isinstance(self.body, SeqExpr) else self.body).struct_info
 
     @staticmethod
     def create_empty(
