@@ -144,7 +144,8 @@ def test_an_operand_of_another_kind_is_a_type_error(window: OpDef) -> None:
 
 
 def test_what_the_rule_refuses_names_operator_and_operand(window: OpDef) -> None:
-    with pytest.raises(StructInfoError, match=r"^.*: test\.window: axis 5 is out of range for rank 2"):
+    refusal = r"^.*: test\.window: axis 5 is out of range for rank 2"
+    with pytest.raises(StructInfoError, match=refusal):
         window(X, (1, 2), axis=5)
     y = var("y", shape(1))
     with pytest.raises(StructInfoError, match="another rank") as caught:
