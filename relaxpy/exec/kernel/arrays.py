@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.bounds import affine_inside, is_inside
+from relaxpy.exec.kernel.loops import place_in_order
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.scope import (
@@ -46,7 +47,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.tir.intrin import floor
-from relaxpy.ir.traverse import children
+from relaxpy.ir.traverse import children, walk
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -165,7 +166,7 @@ class ArrayEmitter:
         return found
 
     def _new(self, expr: PrimExpr, out: Output | None) -> Value:
-        if not self.varies(expr):
+        if not self.varies(expr) and not (self.guarded and self._may_be_outside(expr)):
             plain = isinstance(expr, (IntImm, FloatImm)) and _weak(expr.dtype)
             node = self.scalars.value(expr, typed=not plain)
             return Value(node, frozenset(), expr.dtype, plain=plain)
@@ -190,6 +191,10 @@ class ArrayEmitter:
                 return self._call(expr, out)
             case _:
                 raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
+
+    def _may_be_outside(self, expr: PrimExpr) -> bool:
+        """Whether a load in `expr`, which is the same in all rounds, may leave its buffer."""
+        return not all(self.is_inside(load.buffer, load.indices) for load in loads(expr))
 
     def varies(self, expr: PrimExpr) -> bool:
         """Whether `expr` differs between rounds of the layout."""
@@ -315,8 +320,14 @@ class ArrayEmitter:
                 and value.dtype == dtype
             ):
                 self.lines.append(do(call(function, *nodes, out=value.node)))
+                self._overwritten(value)
                 return value
         return self._fresh(call(function, *nodes), dims, dtype)
+
+    def _overwritten(self, value: Value) -> None:
+        """Forget what was in the memory of `value`; another expression may ask for it."""
+        name = value.temporary
+        self.done = {expr: kept for expr, kept in self.done.items() if kept.temporary != name}
 
     def _fresh(self, node: ast.Call, dims: frozenset[Var], dtype: DataType) -> Value:
         """The result of a call in memory of its own, or in the output's while that is free."""
@@ -336,9 +347,26 @@ class ArrayEmitter:
     def load(self, load: BufferLoad) -> Value:
         """A load as a view where it is affine and inside the buffer, else as a gather."""
         maps = self.maps(load.buffer, load.indices)
-        if maps is None or not self._inside(load.buffer, maps, load.indices):
+        if maps is None:
+            return self._in_order(load) or self._gather(load)
+        if not self._inside(load.buffer, maps, load.indices):
             return self._gather(load)
         found = view(self.scope, load.buffer, self.sizes(load.buffer), maps, self.layout)
+        return Value(found.node, frozenset(found.dims), load.dtype)
+
+    def _in_order(self, load: BufferLoad) -> Value | None:
+        """A load whose indices are the digits of an affine map, as of the buffer laid flat."""
+        quotients = any(isinstance(p, (FloorDiv, FloorMod)) for i in load.indices for p in walk(i))
+        if not quotients or load.buffer in self.rows or any(True for _ in inner_loads(load)):
+            return None
+        axes = [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
+        place = place_in_order(load, axes, self.variables)
+        if place is None:
+            return None
+        count = as_poly(1)
+        for size in load.buffer.shape:
+            count = count * as_poly(size)
+        found = view(self.scope, load.buffer, [count], [place], self.layout, flat=True)
         return Value(found.node, frozenset(found.dims), load.dtype)
 
     def maps(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[Affine] | None:
@@ -444,6 +472,11 @@ class ArrayEmitter:
     def constant(self, value: IntImm | FloatImm) -> Code:
         """A literal that takes the type of the array it meets."""
         return literal(value, typed=not _weak(value.dtype))
+
+
+def inner_loads(load: BufferLoad) -> Iterator[BufferLoad]:
+    """The loads in the indices of `load`."""
+    return (inner for index in load.indices for inner in loads(index))
 
 
 def _weak(dtype: DataType) -> bool:

@@ -40,8 +40,12 @@ def affine_inside(
     Bounds that depend on axes further out are followed outward.
     """
     low = high = index
+    loops = {a.var for a in axes}
     for axis in reversed(axes):
-        ends = _end(low, axis, sizes, upper=False), _end(high, axis, sizes, upper=True)
+        ends = (
+            _end(low, axis, loops, sizes, upper=False),
+            _end(high, axis, loops, sizes, upper=True),
+        )
         if ends[0] is None or ends[1] is None:
             return False
         low, high = ends[0], ends[1]
@@ -49,7 +53,9 @@ def affine_inside(
     return low.poly().is_at_least(0, sizes) and below.is_at_least(0, sizes)
 
 
-def _end(index: Affine, axis: Axis, sizes: Container[Var], *, upper: bool) -> Affine | None:
+def _end(
+    index: Affine, axis: Axis, loops: set[Var], sizes: Container[Var], *, upper: bool
+) -> Affine | None:
     factor = index.coefficients.get(axis.var)
     if factor is None:
         return index
@@ -58,11 +64,7 @@ def _end(index: Affine, axis: Axis, sizes: Container[Var], *, upper: bool) -> Af
         return None
     bound = as_poly(axis.stop) - 1 if rising == upper else as_poly(axis.start)
     rest = index.poly() - factor * as_poly(axis.var) + factor * bound
-    return affine(rest, set(index.coefficients) - {axis.var} | set(_variables(bound)))
-
-
-def _variables(bound: Poly) -> list[Var]:
-    return [a for a in bound.atoms() if isinstance(a, Var)]
+    return affine(rest, loops - {axis.var})
 
 
 def is_injective(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from relaxpy.exec.kernel.nest import Axis
@@ -29,6 +29,15 @@ def divide(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Division | N
     if found is None or len(found.holds) + len(found.fails) > MAX_BOXES:
         return None
     return found
+
+
+def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
+    """The conditions that hold together where `condition` holds."""
+    if type(condition) is And:
+        yield from conjuncts(condition.a)
+        yield from conjuncts(condition.b)
+    else:
+        yield condition
 
 
 def _divide(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Division | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from relaxpy.ir.node import Node
@@ -185,6 +185,36 @@ def every(items: tuple[Item, ...]) -> Iterator[Item]:
         yield item
         for body in bodies(item):
             yield from every(body)
+
+
+def mapped(item: Item, change: Callable[[PrimExpr], PrimExpr]) -> Item:
+    """`item` with `change` of all its expressions, those inside its bodies included."""
+
+    def inside(items: tuple[Item, ...]) -> tuple[Item, ...]:
+        return tuple(mapped(i, change) for i in items)
+
+    match item:
+        case Loop(axis=axis, body=body):
+            start, stop = change(axis.start), change(axis.stop)
+            same = start is axis.start and stop is axis.stop
+            return Loop(axis if same else Axis(axis.var, start, stop), inside(body))
+        case Branch(condition=condition, body=body, orelse=orelse):
+            found = change(condition)
+            return replace(item, condition=found, body=inside(body), orelse=inside(orelse))
+        case Repeat(condition=condition, body=body):
+            return Repeat(change(condition), inside(body))
+        case Store(indices=indices, value=value):
+            return replace(item, indices=tuple(map(change, indices)), value=change(value))
+        case Bind(value=value) | Leave(value=value):
+            return replace(item, value=change(value))
+        case Check(condition=condition):
+            return replace(item, condition=change(condition))
+        case Invoke(call=call):
+            changed = change(call)
+            assert isinstance(changed, Call)
+            return replace(item, call=changed)
+        case Jump() | Make():
+            return item
 
 
 def loads(expr: Node) -> Iterator[BufferLoad]:

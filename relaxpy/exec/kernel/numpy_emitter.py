@@ -321,14 +321,18 @@ class NumpyEmitter:
             return self._scatter(Scatter(statement, step.axes, None))
         out = self._output(arrays, statement)
         varying = [g for g in statement.guards if arrays.varies(g)]
-        fixed = [g for g in statement.guards if not arrays.varies(g)]
         if varying:
             arrays.masked(statement.value, varying, out)
         else:
             arrays.store(statement.value, out)
-        if fixed:
-            return [when(both(arrays.scalars.value(g) for g in fixed), arrays.lines)]
-        return arrays.lines
+        return self._where_fixed(statement, arrays)
+
+    def _where_fixed(self, statement: Statement, arrays: ArrayEmitter) -> list[ast.stmt]:
+        """The lines of `arrays`, where the guards hold that are the same in all rounds."""
+        fixed = [g for g in statement.guards if not arrays.varies(g)]
+        if not fixed:
+            return arrays.lines
+        return [when(both(arrays.scalars.value(g) for g in fixed), arrays.lines)]
 
     def _output(self, arrays: ArrayEmitter, statement: Statement) -> Output:
         return arrays.output(
@@ -337,9 +341,14 @@ class NumpyEmitter:
 
     def _reduce(self, step: Reduce) -> list[ast.stmt]:
         statement, update = step.statement, step.update
+        inside = self._emitter(step.axes, statement)
+        if statement.guards and not inside.is_inside(statement.target, statement.indices):
+            # Rounds in which the guards do not hold may lie outside.
+            return self._scatter(Scatter(statement, (*step.axes, *step.over), update))
         layout = layout_of(statement, step.axes, step.over)
         arrays = self._emitter(layout, statement)
-        mask = arrays.mask(statement.guards) if statement.guards else None
+        varying = [g for g in statement.guards if arrays.varies(g)]
+        mask = arrays.mask(varying) if varying else None
         if mask is not None:
             arrays.guarded += 1
         operand = arrays.compute(update.operand)
@@ -377,7 +386,7 @@ class NumpyEmitter:
         if initial is None:
             made = call(reduce, node, **keywords, dtype=dtype_name(statement.target.dtype))
             arrays.lines.append(do(call(UFUNCS[update.combine], out.node, made, out=out.node)))
-            return arrays.lines
+            return self._where_fixed(statement, arrays)
         arrays.lines.append(do(call(reduce, node, **keywords, out=out.node)))
         if not folded:
             arrays.lines += self._combined(spatial, statement, update.combine, initial, out)
@@ -417,7 +426,8 @@ class NumpyEmitter:
     def _scatter(self, step: Scatter) -> list[ast.stmt]:
         statement = step.statement
         arrays = self._emitter(step.axes, statement)
-        mask = arrays.mask(statement.guards) if statement.guards else None
+        varying = [g for g in statement.guards if arrays.varies(g)]
+        mask = arrays.mask(varying) if varying else None
         if mask is not None:
             arrays.guarded += 1
         value = arrays.compute(step.update.operand if step.update else statement.value)
@@ -430,7 +440,7 @@ class NumpyEmitter:
         arrays.lines.append(
             do(call("rt.scatter", name, tuple(places), value.node, shape, ufunc, mask))
         )
-        return arrays.lines
+        return self._where_fixed(statement, arrays)
 
     def _arg_reduce(self, step: ArgReduce) -> list[ast.stmt]:
         extreme = step.extreme

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from relaxpy.exec.kernel.domain import Box, divide, is_point
+from relaxpy.exec.kernel.domain import Box, conjuncts, divide, is_point
 from relaxpy.exec.kernel.nest import (
     Axis,
     Bind,
@@ -34,7 +34,7 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
-from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm, Var
+from relaxpy.ir.tir.expr import EQ, Call, PrimExpr, StringImm, Var
 from relaxpy.ir.traverse import rewrite, substitute, walk
 
 if TYPE_CHECKING:
@@ -235,10 +235,9 @@ class _Collector:
         self, branch: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Part]:
         condition = branch.condition
-        if branch.first:
-            start = [
-                replace(a, stop=ops.add(a.start, 1)) if a.var in branch.first else a for a in box
-            ]
+        first = branch.first or (frozenset() if branch.orelse else _first_rounds(condition, box))
+        if first:
+            start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
             yield from self.collect(branch.body, tuple(start), guards, ordered)
             return
         found = None if _moving(box) else divide(condition, box, self.sizes)
@@ -298,6 +297,21 @@ def _jumps(items: tuple[Item, ...]) -> str | None:
             case _:
                 pass
     return None
+
+
+def _first_rounds(condition: PrimExpr, box: Box) -> frozenset[Var]:
+    """The axes of which `condition` asks that they are in their first round, if that is all."""
+    starts = {a.var: a.start for a in box}
+    found = set()
+    for test in conjuncts(condition):
+        match test:
+            case EQ(a=Var() as var, b=value) | EQ(a=value, b=Var() as var) if (
+                var in starts and as_poly(value).same(as_poly(starts[var]))
+            ):
+                found.add(var)
+            case _:
+                return frozenset()
+    return frozenset(found)
 
 
 def _together(item: Item) -> str | None:

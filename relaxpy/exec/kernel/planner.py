@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relaxpy.exec.kernel.blocking import block_rows
 from relaxpy.exec.kernel.fold import fold_initial
+from relaxpy.exec.kernel.loops import tidy
 from relaxpy.exec.kernel.memory import shared_memory
 from relaxpy.exec.kernel.parts import parts_of
 from relaxpy.exec.kernel.plan import Blocked, Plan
@@ -22,9 +23,9 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     Errors:
         CompileError: a statement has no meaning outside special hardware.
     """
-    nest = expand_locals(read(func))
     buffers = list(func.buffer_map.values())
     sizes = frozenset(v for b in buffers for v in _variables(b))
+    nest = tidy(expand_locals(read(func)), sizes)
     parts = parts_of(nest, sizes)
     steps = schedule(parts, sizes, nest.views)
     steps = fold_initial(steps, sizes)

@@ -7,28 +7,22 @@ from dataclasses import replace
 from typing import cast
 
 from relaxpy.exec.kernel.nest import (
-    Axis,
-    Bind,
     Branch,
-    Check,
-    Invoke,
     Item,
-    Jump,
-    Leave,
     Local,
     Loop,
-    Make,
     Memory,
     Nest,
     Repeat,
     Store,
     loads,
+    mapped,
 )
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range, decl_buffer
-from relaxpy.ir.tir.expr import Call, PrimExpr
+from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.traverse import rewrite
 
 Places = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
@@ -70,33 +64,22 @@ def _fixed(entry: Local) -> bool:
 
 
 def _item(item: Item, places: Places) -> Item:
+    found = mapped(item, lambda expr: _expr(expr, places))
+    return _stores(found, places)
+
+
+def _stores(item: Item, places: Places) -> Item:
+    """`item` with its stores to the widened buffers."""
     match item:
-        case Loop(axis=axis, body=body):
-            bounds = Axis(axis.var, _expr(axis.start, places), _expr(axis.stop, places))
-            inner = tuple(_item(i, places) for i in body)
-            same = bounds.start is axis.start and bounds.stop is axis.stop
-            return replace(item, axis=axis if same else bounds, body=inner)
-        case Branch(condition=condition, body=body, orelse=orelse):
-            return replace(
-                item,
-                condition=_expr(condition, places),
-                body=tuple(_item(i, places) for i in body),
-                orelse=tuple(_item(i, places) for i in orelse),
-            )
-        case Repeat(condition=condition, body=body):
-            inner = tuple(_item(i, places) for i in body)
-            return replace(item, condition=_expr(condition, places), body=inner)
-        case Store(buffer=buffer, indices=indices, value=value):
-            wide, rounds = places.get(buffer, (buffer, ()))
-            at = (*rounds, *(_expr(i, places) for i in indices))
-            return replace(item, buffer=wide, indices=at, value=_expr(value, places))
-        case Bind(value=value) | Leave(value=value):
-            return replace(item, value=_expr(value, places))
-        case Check(condition=condition):
-            return replace(item, condition=_expr(condition, places))
-        case Invoke(call=call):
-            return replace(item, call=cast("Call", _expr(call, places)))
-        case Jump() | Make():
+        case Store(buffer=buffer, indices=indices) if buffer in places:
+            wide, rounds = places[buffer]
+            return replace(item, buffer=wide, indices=(*rounds, *indices))
+        case Loop(body=body) | Repeat(body=body):
+            return replace(item, body=tuple(_stores(i, places) for i in body))
+        case Branch(body=body, orelse=orelse):
+            yes, no = (tuple(_stores(i, places) for i in part) for part in (body, orelse))
+            return replace(item, body=yes, orelse=no)
+        case _:
             return item
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -31,6 +31,7 @@ from relaxpy.exec.scalar import SUPPORTED
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     Call,
@@ -159,11 +160,11 @@ class _Reader:
     def _realize(self, realize: BlockRealize) -> Iterator[Item]:
         block = realize.block
         values: dict[Var, PrimExpr] = {}
-        reduced: list[PrimExpr] = []
+        reduced: list[tuple[PrimExpr, PrimExpr]] = []
         for iter_var, bound in zip(block.iter_vars, realize.iter_values, strict=True):
             values[iter_var.var] = ops.cast_to(bound, iter_var.var.dtype)
-            if iter_var.iter_type == IterVarKind.CommReduce:
-                reduced.append(bound)
+            if iter_var.iter_type == IterVarKind.CommReduce and iter_var.dom is not None:
+                reduced.append((self.value(bound), iter_var.dom.min))
         bare = replace(block, iter_vars=(), reads=(), writes=())
         inner = substitute(bare, values)
         for number in range(len(inner.match_buffers)):
@@ -185,14 +186,32 @@ class _Reader:
         else:
             yield Branch(predicate, tuple(found))
 
-    def _at_start(self, init: tuple[Item, ...], reduced: list[PrimExpr]) -> tuple[Item, ...]:
-        """`init`, where each loop that drives a reduction is in its first round."""
-        inside = {part for value in reduced for part in walk(value) if isinstance(part, Var)}
-        axes = [a for a in self.axes if a.var in inside]
-        if not axes:
-            return init
-        tests = [ops.convert(a.var.equal(a.start)) for a in axes]
-        return (Branch(ops.all_of(*tests), init, first=frozenset(a.var for a in axes)),)
+    def _at_start(
+        self, init: tuple[Item, ...], reduced: Sequence[tuple[PrimExpr, PrimExpr]]
+    ) -> tuple[Item, ...]:
+        """`init`, where each value that drives a reduction is the least one beside it."""
+        first: set[Var] = set()
+        tests = []
+        for bound, least in reduced:
+            driving = self._driving(bound, least)
+            if driving is None:
+                tests.append(ops.convert(bound.equal(ops.cast_to(least, bound.dtype))))
+            first |= driving or set()
+        starts = [ops.convert(a.var.equal(a.start)) for a in self.axes if a.var in first]
+        if first:
+            init = (Branch(ops.all_of(*starts), init, first=frozenset(first)),)
+        return (Branch(ops.all_of(*tests), init),) if tests else init
+
+    def _driving(self, bound: PrimExpr, least: PrimExpr) -> set[Var] | None:
+        """The loops that are in their first rounds just where `bound` is `least`, or None."""
+        found = affine(bound, {a.var for a in self.axes})
+        if found is None or any((c.constant or 0) < 1 for c in found.coefficients.values()):
+            return None
+        lowest = found.offset
+        for axis in self.axes:
+            if axis.var in found.coefficients:
+                lowest = lowest + found.coefficients[axis.var] * as_poly(axis.start)
+        return set(found.coefficients) if lowest.same(as_poly(least)) else None
 
     def _constant(self, stmt: AllocateConst) -> Iterator[Item]:
         """Memory with a constant in it: read where it stands, or copied to where it is written."""

@@ -13,6 +13,7 @@ from relaxpy.exec.kernel import domain
 from relaxpy.exec.kernel.bounds import is_one_to_one
 from relaxpy.exec.kernel.dependence import Edge, common_axes, edges
 from relaxpy.exec.kernel.domain import is_point
+from relaxpy.exec.kernel.join import joined
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Group, Part, Statement
 from relaxpy.exec.kernel.plan import ArgReduce, Contract, Map, Reduce, Scalar, Scatter, Serial, Step
@@ -122,7 +123,12 @@ class _Scheduler:
             return ArgReduce(part, tuple(a for a in axes if a is not extreme.axis), extreme)
         if not axes:
             return Scalar(part, "a single element")
-        return classify(part, axes, self.sizes)
+        plain = classify(part, axes, self.sizes)
+        if isinstance(plain, Scatter) and not part.guards:
+            return plain
+        part, axes = joined(part, axes, self.sizes)
+        found = classify(part, axes, self.sizes)
+        return plain if isinstance(found, Scatter) else found
 
 
 def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]) -> Step:

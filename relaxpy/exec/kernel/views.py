@@ -39,16 +39,25 @@ def view(
     layout: Sequence[Axis],
     *,
     whole: bool = False,
+    flat: bool = False,
 ) -> View:
     """The elements of `buffer` at `maps` in all rounds of `layout`, in its order.
 
-    `sizes` are the buffer's present dimensions. A `whole` view is an array that can be written to,
-    even where it has no dimension.
+    `sizes` are the buffer's present dimensions, or of a `flat` view the number of its elements,
+    which are read in order. A `whole` view is an array that can be written to, even where it has
+    no dimension.
     """
     ranges = {a.var: a for a in layout}
     name = path(scope.buffer(buffer))
     if not _plain(maps, sizes, ranges):
-        return _strided(scope, name, maps, layout)
+        split = _split(maps, sizes, ranges)
+        if split is None:
+            name = call(attribute(name, "reshape"), -1) if flat else name
+            return _strided(scope, name, maps, layout)
+        sizes, maps = split
+        name = call(attribute(name, "reshape"), *map(scope.index, sizes))
+    elif flat:
+        name = call(attribute(name, "reshape"), -1)
     order = [v for m in maps for v in m.coefficients]
     wanted = [a.var for a in layout if a.var in order]
     indices = [_index(scope, m, size, ranges) for m, size in zip(maps, sizes, strict=True)]
@@ -75,6 +84,39 @@ def _plain(maps: Sequence[Affine], sizes: Sequence[Poly], ranges: dict[Var, Axis
                 return False
             seen.append(var)
     return len(set(seen)) == len(seen)
+
+
+def _split(
+    maps: Sequence[Affine], sizes: Sequence[Poly], ranges: dict[Var, Axis]
+) -> tuple[list[Poly], list[Affine]] | None:
+    """The dimensions with those divided that several axes run through as digits do; or None."""
+    found: list[tuple[Poly, Affine]] = []
+    for m, size in zip(maps, sizes, strict=True):
+        if len(m.coefficients) < 2:
+            found.append((size, m))
+            continue
+        digits = _digits(m, size, ranges)
+        if digits is None:
+            return None
+        found += digits
+    new_sizes, new_maps = [s for s, _ in found], [m for _, m in found]
+    return (new_sizes, new_maps) if _plain(new_maps, new_sizes, ranges) else None
+
+
+def _digits(m: Affine, size: Poly, ranges: dict[Var, Axis]) -> list[tuple[Poly, Affine]] | None:
+    """For each axis, largest steps first, its number of rounds; None unless all is run through."""
+    left = dict(m.coefficients)
+    found: list[tuple[Poly, Affine]] = []
+    below = as_poly(1)
+    while left:
+        var = next((v for v, factor in left.items() if factor.same(below)), None)
+        if var is None or not as_poly(ranges[var].start).same(0):
+            return None
+        del left[var]
+        rounds = size_of(ranges[var])
+        found.insert(0, (rounds, Affine({var: as_poly(1)}, as_poly(0))))
+        below = below * rounds
+    return found if m.offset.same(0) and below.same(size) else None
 
 
 def _reverses(index: Affine, step: int, axis: Axis, size: Poly) -> bool:

@@ -90,7 +90,7 @@ class Poly:
         return any(weaker.is_at_least(0, sizes) for weaker in least._weaker())
 
     def _weaker(self) -> Iterator[Poly]:
-        """Polynomials that are never greater, with one Min or Max resolved to an operand."""
+        """Polynomials that are never greater, with one Min, Max or quotient bounded by operands."""
         for monomial, factor in self.terms.items():
             match monomial:
                 case (Min() as choice,) if factor < 0:
@@ -101,6 +101,12 @@ class Poly:
                     yield from (
                         self.replace(choice, as_poly(side)) for side in (choice.a, choice.b)
                     )
+                case (FloorDiv(a=a, b=IntImm(value=divisor)),) if divisor > 0:
+                    # The product of quotient and divisor lies above a - divisor, and not above a.
+                    if factor % divisor == 0:
+                        nearest = as_poly(a) - (divisor - 1 if factor > 0 else 0)
+                        rest = self - Poly({monomial: factor})
+                        yield rest + nearest * (factor // divisor)
                 case _:
                     pass
 
@@ -189,6 +195,25 @@ class Affine:
         """The coefficient of `variable`, if it is a number; 0 where the variable does not occur."""
         factor = self.coefficients.get(variable)
         return 0 if factor is None else factor.constant
+
+
+def quotient(value: Poly, divisor: Poly) -> Poly | None:
+    """`value` divided by the product `divisor`, or None where that leaves a remainder."""
+    if len(divisor.terms) != 1:
+        return None
+    [(taken, number)] = divisor.terms.items()
+    found: dict[Monomial, int] = {}
+    for monomial, factor in value.terms.items():
+        left = list(monomial)
+        for atom in taken:
+            place = next((n for n, other in enumerate(left) if other is atom), None)
+            if place is None:
+                return None
+            del left[place]
+        if factor % number:
+            return None
+        found[tuple(left)] = factor // number
+    return _poly(found)
 
 
 def affine(value: PrimExpr | Poly, variables: Container[Var]) -> Affine | None:

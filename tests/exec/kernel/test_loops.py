@@ -1,0 +1,175 @@
+"""Kernels whose loops were split, fused and reordered run as those that were not."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, methods, source_of
+from tests.exec.kernel.tiled import Tiled
+
+rng = np.random.default_rng(2)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@T.prim_func
+def tiled(
+    A: T.Buffer((64, 48), "float32"),
+    B: T.Buffer((48, 32), "float32"),
+    C: T.Buffer((64, 32), "float32"),
+):
+    for i0, j0, k0, i1, j1, k1 in T.grid(8, 4, 6, 8, 8, 8):
+        with T.block("C"):
+            vi = T.axis.spatial(64, i0 * 8 + i1)
+            vj = T.axis.spatial(32, j0 * 8 + j1)
+            vk = T.axis.reduce(48, k0 * 8 + k1)
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+@T.prim_func
+def with_tails(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    m = T.int64()
+    h = T.int64()
+    A = T.match_buffer(a, (n, m))
+    B = T.match_buffer(b, (m, h))
+    C = T.match_buffer(c, (n, h))
+    for i0, j0, k0, i1, j1, k1 in T.grid((n + 7) // 8, (h + 7) // 8, (m + 3) // 4, 8, 8, 4):
+        with T.block("C"):
+            T.where(i0 * 8 + i1 < n and j0 * 8 + j1 < h and k0 * 4 + k1 < m)
+            vi = T.axis.spatial(n, i0 * 8 + i1)
+            vj = T.axis.spatial(h, j0 * 8 + j1)
+            vk = T.axis.reduce(m, k0 * 4 + k1)
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+@T.prim_func
+def fused(a: T.handle, b: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, m))
+    B = T.match_buffer(b, (n, m))
+    for f in range(n * m):
+        with T.block("B"):
+            vi = T.axis.spatial(n, f // m)
+            vj = T.axis.spatial(m, f % m)
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+
+
+@T.prim_func
+def threads(a: T.handle, b: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, m))
+    B = T.match_buffer(b, (n, m))
+    for bx in T.thread_binding((n * m + 255) // 256, thread="blockIdx.x"):
+        for tx in T.thread_binding(256, thread="threadIdx.x"):
+            with T.block("B"):
+                T.where(bx * 256 + tx < n * m)
+                vi = T.axis.spatial(n, (bx * 256 + tx) // m)
+                vj = T.axis.spatial(m, (bx * 256 + tx) % m)
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+
+
+@T.prim_func
+def reshape(A: T.Buffer((4, 6), "float32"), B: T.Buffer((3, 8), "float32")):
+    for i, j in T.grid(3, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[(vi * 8 + vj) // 6, (vi * 8 + vj) % 6]
+
+
+@T.prim_func
+def flatten(a: T.handle, b: T.handle):
+    n = T.int64()
+    m = T.int64()
+    k = T.int64()
+    A = T.match_buffer(a, (n, m, k))
+    B = T.match_buffer(b, (n * m * k,))
+    for i in range(n * m * k):
+        with T.block("B"):
+            vi = T.axis.spatial(n * m * k, i)
+            B[vi] = A[vi // k // m % n, vi // k % m, vi % k]
+
+
+@T.prim_func
+def three_levels(A: T.Buffer((60,), "float32"), B: T.Buffer((60,), "float32")):
+    for i0, i1, i2 in T.grid(2, 4, 8):
+        with T.block("B"):
+            T.where((i0 * 4 + i1) * 8 + i2 < 60)
+            vi = T.axis.spatial(60, i0 * 32 + i1 * 8 + i2)
+            B[vi] = A[vi] + T.float32(1)
+
+
+PLAIN = [
+    (tiled, [(64, 48), (48, 32), (64, 32)], "np.matmul(A, B, out=C)"),
+    (with_tails, [(9, 5), (5, 10), (9, 10)], "np.matmul(A, B"),
+    (fused, [(3, 4), (3, 4)], "np.add(A, 1.0, out=B)"),
+    (threads, [(13, 31), (13, 31)], "np.add(A, 1.0, out=B)"),
+    (threads, [(0, 3), (0, 3)], "np.add(A, 1.0, out=B)"),
+    (reshape, [(4, 6), (3, 8)], "B[...] = A.reshape(3, 8)"),
+    (flatten, [(2, 3, 4), (24,)], "B.reshape(n, m, k)[...] = A"),
+    (flatten, [(2, 0, 4), (0,)], "B.reshape(n, m, k)[...] = A"),
+    (three_levels, [(60,), (60,)], "np.add(A, 1.0, out=B)"),
+]
+
+
+@pytest.mark.parametrize(("func", "shapes", "line"), PLAIN)
+def test_a_schedule_leaves_no_trace(
+    func: PrimFunc, shapes: list[tuple[int, ...]], line: str
+) -> None:
+    assert line in source_of(func)
+    assert not any("loop" in m for m in methods(func))
+    check(func, *(floats(*s) for s in shapes), rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_laid_flat_may_lie_anywhere() -> None:
+    check(flatten, floats(4, 3, 2).T, floats(48)[::2])
+    check(reshape, floats(6, 4).T, floats(3, 16)[:, ::2])
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1 << 30))
+def test_any_schedule_agrees_with_the_reference(seed: int) -> None:
+    kernel = Tiled(Random(seed))
+    check(kernel.kernel(), *kernel.arguments(seed), rtol=1e-4, atol=1e-4)
+
+
+@T.prim_func
+def shared_drive(A: T.Buffer((4, 3), "float32"), C: T.Buffer((4,), "float32")):
+    for f in range(12):
+        with T.block("C"):
+            vi = T.axis.spatial(4, f // 3)
+            vk = T.axis.reduce(3, f % 3)
+            with T.init():
+                C[vi] = T.float32(1)
+            C[vi] = C[vi] + A[vi, vk]
+
+
+def test_a_reduction_starts_where_its_own_variables_do() -> None:
+    check(shared_drive, floats(4, 3), floats(4))
+    assert methods(shared_drive) == ["add reduction over f"]
+
+
+@T.prim_func
+def guarded_load(
+    A: T.Buffer((4,), "float32"), M: T.Buffer((3,), "bool"), C: T.Buffer((6, 3), "float32")
+):
+    for k in range(6):
+        for j in range(3):
+            if k < 4 and M[j]:
+                C[k, j] = C[(k + 5) % 6, j] + A[k]
+
+
+def test_what_a_guard_protects_is_not_read_in_other_rounds() -> None:
+    check(guarded_load, floats(4), np.array([True, False, True]), floats(6, 3))

@@ -1,0 +1,166 @@
+"""Random kernels of which the loops were split, fused and put into another order."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import BufferLoad, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.expr import (
+    Add,
+    Call,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVarKind,
+    Max,
+    Mul,
+    PrimExpr,
+    Var,
+)
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
+from relaxpy.ir.traverse import substitute
+
+
+def number(value: int, kind: str = "int64") -> PrimExpr:
+    return IntImm(kind, value)
+
+
+class Tiled:
+    """Draws one kernel over A[n, m], B[m, h] and C[n, h], D[n * m]; sizes below 8."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.sizes = [random.randint(1, 7) for _ in "nmh"]
+        self.dims = [
+            Var(name, "int64") if random.random() < 0.5 else number(size)
+            for name, size in zip("nmh", self.sizes, strict=True)
+        ]
+        n, m, h = self.dims
+        self.a = decl_buffer([n, m], "float32", "A")
+        self.b = decl_buffer([m, h], "float32", "B")
+        self.c = decl_buffer([n, h], "float32", "C")
+        self.d = decl_buffer([ops.mul(n, m)], "float32", "D")
+
+    def arguments(self, seed: int) -> list[Any]:
+        rng = np.random.default_rng(seed)
+        n, m, h = self.sizes
+        shapes = [(n, m), (m, h), (n, h), (n * m,)]
+        return [rng.integers(-4, 5, s).astype(np.float32) / 2 for s in shapes]
+
+    def kernel(self) -> PrimFunc:
+        stages = [self.random.choice([self.product, self.rows, self.flat, self.fold])]
+        if self.random.random() < 0.5:
+            stages.append(self.random.choice([self.product, self.rows, self.flat, self.fold]))
+        made = [stage() for stage in stages]
+        body = made[0] if len(made) == 1 else SeqStmt(tuple(made))
+        root = Block((), (), (), "root", body)
+        return PrimFunc([self.a, self.b, self.c, self.d], BlockRealize((), True, root))
+
+    # ---- stages
+
+    def product(self) -> Stmt:
+        """C = A B, or with the maximum of sums."""
+        n, m, h = self.dims
+        i, j, k = (Var(v, "int64") for v in ("vi", "vj", "vk"))
+        node = self.random.choice([Add, Add, Max])
+        inner = self.random.choice([Mul, Add]) if node is Max else Mul
+        value = node(self.c[i, j], inner(self.a[i, k], self.b[k, j]))
+        init = BufferStore(self.c, ops.const(self.random.choice([0.0, 1.5]), "float32"), [i, j])
+        store = BufferStore(self.c, value, [i, j])
+        return self.nest([(i, n, 0), (j, h, 0), (k, m, 2)], store, init)
+
+    def rows(self) -> Stmt:
+        """A changes, element by element."""
+        n, m, _ = self.dims
+        i, j = Var("vi", "int64"), Var("vj", "int64")
+        scaled = ops.mul(self.a[i, j], Cast("float32", ops.add(i, j)))
+        return self.nest([(i, n, 0), (j, m, 0)], BufferStore(self.a, scaled, [i, j]), None)
+
+    def flat(self) -> Stmt:
+        """D is A laid flat, written by rows or by its own index."""
+        n, m, _ = self.dims
+        i, j, f = (Var(v, "int64") for v in ("vi", "vj", "vf"))
+        if self.random.random() < 0.5:
+            store = BufferStore(self.d, self.a[i, j] + 1.0, [ops.add(ops.mul(i, m), j)])
+            return self.nest([(i, n, 0), (j, m, 0)], store, None)
+        load = BufferLoad(self.a, [FloorDiv(f, m), FloorMod(f, m)])
+        store = BufferStore(self.d, load * 2.0, [f])
+        return self.nest([(f, ops.mul(n, m), 0)], store, None)
+
+    def fold(self) -> Stmt:
+        """A is D in its shape, where some of it is kept."""
+        n, m, _ = self.dims
+        i, j = Var("vi", "int64"), Var("vj", "int64")
+        load = self.d[ops.add(ops.mul(i, m), j)]
+        test = ops.convert(ops.add(i, j) > number(self.random.randint(0, 4)))
+        if self.random.random() < 0.3:
+            test = ops.convert(i > number(self.random.randint(0, 3)))
+        value = Call("float32", "tir.if_then_else", (test, load, self.a[i, j]))
+        return self.nest([(i, n, 0), (j, m, 0)], BufferStore(self.a, value, [i, j]), None)
+
+    # ---- schedules
+
+    def nest(self, iters: list[tuple[Var, PrimExpr, int]], body: Stmt, init: Stmt | None) -> Stmt:
+        loops: list[tuple[Var, PrimExpr]] = []
+        bound: list[PrimExpr] = []
+        tests: list[PrimExpr] = []
+        for var, extent, _ in iters:
+            loops_of, value, test = self.split(var.name[1:], extent)
+            loops += loops_of
+            bound.append(value)
+            tests += test
+        loops, bound, tests = self.fused(loops, bound, tests)
+        self.random.shuffle(loops)
+        block_iters = [
+            IterVar(Range(number(0), extent), var, IterVarKind(kind)) for var, extent, kind in iters
+        ]
+        block = Block(block_iters, (), (), "stage", body, init)
+        predicate = ops.all_of(*tests) if tests else ops.const(True)
+        made: Stmt = BlockRealize(bound, predicate, block)
+        for var, extent in reversed(loops):
+            made = For(var, number(0), extent, ForKind.SERIAL, made)
+        return made
+
+    def split(
+        self, name: str, extent: PrimExpr
+    ) -> tuple[list[tuple[Var, PrimExpr]], PrimExpr, list[PrimExpr]]:
+        if self.random.random() < 0.4:
+            var = Var(name, "int64")
+            return [(var, extent)], var, []
+        factor = number(self.random.randint(1, 4))
+        outer, inner = Var(f"{name}_0", "int64"), Var(f"{name}_1", "int64")
+        count = ops.floordiv(ops.add(extent, factor - 1), factor)
+        value = ops.add(ops.mul(outer, factor), inner)
+        loops = [(outer, count), (inner, factor)]
+        if self.random.random() < 0.2:
+            half = Var(f"{name}_2", "int64")
+            middle = Var(f"{name}_3", "int64")
+            loops = [
+                (middle, ops.floordiv(ops.add(count, number(1)), number(2))),
+                (half, number(2)),
+                (inner, factor),
+            ]
+            value = ops.add(ops.mul(ops.add(ops.mul(middle, number(2)), half), factor), inner)
+        return loops, value, [ops.convert(value < extent)]
+
+    def fused(
+        self,
+        loops: list[tuple[Var, PrimExpr]],
+        bound: list[PrimExpr],
+        tests: list[PrimExpr],
+    ) -> tuple[list[tuple[Var, PrimExpr]], list[PrimExpr], list[PrimExpr]]:
+        while len(loops) > 1 and self.random.random() < 0.4:
+            (a, rows), (b, columns) = self.random.sample(loops, 2)
+            var = Var("f", "int64")
+            values = {a: FloorDiv(var, columns), b: FloorMod(var, columns)}
+            loops = [pair for pair in loops if pair[0] not in values]
+            loops.append((var, ops.mul(rows, columns)))
+            bound = [substitute(v, values) for v in bound]
+            tests = [substitute(t, values) for t in tests]
+        return loops, bound, tests
