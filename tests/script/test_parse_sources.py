@@ -13,6 +13,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source, ir as I, parse, relax as R, tir as T
+from tests.counting import calls
 
 IMPORTS = "from relaxpy.script import ir as I, relax as R, tir as T\n"
 
@@ -261,19 +262,13 @@ def test_the_name_of_the_text_stands_in_errors() -> None:
 
 
 def test_reading_is_linear() -> None:
-    from time import perf_counter
-
-    def seconds(count: int) -> float:
+    def work(count: int) -> int:
         lines = [f"    x = (x, R.shape_of(y))[1] if {k} < 0 else y" for k in range(count)]
         text = "@R.function\ndef f(y: R.Tensor((4,))):\n" + "\n".join(lines) + "\n    return x\n"
-        start = perf_counter()
-        from_source(text)
-        return perf_counter() - start
+        return calls(lambda: from_source(text))
 
-    seconds(50)
-    few = min(seconds(200) for _ in range(3))
-    many = min(seconds(800) for _ in range(3))
-    assert many < 12 * few
+    work(10)
+    assert work(400) < 4.4 * work(100)
 
 
 _ = T
