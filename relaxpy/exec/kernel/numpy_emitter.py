@@ -468,6 +468,8 @@ class NumpyEmitter:
             keywords["last"] = True
         if order.nan_wins:
             keywords["nan_wins"] = True
+        if order.by_place:
+            keywords["by_place"] = True
         name = "rt.argmax" if order.maximum else "rt.argmin"
         done = do(call(name, node, best.node, place.node, **keywords))
         return [*arrays.lines, *target.lines, done]

@@ -185,14 +185,16 @@ def argmax(
     step: int = 1,
     last: bool = False,
     nan_wins: bool = False,
+    by_place: bool = False,
 ) -> None:
     """Replace `best` by the greatest along the last axis of `values`, `place` by its position.
 
     Both stay where nothing is better than `best`. A NaN is never better, or always (`nan_wins`).
+    Of equals the first counts, or the `last`; so does `best` itself in its place if `by_place`.
     """
     _extreme(
         np.argmax,
-        np.greater_equal if last else np.greater,
+        np.greater_equal if last and not by_place else np.greater,
         values,
         best,
         place,
@@ -200,6 +202,7 @@ def argmax(
         step,
         last,
         nan_wins,
+        by_place,
     )
 
 
@@ -211,11 +214,12 @@ def argmin(
     step: int = 1,
     last: bool = False,
     nan_wins: bool = False,
+    by_place: bool = False,
 ) -> None:
     """As `argmax`, of the least."""
     _extreme(
         np.argmin,
-        np.less_equal if last else np.less,
+        np.less_equal if last and not by_place else np.less,
         values,
         best,
         place,
@@ -223,6 +227,7 @@ def argmin(
         step,
         last,
         nan_wins,
+        by_place,
     )
 
 
@@ -236,6 +241,7 @@ def _extreme(
     step: int,
     last: bool,
     nan_wins: bool,
+    by_place: bool,
 ) -> None:
     if values.size == 0:
         return
@@ -251,10 +257,12 @@ def _extreme(
     every = improved.all()
     exact = every or values.dtype.kind in "iub"
     if not exact and (np.isnan(found).any() or np.isnan(best).any()):
-        _extreme_with_nan(better, values, best, place, first, step, nan_wins)
+        _extreme_with_nan(better, values, best, place, first, step, last, nan_wins, by_place)
         return
     if first or step != 1:
         where = where * step + first
+    if by_place and not every:
+        improved |= (found == best) & (where > place if last else where < place)
     np.copyto(place, where, where=every or improved, casting="unsafe")
     np.copyto(best, found, where=every or improved)
 
@@ -266,7 +274,9 @@ def _extreme_with_nan(
     place: Array,
     first: int,
     step: int,
+    last: bool,
     nan_wins: bool,
+    by_place: bool,
 ) -> None:
     """One candidate after the other, all rows at once."""
     worse = {np.greater: np.less_equal, np.greater_equal: np.less}
@@ -274,7 +284,10 @@ def _extreme_with_nan(
     for k in range(values.shape[-1]):
         candidate = values[..., k]
         wins = ~worse[better](candidate, best) if nan_wins else better(candidate, best)
-        np.copyto(place, first + k * step, where=wins, casting="unsafe")
+        position = first + k * step
+        if by_place:
+            wins |= (candidate == best) & (position > place if last else position < place)
+        np.copyto(place, position, where=wins, casting="unsafe")
         np.copyto(best, candidate, where=wins)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Store, loads
@@ -13,6 +13,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, mentions
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import (
+    EQ,
     GE,
     GT,
     LE,
@@ -111,11 +112,15 @@ def _joined(value: PrimExpr, left: PrimExpr, right: PrimExpr) -> PrimExpr:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """When a candidate replaces the best: it is greater (or less), or equal (`last`), or NaN."""
+    """When a candidate replaces the best: it is greater (or less), or equal (`last`), or NaN.
+
+    Where `by_place`, an equal one replaces it if it stands before it, or (`last`) after it.
+    """
 
     maximum: bool
     last: bool
     nan_wins: bool
+    by_place: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,13 +145,17 @@ def arg_extreme_of(group: Group) -> ArgExtreme | None:
     found = _guarded_pair(group.items) or _selected_pair(group.items)
     if found is None:
         return None
-    condition, (first, candidate), (second, other) = found
-    for store, value, place, index in (
-        (first, candidate, second, other),
-        (second, other, first, candidate),
-    ):
-        order = _better(condition, value, BufferLoad(store.buffer, store.indices))
-        if order is not None and not store.buffer.dtype.is_bool:
+    first, second = found
+    for one, other in ((first, second), (second, first)):
+        (condition, store, value), (full, place, index) = one, other
+        best = BufferLoad(store.buffer, store.indices)
+        order = _better(condition, value, best)
+        if order is None or store.buffer.dtype.is_bool:
+            continue
+        if full is not condition:
+            held = BufferLoad(place.buffer, place.indices)
+            order = _by_place(order, condition, full, (value, best), (index, held))
+        if order is not None:
             return _extreme(group, store, value, place, index, order)
     return None
 
@@ -166,7 +175,10 @@ def _extreme(
         return None
     if any(load.buffer in own for part in (value, index) for load in loads(part)):
         return None
-    if store.buffer is place.buffer or affine(index, {free[0].var}) is None:
+    along = affine(index, {free[0].var})
+    if store.buffer is place.buffer or along is None:
+        return None
+    if order.by_place and (along.constant(free[0].var) or 0) < 1:
         return None
     return ArgExtreme(
         access(store.buffer, store.indices, variables),
@@ -180,19 +192,20 @@ def _extreme(
     )
 
 
-Candidate: TypeAlias = tuple[Store, PrimExpr]
+Candidate: TypeAlias = tuple[PrimExpr, Store, PrimExpr]
+"""When a store takes a new value, and that."""
 
 
-def _guarded_pair(items: Sequence[Item]) -> tuple[PrimExpr, Candidate, Candidate] | None:
+def _guarded_pair(items: Sequence[Item]) -> tuple[Candidate, Candidate] | None:
     """`if better: best = value; place = index`."""
     match items:
         case [Branch(condition=condition, body=[Store() as first, Store() as second], orelse=[])]:
-            return condition, (first, first.value), (second, second.value)
+            return (condition, first, first.value), (condition, second, second.value)
         case _:
             return None
 
 
-def _selected_pair(items: Sequence[Item]) -> tuple[PrimExpr, Candidate, Candidate] | None:
+def _selected_pair(items: Sequence[Item]) -> tuple[Candidate, Candidate] | None:
     """Both stores take `Select(better, new, old)`, computed before either is performed."""
     match items:
         case [Bind() as v, Bind() as w, Store() as first, Store() as second]:
@@ -213,9 +226,36 @@ def _selected_pair(items: Sequence[Item]) -> tuple[PrimExpr, Candidate, Candidat
                 conditions.append(ops.logical_not(condition))
             case _:
                 return None
-    if conditions[0] is not conditions[1]:
+    return (conditions[0], first, news[0]), (conditions[1], second, news[1])
+
+
+def _by_place(
+    order: Order,
+    condition: PrimExpr,
+    full: PrimExpr,
+    values: tuple[PrimExpr, PrimExpr],
+    places: tuple[PrimExpr, PrimExpr],
+) -> Order | None:
+    """The order where `full` adds to `condition` what becomes of equals, which their places decide.
+
+    Each pair is a candidate's beside the best's.
+    """
+    match condition, full:
+        case Not(a=strict), Not(a=Or(a=whole, b=And(a=EQ(a=x, b=y), b=tie) as both)):
+            kept = True
+        case strict, Or(a=whole, b=And(a=EQ(a=x, b=y), b=tie) as both):
+            kept = False
+        case _:
+            return None
+    if whole is not strict or isinstance(both, Or) or {x, y} != set(values):
         return None
-    return conditions[0], (first, news[0]), (second, news[1])
+    match tie:
+        case LT(a=a, b=b) | GT(a=b, b=a) if {a, b} == set(places):
+            # The one at the smaller place is kept, or is the candidate that wins.
+            first_wins = (a is places[1]) == kept
+            return replace(order, last=not first_wins, by_place=True)
+        case _:
+            return None
 
 
 def _better(condition: PrimExpr, value: PrimExpr, best: BufferLoad) -> Order | None:

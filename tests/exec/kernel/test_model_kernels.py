@@ -1,9 +1,15 @@
 """The kernels of a small classifier: all of them run over whole arrays."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import decl_buffer
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, LetStmt, SeqStmt
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods
 
@@ -177,3 +183,41 @@ def test_an_argmin_by_selection_takes_the_last_of_equals_and_lets_nan_win() -> N
     x[3] = np.inf
     check(argmin_by_selection, x, np.zeros(5, np.int32))
     assert methods(argmin_by_selection)[-1].endswith("argmin over k")
+
+
+def two_conditions(*, greatest: bool, last: bool) -> PrimFunc:
+    """The arg-extreme of TVM's operators: of equals, the places decide."""
+    n = tir.Var("n", "int64")
+    size = ops.const(6, "int64")
+    x = decl_buffer([n, size], "float32", "x")
+    best = decl_buffer([n], "float32", "best")
+    place = decl_buffer([n], "int32", "place")
+
+    def combine(a: Any, b: Any) -> Any:
+        better = a[1] > b[1] if greatest else a[1] < b[1]
+        first = a[0] > b[0] if last else a[0] < b[0]
+        tied = tir.And(ops.convert(a[1].equal(b[1])), first)
+        chosen = tir.Select(tir.Or(better, tied), a[0], b[0])
+        return chosen, tir.Select(better, a[1], b[1])
+
+    i, k = tir.Var("i", "int64"), tir.Var("k", "int64")
+    old, new = (place[i], best[i]), (ops.cast_to(k, "int32"), x[i, k])
+    v, w = tir.Var("v", "int32"), tir.Var("w", "float32")
+    chosen, value = combine(old, new)
+    stores = SeqStmt((BufferStore(place, v, [i]), BufferStore(best, w, [i])))
+    body = LetStmt(v, chosen, LetStmt(w, value, stores))
+    inner = For(k, ops.const(0, "int64"), size, ForKind.SERIAL, body)
+    return PrimFunc([x, best, place], For(i, ops.const(0, "int64"), n, ForKind.SERIAL, inner))
+
+
+@pytest.mark.parametrize("greatest", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+def test_of_equal_extremes_the_places_decide(greatest: bool, last: bool) -> None:
+    func = two_conditions(greatest=greatest, last=last)
+    assert methods(func)[-1].endswith(f"{'argmax' if greatest else 'argmin'} over k")
+    x = np.round(floats(40, 6))
+    x[3, 2] = x[4, 0] = x[4, 5] = np.nan
+    for start in (-1, 3, 9):
+        best = np.round(floats(40))
+        best[5] = np.nan
+        check(func, x, best, np.full(40, start, np.int32))
