@@ -13,6 +13,7 @@ from types import FrameType
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from relaxpy.errors import (
+    MisuseError,
     RelaxpyError,
     RuntimeCheckError,
     Source,
@@ -29,7 +30,8 @@ Position: TypeAlias = tuple[int, int, int, int]
 def user_facing(function: Callable[P, T]) -> Callable[P, T]:
     """`function`, whose errors have the frames of the user's code alone.
 
-    An error without a position gets that of the argument it is about, in the line of the call.
+    An error without a position gets that of the argument it is about, in the line of the call. A
+    program for which the stack is too small is an error, too.
     """
 
     @functools.wraps(function)
@@ -37,6 +39,10 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
         __tracebackhide__ = True
         try:
             return function(*args, **kwargs)
+        except RecursionError:
+            if not is_users(sys._getframe(1)):
+                raise  # further out there is room to say so
+            raise nested_too_deeply() from None
         except RelaxpyError as error:
             caller = sys._getframe(1)
             given: tuple[object, ...] = args
@@ -50,6 +56,14 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
             raise  # without an argument: that does not enter this frame into the traceback again
 
     return entry
+
+
+def nested_too_deeply() -> MisuseError:
+    """What users meet in place of a RecursionError."""
+    return MisuseError(
+        "the program is nested too deeply for Python's stack",
+        hint="bind parts of it to variables, or allow more with sys.setrecursionlimit(...)",
+    )
 
 
 def tell(

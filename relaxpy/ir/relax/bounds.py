@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import replace
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.dtype import VOID
 from relaxpy.ir.relax import nodes as rx
@@ -22,6 +23,7 @@ from relaxpy.ir.tir import expr as tir
 Scope = Container[tir.Var]
 
 
+@user_facing
 def struct_info_lca(
     a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> rx.StructInfo:
@@ -56,6 +58,7 @@ def struct_info_lca(
             return rx.ObjectStructInfo()
 
 
+@user_facing
 def struct_info_glb(
     a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> rx.StructInfo | None:

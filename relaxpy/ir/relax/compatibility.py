@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from enum import IntEnum
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
@@ -225,6 +226,7 @@ def shape_rank(info: rx.TensorStructInfo) -> int:
     return info.ndim
 
 
+@user_facing
 def check_compatibility(
     value: rx.StructInfo, expected: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> Compatibility:
@@ -236,6 +238,7 @@ def check_compatibility(
     return _Check(None).compare(value, expected, shape_vars)
 
 
+@user_facing
 def explain_incompatibility(
     value: rx.StructInfo, expected: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> str | None:
@@ -248,6 +251,7 @@ def explain_incompatibility(
     return min(findings, key=lambda f: f[0])[1] if findings else None
 
 
+@user_facing
 def is_base_of(
     base: rx.StructInfo, derived: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> bool:
@@ -259,6 +263,7 @@ def is_base_of(
     return check_compatibility(derived, base, shape_vars) is YES
 
 
+@user_facing
 def provably_disjoint(
     a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> bool:
@@ -297,6 +302,7 @@ def _unequal(a: Sequence[tir.PrimExpr] | None, b: Sequence[tir.PrimExpr] | None)
     return any(prove_equal(x, y) is False for x, y in zip(a, b, strict=False))
 
 
+@user_facing
 def struct_info_base_check(
     base: rx.StructInfo, derived: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> BaseCheckResult:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.node import Attr
 from relaxpy.ir.op import Op
@@ -42,6 +43,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.tir.expr import PrimExpr
 
 
+@user_facing
 def dump_ast(
     expr: Expr | BindingBlock | VarBinding | MatchCast,
     indent_str: str = "    ",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import new_class
 from typing import Any, NoReturn, TypeVar, assert_never
 
+from relaxpy.entry import nested_too_deeply
 from relaxpy.errors import MisuseError
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
@@ -50,14 +51,17 @@ class ExprFunctor:
 
     Errors:
         MisuseError (also TypeError): what is visited is no expression, binding, block or variable,
-            or the subclass has no method for its kind.
+            or the subclass has no method for its kind; or the stack is too small for it.
     """
 
     def visit_expr(self, expr: Expr | Op) -> Any:
         """What the method for the kind of `expr` gives."""
         if not isinstance(expr, (Expr, Op)):
             raise _no_such_kind("a Relax expression", expr)
-        return self._dispatch(expr)  # type: ignore[arg-type]
+        try:
+            return self._dispatch(expr)  # type: ignore[arg-type]
+        except RecursionError:
+            raise nested_too_deeply() from None
 
     def _dispatch(self, expr: AnyExpr) -> Any:
         match expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator, Sequence
 from itertools import chain
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.shape_vars import (
     definable_shape_vars,
@@ -18,6 +19,7 @@ from relaxpy.ir.tir import expr as tir
 Pair = tuple[tir.Var, tir.PrimExpr]
 
 
+@user_facing
 def shape_var_map(
     s1: rx.StructInfo, s2: rx.StructInfo, bound: Container[tir.Var] = ()
 ) -> dict[tir.Var, tir.PrimExpr]:

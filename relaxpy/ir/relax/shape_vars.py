@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar, cast
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
@@ -47,6 +48,7 @@ def _lone(infos: Collection[rx.StructInfo]) -> Iterator[tir.Var]:
             yield from (size for size in sizes_of(info) if isinstance(size, tir.Var))
 
 
+@user_facing
 def definable_shape_vars(*infos: rx.StructInfo) -> tuple[tir.Var, ...]:
     """The variables that stand alone in `infos` outside Func infos, each once, in order (WF-6a)."""
     return tuple(dict.fromkeys(_lone(infos)))
@@ -95,6 +97,7 @@ def _mentioned(info: rx.StructInfo, scope: Container[tir.Var]) -> Iterator[tir.V
                 yield from variables_of(size)
 
 
+@user_facing
 def free_shape_vars(
     info: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> tuple[tir.Var, ...]:
@@ -149,6 +152,7 @@ def _map_own_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], info: I) -> I:
             return info
 
 
+@user_facing
 def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
     """`info` with variables replaced at every place at once.
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, StructInfoTypeError
 from relaxpy.ir.dtype import VOID, DataType
 from relaxpy.ir.node import Node
@@ -97,6 +98,7 @@ class PackedFuncType(Type):
 AnyType: TypeAlias = ObjectType | ShapeType | DynTensorType | TupleType | FuncType | PackedFuncType
 
 
+@user_facing
 def erase_struct_info(info: rx.StructInfo) -> AnyType:
     """The type of `info`: shapes, values and devices are left out.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar, cast
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import erase
@@ -26,6 +27,7 @@ from relaxpy.ir.tir import expr as tir, ops
 I = TypeVar("I", bound=StructInfo)  # noqa: E741
 
 
+@user_facing
 def derive_call_ret_struct_info(
     func_sinfo: FuncStructInfo, call: Call, ctx: BlockBuilder
 ) -> StructInfo:
@@ -40,6 +42,7 @@ def derive_call_ret_struct_info(
     return apply_signature(rename_apart(func_sinfo, ctx.context.sizes), call, ctx.context)
 
 
+@user_facing
 def erase_to_well_defined(
     sinfo: I,
     shape_var_map: Mapping[tir.Var, tir.PrimExpr | int] | None = None,

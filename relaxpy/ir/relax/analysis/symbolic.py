@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax.nodes import (
     Function,
@@ -23,11 +24,13 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.traverse import children, walk
 
 
+@user_facing
 def tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
     """The shape variables in an info, those that its Func infos own included, in order."""
     return list(dict.fromkeys(node for node in walk(sinfo) if isinstance(node, tir.Var)))
 
 
+@user_facing
 def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
     """The shape variables that a value of this info determines, in order (WF-6a).
 
@@ -36,6 +39,7 @@ def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
     return list(definable_shape_vars(sinfo))
 
 
+@user_facing
 def collect_non_negative_expressions(sinfo: StructInfo) -> list[tir.PrimExpr]:
     """The sizes in tensor and shape infos that are no literals, in order."""
     found: dict[tir.PrimExpr, None] = {}
@@ -58,6 +62,7 @@ def _defined(node: Node) -> tuple[tir.Var, ...]:
     return ()
 
 
+@user_facing
 def defined_symbolic_vars(func: Function) -> list[tir.Var]:
     """The shape variables that parameters and match_casts in `func` define, in order."""
     found: dict[tir.Var, None] = dict.fromkeys(_defined(func))
@@ -86,6 +91,7 @@ def _used(func: Function) -> Iterator[tir.Var]:
                 waiting += reversed(list(children(node)))
 
 
+@user_facing
 def free_symbolic_vars(func: Function) -> list[tir.Var]:
     """The shape variables that `func` uses and does not define, in order."""
     defined = set(defined_symbolic_vars(func))

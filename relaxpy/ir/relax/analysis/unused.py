@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import (
@@ -24,6 +25,7 @@ E = TypeVar("E", bound=Expr)
 Keep = Callable[[Binding, bool], bool]
 
 
+@user_facing
 def remove_all_unused(expr: E) -> E:
     """`expr` less the bindings whose variable nothing uses; itself if there are none.
 

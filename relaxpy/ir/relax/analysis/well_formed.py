@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.calls import mentioned_globals
@@ -20,6 +21,7 @@ Criterion: TypeAlias = Callable[[Survey], Iterator[Diagnostic]]
 CRITERIA: tuple[Criterion, ...] = (*SCOPE_CRITERIA, *FUNCTION_CRITERIA, *ANNOTATION_CRITERIA)
 
 
+@user_facing
 def check_well_formed(
     program: IRModule | BaseFunc,
     check_struct_info: bool = True,
@@ -60,6 +62,7 @@ def _derivation_faults(program: IRModule | BaseFunc) -> Iterator[Diagnostic]:
             yield from result.diagnostics
 
 
+@user_facing
 def well_formed(
     program: IRModule | BaseFunc,
     check_struct_info: bool = True,
