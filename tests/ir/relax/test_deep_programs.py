@@ -139,7 +139,7 @@ def test_relations_of_deep_infos(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("definable_shape_vars", "free_shape_vars", "tir_vars_in_struct_info"),
+        *("definable_shape_vars", "free_shape_vars"),
         *("erase_to_well_defined", "get_static_type"),
     ],
 )
