@@ -159,6 +159,14 @@ def is_point(axis: Axis) -> bool:
     return (as_poly(axis.stop) - as_poly(axis.start)).same(1)
 
 
+def nonempty(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
+    """The condition that `axis` has a round, or None where that is proved."""
+    start, stop = as_poly(axis.start), as_poly(axis.stop)
+    if (stop - start).is_at_least(1, sizes):
+        return None
+    return ops.convert(start.expr() < stop.expr())
+
+
 def may_be_empty(axis: Axis, sizes: Container[Var]) -> bool:
     """Whether `stop` could lie below `start`, as happens to parts of a divided axis."""
     return not (as_poly(axis.stop) - as_poly(axis.start)).is_at_least(0, sizes)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
+from relaxpy.exec.kernel.domain import nonempty
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Statement
 from relaxpy.exec.kernel.plan import Contract, Map, Reduce, Scalar, Serial, Step, parts_in
+from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer
@@ -20,7 +22,7 @@ def fold_initial(steps: Sequence[Step], sizes: Container[Var]) -> tuple[Step, ..
     found = [_inner(step, sizes) for step in steps]
     for at, step in enumerate(found):
         if isinstance(step, (Reduce, Contract)) and step.initial is None:
-            source = _initial(found, at)
+            source = _initial(found, at, sizes)
             if source is not None:
                 place, value = source
                 found[at] = replace(step, initial=value)
@@ -35,7 +37,7 @@ def _inner(step: Step, sizes: Container[Var]) -> Step:
     return step
 
 
-def _initial(steps: Sequence[Step], at: int) -> tuple[int, PrimExpr] | None:
+def _initial(steps: Sequence[Step], at: int, sizes: Container[Var]) -> tuple[int, PrimExpr] | None:
     """The step before `at` that only stores the initial value of that accumulation, and it."""
     step = steps[at]
     assert isinstance(step, (Reduce, Contract))
@@ -51,7 +53,7 @@ def _initial(steps: Sequence[Step], at: int) -> tuple[int, PrimExpr] | None:
                 axes = ()
             case _:
                 return None
-        if store.target is not target or store.guards:
+        if store.target is not target or not _same_guards(store, step, sizes):
             return None
         renamed = _same_places(store, axes, step.statement, step.axes)
         if renamed is None or any(load.buffer is target for load in loads(store.value)):
@@ -61,6 +63,20 @@ def _initial(steps: Sequence[Step], at: int) -> tuple[int, PrimExpr] | None:
             return None
         return place, substitute(store.value, renamed)
     return None
+
+
+def _same_guards(store: Statement, step: Reduce | Contract, sizes: Container[Var]) -> bool:
+    """Whether the store is performed just where the accumulation has a round."""
+    found = (nonempty(axis, sizes) for axis in step.over)
+    tests = {test for test in found if test is not None}
+    guards = set(store.guards)
+    if not tests <= guards:
+        return False
+    if tests == guards:
+        return True
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(ops.all_of(*tests)):
+        return all(analyzer.can_prove(guard) for guard in guards - tests)
 
 
 def _touches(step: Step, buffer: Buffer) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
 from relaxpy.exec.kernel.contractions import ContractionEmitter
-from relaxpy.exec.kernel.domain import may_be_empty
+from relaxpy.exec.kernel.domain import may_be_empty, nonempty
 from relaxpy.exec.kernel.emitted import Emitted
 from relaxpy.exec.kernel.entry import Entry
 from relaxpy.exec.kernel.memory import exclusions
@@ -279,6 +279,10 @@ class NumpyEmitter:
         serial = {a.var for a in self.serial}
         tests = self._within(part.axes)
         tests += self._nonempty(a for a in part.axes if a.var not in serial)
+        if isinstance(step, (Reduce, Contract)) and step.initial is not None:
+            # Without any round nothing is initialised.
+            found = (nonempty(a, self.scope.sizes) for a in step.over)
+            tests += (self.scope.truth(test) for test in found if test is not None)
         return [when(both(_distinct(tests)), lines)] if tests else lines
 
     def _performed(self, step: Whole) -> list[ast.stmt]:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from relaxpy.exec.kernel.domain import Box, conjuncts, divide, is_point
+from relaxpy.exec.kernel.domain import Box, conjuncts, divide, is_point, nonempty
 from relaxpy.exec.kernel.nest import (
     Axis,
     Bind,
@@ -238,7 +238,10 @@ class _Collector:
         first = branch.first or (frozenset() if branch.orelse else _first_rounds(condition, box))
         if first:
             start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
-            yield from self.collect(branch.body, tuple(start), guards, ordered)
+            # Without any round there is no first one.
+            some = (a for a in box if a.var in first)
+            tests = [t for a in some if (t := nonempty(a, self.sizes)) is not None]
+            yield from self.collect(branch.body, tuple(start), (*guards, *tests), ordered)
             return
         found = None if _moving(box) else divide(condition, box, self.sizes)
         if found is not None:

@@ -32,8 +32,8 @@ class Map:
 class Reduce:
     """An accumulation over the axes `over` into an element for each round of `axes`.
 
-    It starts from `initial`, or without one from what the target holds. The order of the
-    accumulation is the emitter's.
+    It starts from `initial`, or without one from what the target holds, as it does if `over` has no
+    round. The order of the accumulation is the emitter's.
     """
 
     statement: Statement

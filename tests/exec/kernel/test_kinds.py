@@ -426,3 +426,30 @@ def test_hardware_intrinsics_are_named_with_their_place() -> None:
 
     with pytest.raises(CompileError, match="ptx_mma"):
         source_of(hardware)
+
+
+@T.prim_func
+def sums(x: T.handle, y: T.handle, z: T.handle):
+    n = T.int64()
+    m = T.int64()
+    X = T.match_buffer(x, (n, m), "float32")
+    Y = T.match_buffer(y, (n,), "float32")
+    Z = T.match_buffer(z, (n, n), "float32")
+    for i, k in T.grid(n, m):
+        with T.block("rows"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(2)
+            Y[vi] = Y[vi] + X[vi, vk]
+    for i, j, k in T.grid(n, n, m):
+        with T.block("products"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Z[vi, vj] = T.float32(0)
+            Z[vi, vj] = Z[vi, vj] + X[vi, vk] * X[vj, vk]
+
+
+@pytest.mark.parametrize("m", [0, 1, 4])
+def test_a_reduction_without_any_round_leaves_what_was_there(m: int) -> None:
+    check(sums, floats(3, m), floats(3), floats(3, 3))
+    assert methods(sums) == ["add reduction over k", "contraction over k"]
