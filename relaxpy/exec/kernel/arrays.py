@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.bounds import affine_inside, is_inside
+from relaxpy.exec.kernel.gathers import taken
 from relaxpy.exec.kernel.loops import place_in_order
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter, unsupported
@@ -174,7 +175,7 @@ class ArrayEmitter:
             case Var():
                 return self._positions(expr)
             case BufferLoad():
-                return self.load(expr)
+                return self.load(expr, out)
             case Or(a=a, b=b):
                 return self._logical("np.logical_or", a, b, out)
             case And(a=a, b=b):
@@ -344,11 +345,11 @@ class ArrayEmitter:
 
     # ---- loads
 
-    def load(self, load: BufferLoad) -> Value:
+    def load(self, load: BufferLoad, out: Output | None = None) -> Value:
         """A load as a view where it is affine and inside the buffer, else as a gather."""
         maps = self.maps(load.buffer, load.indices)
         if maps is None:
-            return self._in_order(load) or self._gather(load)
+            return self._in_order(load) or self._rows_taken(load, out) or self._gather(load)
         if not self._inside(load.buffer, maps, load.indices):
             return self._gather(load)
         found = view(self.scope, load.buffer, self.sizes(load.buffer), maps, self.layout)
@@ -368,6 +369,31 @@ class ArrayEmitter:
             count = count * as_poly(size)
         found = view(self.scope, load.buffer, [count], [place], self.layout, flat=True)
         return Value(found.node, frozenset(found.dims), load.dtype)
+
+    def _rows_taken(self, load: BufferLoad, out: Output | None) -> Value | None:
+        """A load of whole rows at computed places."""
+        found = taken(load, self.layout)
+        if found is None or load.buffer in self.rows:
+            return None
+        inner = ArrayEmitter(
+            self.scope, self.name, found.over, self.outer, self.rows, self.proof, self.span
+        )
+        inner.guarded = self.guarded
+        index = inner.compute(found.index)
+        self.lines += inner.lines
+        if index.dims != {a.var for a in found.over}:
+            return None
+        name = self.scope.buffer(load.buffer)
+        size = item(attribute(name, "shape"), found.axis)
+        check = "rt.clipped" if self.guarded else "rt.places"
+        places = call(check, index.node, size, text(name))
+        node = call("np.take", name, places, axis=found.axis, mode=text("clip"))
+        dims = frozenset(self.variables)
+        if out is not None and out.free and out.dims == dims and out.dtype == load.dtype:
+            node.keywords.append(ast.keyword("out", out.node))
+            self.lines.append(do(node))
+            return Value(out.node, dims, load.dtype)
+        return self._fresh_gather(node, dims, load.dtype)
 
     def maps(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[Affine] | None:
         """The affine maps of the indices over the layout, or None if one is not affine."""

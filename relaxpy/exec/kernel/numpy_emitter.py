@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-import base64
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-import numpy as np
-
+from relaxpy.exec.kernel.allocation import allocations
 from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
 from relaxpy.exec.kernel.contractions import ContractionEmitter
 from relaxpy.exec.kernel.domain import may_be_empty, nonempty
@@ -43,7 +40,6 @@ from relaxpy.exec.pytree import (
     assign,
     both,
     call,
-    code,
     compare,
     do,
     function,
@@ -106,23 +102,6 @@ def emit(plan: Plan, reserved: Iterable[str], functions: Mapping[GlobalVar, str]
     return NumpyEmitter(plan, reserved, functions).emitted()
 
 
-_WRITTEN_OUT = 32
-"""Elements up to which a constant is written as numbers."""
-
-
-def _constant(buffer: Buffer, data: object) -> ast.expr:
-    """An array that holds `data`."""
-    kind = buffer.dtype.numpy()
-    values = np.array(data).astype(kind).reshape(-1)
-    shape = tuple(as_poly(size).constant for size in buffer.shape)
-    if values.size <= _WRITTEN_OUT:
-        wide = values.astype(np.float64) if buffer.dtype.is_float else values
-        found: Code = tuple(wide.tolist())
-    else:
-        found = text(base64.b85encode(zlib.compress(values.tobytes())).decode())
-    return call("rt.constant", found, dtype_name(buffer.dtype), shape)
-
-
 class NumpyEmitter:
     """Writes one kernel."""
 
@@ -144,8 +123,8 @@ class NumpyEmitter:
             self.scope.buffers[memory] = self.scope.variable(param)
         checks = entry.check()
         parameters = dict(self.scope.buffers)
-        work = self.allocations(self.plan.made, self.plan.shared)
-        work += self.steps(self.plan.steps)
+        made = allocations(self.plan, self.scope, self.plan.made, self.plan.shared)
+        work = [*made, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
         return Emitted(
             self.plan.name,
@@ -169,44 +148,13 @@ class NumpyEmitter:
         if not tests:
             return []
         condition = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), [*tests])
-        lines = self.allocations((local.buffer for local in self.plan.nest.local), {})
+        local = (entry.buffer for entry in self.plan.nest.local)
+        lines = list(allocations(self.plan, self.scope, local, {}))
         lines += ScalarEmitter(self.scope, self.plan.name).items(self.plan.nest.items)
         if not may_warn(self.plan):
             # Unlike arrays, scalars warn when integers wrap.
             lines = [within(call("np.errstate", all=text("ignore")), lines)]
         return [when(condition, [*lines, ast.Return(None)])]
-
-    # ---- memory
-
-    def allocations(
-        self, buffers: Iterable[Buffer], shared: Mapping[Buffer, Buffer]
-    ) -> list[ast.stmt]:
-        """Lines that make `buffers`, those in `shared` being other names of another's memory."""
-        lines = []
-        for buffer in buffers:
-            owner = shared.get(buffer)
-            if owner is not None:
-                self.scope.buffers[buffer] = self.scope.buffer(owner)
-                continue
-            shape = tuple(self.scope.index(s) for s in buffer.shape)
-            kind = dtype_name(buffer.dtype)
-            lines.append(assign(self.scope.buffer(buffer), call("np.empty", shape, kind)))
-        for buffer, data in self.plan.nest.constants.items():
-            lines.append(assign(self.scope.buffer(buffer), _constant(buffer, data)))
-        for view, root in self.plan.views.items():
-            lines.append(assign(self.scope.buffer(view), self._laid_over(view, root)))
-        return lines
-
-    def _laid_over(self, view: Buffer, root: Buffer) -> ast.expr:
-        """The memory of `root` as `view` has it."""
-        whole = any(isinstance(s, Var) and s not in self.scope.variables for s in view.shape)
-        shape = None if whole else tuple(self.scope.index(s) for s in view.shape)
-        made = call("rt.overlay", self.scope.buffer(root), dtype_name(view.dtype), shape)
-        if not as_poly(view.elem_offset).same(0) or view.strides:
-            made.args.append(self.scope.index(view.elem_offset))
-        if view.strides:
-            made.args.append(code(tuple(self.scope.index(s) for s in view.strides)))
-        return made
 
     # ---- steps
 

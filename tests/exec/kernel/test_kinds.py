@@ -453,3 +453,41 @@ def sums(x: T.handle, y: T.handle, z: T.handle):
 def test_a_reduction_without_any_round_leaves_what_was_there(m: int) -> None:
     check(sums, floats(3, m), floats(3), floats(3, 3))
     assert methods(sums) == ["add reduction over k", "contraction over k"]
+
+
+@T.prim_func
+def embed(table: T.handle, at: T.handle, y: T.handle):
+    n = T.int64()
+    m = T.int64()
+    X = T.match_buffer(table, (n, 4), "float32")
+    at_ = T.match_buffer(at, (m, 2), "int32")
+    Y = T.match_buffer(y, (4, m, 2), "float32")
+    for j, i, k in T.grid(4, m, 2):
+        with T.block("take"):
+            vj, vi, vk = T.axis.remap("SSS", [j, i, k])
+            Y[vj, vi, vk] = X[T.Cast("int64", at_[vi, vk]), vj]
+
+
+@T.prim_func
+def embed_rows(table: T.handle, at: T.handle, y: T.handle):
+    n = T.int64()
+    m = T.int64()
+    X = T.match_buffer(table, (n, 4), "float32")
+    at_ = T.match_buffer(at, (m, 2), "int32")
+    Y = T.match_buffer(y, (m, 2, 4), "float32")
+    for i, k, j in T.grid(m, 2, 4):
+        with T.block("take"):
+            vi, vk, vj = T.axis.remap("SSS", [i, k, j])
+            Y[vi, vk, vj] = T.max(X[T.Cast("int64", at_[vi, vk]), vj], T.float32(0))
+
+
+@pytest.mark.parametrize("m", [0, 3])
+def test_rows_are_taken_whole_where_they_lie_in_order(m: int) -> None:
+    index = rng.integers(0, 5, (m, 2)).astype(np.int32)
+    check(embed, floats(5, 4), index, floats(4, m, 2))
+    check(embed_rows, floats(5, 4), index, floats(m, 2, 4))
+    assert "np.take" in source_of(embed_rows)
+    if m:
+        index[0, 0] = -1
+        with pytest.raises(RuntimeCheckError, match="index -1 is outside"):
+            load(embed_rows)(floats(5, 4), index, floats(m, 2, 4))
