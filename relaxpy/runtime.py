@@ -10,16 +10,21 @@ from relaxpy.exec.registry import (
 )
 from relaxpy.exec.values import Category, Closure, ShapeTuple, category_of
 from relaxpy.exec.vm import VirtualMachine
+from relaxpy.ir.device import Device, cpu, cuda, device
 from relaxpy.ir.dtype import DataType
 
 __all__ = [
     "Category",
     "Closure",
     "DataType",
+    "Device",
     "Executable",
     "ShapeTuple",
     "VirtualMachine",
     "category_of",
+    "cpu",
+    "cuda",
+    "device",
     "get_global_func",
     "list_global_func_names",
     "register_func",

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from relaxpy.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.op import Op
     from relaxpy.ir.relax.nodes import GlobalVar
@@ -11,9 +12,12 @@ if TYPE_CHECKING:
     from relaxpy.ir.structural import assert_structural_equal, structural_equal, structural_hash
 
 __all__ = [
+    "DummyGlobalInfo",
+    "GlobalInfo",
     "GlobalVar",
     "IRModule",
     "Op",
+    "VDevice",
     "assert_structural_equal",
     "load_json",
     "save_json",
@@ -22,9 +26,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DummyGlobalInfo": "relaxpy.ir.global_info:DummyGlobalInfo",
+    "GlobalInfo": "relaxpy.ir.global_info:GlobalInfo",
     "GlobalVar": "relaxpy.ir.relax.nodes:GlobalVar",
     "IRModule": "relaxpy.ir.module:IRModule",
     "Op": "relaxpy.ir.op:Op",
+    "VDevice": "relaxpy.ir.global_info:VDevice",
     "assert_structural_equal": "relaxpy.ir.structural:assert_structural_equal",
     "load_json": "relaxpy.ir.serialize:load_json",
     "save_json": "relaxpy.ir.serialize:save_json",

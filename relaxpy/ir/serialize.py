@@ -21,7 +21,7 @@ import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError
-from relaxpy.ir import global_info
+from relaxpy.ir import device, global_info
 from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
@@ -67,6 +67,7 @@ _KINDS: dict[str, type[Node]] = {
     **_concrete(tir_reduce, "tir"),
     **_concrete(ty, "relax"),
     **_concrete(global_info, "ir"),
+    **_concrete(device, "ir"),
     "tir.PrimFunc": PrimFunc,
     "ir.DummyGlobalInfo": DummyGlobalInfo,
     "ir.Op": Op,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from relaxpy.ir.device import Device
 from relaxpy.ir.doc import Concat, Doc, Group, call, flat, keyword, tuple_doc
 from relaxpy.ir.dtype import BOOL, INT32, INT64, DataType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
@@ -282,6 +283,8 @@ class ShortText:
                 return self.info_doc(value)
             case VDevice():
                 return self.listed_device_doc(value)
+            case Device(kind=kind, index=index):
+                return call(f"{self.relax_prefix}.{kind}", str(index))
             case DummyGlobalInfo():
                 return f"{self.ir_prefix}.dummy_global_info()"
             case Buffer() | rx.Expr():

@@ -18,10 +18,20 @@ __all__ = [
     "Range",
     "dummy_global_info",
     "ir_module",
+    "lookup_vdevice",
     "module_attrs",
     "module_global_infos",
     "vdevice",
 ]
+
+
+def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _forms.DeviceForm:
+    """The device of this kind and number that the module lists; of all of them without a kind."""
+    if not (target is None or isinstance(target, str)):
+        raise MisuseError(f"a device's kind is a string, found {target!r:.60}", about=target)
+    if isinstance(device_index, bool) or not isinstance(device_index, int):
+        raise MisuseError(f"devices are numbered, found {device_index!r:.60}", about=device_index)
+    return _forms.DeviceForm(target or "vdevice", max(device_index, 0))
 
 
 def module_attrs(attrs: Mapping[str, object]) -> _forms.AttrsForm:

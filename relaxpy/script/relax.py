@@ -6,6 +6,19 @@ import sys as _sys
 from typing import Any
 
 from relaxpy.entry import user_facing as _user_facing
+from relaxpy.ir.device import (
+    cpu,
+    cuda,
+    device,
+    ext_dev,
+    hexagon,
+    metal,
+    opencl,
+    rocm,
+    vpi,
+    vulkan,
+    webgpu,
+)
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.script.parser import relaxwords as _words
 from relaxpy.script.parser.annotations import (
@@ -84,23 +97,34 @@ __all__ = [
     "call_packed",
     "cast",
     "const",
+    "cpu",
+    "cuda",
     "dataflow",
+    "device",
     "dtype",
     "emit",
     "emit_match_cast",
     "emit_te",
     "emit_var_binding",
+    "ext_dev",
     "func_attr",
     "function",
+    "hexagon",
     "linear",
     "macro",
     "match_cast",
     "match_shape",
+    "metal",
+    "opencl",
     "output",
     "prim_value",
+    "rocm",
     "shape",
     "str",
     "tuple",
+    "vpi",
+    "vulkan",
+    "webgpu",
 ]
 
 

@@ -20,9 +20,11 @@ ELSEWHERE = {
     "relax.call_pure_packed",
     "relax.call_tir",
     "relax.call_tir_inplace",
+    "relax.hint_on_device",
     "relax.null_value",
     "relax.print",
     "relax.shape_of",
+    "relax.to_vdevice",
 }
 
 
@@ -88,6 +90,8 @@ def test_calls_and_effects_read_back():
                     e = R.call_pure_packed("g", d, sinfo_args=(R.Object,))
                     R.assert_op(c, x, format="no {}")
                     R.print(d, e, format="{} {}")
+                    d = R.to_vdevice(d, "cuda:1")
+                    d = R.hint_on_device(d, R.cuda(1), memory_scope="shared")
                     f = R.null_value()
                     h = R.shape_of(d)
                     return (e, f, h)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.errors import MisuseError, close_names
+from relaxpy.ir.device import split_device
 from relaxpy.ir.global_info import VDevice
 
 #: The name under which a module lists its devices.
@@ -25,14 +26,7 @@ class Devices:
         Errors:
             MisuseError (also ValueError): the module lists no such device, or it is no number.
         """
-        kind, colon, digits = text.partition(":")
-        if not kind or (colon and not (digits.isascii() and digits.isdigit())):
-            raise MisuseError(
-                f"a device is its kind and number, found {text!r:.60}",
-                about=text,
-                hint='write "cuda:0"',
-            )
-        number = int(digits[:9] or 0)
+        kind, number = split_device(text)
         if self.listed is None:
             return VDevice(kind, number)
         devices = [device for device in self.listed if isinstance(device, VDevice)]

@@ -227,6 +227,14 @@ class GlobalInfosForm(Form):
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceForm(Form):
+    """A device of the module around, by its kind and number."""
+
+    kind: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class MatchBufferForm(Form):
     """The buffer behind a parameter, or a view of a region."""
 

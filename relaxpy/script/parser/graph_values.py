@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax import nodes as rx
@@ -230,6 +231,7 @@ class GraphEvaluator(Evaluator):
         if any(isinstance(arg, _SPECIAL) for arg in args):
             args = self.plain(function, args, node)
         if isinstance(function, OpDef):
+            args, kwargs = self._on_listed_devices(function, args, kwargs)
             try:
                 return function.make(*args, span=self.span(node), **_renamed(kwargs))
             except MisuseError as error:
@@ -244,12 +246,27 @@ class GraphEvaluator(Evaluator):
         found = function(*args, **(_renamed(kwargs) if function is call_packed else kwargs))
         if isinstance(found, Tensor) and isinstance(found.vdevice, str):
             found.vdevice = self.devices.find(found.vdevice)
+        if isinstance(found, forms.DeviceForm):
+            found = self.devices.find(f"{found.kind}:{found.number}")
         if isinstance(found, forms.TeForm):
             self.guard.call(found.function, args, node, self)
             if self.host is None:
                 raise self.error(node, "R.emit_te belongs into a function")
             found = self.host.kernel_call(found, node)
         return self._at(found, node) if isinstance(found, rx.Expr) else found
+
+    def _on_listed_devices(
+        self, function: OpDef, args: list[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of an operator, with the devices that the module lists for their names."""
+        for i, parameter in enumerate(function.parameters):
+            if VDevice not in parameter.choices:
+                continue
+            if i < len(args) and isinstance(args[i], str):
+                args = [*args[:i], self.devices.find(args[i]), *args[i + 1 :]]
+            elif isinstance(kwargs.get(parameter.name), str):
+                kwargs = kwargs | {parameter.name: self.devices.find(kwargs[parameter.name])}
+        return args, kwargs
 
     def called(
         self, function: rx.Expr, args: list[Any], kwargs: dict[str, Any], node: ast.Call

@@ -268,6 +268,7 @@ class ModuleReader:
         self.functions = FunctionsReader(scope, report, guard)
         self.functions.in_class = True
         self.values = GraphEvaluator(program, scope, guard)
+        self.values.devices = self.functions.devices
         self.attrs: dict[str, object] = {}
         self.infos: dict[str, Sequence[object]] = {}
         self.order: list[str] = []
