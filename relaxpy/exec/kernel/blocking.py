@@ -15,6 +15,7 @@ from relaxpy.exec.kernel.plan import (
     Reduce,
     Row,
     Scalar,
+    Scan,
     Scatter,
     Serial,
     Step,
@@ -80,7 +81,7 @@ def _extended(
     run: Sequence[Whole], axes: Sequence[Axis], step: Whole, shared: Mapping[Buffer, Buffer]
 ) -> Axis | None:
     """The axis of `step` along which it can join the run, or None."""
-    if isinstance(step, Scatter) or (isinstance(step, Contract) and not _is_row_wise(step)):
+    if isinstance(step, (Scan, Scatter)) or (isinstance(step, Contract) and not _is_row_wise(step)):
         return None
     for axis in step.axes:
         alike = not axes or (

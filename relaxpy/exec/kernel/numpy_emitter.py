@@ -13,8 +13,9 @@ from relaxpy.exec.kernel.contractions import ContractionEmitter
 from relaxpy.exec.kernel.domain import may_be_empty, nonempty
 from relaxpy.exec.kernel.emitted import Emitted
 from relaxpy.exec.kernel.entry import Entry
+from relaxpy.exec.kernel.layout import layout_of
 from relaxpy.exec.kernel.memory import exclusions
-from relaxpy.exec.kernel.nest import Axis, loads
+from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.parts import Group, Statement
 from relaxpy.exec.kernel.plan import (
     ArgReduce,
@@ -24,6 +25,7 @@ from relaxpy.exec.kernel.plan import (
     Plan,
     Reduce,
     Scalar,
+    Scan,
     Scatter,
     Serial,
     Step,
@@ -55,6 +57,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
+from relaxpy.ir.traverse import substitute
 from relaxpy.pysource import Names
 
 UFUNCS: Mapping[Combine, str] = {
@@ -241,6 +244,8 @@ class NumpyEmitter:
                 return self._reduce(step)
             case Contract():
                 return self._contract(step)
+            case Scan():
+                return self._scan(step)
             case Scatter():
                 return self._scatter(step)
             case ArgReduce():
@@ -375,6 +380,27 @@ class NumpyEmitter:
             lines += self._combined(spatial, statement, "add", initial, out)
         return lines
 
+    def _scan(self, step: Scan) -> list[ast.stmt]:
+        statement, axis = step.statement, step.axis
+        layout = layout_of(statement, step.axes, ())
+        arrays = self._emitter(layout, statement)
+        target, indices = statement.target, statement.indices
+        out = arrays.output(target, indices, lambda _: False)
+        arrays.store(step.update.operand, out)
+        others = [a for a in layout if a is not axis]
+        start = {axis.var: ops.cast_to(axis.start, axis.var.dtype)}
+        first = self._emitter(others, statement)
+        begin = first.output(target, [substitute(i, start) for i in indices], lambda _: True)
+        before = first.compute(substitute(step.before, start))
+        ufunc = UFUNCS[step.update.combine]
+        first.lines.append(do(call(ufunc, before.node, begin.node, out=begin.node)))
+        kind = dtype_name(target.dtype)
+        along = layout.index(axis)
+        made = call(f"{ufunc}.accumulate", out.node, axis=along, dtype=kind, out=out.node)
+        lines = [*arrays.lines, *first.lines, do(made)]
+        test = nonempty(axis, self.scope.sizes)
+        return lines if test is None else [when(self.scope.truth(test), lines)]
+
     def _scatter(self, step: Scatter) -> list[ast.stmt]:
         statement = step.statement
         arrays = self._emitter(step.axes, statement)
@@ -470,29 +496,3 @@ class NumpyEmitter:
 
 def _distinct(tests: Sequence[ast.expr]) -> list[ast.expr]:
     return list({ast.dump(test): test for test in tests}.values())
-
-
-def layout_of(statement: Statement, axes: Sequence[Axis], over: Sequence[Axis]) -> tuple[Axis, ...]:
-    """The order of dimensions in which a statement is computed.
-
-    That of the first load that runs through all axes, if the target keeps it; else the target's,
-    the axes summed over last.
-    """
-    everything = {a.var: a for a in (*axes, *over)}
-    target = _order(statement.indices, everything)
-    for load in loads(statement.value):
-        order = _order(load.indices, everything)
-        if len(order) == len(everything) and [a for a in order if a in target] == target:
-            return tuple(everything[v] for v in order)
-    rest = [a for a in axes if a.var not in target]
-    return (*(everything[v] for v in target), *rest, *over)
-
-
-def _order(indices: Sequence[PrimExpr], axes: Mapping[Var, Axis]) -> list[Var]:
-    found: list[Var] = []
-    for index in indices:
-        place = affine(index, axes)
-        inside = list(place.coefficients) if place is not None else []
-        inside.sort(key=lambda v: list(axes).index(v))
-        found += [v for v in inside if v not in found]
-    return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from relaxpy.exec.kernel.nest import Axis, Nest
 from relaxpy.exec.kernel.parts import Group, Part, Statement
 from relaxpy.exec.kernel.updates import ArgExtreme, Update
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 if TYPE_CHECKING:
@@ -52,6 +52,20 @@ class Contract:
     over: tuple[Axis, ...]
     factors: tuple[PrimExpr, ...]
     initial: PrimExpr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """An accumulation along `axis` of which every state is kept, for each round of other `axes`.
+
+    Each element is that `before` it, combined with the operand.
+    """
+
+    statement: Statement
+    axes: tuple[Axis, ...]
+    axis: Axis
+    update: Update
+    before: BufferLoad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +132,7 @@ class Blocked:
     row_bytes: PrimExpr
 
 
-Whole: TypeAlias = Map | Reduce | Contract | Scatter | ArgReduce
+Whole: TypeAlias = Map | Reduce | Contract | Scan | Scatter | ArgReduce
 Step: TypeAlias = Whole | Scalar | Serial | Blocked
 
 

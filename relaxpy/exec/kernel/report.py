@@ -13,6 +13,7 @@ from relaxpy.exec.kernel.plan import (
     Plan,
     Reduce,
     Scalar,
+    Scan,
     Scatter,
     Serial,
     Step,
@@ -70,6 +71,8 @@ def _method(step: Step) -> str:
             return f"{update.combine} reduction over {', '.join(a.var.name for a in over)}"
         case Contract(over=over):
             return f"contraction over {', '.join(a.var.name for a in over)}"
+        case Scan(axis=axis, update=update):
+            return f"{update.combine} scan over {axis.var.name}"
         case Scatter(update=update):
             return "scatter" if update is None else f"scatter ({update.combine})"
         case ArgReduce(extreme=extreme):

@@ -17,6 +17,7 @@ from relaxpy.exec.kernel.join import joined
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Group, Part, Statement
 from relaxpy.exec.kernel.plan import ArgReduce, Contract, Map, Reduce, Scalar, Scatter, Serial, Step
+from relaxpy.exec.kernel.scans import scan_of
 from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
 from relaxpy.ir.tir.affine import affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer
@@ -67,6 +68,11 @@ class _Scheduler:
     ) -> Iterable[Step]:
         """The component with one more of its common loops around it."""
         parts = [self.parts[i] for i in component]
+        if len(parts) == 1 and isinstance(parts[0], Statement):
+            scan = scan_of(parts[0], _free(parts[0], serial), self.sizes)
+            if scan is not None:
+                yield scan
+                return
         common = min(common_axes(parts[0], p) for p in parts)
         done = {a.var for a in serial}
         levels = [n for n in range(common) if parts[0].axes[n].var not in done]

@@ -63,7 +63,12 @@ class Update:
 def update_of(statement: Statement) -> Update | None:
     """How `statement` accumulates into its target, or None."""
     own = BufferLoad(statement.target, statement.indices)
-    found = _update(statement.value, own)
+    return update_from(statement.value, own)
+
+
+def update_from(value: PrimExpr, own: BufferLoad) -> Update | None:
+    """How `value` combines `own` with what does not read it, or None."""
+    found = _update(value, own)
     if found is None or any(load is own for load in loads(found.operand)):
         return None
     return found

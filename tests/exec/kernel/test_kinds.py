@@ -376,9 +376,41 @@ def test_a_scatter_adds_where_indices_repeat_and_the_last_store_wins() -> None:
         load(scatter)(floats(6), index + 1, floats(4))
 
 
-def test_a_scan_runs_over_its_axis_outside_and_all_rows_inside() -> None:
+def test_a_running_sum_accumulates_over_all_rows_at_once() -> None:
     check(cumsum, floats(4, 6), floats(4, 6))
-    assert methods(cumsum) == ["elementwise", "loop over j, elementwise"]
+    assert methods(cumsum) == ["elementwise", "add scan over j"]
+
+
+@T.prim_func
+def running(a: T.handle, b: T.handle, c: T.handle, d: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n + 1,), "int8")
+    B = T.match_buffer(b, (3, n + 1), "float16")
+    C = T.match_buffer(c, (n + 1,), "float32")
+    D = T.match_buffer(d, (n, 3), "float32")
+    for i in range(n):
+        A[i + 1] = A[i] * T.int8(3)
+    for i, j in T.grid(n, 3):
+        B[j, i + 1] = T.max(T.Cast("float16", D[i, j]), B[j, i]) - T.float16(1)
+    for i, j in T.grid(n, 3):
+        B[j, i + 1] = T.max(T.Cast("float16", D[i, j]), B[j, i])
+    for i in range(n):
+        C[i + 1] = C[i] + D[i, 0] * T.Cast("float32", A[i])
+    for i in range(n):
+        C[i + 1] = C[i] + C[n - i]
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_running_values_wrap_round_and_begin_as_the_loop_does(n: int) -> None:
+    a = np.arange(7, 8 + n).astype(np.int8)
+    check(running, a, floats(3, n + 1).astype(np.float16), floats(n + 1), floats(n, 3), rtol=1e-4)
+    assert methods(running) == [
+        "mul scan over i",
+        "loop over i, elementwise",
+        "max scan over i",
+        "add scan over i",
+        "scalar loop",
+    ]
 
 
 def test_a_sweep_runs_step_by_step_over_whole_grids() -> None:

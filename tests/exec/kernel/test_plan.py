@@ -8,7 +8,7 @@ import pytest
 from relaxpy.exec.kernel import dependence, plan, planner, schedule
 from relaxpy.exec.kernel.domain import divide
 from relaxpy.exec.kernel.nest import Axis
-from relaxpy.exec.kernel.plan import Blocked, Contract, Map, Reduce, Serial
+from relaxpy.exec.kernel.plan import Blocked, Contract, Map, Reduce, Scan, Serial
 from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
@@ -96,7 +96,7 @@ def test_the_stages_of_a_softmax_share_their_rows() -> None:
 def test_only_the_axis_that_carries_a_dependence_is_serial() -> None:
     first, rest = make_plan(cumsum, "cumsum").steps
     assert isinstance(first, Map)
-    assert isinstance(rest, Serial)
+    assert isinstance(rest, Scan)
     assert rest.axis.var.name == "j"
     [sweep] = make_plan(jacobi, "jacobi").steps
     assert isinstance(sweep, Serial)
