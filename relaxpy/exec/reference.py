@@ -35,6 +35,7 @@ from relaxpy.exec.values import (
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.traverse import walk
 
@@ -66,6 +67,12 @@ def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
             f"{name} uses the global function {node.name_hint}, which the module does not have",
             rule="SC-1",
             span=node.span,
+        )
+    if isinstance(node, DTensorStructInfo):
+        return CompileError(
+            f"{name} has tensors spread over several devices, which no target runs",
+            span=node.span,
+            hint="write R.Tensor for tensors that are in one memory",
         )
     if not isinstance(node, rx.Call) or not isinstance(node.op, Op):
         return None

@@ -28,7 +28,7 @@ from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax import nodes as rx, ty
+from relaxpy.ir.relax import distributed, nodes as rx, ty
 from relaxpy.ir.tir import buffer as tir_buffer, expr as tir, reduce as tir_reduce, stmt as tir_stmt
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.types import PointerType, PrimType
@@ -66,6 +66,7 @@ _KINDS: dict[str, type[Node]] = {
     **_concrete(tir_stmt, "tir"),
     **_concrete(tir_reduce, "tir"),
     **_concrete(ty, "relax"),
+    **_concrete(distributed, "relax"),
     **_concrete(global_info, "ir"),
     **_concrete(device, "ir"),
     "tir.PrimFunc": PrimFunc,

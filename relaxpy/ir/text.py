@@ -16,6 +16,7 @@ from relaxpy.ir.literal import constant_literal, float_text, python_float_text, 
 from relaxpy.ir.node import Attrs, Node, too_deep
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo
 from relaxpy.ir.scalar_text import ATOM, UNARY, ScalarText
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import (
@@ -174,6 +175,8 @@ class ShortText:
                 return call(f"{r}.Tuple", *(self.info_doc(f, quoted) for f in fields))
             case rx.FuncStructInfo():
                 return self._callable(info, quoted)
+            case DTensorStructInfo():
+                return self._spread_tensor(info, quoted)
             case _:
                 return f"<{type(info).__name__}>"
 
@@ -202,6 +205,19 @@ class ShortText:
             parts.append(keyword("vdevice", self.device_doc(info.vdevice)))
         name = f"{self.relax_prefix}.Tensor"
         return call(name, *parts) if parts else name
+
+    def _spread_tensor(self, info: DTensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
+        whole = info.tensor_sinfo
+        shape: Doc = "None"
+        if isinstance(whole.shape, rx.ShapeExpr):
+            shape = tuple_doc(self.dim_docs(whole.shape.values, quoted))
+        elif whole.shape is not None:
+            shape = self.leaf_doc(whole.shape)
+        dtype = "None" if whole.dtype.is_void else string_text(str(whole.dtype))
+        parts = [shape, dtype, self.attr_doc(info.device_mesh), string_text(str(info.placement))]
+        if whole.shape is None and whole.ndim >= 0:
+            parts.append(f"ndim={whole.ndim}")
+        return call(f"{self.relax_prefix}.DTensor", *parts)
 
     def _callable(self, info: rx.FuncStructInfo, quoted: frozenset[tir.Var]) -> Doc:
         name = f"{self.relax_prefix}.Callable"
@@ -285,6 +301,9 @@ class ShortText:
                 return self.listed_device_doc(value)
             case Device(kind=kind, index=index):
                 return call(f"{self.relax_prefix}.{kind}", str(index))
+            case DeviceMesh(shape=shape, device_ids=ids):
+                mesh = f"{self.relax_prefix}.dist.device_mesh"
+                return call(mesh, tuple_doc(map(str, shape)), Group("[", map(str, ids), "]"))
             case DummyGlobalInfo():
                 return f"{self.ir_prefix}.dummy_global_info()"
             case Buffer() | rx.Expr():

@@ -1,5 +1,6 @@
 """What is known of a value before it runs."""
 
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes import (
     EnvFunc,
     FuncStructInfo,
@@ -12,6 +13,7 @@ from relaxpy.ir.relax.nodes import (
 )
 
 __all__ = [
+    "DTensorStructInfo",
     "EnvFunc",
     "FuncStructInfo",
     "ObjectStructInfo",

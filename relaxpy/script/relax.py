@@ -20,9 +20,11 @@ from relaxpy.ir.device import (
     webgpu,
 )
 from relaxpy.ir.relax.op.linear_algebra import linear
+from relaxpy.script import dist
 from relaxpy.script.parser import relaxwords as _words
 from relaxpy.script.parser.annotations import (
     Callable_ as Callable,
+    DTensor,
     Object,
     Prim,
     Shape,
@@ -74,6 +76,7 @@ ShapeExpr = shape
 __all__ = [
     "Bool",
     "Callable",
+    "DTensor",
     "DynTensorType",
     "ExternFunc",
     "Float",
@@ -101,6 +104,7 @@ __all__ = [
     "cuda",
     "dataflow",
     "device",
+    "dist",
     "dtype",
     "emit",
     "emit_match_cast",

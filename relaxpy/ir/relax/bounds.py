@@ -10,6 +10,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.dtype import VOID
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.compatibility import is_base_of
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.shape_vars import (
     enlarged,
@@ -52,10 +53,18 @@ def struct_info_lca(
             return rx.TupleStructInfo(
                 tuple(struct_info_lca(x, y, shape_vars) for x, y in zip(p, q, strict=True))
             )
+        case DTensorStructInfo(), DTensorStructInfo() if _alike(a, b):
+            whole = struct_info_lca(a.tensor_sinfo, b.tensor_sinfo, shape_vars)
+            return replace(a, tensor_sinfo=whole)  # type: ignore[arg-type]
         case rx.FuncStructInfo(), rx.FuncStructInfo():
             return _function_lub(a, b, shape_vars) or rx.ObjectStructInfo()
         case _:
             return rx.ObjectStructInfo()
+
+
+def _alike(a: DTensorStructInfo, b: DTensorStructInfo) -> bool:
+    """Whether two tensors are spread over the same devices in the same way."""
+    return a.device_mesh == b.device_mesh and a.placement == b.placement
 
 
 @user_facing
@@ -78,6 +87,9 @@ def struct_info_glb(
             fields = [struct_info_glb(x, y, shape_vars) for x, y in zip(p, q, strict=True)]
             known = tuple(f for f in fields if f is not None)
             return rx.TupleStructInfo(known) if len(known) == len(fields) else None
+        case DTensorStructInfo(), DTensorStructInfo() if _alike(a, b):
+            part = struct_info_glb(a.tensor_sinfo, b.tensor_sinfo, shape_vars)
+            return None if part is None else replace(a, tensor_sinfo=part)  # type: ignore[arg-type]
         case rx.FuncStructInfo(), rx.FuncStructInfo():
             return _function_glb(a, b, shape_vars)
         case _:

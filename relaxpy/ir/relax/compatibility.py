@@ -9,6 +9,7 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.shape_vars import (
     enlarged,
@@ -45,6 +46,7 @@ _KINDS: dict[type[rx.StructInfo], str] = {
     rx.TensorStructInfo: "a tensor",
     rx.TupleStructInfo: "a tuple",
     rx.FuncStructInfo: "a function",
+    DTensorStructInfo: "a distributed tensor",
 }
 YES, MAYBE, NO = Compatibility.COMPATIBLE, Compatibility.POSSIBLE, Compatibility.INCOMPATIBLE
 
@@ -80,6 +82,8 @@ class _Check:
                 return self.prims(s1, s2)
             case rx.FuncStructInfo(), rx.FuncStructInfo():
                 return self.functions(s1, s2, scope)
+            case DTensorStructInfo(), DTensorStructInfo():
+                return self.distributed(s1, s2)
             case _:
                 kinds = _KINDS.get(type(s1), "unknown"), _KINDS.get(type(s2), "unknown")
                 return self.found(NO, "{} is not {}", *kinds)
@@ -104,6 +108,14 @@ class _Check:
             self.part(f"field {i}", x, y, scope) for i, (x, y) in enumerate(zip(a, b, strict=True))
         ]
         return min(answers, default=YES)
+
+    def distributed(self, s1: DTensorStructInfo, s2: DTensorStructInfo) -> Compatibility:
+        """As the whole tensors are, where they lie alike."""
+        if s1.device_mesh != s2.device_mesh:
+            return self.found(NO, "mesh {} is not {}", s1.device_mesh, s2.device_mesh)
+        if s1.placement != s2.placement:
+            return self.found(NO, "placement {} is not {}", s1.placement, s2.placement)
+        return self.tensors(s1.tensor_sinfo, s2.tensor_sinfo)
 
     def shapes(self, s1: rx.ShapeStructInfo, s2: rx.ShapeStructInfo) -> Compatibility:
         """CMP-8 to CMP-10."""
@@ -288,6 +300,9 @@ def provably_disjoint(
             return len(p) != len(q) or any(
                 provably_disjoint(x, y, shape_vars) for x, y in zip(p, q, strict=True)
             )
+        case DTensorStructInfo(), DTensorStructInfo():
+            alike = a.device_mesh == b.device_mesh and a.placement == b.placement
+            return not alike or provably_disjoint(a.tensor_sinfo, b.tensor_sinfo, shape_vars)
         case rx.FuncStructInfo(params=p), rx.FuncStructInfo(params=q):
             if p is None or q is None:
                 return p is not q

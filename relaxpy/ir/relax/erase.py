@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.shape_vars import (
     enlarged,
     map_infos,
@@ -39,7 +40,7 @@ def erase_to_well_defined(
             return cast("I", replace(info, values=None))
         case rx.PrimStructInfo() if not _in_scope(info, shape_vars):
             return cast("I", replace(info, value=None))
-        case rx.TupleStructInfo():
+        case rx.TupleStructInfo() | DTensorStructInfo():
             return map_infos(lambda f: erase_to_well_defined(f, relax_vars, shape_vars), info)
         case rx.FuncStructInfo():
             return _erase_function(info, relax_vars, shape_vars)  # type: ignore[return-value]

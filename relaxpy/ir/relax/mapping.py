@@ -7,6 +7,7 @@ from itertools import chain
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.shape_vars import (
     definable_shape_vars,
     enlarged,
@@ -61,6 +62,8 @@ def _pairs(
             yield from chain.from_iterable(
                 _pairs(x, y, unbound, scope1, scope2) for x, y in zip(a, b, strict=True)
             )
+        case DTensorStructInfo(tensor_sinfo=whole1), DTensorStructInfo(tensor_sinfo=whole2):
+            yield from _pairs(whole1, whole2, unbound, scope1, scope2)
         case rx.FuncStructInfo(params=a), rx.FuncStructInfo(params=b) if (
             a is not None and b is not None and len(a) == len(b)
         ):

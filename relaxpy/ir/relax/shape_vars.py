@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.traverse import substitute, walk
 
@@ -44,6 +45,8 @@ def _lone(infos: Collection[rx.StructInfo]) -> Iterator[tir.Var]:
     for info in infos:
         if isinstance(info, rx.TupleStructInfo):
             yield from _lone(info.fields)
+        elif isinstance(info, DTensorStructInfo):
+            yield from _lone((info.tensor_sinfo,))
         else:
             yield from (size for size in sizes_of(info) if isinstance(size, tir.Var))
 
@@ -86,6 +89,8 @@ def _mentioned(info: rx.StructInfo, scope: Container[tir.Var]) -> Iterator[tir.V
         case rx.TupleStructInfo(fields=fields):
             for part in fields:
                 yield from _mentioned(part, scope)
+        case DTensorStructInfo(tensor_sinfo=whole):
+            yield from _mentioned(whole, scope)
         case rx.FuncStructInfo(params=params, ret=ret):
             own = frozenset(own_shape_vars(info, scope))
             for part in (*(params or ()), ret):
@@ -123,6 +128,9 @@ def map_infos(fn: Callable[[rx.StructInfo], rx.StructInfo], info: I) -> I:
             if result is ret and same:
                 return info
             return cast("I", replace(info, params=parts, ret=result))
+        case DTensorStructInfo(tensor_sinfo=whole):
+            part = fn(whole)
+            return info if part is whole else cast("I", replace(info, tensor_sinfo=part))  # type: ignore[arg-type]
         case _:
             return info
 
@@ -130,7 +138,7 @@ def map_infos(fn: Callable[[rx.StructInfo], rx.StructInfo], info: I) -> I:
 def map_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], info: I) -> I:
     """`info` with each size, at every depth, replaced by `fn` of it; itself if none changed."""
     match info:
-        case rx.TupleStructInfo() | rx.FuncStructInfo():
+        case rx.TupleStructInfo() | rx.FuncStructInfo() | DTensorStructInfo():
             return map_infos(lambda part: map_sizes(fn, part), info)
         case _:
             return _map_own_sizes(fn, info)

@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, ty
+from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.forms import UnknownShape, as_dtype
@@ -189,6 +190,52 @@ class Tensor(Annotation):
     def strings(self, *, own: bool) -> Iterator[str]:
         if isinstance(self.shape, tuple):
             yield from (s for s in self.shape if isinstance(s, str))
+
+
+class DTensor(Annotation):
+    """A tensor over several devices: `R.DTensor((4, 8), "float32", "mesh[0]", "S[0]")`.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): mesh or placement are none, or do not fit.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[object] | rx.Expr | UnknownShape | None = None,
+        dtype: str | None = None,
+        device_mesh: DeviceMesh | str | None = None,
+        placement: Placement | str | None = None,
+        *,
+        ndim: int = -1,
+    ) -> None:
+        self.tensor = Tensor(shape, dtype, ndim=ndim)
+        if not isinstance(device_mesh, (DeviceMesh, str)):
+            raise MisuseError(
+                f"a distributed tensor has a mesh of devices, found {device_mesh!r:.60}",
+                about=device_mesh,
+                hint='write R.dist.device_mesh((2,), [0, 1]), or "mesh[0]" if the module lists it',
+            )
+        if not isinstance(placement, (Placement, str)):
+            raise MisuseError(
+                f"a distributed tensor has a placement, found {placement!r:.60}",
+                about=placement,
+                hint='write "S[0]" to split it along axis 0, "R" for copies',
+            )
+        self.device_mesh = device_mesh
+        self.placement = Placement.from_text(placement) if isinstance(placement, str) else placement
+
+    @override
+    def info(self, dim: Dim) -> rx.StructInfo:
+        mesh = self.device_mesh
+        if isinstance(mesh, str):
+            mesh = Devices().mesh(mesh)
+        whole = self.tensor.info(dim)
+        assert isinstance(whole, rx.TensorStructInfo)
+        return DTensorStructInfo(whole, mesh, self.placement)
+
+    @override
+    def strings(self, *, own: bool) -> Iterator[str]:
+        yield from self.tensor.strings(own=own)
 
 
 class Shape(Annotation):

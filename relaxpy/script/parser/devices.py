@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir.device import split_device
 from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.relax.distributed import DeviceMesh
 
 #: The name under which a module lists its devices.
 KEY = "vdevice"
 
 
 class Devices:
-    """The devices that a module lists; None where it lists none."""
+    """The devices and meshes among the infos that a module lists by name."""
 
     def __init__(self) -> None:
-        self.listed: Sequence[object] | None = None
+        self.infos: Mapping[str, Sequence[object]] = {}
+
+    @property
+    def listed(self) -> Sequence[object] | None:
+        """The devices; None where the module lists none."""
+        return self.infos.get(KEY)
+
+    def mesh(self, text: str) -> DeviceMesh:
+        """The mesh `text`: "mesh[0]" is the first that the module lists under that name.
+
+        Errors:
+            MisuseError (also ValueError): the module lists no such mesh.
+        """
+        found = re.fullmatch(r"(\w+)(?:\[([0-9]{1,6})\])?", text)
+        listed = self.infos.get(found[1], ()) if found else ()
+        number = int(found[2] or 0) if found else 0
+        if number < len(listed):
+            mesh = listed[number]
+            if isinstance(mesh, DeviceMesh):
+                return mesh
+        raise MisuseError(
+            f"the module lists no mesh {text!r:.60}",
+            about=text,
+            hint='list it: I.module_global_infos({"mesh": [R.dist.device_mesh((2,), [0, 1])]})',
+        )
 
     def find(self, text: str) -> VDevice:
         """The device `text`: "cuda:1" is the second of its kind, "vdevice:3" the fourth of all.

@@ -22,7 +22,7 @@ from relaxpy.ir.relax.op.call import info_list
 from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.annotations import Annotation, Tensor, TypeWord
+from relaxpy.script.parser.annotations import Annotation, DTensor, Tensor, TypeWord
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.evaluator import Evaluator
 from relaxpy.script.parser.legacy import NOT_READ, RuntimeDepShape
@@ -246,6 +246,8 @@ class GraphEvaluator(Evaluator):
         found = function(*args, **(_renamed(kwargs) if function is call_packed else kwargs))
         if isinstance(found, Tensor) and isinstance(found.vdevice, str):
             found.vdevice = self.devices.find(found.vdevice)
+        if isinstance(found, DTensor) and isinstance(found.device_mesh, str):
+            found.device_mesh = self.devices.mesh(found.device_mesh)
         if isinstance(found, forms.DeviceForm):
             found = self.devices.find(f"{found.kind}:{found.number}")
         if isinstance(found, forms.TeForm):

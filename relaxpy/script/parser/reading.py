@@ -15,7 +15,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.devices import KEY, Devices
+from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.graph import GraphReader
 from relaxpy.script.parser.graph_state import declared_pure, name_of
 from relaxpy.script.parser.graph_values import GraphEvaluator, ModuleRef
@@ -330,7 +330,7 @@ class ModuleReader:
                 if self.infos:
                     raise self.program.error(node, "I.module_global_infos is given twice")
                 self.infos.update(infos)
-                self.functions.devices.listed = self.infos.get(KEY)
+                self.functions.devices.infos = self.infos
             case _:
                 raise self.program.error(node, "this does nothing in a module")
 

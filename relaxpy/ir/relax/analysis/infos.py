@@ -11,6 +11,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import erase
 from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.infer import apply_signature
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -68,7 +69,7 @@ def _with_shapes(info: I, variables: Mapping[Var, Expr]) -> I:
         case TensorStructInfo(shape=Var() as shape):
             image = variables.get(shape, shape)
             return info if image is shape else cast("I", replace(info, shape=image))
-        case TupleStructInfo() | FuncStructInfo():
+        case TupleStructInfo() | FuncStructInfo() | DTensorStructInfo():
             return map_infos(lambda part: _with_shapes(part, variables), info)
         case _:
             return info

@@ -1,0 +1,177 @@
+"""Tensors that are spread over several devices: read, written, compared; no target runs them."""
+
+from collections.abc import Callable
+
+import pytest
+
+import relaxpy
+from relaxpy import relax, tir
+from relaxpy.errors import CompileError, MisuseError, ParseError, StructInfoError
+from relaxpy.ir import load_json, save_json, structural_equal
+from relaxpy.ir.module import IRModule
+from relaxpy.relax.distributed import (
+    DeviceMesh,
+    DTensorStructInfo,
+    Placement,
+    PlacementSpec,
+    device_mesh,
+)
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+
+MESH = DeviceMesh((2, 2), (0, 1, 2, 3))
+
+
+def spread(
+    *shape: int | tir.Var, placement: str = "S[0], R", mesh: DeviceMesh = MESH
+) -> DTensorStructInfo:
+    whole = relax.TensorStructInfo(shape, "float32")
+    return DTensorStructInfo(whole, mesh, Placement.from_text(placement))
+
+
+@I.ir_module
+class Spread:
+    I.module_attrs({"device_num": 4})
+    I.module_global_infos(
+        {"mesh": [R.dist.device_mesh((2, 2), I.Range(0, 4)), R.dist.device_mesh((2,), [4, 5])]}
+    )
+
+    @R.function(private=True)
+    def inner(
+        x: R.DTensor(("n", 8), "float32", "mesh[0]", "S[0], R"),
+    ) -> R.DTensor(("n", 8), "float32", "mesh[0]", "S[0], R"):
+        return x
+
+    @R.function
+    def main(
+        x: R.DTensor((4, 8), "float32", "mesh[0]", "S[0], R"),
+        y: R.Tuple(R.DTensor(None, "int8", "mesh[1]", "R", ndim=3)),
+        z: R.dist.DTensor((3,), None, R.dist.device_mesh((1,), [7]), "S[0]"),
+    ) -> R.DTensor((4, 8), "float32", "mesh[0]", "S[0], R"):
+        cls = Spread
+        a = cls.inner(x)
+        b = y[0]
+        m, k = T.int64(), T.int64()
+        c = R.match_cast(b, R.DTensor((m, k, 2), "int8", "mesh[1]", "R"))
+        return a
+
+
+def test_spread_tensors_are_read_and_written() -> None:
+    x, y, z = (p.struct_info for p in Spread["main"].params)
+    assert x == spread(4, 8)
+    assert (x.dtype, x.ndim, x.shape.values[1]) == ("float32", 2, 8)
+    assert y.fields[0].device_mesh == DeviceMesh((2,), (4, 5))
+    assert y.fields[0].tensor_sinfo == relax.TensorStructInfo(dtype="int8", ndim=3)
+    assert z.tensor_sinfo == relax.TensorStructInfo((3,), "")
+    assert Spread["main"].body.blocks[0].bindings[0].var.struct_info == spread(4, 8)
+    for copy in (from_source(Spread.script()), load_json(save_json(Spread))):
+        assert structural_equal(copy, Spread)
+    text = 'R.DTensor((4, 8), "float32", R.dist.device_mesh((2, 2), [0, 1, 2, 3]), "S[0], R")'
+    assert str(x) == text
+    assert Spread.global_infos["mesh"][0] == MESH
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_no_target_runs_them(target: str) -> None:
+    with pytest.raises(CompileError, match="main has tensors spread over several devices"):
+        relaxpy.compile(Spread, target)
+
+
+def test_infos_of_spread_tensors_are_ordered_as_those_of_whole_ones() -> None:
+    n = tir.Var("n", "int64")
+    known, vague = spread(4, 8), DTensorStructInfo(relax.TensorStructInfo(ndim=2), MESH, "S[0], R")
+    base = relax.analysis.is_base_of
+    assert base(vague, known)
+    assert not base(known, vague)
+    assert not base(spread(4, 8, placement="R, R"), known)
+    assert not base(spread(4, 8, mesh=DeviceMesh((2, 2), (0, 1, 2, 4))), known)
+    assert not base(relax.TensorStructInfo((4, 8)), known)
+    assert not base(known, relax.TensorStructInfo((4, 8)))
+    assert base(relax.ObjectStructInfo(), known)
+    explain = relax.analysis.explain_incompatibility
+    assert "dimension 1: 8 is not 9" in str(explain(spread(4, 8), spread(4, 9)))
+    assert "placement S[0], R is not R, R" in str(explain(known, spread(4, 8, placement="R, R")))
+    lca = relax.analysis.struct_info_lca(spread(4, 8), spread(4, 9))
+    assert lca == DTensorStructInfo(
+        relax.TensorStructInfo(dtype="float32", ndim=2), MESH, "S[0], R"
+    )
+    assert relax.analysis.struct_info_lca(known, relax.TensorStructInfo((4, 8))) == (
+        relax.ObjectStructInfo()
+    )
+    assert relax.analysis.struct_info_glb(vague, spread(4, n)) == spread(4, n)
+    assert relax.analysis.definable_shape_vars(spread(4, n)) == (n,)
+    assert relax.analysis.free_shape_vars(spread(4, n)) == (n,)
+    assert relax.analysis.shape_var_map(spread(4, n), spread(4, 9))[n] == 9
+    assert relax.analysis.substitute_info(spread(4, n), {n: tir.IntImm("int64", 9)}) == spread(4, 9)
+    assert relax.analysis.erase_to_well_defined(spread(4, n)).shape is None
+
+
+def test_placements_are_read_and_written() -> None:
+    placement = Placement((PlacementSpec.sharding(0), PlacementSpec.replica()))
+    assert Placement.from_text("S[0], R") == placement
+    assert str(placement) == "S[0], R"
+    assert Placement.from_text("") == Placement(())
+    assert device_mesh((2,), I.Range(3, 5)) == DeviceMesh((2,), (3, 4))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DeviceMesh((2, 2), (0, 1)), r"of shape \(2, 2\) has 4 devices, found 2"),
+        (lambda: device_mesh((2,), I.Range(0, 4)), r"of shape \(2,\) has 2 devices, found 4"),
+        (lambda: device_mesh((10**9,), I.Range(0, 10**9)), "at most 65536 devices"),
+        (lambda: DeviceMesh(2, (0, 1)), "a size along each axis"),  # type: ignore[arg-type]
+        (lambda: DeviceMesh((2,), (0, -1)), "numbered from 0"),
+        (lambda: PlacementSpec.sharding(-1), "an axis is counted from 0"),
+        (lambda: Placement.from_text("S[x]"), "consists of R and S"),
+        (lambda: Placement.from_text("R,"), "consists of R and S"),
+        (lambda: Placement(("R",)), "a list of PlacementSpec"),  # type: ignore[arg-type]
+        (lambda: spread(4, 8, placement="R"), "the mesh has 2 axes, the placement 1"),
+        (lambda: spread(4, placement="S[1], R"), "of rank 1 has no axis 1 to split"),
+        (lambda: DTensorStructInfo(relax.ShapeStructInfo(), MESH, "R, R"), "info of a tensor"),  # type: ignore[arg-type]
+        (lambda: R.DTensor((4,), "float32"), "has a mesh of devices"),
+        (lambda: R.DTensor((4,), "float32", MESH), "has a placement"),
+        (lambda: relax.Var("x", R.DTensor((4,), "int8", "mesh[0]", "R")), "lists no mesh"),
+    ],
+)
+def test_what_is_no_spread_tensor(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        ('R.DTensor((4,), "float32", "mesh[1]", "R")', r"the module lists no mesh 'mesh\[1\]'"),
+        ('R.DTensor((4,), "float32", "vdevice[0]", "R")', r"lists no mesh 'vdevice\[0\]'"),
+        ('R.DTensor((4,), "float32", "mesh[0]", "R, R")', "the mesh has 1 axes"),
+        ('R.DTensor((4,), "float32", "mesh[0]", "S[1]")', "no axis 1 to split"),
+        ('R.DTensor((4,), "float32", "mesh[0]", "Q")', "consists of R and S"),
+        ('R.DTensor((4,), "float32", 3, "R")', "has a mesh of devices, found 3"),
+    ],
+)
+def test_wrong_annotations_are_located(annotation: str, message: str) -> None:
+    text = f"""
+@I.ir_module
+class Module:
+    I.module_global_infos(
+        {{"mesh": [R.dist.device_mesh((2,), [0, 1])], "vdevice": [I.vdevice("llvm")]}}
+    )
+    @R.function
+    def main(x: {annotation}) -> R.Object:
+        return x
+"""
+    with pytest.raises(ParseError, match=message) as caught:
+        from_source(text)
+    assert caught.value.diagnostic.span is not None
+    assert caught.value.diagnostic.span.line == 8
+
+
+def test_another_placement_is_not_accepted() -> None:
+    text = Spread.script().replace(
+        'x: R.DTensor((4, 8), "float32", R.dist.device_mesh((2, 2), [0, 1, 2, 3]), "S[0], R")',
+        'x: R.DTensor((4, 8), "float32", R.dist.device_mesh((2, 2), [0, 1, 2, 3]), "R, R")',
+    )
+    assert text != Spread.script()
+    with pytest.raises(StructInfoError, match=r"placement R, R is not S\[0\], R"):
+        from_source(text)
+    assert isinstance(Spread, IRModule)
