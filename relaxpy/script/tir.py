@@ -33,6 +33,7 @@ _STATEMENTS = (
     *("block", "init", "axis", "reads", "writes", "where", "func_attr", "block_attr"),
     *("match_buffer", "alloc_buffer", "decl_buffer", "allocate", "allocate_const", "attr"),
     *("env_thread", "launch_thread", "realize", "let", "evaluate", "meta_var"),
+    "buffer_store",
 )
 _INTRINSICS = (
     *_intrin.UNARY_MATH,
@@ -62,6 +63,7 @@ _WORDS: dict[str, Any] = {
     "Ptr": handle,
     "buffer_var": handle,
     "ptr": handle,
+    "buffer_decl": Buffer,
     "target": _words.target,
     "CallEffectKind": _intrin.CallEffectKind,
     "Let": _words.let_expr,

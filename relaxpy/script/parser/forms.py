@@ -319,6 +319,15 @@ class AssertForm(Form):
 
 
 @dataclass(frozen=True, slots=True)
+class StoreForm(Form):
+    """`value` written to one element of a buffer."""
+
+    buffer: Buffer
+    value: object
+    indices: tuple[PrimExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluateForm(Form):
     """An expression for its effect."""
 

@@ -10,7 +10,14 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.buffer import (
+    Buffer,
+    BufferRegion,
+    IterVar,
+    Range,
+    decl_buffer,
+    load_parts,
+)
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.regions import access_regions
 from relaxpy.ir.types import PointerType, PrimType
@@ -310,6 +317,11 @@ class KernelForms(KernelState):
     def effect(self, form: forms.Form, node: ast.expr) -> None:
         """A record that stands alone on a line."""
         match form:
+            case forms.StoreForm(buffer=buffer, value=given, indices=indices):
+                dtype, _, _ = self.made(node, load_parts, buffer, indices)
+                converted: PrimExpr = self.made(node, scalar, given, dtype)
+                stored = self.made(node, ops.cast_to, converted, dtype)
+                self.add(stmt.BufferStore(buffer, stored, indices, span=self.program.span(node)))
             case forms.EvaluateForm(value=value):
                 self.add(stmt.Evaluate(value, self.program.span(node)))
             case forms.AccessForm(what=what, regions=regions):

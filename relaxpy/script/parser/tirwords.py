@@ -366,6 +366,16 @@ def evaluate(value: ExprLike) -> forms.EvaluateForm:
     return forms.EvaluateForm(ops.convert(value))
 
 
+def buffer_store(
+    buffer: Buffer, value: ExprLike, indices: Sequence[ExprLike] | ExprLike
+) -> forms.StoreForm:
+    """`value` written to an element of a buffer, as `buffer[indices] = value` does."""
+    if not isinstance(buffer, Buffer):
+        raise MisuseError(f"expected a buffer, found {buffer!r:.60}", about=buffer)
+    listed = indices if isinstance(indices, (tuple, list)) else (indices,)
+    return forms.StoreForm(buffer, value, tuple(map(ops.convert, listed)))
+
+
 def meta_var(value: object) -> forms.MetaVar:
     """`value` as a Python value, which becomes no statement."""
     return forms.MetaVar(value)
