@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,22 @@ def run_prim_func(
         return KernelRun(func, name, call_global).run(args)
 
 
+def _only_reduces(var: tir.Var, stmt: st.Stmt) -> bool:
+    """Whether all that `stmt` does is run blocks that have an init and reduce over `var`."""
+    match stmt:
+        case st.SeqStmt(seq=seq):
+            return all(_only_reduces(var, part) for part in seq)
+        case st.For(min=low, extent=extent, body=body):
+            return var not in {*walk(low), *walk(extent)} and _only_reduces(var, body)
+        case st.BlockRealize(iter_values=values, block=st.Block(init=st.Stmt(), iter_vars=axes)):
+            return all(
+                axis.iter_type == tir.IterVarKind.CommReduce or var not in set(walk(value))
+                for axis, value in zip(axes, values, strict=True)
+            )
+        case _:
+            return False
+
+
 class KernelRun(ScalarEvaluator):
     """One run of one kernel: its variables, and the memory of its buffers."""
 
@@ -97,6 +113,7 @@ class KernelRun(ScalarEvaluator):
         self.call_global = call_global
         self.arrays: dict[Buffer, Array] = {}
         self.memory: dict[tir.Var, Array] = {}
+        self.initialising = False
 
     def run(self, args: Sequence[Value]) -> Value | None:
         """Bind the parameters, run the body."""
@@ -198,7 +215,11 @@ class KernelRun(ScalarEvaluator):
                     self.execute(part)
             case st.For(loop_var=var, min=low, extent=extent, body=body):
                 start, count = self.value(low), self.value(extent)
-                self._loop(var, range(start, start + count), body)
+                if count <= 0 and _only_reduces(var, body):
+                    with self._initialising():
+                        self._loop(var, range(start, start + 1), body)
+                else:
+                    self._loop(var, range(start, start + count), body)
             case st.BufferStore():
                 self._store(stmt)
             case st.BlockRealize(iter_values=iter_values, predicate=predicate, block=block):
@@ -289,7 +310,17 @@ class KernelRun(ScalarEvaluator):
             )
             if all(starts):
                 self.execute(block.init)
-        self.execute(block.body)
+        if not self.initialising:
+            self.execute(block.body)
+
+    @contextmanager
+    def _initialising(self) -> Iterator[None]:
+        """Blocks only begin: what a reduction without any round gives is its init."""
+        outer, self.initialising = self.initialising, True
+        try:
+            yield
+        finally:
+            self.initialising = outer
 
     def _match_region(self, buffer: Buffer, source: BufferRegion) -> None:
         whole = self.array(source.buffer)

@@ -1,13 +1,16 @@
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.registry import register_func, remove_global_func
 from relaxpy.exec.tir_reference import check_supported, run_prim_func
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.types import PointerType, PrimType
+from relaxpy.script import tir as T
 from tests.exec.kernels import buffer, elementwise, matmul, nest, prim_func, rooted, size_var
 
 TRUE = tir.IntImm("bool", 1)
@@ -275,3 +278,37 @@ def test_hardware_intrinsics_are_named_when_compiling() -> None:
     with pytest.raises(CompileError, match=r"tir\.tvm_storage_sync cannot run here \(in kernel\)"):
         check_supported(func, "kernel")
     check_supported(matmul(2, 2, 2), "matmul")
+
+
+@T.prim_func
+def row_sums(a: T.handle, b: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i, j in T.grid(n, m):
+        with T.block("sum"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vj]
+
+
+@T.prim_func
+def first_then_sum(a: T.handle, b: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i, j in T.grid(n, m):
+        if j == 0:
+            B[i] = T.float32(0)
+        B[i] = B[i] + A[i, j]
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize(("func", "left"), [(row_sums, 0.0), (first_then_sum, 7.0)])
+def test_a_block_without_rounds_begins_and_a_plain_loop_does_nothing(
+    func: PrimFunc, left: float, target: str
+) -> None:
+    out = np.full(3, 7, "float32")
+    relaxpy.compile(func, target)[func.attrs["global_symbol"]](np.ones((3, 0), "float32"), out)
+    np.testing.assert_array_equal(out, np.full(3, left))

@@ -24,8 +24,8 @@ def fold_initial(steps: Sequence[Step], sizes: Container[Var]) -> tuple[Step, ..
         if isinstance(step, (Reduce, Contract)) and step.initial is None:
             source = _initial(found, at, sizes)
             if source is not None:
-                place, value = source
-                found[at] = replace(step, initial=value)
+                place, value, always = source
+                found[at] = replace(step, initial=value, begins_always=always)
                 del found[place]
                 return fold_initial(found, sizes)
     return tuple(found)
@@ -37,8 +37,13 @@ def _inner(step: Step, sizes: Container[Var]) -> Step:
     return step
 
 
-def _initial(steps: Sequence[Step], at: int, sizes: Container[Var]) -> tuple[int, PrimExpr] | None:
-    """The step before `at` that only stores the initial value of that accumulation, and it."""
+def _initial(
+    steps: Sequence[Step], at: int, sizes: Container[Var]
+) -> tuple[int, PrimExpr, bool] | None:
+    """The step before `at` that only stores the initial value of that accumulation, and it.
+
+    And whether it does so even where the accumulation has no round.
+    """
     step = steps[at]
     assert isinstance(step, (Reduce, Contract))
     target = step.statement.target
@@ -53,7 +58,8 @@ def _initial(steps: Sequence[Step], at: int, sizes: Container[Var]) -> tuple[int
                 axes = ()
             case _:
                 return None
-        if store.target is not target or not _same_guards(store, step, sizes):
+        always = not store.guards
+        if store.target is not target or not (always or _same_guards(store, step, sizes)):
             return None
         renamed = _same_places(store, axes, step.statement, step.axes)
         if renamed is None or any(load.buffer is target for load in loads(store.value)):
@@ -61,7 +67,7 @@ def _initial(steps: Sequence[Step], at: int, sizes: Container[Var]) -> tuple[int
         written = {w.buffer for s in steps[place + 1 : at] for p in parts_in(s) for w in p.writes}
         if any(load.buffer in written for load in loads(store.value)):
             return None
-        return place, substitute(store.value, renamed)
+        return place, substitute(store.value, renamed), always
     return None
 
 
@@ -72,8 +78,8 @@ def _same_guards(store: Statement, step: Reduce | Contract, sizes: Container[Var
     guards = set(store.guards)
     if not tests <= guards:
         return False
-    if tests == guards or not tests:
-        return tests == guards
+    if tests == guards:
+        return True
     analyzer = Analyzer()
     with analyzer.constraint_scope(ops.all_of(*tests)):
         return all(analyzer.can_prove(guard) for guard in guards - tests)

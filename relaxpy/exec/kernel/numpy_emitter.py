@@ -55,7 +55,7 @@ from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.traverse import substitute
 from relaxpy.pysource import Names
@@ -227,11 +227,12 @@ class NumpyEmitter:
     def _whole(self, step: Whole) -> list[ast.stmt]:
         lines = self._performed(step)
         [part] = parts_in(step)
+        if not lines:
+            return []
         serial = {a.var for a in self.serial}
         tests = self._within(part.axes)
         tests += self._nonempty(a for a in part.axes if a.var not in serial)
-        if isinstance(step, (Reduce, Contract)) and step.initial is not None:
-            # Without any round nothing is initialised.
+        if isinstance(step, (Reduce, Contract)) and not step.begins_always:
             found = (nonempty(a, self.scope.sizes) for a in step.over)
             tests += (self.scope.truth(test) for test in found if test is not None)
         return [when(both(_distinct(tests)), lines)] if tests else lines
@@ -271,6 +272,8 @@ class NumpyEmitter:
 
     def _map(self, step: Map) -> list[ast.stmt]:
         statement = step.statement
+        if self._stays(statement):
+            return []
         layout = layout_of(statement, step.axes, ())
         arrays = self._emitter(layout, statement)
         if statement.guards and not arrays.is_inside(statement.target, statement.indices):
@@ -290,6 +293,17 @@ class NumpyEmitter:
         if not fixed:
             return arrays.lines
         return [when(both(arrays.scalars.value(g) for g in fixed), arrays.lines)]
+
+    def _stays(self, statement: Statement) -> bool:
+        """Whether the target uses the memory of what is copied to it, element for element."""
+        match statement.value:
+            case BufferLoad(buffer=buffer, indices=indices):
+                shared = self.plan.shared
+                one = shared.get(buffer, buffer) is shared.get(statement.target, statement.target)
+                pairs = zip(indices, statement.indices, strict=False)
+                return one and all(a is b for a, b in pairs)
+            case _:
+                return False
 
     def _output(self, arrays: ArrayEmitter, statement: Statement) -> Output:
         return arrays.output(

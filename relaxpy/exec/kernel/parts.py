@@ -238,8 +238,8 @@ class _Collector:
         first = branch.first or (frozenset() if branch.orelse else _first_rounds(condition, box))
         if first:
             start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
-            # Without any round there is no first one.
-            some = (a for a in box if a.var in first)
+            # A block begins even where its reduction has no round: its result is then the init.
+            some = () if branch.first else (a for a in box if a.var in first)
             tests = [t for a in some if (t := nonempty(a, self.sizes)) is not None]
             yield from self.collect(branch.body, tuple(start), (*guards, *tests), ordered)
             return

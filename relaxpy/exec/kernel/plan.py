@@ -32,8 +32,9 @@ class Map:
 class Reduce:
     """An accumulation over the axes `over` into an element for each round of `axes`.
 
-    It starts from `initial`, or without one from what the target holds, as it does if `over` has no
-    round. The order of the accumulation is the emitter's.
+    It starts from `initial`, or without one from what the target holds. Where `over` has no round
+    the target is `initial`, unless `begins_always` is false: then it stays as it is. The order of
+    the accumulation is the emitter's.
     """
 
     statement: Statement
@@ -41,6 +42,7 @@ class Reduce:
     over: tuple[Axis, ...]
     update: Update
     initial: PrimExpr | None = None
+    begins_always: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +54,7 @@ class Contract:
     over: tuple[Axis, ...]
     factors: tuple[PrimExpr, ...]
     initial: PrimExpr | None = None
+    begins_always: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

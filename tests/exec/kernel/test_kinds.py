@@ -482,7 +482,7 @@ def sums(x: T.handle, y: T.handle, z: T.handle):
 
 
 @pytest.mark.parametrize("m", [0, 1, 4])
-def test_a_reduction_without_any_round_leaves_what_was_there(m: int) -> None:
+def test_a_reduction_without_any_round_is_its_init(m: int) -> None:
     check(sums, floats(3, m), floats(3), floats(3, 3))
     assert methods(sums) == ["add reduction over k", "contraction over k"]
 

@@ -149,3 +149,17 @@ def needs_hardware(A: T.Buffer((4,), "float32")):
 def test_an_effect_that_no_array_has_is_refused() -> None:
     with pytest.raises(CompileError, match="ptx_commit_group"):
         source_of(needs_hardware)
+
+
+@T.prim_func
+def copied(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+    half = T.alloc_buffer((4, 3), "float32")
+    for i, j in T.grid(4, 3):
+        half[i, j] = A[i, j] * T.float32(0.5)
+    for i, j in T.grid(4, 3):
+        B[i, j] = half[i, j]
+
+
+def test_a_copy_within_shared_memory_takes_no_pass() -> None:
+    check(copied, floats(4, 3), floats(4, 3))
+    assert source_of(copied).endswith("np.multiply(A, 0.5, out=B)\n")
