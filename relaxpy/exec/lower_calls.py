@@ -20,6 +20,7 @@ from relaxpy.exec.signatures import output_infos
 from relaxpy.exec.support import CompiledPackedCall
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.python import python_callee
 from relaxpy.ir.relax.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
 
@@ -150,6 +151,9 @@ class CallLowering(ABC):
                     return self._call_packed(callee, args, call)
                 values = [self._operand(a) for a in call.args]
                 return self._outward("rx.invoke", *values)
+            case "relax.call_py_func":
+                called, operands = python_callee(call)
+                return self._call_packed(rx.ExternFunc(called), operands, call)
             case "relax.invoke_closure" | "relax.invoke_pure_closure":
                 function = self._operand(call.args[0], "f")
                 return self._outward("rx.invoke", function, *self._spread(call.args[1]))

@@ -107,6 +107,7 @@ SPECIAL_OPERATORS = frozenset(
         "relax.call_tir_inplace",
         "relax.call_dps_packed",
         "relax.call_pure_packed",
+        "relax.call_py_func",
         "relax.invoke_closure",
         "relax.invoke_pure_closure",
     )

@@ -36,6 +36,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.distributed import DTensorStructInfo
+from relaxpy.ir.relax.op.python import python_callee
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.traverse import walk
 
@@ -284,6 +285,10 @@ class ReferenceEvaluator:
             case "relax.call_pure_packed":
                 callee, *args = (self.value(a, scope) for a in call.args)
                 return self._invoke(callee, args, call)
+            case "relax.call_py_func":
+                called, operands = python_callee(call)
+                function = self._extern(called)
+                return self._invoke(function, [self.value(a, scope) for a in operands], call)
             case "relax.invoke_closure" | "relax.invoke_pure_closure":
                 callee, args = (self.value(a, scope) for a in call.args)
                 return self.call(callee, args)

@@ -18,6 +18,7 @@ ELSEWHERE = {
     "relax.assert_op",
     "relax.call_dps_packed",
     "relax.call_pure_packed",
+    "relax.call_py_func",
     "relax.call_tir",
     "relax.call_tir_inplace",
     "relax.hint_on_device",
@@ -88,6 +89,7 @@ def test_calls_and_effects_read_back():
                     )
                     d = R.call_dps_packed("f", (x, b), out_sinfo=R.Tensor((4,), "float32"))
                     e = R.call_pure_packed("g", d, sinfo_args=(R.Object,))
+                    e = R.call_py_func("h", e, d, out_sinfo=R.Tensor((4,), "float32"))
                     R.assert_op(c, x, format="no {}")
                     R.print(d, e, format="{} {}")
                     d = R.to_vdevice(d, "cuda:1")

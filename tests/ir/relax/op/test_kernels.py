@@ -21,13 +21,16 @@ from tests.ir.relax.op.cases import CASES, Array, Case
 
 RUNS_AS_IT_STANDS = {
     "relax.assert_op",
+    "relax.hint_on_device",
     "relax.null_value",
     "relax.print",
     "relax.shape_of",
+    "relax.to_vdevice",
 }
 CALLS_SOMETHING = {
     "relax.call_dps_packed",
     "relax.call_pure_packed",
+    "relax.call_py_func",
     "relax.call_tir",
     "relax.call_tir_inplace",
 }

@@ -1,0 +1,82 @@
+"""Calls of Python functions by name."""
+
+from __future__ import annotations
+
+from relaxpy.errors import MisuseError, StructInfoTypeError
+from relaxpy.ir.node import EMPTY_ATTRS
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    StringImm,
+    StructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.op.call import Infos, output_info
+from relaxpy.ir.relax.op.registry import Operand, Written, register
+
+
+def python_callee(call: Call) -> tuple[str, tuple[Expr, ...]]:
+    """The name of the function that a `call_py_func` calls, and the arguments one by one.
+
+    Errors:
+        StructInfoError: the call has another form.
+    """
+    match call.args:
+        case (StringImm(value=name), Tuple(fields=fields)):
+            return name, fields
+        case (StringImm(value=name), Expr(struct_info=TupleStructInfo(fields=infos)) as packed):
+            return name, tuple(TupleGetItem(packed, i) for i in range(len(infos)))
+        case _:
+            raise StructInfoTypeError(
+                "takes the name of a function and a tuple of arguments", about=call
+            )
+
+
+def _infer(call: Call, ctx: Context) -> StructInfo:
+    for arg in call.args:
+        ctx.info_of(arg)
+    python_callee(call)
+    if len(call.sinfo_args) != 1:
+        raise StructInfoTypeError(
+            f"takes one info of the result, found {len(call.sinfo_args)}",
+            hint="say what it gives: out_sinfo=R.Tensor(...)",
+            about=call,
+        )
+    return call.sinfo_args[0]
+
+
+def _written(call: Call) -> Written:
+    name, fields = python_callee(call)
+    [info] = call.sinfo_args
+    shown = list(info.fields) if isinstance(info, TupleStructInfo) else info
+    return [name, *fields], {"out_sinfo": shown}
+
+
+@register("relax.call_py_func", pure=True, infer=_infer, unmake=_written)
+def call_py_func(py_func_name: str, *args: Operand, out_sinfo: Infos) -> Call:
+    """What the Python function registered under a name gives for `args`.
+
+    Declared pure: whoever writes it promises that the call has no visible effect.
+
+    Shapes:
+        args    any
+        result  `out_sinfo`, which is checked where it matters; a tuple for a list of infos
+    Errors:
+        MisuseError (also TypeError): the name is no string.
+    """
+    name = py_func_name.value if isinstance(py_func_name, StringImm) else py_func_name
+    if not isinstance(name, str):
+        raise MisuseError(
+            f"a Python function is called by its name, found {name!r:.60}", about=name
+        )
+    return Call(
+        Op("relax.call_py_func"),
+        (StringImm(name), Tuple(tuple(convert_to_expr(a) for a in args))),
+        EMPTY_ATTRS,
+        (output_info(out_sinfo),),
+    )
