@@ -464,11 +464,7 @@ class ArrayEmitter:
         name = self.scope.buffer(load.buffer)
         nodes = []
         dims: frozenset[Var] = frozenset()
-        rows = self.rows.get(load.buffer)
-        for axis, index in enumerate(load.indices):
-            if rows is not None and rows.axis == axis:
-                # Only rows of the stretch are present.
-                index = (as_poly(index) - rows.start).expr()
+        for axis, index in enumerate(self.present(load.buffer, load.indices)):
             self._count(index)
             value = self._value(index)
             dims |= value.dims
@@ -476,6 +472,14 @@ class ArrayEmitter:
             check = "rt.clipped" if self.guarded else "rt.places"
             nodes.append(call(check, value.node, size, text(name)))
         return self._fresh_gather(item(name, *nodes), dims, load.dtype)
+
+    def present(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """The indices into what is present of `buffer`, which may be the rows of a stretch."""
+        found = list(indices)
+        rows = self.rows.get(buffer)
+        if rows is not None:
+            found[rows.axis] = (as_poly(found[rows.axis]) - rows.start).expr()
+        return found
 
     def _fresh_gather(self, node: ast.expr, dims: frozenset[Var], dtype: DataType) -> Value:
         name = self.scope.names.fresh("t")

@@ -78,8 +78,8 @@ def _same_guards(store: Statement, step: Reduce | Contract, sizes: Container[Var
     guards = set(store.guards)
     if not tests <= guards:
         return False
-    if tests == guards:
-        return True
+    if tests == guards or not tests:
+        return tests == guards
     analyzer = Analyzer()
     with analyzer.constraint_scope(ops.all_of(*tests)):
         return all(analyzer.can_prove(guard) for guard in guards - tests)

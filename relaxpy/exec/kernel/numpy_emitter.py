@@ -423,7 +423,8 @@ class NumpyEmitter:
         if mask is not None:
             arrays.guarded += 1
         value = arrays.compute(step.update.operand if step.update else statement.value)
-        places = [arrays.compute(i).node for i in statement.indices]
+        indices = arrays.present(statement.target, statement.indices)
+        places = [arrays.compute(i).node for i in indices]
         if mask is not None:
             arrays.guarded -= 1
         name = self.scope.buffer(statement.target)
