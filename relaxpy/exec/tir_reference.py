@@ -255,8 +255,8 @@ class KernelRun(ScalarEvaluator):
             case st.Allocate(buffer_var=var, dtype=dtype, extents=extents, body=body):
                 self.memory[var] = _poisoned(tuple(map(self.value, extents)), dtype)
                 self.execute(body)
-            case st.AllocateConst(buffer_var=var, data=data, body=body):
-                self.memory[var] = np.array(data)
+            case st.AllocateConst(buffer_var=var, dtype=dtype, data=data, body=body):
+                self.memory[var] = np.array(data, dtype.numpy())
                 self.execute(body)
             case st.DeclBuffer(buffer=buffer, body=body):
                 self.arrays.pop(buffer, None)
