@@ -804,6 +804,7 @@ AnyStructInfo: TypeAlias = (
 )
 
 
+@user_facing
 def const(value: object, dtype: str | None = None) -> Constant:
     """A tensor literal; without `dtype`, int64 data become int32 and float64 data float32.
 
@@ -855,6 +856,7 @@ def _is_bits(element: object) -> TypeGuard[str]:
     return isinstance(element, str) and element.startswith("0x")
 
 
+@user_facing
 def convert_to_expr(value: object) -> Expr:
     """`value` as an expression: numbers as PrimValue, strings, sequences as Tuple.
 

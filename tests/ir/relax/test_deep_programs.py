@@ -163,3 +163,12 @@ def test_within_reach_of_the_stack_programs_are_derived() -> None:
     for _ in range(20):
         body = relax.SeqExpr([], body)
     assert relax.analysis.well_formed(relax.BlockBuilder().normalize(function([x], body, TENSOR)))
+
+
+def test_deep_lists_are_no_values() -> None:
+    value: list[object] = []
+    for _ in range(DEPTH):
+        value = [value]
+    for make in (relax.const, relax.convert_to_expr):
+        with pytest.raises(MisuseError, match=MESSAGE):
+            make(value)
