@@ -15,12 +15,14 @@ if TYPE_CHECKING:
         register_func as register_global_func,
     )
     from relaxpy.exec.vm import VirtualMachine
+    from relaxpy.ir.dtype import DataType
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.transform import get_pipeline
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DataType",
     "IRModule",
     "VirtualMachine",
     "__version__",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DataType": "relaxpy.ir.dtype:DataType",
     "IRModule": "relaxpy.ir.module:IRModule",
     "VirtualMachine": "relaxpy.exec.vm:VirtualMachine",
     "arith": "relaxpy.arith",

@@ -1,5 +1,12 @@
 """Passes, what composes them, and what watches them."""
 
+from relaxpy.ir.instruments import (
+    PassPrintingInstrument,
+    PassTimingInstrument,
+    PrintAfterAll,
+    PrintBeforeAll,
+    WellFormedInstrument,
+)
 from relaxpy.ir.transform import (
     Pass,
     PassContext,
@@ -18,7 +25,12 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "PassInstrument",
+    "PassPrintingInstrument",
+    "PassTimingInstrument",
+    "PrintAfterAll",
+    "PrintBeforeAll",
     "Sequential",
+    "WellFormedInstrument",
     "get_pipeline",
     "list_pipelines",
     "module_pass",

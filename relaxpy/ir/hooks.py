@@ -26,6 +26,7 @@ Hook = Literal[
     "bind_params",
     "bind_symbolic_vars",
     "inline_functions",
+    "is_base_of",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -43,6 +44,7 @@ _TARGETS: dict[Hook, str] = {
     "bind_params": "relaxpy.ir.relax.bind:bind_params",
     "bind_symbolic_vars": "relaxpy.ir.relax.bind:bind_symbolic_vars",
     "inline_functions": "relaxpy.ir.relax.inline:inline_functions",
+    "is_base_of": "relaxpy.ir.relax.compatibility:is_base_of",
 }
 
 

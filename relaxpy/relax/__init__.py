@@ -65,6 +65,7 @@ from relaxpy.relax import (
     ty,
     utils,
 )
+from relaxpy.relax.expr_functor import ExprMutator, ExprVisitor
 
 __all__ = [
     "Binding",
@@ -78,6 +79,8 @@ __all__ = [
     "DataflowVar",
     "Expr",
     "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
     "ExternFunc",
     "FuncStructInfo",
     "FuncType",

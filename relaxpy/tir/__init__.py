@@ -1,5 +1,6 @@
 """The loop level: scalar expressions, statements, buffers and PrimFuncs."""
 
+from relaxpy.ir.te.tensor import ProducerLoad
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import (
     EQ,
@@ -87,6 +88,7 @@ from relaxpy.ir.tir.intrin import (
     nextafter,
     popcount,
     pow,
+    pow as power,
     reinterpret,
     ret,
     round,
@@ -113,13 +115,12 @@ from relaxpy.ir.tir.ops import (
     floormod,
     floormod as indexmod,
     logical_not,
-    maximum as max,
-    minimum as min,
     mul as multiply,
     sub as subtract,
     truncdiv,
     truncmod,
 )
+from relaxpy.ir.tir.reduce import CommReducer, Reduce, comm_reducer, max, min, sum
 from relaxpy.ir.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -168,6 +169,7 @@ __all__ = [
     "CallEffectKind",
     "Cast",
     "CmpExpr",
+    "CommReducer",
     "ConstExpr",
     "DeclBuffer",
     "Div",
@@ -193,8 +195,10 @@ __all__ = [
     "Or",
     "PrimExpr",
     "PrimFunc",
+    "ProducerLoad",
     "Ramp",
     "Range",
+    "Reduce",
     "Select",
     "SeqStmt",
     "Shuffle",
@@ -225,6 +229,7 @@ __all__ = [
     "ceil",
     "ceildiv",
     "clz",
+    "comm_reducer",
     "const",
     "continue_loop",
     "convert",
@@ -265,6 +270,7 @@ __all__ = [
     "nextafter",
     "popcount",
     "pow",
+    "power",
     "reinterpret",
     "ret",
     "round",
@@ -275,6 +281,7 @@ __all__ = [
     "sqrt",
     "stmt_seq",
     "subtract",
+    "sum",
     "tan",
     "tanh",
     "trunc",

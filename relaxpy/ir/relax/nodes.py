@@ -130,6 +130,11 @@ class StructInfo(Node):
             object.__setattr__(self, "_key", structural_key(self))
             return self._key
 
+    def is_base_of(self, derived: StructInfo) -> bool:
+        """Whether `derived` is at least as specific as this info: `derived <<: self` (SUB)."""
+        found: bool = hooks.call("is_base_of", self, derived)
+        return found
+
     @override
     def __eq__(self, other: object) -> bool:
         if self is other:

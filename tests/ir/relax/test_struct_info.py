@@ -88,3 +88,10 @@ def test_there_is_no_wildcard_for_one_dimension(hole: object) -> None:
         rx.TensorStructInfo((N, hole), "float32")  # type: ignore[arg-type]
     with pytest.raises(MisuseError):
         rx.ShapeStructInfo((N, hole))  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("SUB-7")
+def test_an_info_answers_for_itself_what_is_below_it() -> None:
+    known, open_info = rx.TensorStructInfo((N, 2)), rx.TensorStructInfo(ndim=2)
+    assert open_info.is_base_of(known)
+    assert not known.is_base_of(open_info)
