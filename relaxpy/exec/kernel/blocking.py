@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from relaxpy.exec.kernel.nest import Axis
@@ -20,6 +20,8 @@ from relaxpy.exec.kernel.plan import (
     Serial,
     Step,
     Whole,
+    accesses,
+    flat,
     parts_in,
 )
 from relaxpy.ir.dtype import INT64
@@ -113,7 +115,7 @@ def _rows(
     """The row of each buffer's memory, or None where it is not the same in all accesses."""
     rows: dict[Buffer, Row | None] = {}
     for step, axis in zip(run, axes, strict=True):
-        for access in _accesses(step):
+        for access in accesses(step):
             found = _row(access, axis)
             memory = shared.get(access.buffer, access.buffer)
             known = rows.setdefault(memory, found)
@@ -140,12 +142,6 @@ def _is_inside(buffer: Buffer, row: Row, axis: Axis, sizes: Container[Var]) -> b
     return first.is_at_least(0, sizes) and left.is_at_least(0, sizes)
 
 
-def _accesses(step: Step) -> Iterator[Access]:
-    for part in parts_in(step):
-        yield from part.reads
-        yield from part.writes
-
-
 def _closed(
     run: Sequence[Whole],
     axes: Sequence[Axis],
@@ -159,15 +155,14 @@ def _closed(
         return run
     found = _rows(run, axes, shared)
     whole = {b: r for b, r in found.items() if r and _is_inside(b, r, axes[0], sizes)}
-    touched = dict.fromkeys(a.buffer for step in run for a in _accesses(step))
+    touched = dict.fromkeys(a.buffer for step in run for a in accesses(step))
     rows = {b: whole[shared.get(b, b)] for b in touched if shared.get(b, b) in whole}
     inside = {id(part) for step in run for part in parts_in(step)}
     elsewhere = {
         shared.get(a.buffer, a.buffer)
-        for step in steps
-        for part in parts_in(step)
-        if id(part) not in inside
-        for a in (*part.reads, *part.writes)
+        for step in flat(steps)
+        if not any(id(part) in inside for part in parts_in(step))
+        for a in accesses(step)
     }
     own = frozenset(b for b in whole if b in local and b not in elsewhere)
     low, high = Var("lo", INT64), Var("hi", INT64)
@@ -216,7 +211,7 @@ def _row_bytes(run: Sequence[Whole], axes: Sequence[Axis]) -> PrimExpr:
     sizes = as_poly(0)
     seen: set[Buffer] = set()
     for step, axis in zip(run, axes, strict=True):
-        for access in _accesses(step):
+        for access in accesses(step):
             using = {n for n, i in enumerate(access.indices) if mentions(i, {axis.var})}
             if not using or access.buffer in seen:
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Access, Statement
-from relaxpy.exec.kernel.plan import Blocked, Map, Plan, Serial, Step, parts_in
+from relaxpy.exec.kernel.plan import Map, Plan, Step, accesses, flat, parts_in
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
@@ -24,7 +24,7 @@ def shared_memory(
     found: dict[Buffer, Buffer] = {}
     touched: dict[Buffer, list[int]] = {}
     for number, step in enumerate(steps):
-        for buffer in {a.buffer for a in _accesses(step)}:
+        for buffer in {a.buffer for a in accesses(step)}:
             touched.setdefault(buffer, []).append(number)
     for buffer in reversed(local):
         uses = touched.get(buffer, [])
@@ -47,12 +47,6 @@ def shared_memory(
         if _alike(buffer, target) and _replaces(last, buffer):
             found[buffer] = owner
     return found
-
-
-def _accesses(step: Step) -> Iterator[Access]:
-    for part in parts_in(step):
-        yield from part.reads
-        yield from part.writes
 
 
 def _alike(a: Buffer, b: Buffer) -> bool:
@@ -98,7 +92,7 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
     """
     buffers = [*plan.func.buffer_map.values(), *plan.nest.pointers.values()]
     steps = list(flat(plan.steps))
-    touched = {_root(plan, a) for step in steps for a in _accesses(step)}
+    touched = {_root(plan, a) for step in steps for a in accesses(step)}
     written = {_root(plan, w) for step in steps for p in parts_in(step) for w in p.writes}
     done: set[Buffer] = set()
     for target in (b for b in buffers if b in written):
@@ -116,7 +110,7 @@ def _root(plan: Plan, access: Access) -> Buffer:
 
 def _harmless(plan: Plan, steps: Sequence[Step], target: Buffer, other: Buffer) -> bool:
     """Whether `other` may be the array `target` itself: one step meets both, element by element."""
-    meeting = [s for s in steps if {target, other} & {_root(plan, a) for a in _accesses(s)}]
+    meeting = [s for s in steps if {target, other} & {_root(plan, a) for a in accesses(s)}]
     if len(meeting) != 1 or not isinstance(meeting[0], Map):
         return False
     statement = meeting[0].statement
@@ -138,12 +132,3 @@ def _chained(value: PrimExpr, load: BufferLoad) -> bool:
             return False
         [value] = inner
     return True
-
-
-def flat(steps: Sequence[Step]) -> Iterator[Step]:
-    """The steps, those inside loops and blocks in place of these."""
-    for step in steps:
-        if isinstance(step, (Serial, Blocked)):
-            yield from flat(step.steps)
-        else:
-            yield step

@@ -6,12 +6,12 @@ what one element at a time, which buffers share memory, and what is done in bloc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from relaxpy.exec.kernel.nest import Axis, Nest
-from relaxpy.exec.kernel.parts import Group, Part, Statement
+from relaxpy.exec.kernel.nest import Axis, Nest, loads
+from relaxpy.exec.kernel.parts import Access, Group, Part, Statement, access
 from relaxpy.exec.kernel.updates import ArgExtreme, Update
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -155,6 +155,27 @@ class Plan:
     made: tuple[Buffer, ...]
     shared: Mapping[Buffer, Buffer]
     views: Mapping[Buffer, Buffer]
+
+
+def flat(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps, those inside loops and blocks in place of these."""
+    for step in steps:
+        if isinstance(step, (Serial, Blocked)):
+            yield from flat(step.steps)
+        else:
+            yield step
+
+
+def accesses(step: Step) -> Iterator[Access]:
+    """What `step` reads and writes, the initial value of an accumulation included."""
+    for inner in flat((step,)):
+        for part in parts_in(inner):
+            yield from part.reads
+            yield from part.writes
+        if isinstance(inner, (Reduce, Contract)) and inner.initial is not None:
+            variables = {a.var for a in inner.axes}
+            for load in loads(inner.initial):
+                yield access(load.buffer, load.indices, variables)
 
 
 def parts_in(step: Step) -> Iterator[Part]:

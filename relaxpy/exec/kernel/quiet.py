@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from relaxpy.exec.kernel.memory import flat
 from relaxpy.exec.kernel.nest import every, expressions, outside_calls
 from relaxpy.exec.kernel.parts import Statement
-from relaxpy.exec.kernel.plan import Plan, Scalar, Step, parts_in
+from relaxpy.exec.kernel.plan import Plan, Scalar, Step, flat, parts_in
 from relaxpy.ir.tir.expr import (
     Add,
     Call,
