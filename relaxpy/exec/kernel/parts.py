@@ -363,7 +363,8 @@ def _settled(values: Iterable[PrimExpr], box: Box) -> list[PrimExpr]:
 
 
 def _choices(value: PrimExpr) -> Iterator[PrimExpr]:
-    for part in walk(value):
+    """The conditions of the if_then_else in `value`, outer ones first: they leave least over."""
+    for part in reversed(list(walk(value))):
         if (
             isinstance(part, Call)
             and isinstance(part.op, Op)

@@ -11,7 +11,7 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ProducerLoad, Tensor
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import (
     And,
@@ -38,7 +38,7 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from relaxpy.ir.traverse import map_children, substitute
+from relaxpy.ir.traverse import map_children, rewrite, substitute
 
 Argument: TypeAlias = Tensor | Var
 
@@ -189,13 +189,18 @@ class _Lowering:
         where = tuple(axis.var for axis in axes[: len(op.axis)])
         order = [e.value_index for e in op.body if isinstance(e, Reduce)]
         combiner = first.combiner
-        sources = [self._value(s, values) for s in first.source]
+        identity = combiner.identity_element
+        sources = [
+            self._value(_where(first.condition, source, nothing), values)
+            for source, nothing in zip(first.source, identity, strict=True)
+        ]
         loads: list[PrimExpr] = [
             BufferLoad(targets[order.index(k)], where) for k in range(len(sources))
         ]
         combined = combiner.combine(loads, sources)
+        start = [self._value(e, values) for e in first.init or identity]
         init = [
-            BufferStore(t, combiner.identity_element[k], where)
+            BufferStore(t, ops.cast_to(start[k], t.dtype), where)
             for t, k in zip(targets, order, strict=True)
         ]
         name = self._block_name(op.name)
@@ -209,21 +214,27 @@ class _Lowering:
 
     def _value(self, expr: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
         """`expr` simplified, over block variables and buffers; in wide mode with int64 indices."""
-        return self._rewrite(simplify(substitute(expr, values)))
+        found = rewrite(simplify(substitute(expr, values)), self._load)
+        assert isinstance(found, PrimExpr)
+        return found
 
-    def _rewrite(self, expr: PrimExpr) -> PrimExpr:
-        if isinstance(expr, ProducerLoad):
-            indices = [self._rewrite(i) for i in expr.indices]
-            return BufferLoad(
-                self.buffers[expr.producer],
-                [self._index(i) for i in indices] if self.wide else indices,
-            )
-        rebuilt = map_children(
-            lambda child: self._rewrite(child) if isinstance(child, PrimExpr) else child, expr
-        )
-        if self.wide and isinstance(rebuilt, CmpExpr) and _is_index(rebuilt.a):
-            return type(rebuilt)(self._index(rebuilt.a), self._index(rebuilt.b))
-        return rebuilt
+    def _load(self, node: Node) -> Node | None:
+        match node:
+            case ProducerLoad(producer=producer, indices=indices):
+                where = [self._index(i) for i in indices] if self.wide else indices
+                return BufferLoad(self.buffers[producer], where)
+            case CmpExpr(a=a, b=b) if self.wide and _fits_index(a.dtype):
+                sides = _outside_memory(a), _outside_memory(b)
+                if not any(isinstance(n, Var) and n not in self.scalars for n in chain(*sides)):
+                    return None  # data is compared in its own datatype
+                return type(node)(*(self._compared(s, p) for s, p in zip((a, b), sides, strict=True)))
+            case _:
+                return None
+
+    def _compared(self, side: PrimExpr, parts: list[Node]) -> PrimExpr:
+        """A side of a comparison of indices as int64; arithmetic on data may wrap around first."""
+        holds_data = any(isinstance(n, BufferLoad) for n in parts)
+        return ops.cast_to(side, INT64) if holds_data else self._index(side)
 
     def _index(self, expr: PrimExpr) -> PrimExpr:
         """An integer expression as int64, the widening pushed to its leaves."""
@@ -258,13 +269,33 @@ class _Stage:
     init: Stmt | None = None
 
 
+def _where(condition: PrimExpr, source: PrimExpr, nothing: PrimExpr) -> PrimExpr:
+    """`source` where `condition` holds; elsewhere nothing is read, and nothing added."""
+    if isinstance(condition, IntImm) and condition.value:
+        return source
+    return intrin.if_then_else(condition, source, ops.cast_to(nothing, source.dtype))
+
+
 def _with_regions(block: Block) -> Block:
     reads, writes = access_regions(block)
     return replace(block, reads=reads, writes=writes)
 
 
-def _is_index(expr: PrimExpr) -> bool:
-    return expr.dtype.is_int and not expr.dtype.is_bool and expr.dtype.bits >= 32
+def _fits_index(dtype: DataType) -> bool:
+    """Whether int64 has all values of an integer datatype that indices may have."""
+    return dtype.family == "int" and dtype.bits >= 32 or dtype == "uint32"
+
+
+def _outside_memory(expr: PrimExpr) -> list[Node]:
+    """The nodes of `expr`, but for the indices of what it reads."""
+    found: list[Node] = []
+    waiting: list[Node] = [expr]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if not isinstance(node, BufferLoad):
+            waiting += children(node)
+    return found
 
 
 def _annotations(op: Operation) -> Attrs:

@@ -157,12 +157,18 @@ class ProducerLoad(PrimExpr):
     def __new__(
         cls, producer: Tensor, indices: Sequence[ExprLike | IterVar], span: Span | None = None
     ) -> Self:
-        """Errors: MisuseError if the number of indices differs from the rank."""
+        """Errors: MisuseError if there are not as many as the rank says, or one is no integer."""
         values = tuple(ops.convert(i) for i in indices)
         if len(values) != producer.ndim:
             raise MisuseError(
                 f"tensor {producer.name} has rank {producer.ndim}, found {len(values)} indices"
             )
+        for value in values:
+            if not value.dtype.is_int:
+                raise MisuseError(
+                    f"tensor {producer.name}: an index is an integer, found `{value}` "
+                    f"of {value.dtype}"
+                )
         return cls._make(producer.dtype, producer, values)
 
 
@@ -277,6 +283,8 @@ def compute(
     Errors:
         MisuseError: `fcompute` has other parameters than positional ones, or gives no expression.
     """
+    if not callable(fcompute):
+        raise MisuseError(f"compute: fcompute is a function of the indices, found {fcompute!r}")
     sizes = _shape(shape)
     names = _axis_names(fcompute, len(sizes), varargs_names)
     axes = tuple(
@@ -328,8 +336,8 @@ def _check_reductions(name: str, body: tuple[PrimExpr, ...]) -> None:
     same = all(
         isinstance(e, Reduce)
         and isinstance(first, Reduce)
-        and (e.combiner, e.source, e.axis, e.condition)
-        == (first.combiner, first.source, first.axis, first.condition)
+        and (e.combiner, e.source, e.axis, e.condition, e.init)
+        == (first.combiner, first.source, first.axis, first.condition, first.init)
         for e in body
     )
     if any(isinstance(e, Reduce) for e in body) and not same:
@@ -361,6 +369,8 @@ def extern(
     else:
         given = [dtype] if isinstance(dtype, str) else list(dtype)
         dtypes = [DataType(d) for d in (given * len(shapes) if len(given) == 1 else given)]
+        if len(dtypes) != len(shapes):
+            raise MisuseError(f"{name}: {len(dtypes)} datatypes for {len(shapes)} shapes")
     ins = _buffers(in_buffers) or [_offset_buffer(t.shape, t.dtype, t.name) for t in inputs]
     outs = _buffers(out_buffers) or [
         _offset_buffer(s, d, name) for s, d in zip(shapes, dtypes, strict=True)
@@ -392,7 +402,13 @@ def _offset_buffer(shape: Sequence[PrimExpr], dtype: DataType, name: str) -> Buf
 
 
 def reduce_axis(dom: Range | Sequence[ExprLike], name: str = "rv", thread_tag: str = "") -> IterVar:
-    """An axis to reduce over: a Range, or a pair (begin, end)."""
+    """An axis to reduce over: a Range, or a pair (begin, end).
+
+    Errors:
+        MisuseError: it is neither.
+    """
+    if not isinstance(dom, Range) and not (isinstance(dom, (tuple, list)) and len(dom) == 2):
+        raise MisuseError(f"an axis is reduced over a Range or (begin, end), found {dom!r}")
     found = dom if isinstance(dom, Range) else Range(*dom)
     return IterVar(found, Var(name, found.extent.dtype), IterVarKind.CommReduce, thread_tag)
 

@@ -172,3 +172,68 @@ def test_wrong_indices_and_parameters_are_refused() -> None:
         te.compute((4,), lambda i, j=3: a[i, j], name="C")
     with pytest.raises(MisuseError, match="2 index parameters for 1 dimensions"):
         te.compute((4,), lambda i, j: a[i, j], name="C")
+
+
+@pytest.mark.parametrize("target", ["reference", "numpy"])
+@pytest.mark.parametrize(("low", "begins"), [(0, True), (3, False), (3, True)])
+def test_a_reduction_may_choose_its_rounds_and_begin_elsewhere(
+    target: str, low: int, begins: bool
+) -> None:
+    a, first = te.placeholder((3, 5), name="A"), te.placeholder((3,), name="first")
+    k = te.reduce_axis((0, 5), "k")
+
+    def total(i: tir.Var) -> object:
+        init = first[i] if begins else None
+        return reduce.sum(a[i, k], axis=k, where=k.var >= low, init=init)
+
+    func = create_prim_func([a, first, te.compute((3,), total, name="B")])
+    x, start = np.arange(15, dtype="float32").reshape(3, 5), np.array([10, 20, 30], "float32")
+    out = np.empty(3, "float32")
+    compile(IRModule({"main": func}), target)["main"](x, start, out)
+    np.testing.assert_array_equal(out, x[:, low:].sum(1) + (start if begins else 0))
+
+
+def test_a_condition_keeps_a_reduction_from_reading_outside() -> None:
+    a = te.placeholder((4,), name="A")
+    k = te.reduce_axis((0, 3), "k")
+    b = te.compute((4,), lambda i: reduce.sum(a[i + k], axis=k, where=i + k < 4), name="B")
+    x, out = np.arange(4, dtype="float32"), np.empty(4, "float32")
+    run(create_prim_func([a, b]), x, out)
+    np.testing.assert_array_equal(out, [3, 6, 5, 3])
+
+
+def test_expressions_may_be_deep() -> None:
+    a = te.placeholder((4,), name="A")
+
+    def chain(i: tir.Var) -> object:
+        value = a[i]
+        for k in range(3000):
+            value = value + float(k + 1)
+        return value
+
+    body = create_prim_func([a, te.compute((4,), chain)]).body
+    assert sum(isinstance(node, tir.Add) for node in walk(body)) == 3000
+
+
+REFUSED: list[tuple[Callable[[te.Tensor], object], str]] = [
+    (lambda a: te.compute((4,), 3), "fcompute is a function of the indices, found 3"),
+    (lambda a: te.reduce_axis(5), r"a Range or \(begin, end\), found 5"),
+    (lambda a: te.reduce_axis((0,)), r"a Range or \(begin, end\), found \(0,\)"),
+    (lambda a: a[0, 0], "tensor A has rank 1, found 2 indices"),
+    (lambda a: a[1.5], "an index is an integer, found .* of float32"),
+    (lambda a: create_prim_func([te.compute((4,), lambda i: a[i])]), "not among the arguments"),
+    (
+        lambda a: te.extern(
+            [(4,), (4,)], [a], lambda i, o: tir.IntImm("int32", 0), dtype=["int8"] * 3
+        ),
+        "3 datatypes for 2 shapes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_what_is_no_tensor_expression_is_refused(
+    make: Callable[[te.Tensor], object], message: str
+) -> None:
+    with pytest.raises(MisuseError, match=message):
+        make(te.placeholder((4,), name="A"))

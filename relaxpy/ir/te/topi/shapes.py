@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import SupportsIndex, TypeAlias
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal, simplify
@@ -14,7 +15,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import BinaryOpExpr, ExprLike, IntImm, PrimExpr
 
 Sizes: TypeAlias = Sequence[PrimExpr]
-Axes: TypeAlias = int | Sequence[int] | None
+Axes: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
 
 
 def is_const(size: PrimExpr, value: int) -> bool:
@@ -52,22 +53,28 @@ def _length(size: PrimExpr) -> int:
     return 1 + _length(size.a) + _length(size.b)
 
 
-def normal_axis(axis: int, ndim: int) -> int:
+def normal_axis(axis: SupportsIndex, ndim: int) -> int:
     """`axis` counted from the front.
 
     Errors:
-        MisuseError: it is outside [-ndim, ndim).
+        MisuseError: it is no integer, or outside [-ndim, ndim).
     """
-    if not -ndim <= axis < ndim:
-        raise MisuseError(f"axis {axis} is out of range for rank {ndim}")
-    return axis % ndim
+    try:
+        place = operator.index(axis)
+    except TypeError:
+        raise MisuseError(f"an axis is an integer, found {axis!r}") from None
+    if not -ndim <= place < ndim:
+        raise MisuseError(f"axis {place} is out of range for rank {ndim}")
+    return place % ndim
 
 
 def normal_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
     """Axes counted from the front, in order, each once; all of them for None."""
     if axis is None:
         return tuple(range(ndim))
-    listed = [axis] if isinstance(axis, int) else axis
+    listed: Sequence[SupportsIndex] = (
+        axis if isinstance(axis, Sequence) and not isinstance(axis, str) else [axis]
+    )
     return tuple(sorted({normal_axis(a, ndim) for a in listed}))
 
 

@@ -33,9 +33,20 @@ def _place(shape: Sequence[PrimExpr], element: Any, name: str) -> Tensor:
     return made
 
 
+def _text(shape: Sequence[PrimExpr]) -> str:
+    sizes = (str(s.value) if isinstance(s, tir.IntImm) else str(s) for s in shape)
+    return f"({', '.join(sizes)})"
+
+
 def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
-    """The elements of x in row-major order in another shape of as many elements."""
+    """The elements of x in row-major order in another shape of as many elements.
+
+    Errors:
+        MisuseError: the shape has another number of elements.
+    """
     shape = as_sizes(newshape)
+    if prove_equal(product(shape), product(x.shape)) is False:
+        raise MisuseError(f"a tensor of shape {_text(x.shape)} cannot have shape {_text(shape)}")
 
     def element(*index: PrimExpr) -> PrimExpr:
         if any(is_const(s, 0) for s in (*shape, *x.shape)):
@@ -46,8 +57,14 @@ def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """x with axis `axes[i]` as axis i; in reverse order by default."""
+    """x with axis `axes[i]` as axis i; in reverse order by default.
+
+    Errors:
+        MisuseError: `axes` does not name each axis once.
+    """
     order = [normal_axis(a, x.ndim) for a in (range(x.ndim)[::-1] if axes is None else axes)]
+    if sorted(order) != list(range(x.ndim)):
+        raise MisuseError(f"axes name each of {x.ndim} axes once, found {axes}")
 
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(index[order.index(a)] for a in range(x.ndim)))
@@ -57,7 +74,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 def expand_dims(x: Tensor, axis: Axes) -> Tensor:
     """x with new axes of size 1 at these places of the result."""
-    count = 1 if isinstance(axis, int) else len(axis or ())
+    count = len(axis) if isinstance(axis, Sequence) else 1
     new = normal_axes(axis, x.ndim + count)
     old = iter(x.shape)
     shape = as_sizes([1 if a in new else next(old) for a in range(x.ndim + count)])
@@ -85,10 +102,19 @@ def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """The tensors one after the other along an axis."""
+    """The tensors one after the other along an axis.
+
+    Errors:
+        MisuseError: there is none, or two of them differ in rank or along another axis.
+    """
+    if not tensors:
+        raise MisuseError("concatenate needs at least one tensor")
     where = normal_axis(axis, tensors[0].ndim)
+    for tensor in tensors[1:]:
+        _check_alike(tensors[0], tensor, where)
     sizes = [tensor.shape[where] for tensor in tensors]
-    begins = [total(sizes[:k]) if k else ops.const(0, "int64") for k in range(len(sizes))]
+    zero = ops.const(0, "int64")
+    begins = [total(sizes[:k]) if k else zero for k in range(len(sizes))]
     shape = list(tensors[0].shape)
     shape[where] = total(sizes)
 
@@ -98,17 +124,34 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
                 *(ops.sub(i, begins[k]) if a == where else i for a, i in enumerate(index))
             )
 
-        result = read(0)
-        for k in range(1, len(tensors)):
-            beyond = ops.compare(tir.GE, ops.sub(index[where], begins[k]), ops.const(0, "int64"))
-            result = intrin.if_then_else(beyond, read(k), result)
-        return result
+        def among(first: int, stop: int) -> PrimExpr:
+            """The element, which one of these has; halving keeps long lists shallow."""
+            if stop - first == 1:
+                return read(first)
+            middle = (first + stop + 1) // 2
+            beyond = ops.compare(tir.GE, ops.sub(index[where], begins[middle]), zero)
+            return intrin.if_then_else(beyond, among(middle, stop), among(first, middle))
+
+        return among(0, len(tensors))
 
     return _place(shape, element, "T_concat")
 
 
+def _check_alike(first: Tensor, other: Tensor, axis: int) -> None:
+    """Errors: MisuseError, unless the tensors may have one shape apart from `axis`."""
+    pairs = enumerate(zip(first.shape, other.shape, strict=False))
+    if first.ndim != other.ndim or any(
+        a != axis and prove_equal(x, y) is False for a, (x, y) in pairs
+    ):
+        raise MisuseError(
+            f"shapes {_text(first.shape)} and {_text(other.shape)} do not join along axis {axis}"
+        )
+
+
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """The tensors one after the other along a new axis."""
+    if not tensors:
+        raise MisuseError("stack needs at least one tensor")
     where = normal_axis(axis, tensors[0].ndim + 1)
     return concatenate([expand_dims(t, where) for t in tensors], where)
 
@@ -282,7 +325,14 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     """The product of matrices as NumPy's: leading axes broadcast, a vector is a row or a column.
 
     Sums are taken in `out_dtype`, or in that of the operands.
+
+    Errors:
+        MisuseError: an operand is a scalar, or the sizes summed over differ.
     """
+    if not a.ndim or not b.ndim:
+        raise MisuseError("matmul takes vectors and matrices, found a tensor of rank 0")
+    if prove_equal(a.shape[-1], b.shape[max(-2, -b.ndim)]) is False:
+        raise MisuseError(f"shapes {_text(a.shape)} and {_text(b.shape)} do not multiply")
     row, column = a.ndim == 1, b.ndim == 1
     m = [] if row else [a.shape[-2]]
     n = [] if column else [b.shape[-1]]

@@ -97,6 +97,18 @@ def test_places_outside_give_nan_where_that_is_asked_for() -> None:
     np.testing.assert_array_equal(found, np.vstack([X[:1] * np.nan, X[0], X[2], X[:1] * np.nan]))
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+def test_any_number_of_tensors_is_joined(count: int) -> None:
+    parts = [np.full((k % 3, 2), k, "int32") for k in range(1, count + 1)]
+    found = evaluate(lambda *tensors: topi.concatenate(tensors), *parts)
+    np.testing.assert_array_equal(found, np.concatenate(parts))
+
+
+def test_joining_many_tensors_stays_shallow() -> None:
+    tensors = [te.placeholder((1,), name=f"x{k}") for k in range(2000)]
+    assert len(create_prim_func([*tensors, topi.concatenate(tensors)]).params) == 2001
+
+
 def test_scalars_alone_give_scalars() -> None:
     assert topi.add(ops.const(2), ops.const(3)) is ops.const(5)
     assert isinstance(topi.less(N, 3), tir.LT)
@@ -119,6 +131,16 @@ REFUSED: list[tuple[Callable[[Tensor], object], str]] = [
     (lambda x: topi.bitwise_and(x, x), "needs integers, found float32"),
     (lambda x: topi.negative(topi.isnan(x)), "a Boolean has no negative"),
     (lambda x: topi.cast(x, "int32") / 2, "/ on integers leaves the rounding open"),
+    (lambda x: topi.sum(x, "rows"), "an axis is an integer, found 'rows'"),
+    (lambda x: topi.transpose(x, (0, 0)), r"each of 2 axes once, found \(0, 0\)"),
+    (lambda x: topi.transpose(x, (1,)), r"each of 2 axes once, found \(1,\)"),
+    (lambda x: topi.reshape(x, (5,)), r"shape \(3, 4\) cannot have shape \(5\)"),
+    (lambda x: topi.concatenate([]), "at least one tensor"),
+    (lambda x: topi.stack([]), "at least one tensor"),
+    (lambda x: topi.concatenate([x, te.placeholder((3,))]), r"\(3, 4\) and \(3\) do not join"),
+    (lambda x: topi.concatenate([x, te.placeholder((3, 5))]), "do not join along axis 0"),
+    (lambda x: topi.matmul(x, x), r"\(3, 4\) and \(3, 4\) do not multiply"),
+    (lambda x: topi.matmul(x, te.placeholder(())), "found a tensor of rank 0"),
 ]
 
 
