@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from relaxpy.errors import MisuseError, close_names
 
-_PATTERN = re.compile(r"(int|uint|float|bfloat|handle)(\d*)(?:x(vscalex)?(\d+))?")
 _SMALL_FLOATS = {
     "float8_e3m4": 8,
     "float8_e4m3": 8,
@@ -26,6 +25,10 @@ _SMALL_FLOATS = {
     "float6_e3m2fn": 6,
     "float4_e2m1fn": 4,
 }
+_PATTERN = re.compile(
+    rf"({'|'.join(sorted(_SMALL_FLOATS, reverse=True))}|int|uint|float|bfloat|handle)"
+    r"([0-9]{0,5})(?:x(vscalex)?([0-9]{1,5}))?"
+)
 _CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4} | {
     name: 7 + i for i, name in enumerate(_SMALL_FLOATS)
 }
@@ -36,41 +39,47 @@ _RELAX_BITS = {
 }
 
 
+class _Parts(NamedTuple):
+    """What the name of a datatype says; `text` is its canonical form."""
+
+    text: str
+    family: str
+    bits: int
+    lanes: int
+    scalable: bool
+    element: str
+
+
+_VOID = _Parts("", "handle", 0, 0, False, "")
+
+
 @cache
-def _parse(text: str) -> tuple[str, str, int, int, bool]:
-    """Canonical name, family, bits, lanes and whether the lanes are scalable."""
-    if text in ("", "void"):
-        return "", "handle", 0, 0, False
+def _parse(text: str) -> _Parts:
+    if text in ("", "void", "handle0", "handle0x0", "handle64x0"):
+        return _VOID
     if text == "bool" or text.startswith("boolx"):
         text = text.replace("bool", "uint1", 1)
-    for name, bits in _SMALL_FLOATS.items():
-        rest = text.removeprefix(name)
-        if rest != text and (not rest or re.fullmatch(r"x\d+", rest)):
-            lanes = int(rest[1:]) if rest else 1
-            return name + (f"x{lanes}" if lanes != 1 else ""), name, bits, lanes, False
     found = _PATTERN.fullmatch(text)
-    if found is None:
+    if found is None or (found[2] and found[1] in _SMALL_FLOATS):
         known = [
             "bool",
             "bfloat16",
             *(f"{f}{b}" for f, bs in _RELAX_BITS.items() for b in bs if b > 1),
         ]
         hint = close_names(text, known)
-        raise MisuseError(f"unknown dtype {text!r}", rule="DT-1", hint=hint, about=text)
+        raise MisuseError(f"unknown dtype {text!r:.60}", rule="DT-1", hint=hint, about=text)
     family, digits, scalable, lane_digits = found.groups()
-    bits = int(digits) if digits else {"handle": 64, "bfloat": 16}.get(family, 32)
+    fixed = {"handle": 64, "bfloat": 16, **_SMALL_FLOATS}.get(family)
+    bits = int(digits) if digits else fixed or 32
     lanes = int(lane_digits) if lane_digits else 1
-    if family == "handle" and bits == 0:
-        return "", "handle", 0, 0, False
-    if family == "handle" and lanes == 0:
-        return "", "handle", 0, 0, False
-    if not 0 < bits <= 65535 or not 0 < lanes <= 65535:
-        raise MisuseError(f"dtype {text!r} has an impossible width", rule="DT-8")
-    stem = "handle" if family == "handle" else f"{family}{bits}"
-    if family == "uint" and bits == 1 and lanes == 1:
-        stem = "bool"
-    tail = "" if lanes == 1 and not scalable else f"x{'vscalex' if scalable else ''}{lanes}"
-    return stem + tail, family, bits, lanes, bool(scalable)
+    if not 0 < bits <= 65535 or not 0 < lanes <= 65535 or bits != (fixed or bits):
+        raise MisuseError(f"dtype {text!r} has an impossible width", rule="DT-8", about=text)
+    stem = family if family == "handle" or family in _SMALL_FLOATS else f"{family}{bits}"
+    element = "bool" if stem == "uint1" else stem
+    if lanes == 1 and not scalable:
+        return _Parts(element, family, bits, 1, False, element)
+    full = f"{stem}x{scalable or ''}{lanes}"
+    return _Parts(full, family, bits, lanes, bool(scalable), element)
 
 
 class DataType(str):
@@ -91,22 +100,22 @@ class DataType(str):
             return text
         if not isinstance(text, str):
             text = _name_of(text)
-        return super().__new__(cls, _parse(str(text))[0])
+        return super().__new__(cls, _parse(str(text)).text)
 
     @property
     def family(self) -> str:
         """`int`, `uint`, `float`, `handle`, `bfloat`, or the whole name of a small float."""
-        return _parse(self)[1]
+        return _parse(self).family
 
     @property
     def bits(self) -> int:
         """Bits of one lane."""
-        return _parse(self)[2]
+        return _parse(self).bits
 
     @property
     def lanes(self) -> int:
         """Number of lanes: 1 for a scalar, 0 for Void."""
-        return _parse(self)[3]
+        return _parse(self).lanes
 
     @property
     def type_code(self) -> int:
@@ -120,9 +129,14 @@ class DataType(str):
         Errors:
             MisuseError (also ValueError): the number of lanes is known only to the machine.
         """
-        if _parse(self)[4]:
+        if self.is_scalable:
             raise MisuseError(f"{self} has no size that is known beforehand")
         return (self.bits * max(1, self.lanes) + 7) // 8
+
+    @property
+    def is_scalable(self) -> bool:
+        """Whether the machine decides how many times `lanes` elements a vector has."""
+        return _parse(self).scalable
 
     @property
     def is_void(self) -> bool:
@@ -147,17 +161,17 @@ class DataType(str):
     @property
     def element(self) -> DataType:
         """The datatype of one lane."""
-        return self.with_lanes(1) if self.lanes > 1 else self
+        return DataType(_parse(self).element)
 
     @property
     def relax_defect(self) -> str | None:
         """Why Relax infos may not carry this datatype (DT-2, DT-4, DT-8), or None if they may."""
-        family, bits, lanes = _parse(self)[1:4]
+        _, family, bits, lanes, scalable, _ = _parse(self)
         if self.is_void:
             return None
         if family == "handle":
             return "DT-4: a handle is no datatype of Relax values"
-        if lanes != 1:
+        if lanes != 1 or scalable:
             return "DT-2: vector datatypes are not allowed in Relax"
         if bits not in _RELAX_BITS.get(family, (bits,)):
             allowed = ", ".join(map(str, sorted(_RELAX_BITS[family])))
@@ -166,10 +180,8 @@ class DataType(str):
 
     def with_lanes(self, lanes: int) -> DataType:
         """The vector of `lanes` such elements."""
-        stem = _parse(self)[0].split("x")[0]
-        if self.family in _SMALL_FLOATS:
-            stem = self.family
-        return DataType(stem if lanes == 1 else f"{stem}x{lanes}")
+        element = _parse(self).element
+        return DataType(element if lanes == 1 else f"{element}x{lanes}")
 
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy (or ml_dtypes) type of one element.
@@ -201,8 +213,8 @@ def _name_of(value: Any) -> str:
             return plain[value]
         name: str = np.dtype(value).name
         return name
-    except TypeError:
-        raise MisuseError(f"expected a dtype, found {value!r}", rule="DT-1") from None
+    except (TypeError, ValueError):
+        raise MisuseError(f"expected a dtype, found {value!r:.60}", rule="DT-1") from None
 
 
 BOOL = DataType("bool")

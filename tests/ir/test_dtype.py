@@ -8,6 +8,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import BOOL, VOID, DataType
 from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.types import PrimType
 
 
 @pytest.mark.rule("DT-1")
@@ -33,7 +34,13 @@ def test_a_datatype_has_family_bits_and_lanes(text: str, family: str, bits: int,
 
 
 @pytest.mark.rule("DT-1")
-@pytest.mark.parametrize("text", ["flot32", "int-3", "float8_e9", "complex64", "3", "float32 "])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("flot32", "int-3", "float8_e9", "complex64", "3", "float32 ", "int\uff13", "int\u00b2"),
+        *("float8_e4m3fn8", "int" + "3" * 5000, "int32x" + "3" * 5000),
+    ],
+)
 def test_an_unknown_name_is_refused(text: str):
     with pytest.raises(MisuseError, match="unknown dtype") as caught:
         DataType(text)
@@ -46,12 +53,17 @@ def test_a_close_name_is_suggested():
         DataType("flot32")
 
 
-def test_what_names_no_datatype_is_refused():
-    with pytest.raises(MisuseError, match=r"expected a dtype, found \[1\]"):
-        DataType([1])
+@pytest.mark.parametrize("value", [[1], 3, PrimType("int8")])
+def test_what_names_no_datatype_is_refused(value: object):
+    with pytest.raises(MisuseError, match="expected a dtype, found"):
+        DataType(value)
 
 
-@pytest.mark.parametrize("text", ["int0", "float32x0", "int70000", "float32x70000"])
+@pytest.mark.rule("DT-8")
+@pytest.mark.parametrize(
+    "text",
+    ["int0", "float32x0", "int70000", "float32x70000", "float8_e4m3x0", "bfloat32", "handle32"],
+)
 def test_an_impossible_width_is_refused(text: str):
     with pytest.raises(MisuseError, match="impossible width"):
         DataType(text)
@@ -67,7 +79,8 @@ def test_a_missing_width_is_32_bits(text: str, full: str):
 @pytest.mark.rule("DT-2")
 def test_vectors_are_no_datatypes_of_relax_values():
     assert DataType("float32").relax_defect is None
-    assert DataType("float32x4").relax_defect == "DT-2: vector datatypes are not allowed in Relax"
+    for vector in ("float32x4", "int32xvscalex1", "float8_e4m3x4"):
+        assert DataType(vector).relax_defect == "DT-2: vector datatypes are not allowed in Relax"
 
 
 @pytest.mark.rule("DT-3")
@@ -155,6 +168,9 @@ def test_itemsize_is_bytes_of_all_lanes_rounded_up(text: str, size: int):
 def test_a_scalable_vector_has_no_size():
     with pytest.raises(MisuseError, match="no size"):
         _ = DataType("float32xvscalex4").itemsize
+    assert DataType("float32xvscalex1").is_scalable
+    assert DataType("float32xvscalex1").element == "float32"
+    assert not DataType("float32x4").is_scalable
 
 
 @pytest.mark.parametrize(
