@@ -75,15 +75,24 @@ def places(indices: Any, size: int, name: str) -> Any:
     return at(indices, size, name)
 
 
-def clipped(indices: Any, size: int, name: str) -> Any:
-    """`indices` brought into a dimension of `size`, for loads whose results may not be used.
+def gather(array: Array, indices: tuple[Any, ...], where: Any, name: str) -> Any:
+    """The elements at `indices` where `where` holds, and anything elsewhere.
 
     Errors:
-        RuntimeCheckError: there is nothing to load.
+        RuntimeCheckError: an index is outside where its element is wanted.
     """
-    if size == 0 and np.size(indices):
-        raise RuntimeCheckError(f"{name} is empty, and is read")
-    return np.clip(indices, 0, max(size - 1, 0))
+    found = []
+    for index, size in zip(indices, array.shape, strict=True):
+        inside = np.logical_and(index >= 0, index < size)
+        if not inside.all():
+            wrong = np.logical_and(where, ~inside)
+            if wrong.any():
+                at(np.broadcast_to(index, wrong.shape)[wrong][0], size, name)
+            index = np.where(inside, index, 0)
+        found.append(index)
+    if 0 in array.shape:
+        return np.zeros(np.broadcast_shapes(*map(np.shape, found)), array.dtype)[()]
+    return array[tuple(found)]
 
 
 # ---- views and stores
@@ -307,44 +316,38 @@ def int_truncmod(a: int, b: int) -> int:
     return a - b * int_truncdiv(a, b)
 
 
-def _nonzero(divisor: Any) -> None:
-    if not np.all(divisor):
+def _check_divisor(divisor: Any, where: Any) -> None:
+    if not np.all(divisor) and np.any(np.logical_and(where, divisor == 0)):
         raise RuntimeCheckError("division by zero", rule="PX-3")
 
 
-def floor_divide(a: Any, b: Any, out: Array | None = None) -> Any:
-    """a / b on integers, rounded down. Errors: RuntimeCheckError for a divisor 0."""
-    _nonzero(b)
+def floor_divide(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:
+    """a / b on integers, rounded down.
+
+    Errors:
+        RuntimeCheckError: b is 0 where `where` holds; elsewhere the result is not used.
+    """
+    _check_divisor(b, where)
     return np.floor_divide(a, b, out=out)
 
 
-def remainder(a: Any, b: Any, out: Array | None = None) -> Any:
-    """The remainder of `floor_divide`. Errors: RuntimeCheckError for a divisor 0."""
-    _nonzero(b)
+def remainder(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:
+    """The remainder of `floor_divide`, with its errors."""
+    _check_divisor(b, where)
     return np.remainder(a, b, out=out)
 
 
-def truncmod(a: Any, b: Any, out: Array | None = None) -> Any:
-    """The remainder of `truncdiv`. Errors: RuntimeCheckError for a divisor 0."""
-    _nonzero(b)
-    return np.fmod(a, b, out=out)
-
-
-def truncdiv(a: Any, b: Any, out: Array | None = None) -> Any:
-    """a / b on integers, rounded toward zero. Errors: RuntimeCheckError for a divisor 0."""
-    _nonzero(b)
-    return any_truncdiv(a, b, out)
-
-
-any_floor_divide = np.floor_divide
-any_remainder = np.remainder
-any_truncmod = np.fmod
-
-
-def any_truncdiv(a: Any, b: Any, out: Array | None = None) -> Any:
-    """a / b on integers, rounded toward zero; anything for a divisor 0."""
+def truncdiv(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:
+    """As `floor_divide`, rounded toward zero."""
+    _check_divisor(b, where)
     # The remainder has the sign of a, so that what is left divides without rounding.
     return np.floor_divide(np.subtract(a, np.fmod(a, b)), b, out=out)
+
+
+def truncmod(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:
+    """The remainder of `truncdiv`, with its errors."""
+    _check_divisor(b, where)
+    return np.fmod(a, b, out=out)
 
 
 def exp10(x: Any, out: Array | None = None) -> Any:
@@ -359,7 +362,17 @@ def rsqrt(x: Any, out: Array | None = None) -> Any:
 
 
 def sigmoid(x: Any, out: Array | None = None) -> Any:
-    """1 / (1 + exp(-x)); exp may overflow to infinity, which gives the right 0."""
+    """1 / (1 + exp(-x)); exp may overflow to infinity, which gives the right 0.
+
+    Floats of 8 bits go through single precision: some of them have no infinity.
+    """
+    dtype = np.asarray(x).dtype
+    if dtype.itemsize == 1:
+        found = sigmoid(np.asarray(x, np.float32)).astype(dtype)
+        if out is None:
+            return found
+        out[...] = found
+        return out
     one = _like(1, x)
     power = np.exp(np.negative(x, out=out), out=out)
     return np.divide(one, np.add(one, power, out=out), out=out)

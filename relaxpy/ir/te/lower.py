@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError
@@ -38,7 +39,7 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from relaxpy.ir.traverse import map_children, rewrite, substitute
+from relaxpy.ir.traverse import children, map_children, rewrite, substitute
 
 Argument: TypeAlias = Tensor | Var
 
@@ -227,7 +228,9 @@ class _Lowering:
                 sides = _outside_memory(a), _outside_memory(b)
                 if not any(isinstance(n, Var) and n not in self.scalars for n in chain(*sides)):
                     return None  # data is compared in its own datatype
-                return type(node)(*(self._compared(s, p) for s, p in zip((a, b), sides, strict=True)))
+                return type(node)(
+                    *(self._compared(s, p) for s, p in zip((a, b), sides, strict=True))
+                )
             case _:
                 return None
 
@@ -283,7 +286,7 @@ def _with_regions(block: Block) -> Block:
 
 def _fits_index(dtype: DataType) -> bool:
     """Whether int64 has all values of an integer datatype that indices may have."""
-    return dtype.family == "int" and dtype.bits >= 32 or dtype == "uint32"
+    return (dtype.family == "int" and dtype.bits >= 32) or dtype == "uint32"
 
 
 def _outside_memory(expr: PrimExpr) -> list[Node]:

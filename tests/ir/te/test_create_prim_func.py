@@ -237,3 +237,18 @@ def test_what_is_no_tensor_expression_is_refused(
 ) -> None:
     with pytest.raises(MisuseError, match=message):
         make(te.placeholder((4,), name="A"))
+
+
+def test_widened_indices_leave_the_comparison_of_data_alone() -> None:
+    a = te.placeholder((3,), "uint64", name="A")
+    b, c = (te.placeholder((3,), "int32", name=name) for name in "BC")
+    large = te.compute((3,), lambda i: a[i] > tir.IntImm("uint64", 5), name="large")
+    wrapped = te.compute((3,), lambda i: b[i] + b[i] < c[i], name="wrapped")
+    place = te.compute((3,), lambda i: b[i] + c[i] < i.astype("int32"), name="place")
+    x = np.array([2**63, 5, 6], "uint64")
+    y, z = np.array([2**31 - 1, 0, -3], "int32"), np.array([1, 0, 4], "int32")
+    found = [np.empty(3, "bool") for _ in range(3)]
+    run(create_prim_func([a, b, c, large, wrapped, place], "int64"), x, y, z, *found)
+    np.testing.assert_array_equal(found[0], x > 5)
+    np.testing.assert_array_equal(found[1], y + y < z)
+    np.testing.assert_array_equal(found[2], y + z < np.arange(3))

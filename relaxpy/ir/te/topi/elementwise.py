@@ -155,8 +155,14 @@ def _floor_divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 
 def _floor_mod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """On floats from the exact remainder toward zero, so that it is never beyond y."""
     a, b = ops.match_dtypes(x, y)
-    return ops.floormod(a, b) if a.dtype.is_int else ops.sub(a, ops.mul(_floor_divide(a, b), b))
+    if a.dtype.is_int:
+        return ops.floormod(a, b)
+    rest, zero = tir.Mod(a, b), ops.const(0, a.dtype)
+    below = [ops.compare(tir.LT, v, zero) for v in (rest, b)]
+    apart = ops.all_of(ops.compare(tir.NE, rest, zero), ops.compare(tir.NE, *below))
+    return tir.Select(apart, ops.add(rest, b), rest)
 
 
 def _divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:

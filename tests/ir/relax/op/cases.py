@@ -49,6 +49,8 @@ def integers(*shape: int, dtype: str = "int32", low: int = -9, high: int = 10) -
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 0.5, 3.0], "float32")
 ODD = np.array([-7, -1, 0, 1, 2, 8], "int64")
+LARGE = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], "uint64")
+COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 
 
 def _unary() -> Iterator[Case]:
@@ -56,7 +58,7 @@ def _unary() -> Iterator[Case]:
         **{n: getattr(np, n) for n in ("exp", "log", "sqrt", "sin", "cos", "tan")},
         **{n: getattr(np, n) for n in ("sinh", "cosh", "tanh", "abs", "ceil", "floor", "trunc")},
         **{f"a{n}": getattr(np, f"arc{n}") for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-        "round": np.rint,
+        "round": np.round,
         "negative": np.negative,
         "square": np.square,
         "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -81,7 +83,7 @@ def _unary() -> Iterator[Case]:
             inputs["special"] = SPECIAL
             inputs["double"] = plain.astype("float64")
         if name in whole:
-            inputs |= {"int": ODD, "uint": np.arange(4, dtype="uint8")}
+            inputs |= {"int": ODD, "uint": np.arange(4, dtype="uint8"), "large": LARGE}
         if name in ("logical_not", "bitwise_not"):
             inputs["bool"] = np.array([True, False])
         for label, x in inputs.items():
@@ -115,11 +117,13 @@ def _binary() -> Iterator[Case]:
                 "scalar": (x, b[0, 0].reshape(())),
                 "empty": (x[:0], b[0]),
             }
-            if name not in ("power", "floor_divide", "mod", "floor_mod", "divide"):
+            if name not in ("power", "floor_divide"):
                 pairs["special"] = (SPECIAL, SPECIAL[::-1].copy())
         if name != "log_add_exp":
             right = np.abs(j) if name in bits | {"power"} else j
             pairs["int"] = (i, right)
+        if name in COMPARISONS | {"maximum", "minimum"}:
+            pairs["large"] = (LARGE, LARGE[::-1].copy())
         if name in ("add", "multiply", "maximum", "minimum", "logical_and", "equal", "bitwise_or"):
             both = np.array([True, True, False, False]), np.array([True, False, True, False])
             pairs["bool"] = both
