@@ -204,6 +204,58 @@ def test_arithmetic_that_makes_no_sense() -> None:
     """)
 
 
+def test_buffers_and_memory_are_made_of_what_they_can_be() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), n: T.int32):
+            B = T.alloc_buffer((1.5,))
+            #                   ^^^ a dimension of a buffer is an integer, found 1.5
+            C = T.alloc_buffer((4,), strides=8)
+            #                                ^ a stride of a buffer stands in a list, found 8
+            D = T.alloc_buffer((4,), elem_offset=n > 1)
+            #                                    ^^^^^ the offset of a buffer is an integer, found
+            # ... n > 1
+            E = T.alloc_buffer((4,), align="a")
+            #                              ^^^ align of a buffer is an integer, found 'a'
+            F = T.decl_buffer((4,), data=A)
+            #                            ^ data of a buffer is a pointer variable, found A
+            G = T.match_buffer(n, (4,))
+            #                  ^ only a handle has a buffer behind it, n is int32
+            # hint: declare it as n: T.handle
+            p = T.allocate_const([1, 2, 3], "int8", [4])
+            #                    ^^^^^^^^^ 4 elements are allocated, the constant has 3
+            q = T.allocate_const(["a"], "int8", [1])
+            #                    ^^^^^ the constant is of numbers, found ['a']
+    """)
+
+
+def test_words_around_statements_take_what_they_name() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), n: T.int32):
+            T.launch_thread(3, 4)
+            #               ^ a hardware index is named by a string or made by T.env_thread, found 3
+            T.realize(A, "global")
+            #         ^ expected a region of a buffer such as A[0:4], found A
+            T.let(3, 4)
+            #     ^ let binds a variable, found 3
+            T.attr(n, 3, 4)
+            #         ^ a key is a string, found 3
+            for i in T.serial(4, annotations=3):
+                #                            ^ attributes are a dict keyed by strings, found 3
+                pass
+            for i in range(4):
+                T.evaluate(T.Let(i, where={3: i}))
+                #                         ^^^^^^ where is a dict keyed by variables, found {3: i}
+                T.evaluate(T.bitwise_and(i))
+                #          ^^^^^^^^^^^^^ T.bitwise_and: argument 'y' is missing
+                # hint: it is T.bitwise_and(x, y)
+                with T.block("b"):
+                    v = T.axis.spatial(1.5, i)
+                    #                  ^^^ a domain is an extent or (begin, end), found 1.5
+    """)
+
+
 @pytest.mark.parametrize("text", ["@T.prim_func(privat=True)", "@T.prim_func(private=1)"])
 def test_options_of_decorators_are_checked(text: str) -> None:
     with pytest.raises(ParseError) as caught:

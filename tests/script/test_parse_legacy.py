@@ -342,7 +342,7 @@ def test_types_that_are_none() -> None:
     assert "takes" in error_of("R.FuncType()") or "missing" in error_of("R.FuncType()")
     assert "an annotation is an info" in error_of("R.FuncType")
     assert "the types of arguments are a list" in error_of("R.FuncType(R.Shape, R.Shape)")
-    assert "ndim is -1 (unknown) or at least 0" in error_of("R.DynTensorType(-2)")
+    assert "ndim is -1 (unknown) or a rank" in error_of("R.DynTensorType(-2)")
 
 
 @pytest.mark.rule("LEG-13")

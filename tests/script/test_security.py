@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.errors import ParseError, RelaxpyError, StructInfoError
 from relaxpy.script import from_source, relax as R, tir as T
 
 pytestmark = pytest.mark.timeout(60)  # what is refused is refused in bounded time
@@ -64,6 +64,8 @@ def refused(body: str, **names: object) -> str:
         "[c for c in ().__class__.__bases__]",
         "max([x], key=x.script)",
         "R.macro(lambda v: v)",
+        "R.function(lambda v: v)",
+        "T.prim_func(lambda v: v)",
         "R.macro.dialect",
         "R.emit_te(open, x)",
         "R.emit_te(R.call_packed.__wrapped__, x)",
@@ -137,6 +139,19 @@ def test_methods_of_names_handed_in_are_out_of_reach() -> None:
         "y = 1 << 10**10",
         "y = list(range(10**12))",
         "y = sum(range(10**12))",
+        "y = sum(range(10**30))",
+        "y = 1.5 in range(10**12)",
+        "y = round(5, -(10**9))",
+        "y = round(5, ndigits=-(10**9))",
+        "s = 'a' * 300000\ny = str([s] * 100000)",
+        "s = 'a' * 300000\ny = R.const({s: [s] * 100000})",
+        "y = int('f' * 100000, 16)",
+        "a = [0] * 100000\n" + "y = max(a)\n" * 40,
+        "a = [0] * 100000\n" + "y = a == a\n" * 40,
+        "y = [R.split(x, [0] * 1000) for i in range(1000)]",
+        "y = {[1]}",
+        "y = {[i] for i in range(3)}",
+        "y = {[i]: i for i in range(3)}",
         "y = max(*range(10**8))",
         "y = [i for i in range(10**12)]",
         "y = [[[0] * 100000 for i in range(100000)] for j in range(1000)]",
@@ -165,6 +180,14 @@ def test_methods_of_names_handed_in_are_out_of_reach() -> None:
 )
 def test_work_is_bounded(body: str) -> None:
     refused(body)
+
+
+def test_sizes_that_no_tensor_has_are_refused() -> None:
+    with pytest.raises(StructInfoError, match="at most 1024"):
+        from_source(f"{HEADER}    return R.split(x, 10**9)\n")
+    for rank in ("R.Tensor(ndim=10**9)", "R.Shape(ndim=10**9)", "R.DynTensorType(10**9)"):
+        with pytest.raises(ParseError, match="a rank is at most 1024"):
+            from_source(f"@R.function\ndef main(x: {rank}):\n    return x\n")
 
 
 @pytest.mark.parametrize(

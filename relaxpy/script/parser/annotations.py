@@ -20,6 +20,9 @@ from relaxpy.script.parser.forms import UnknownShape, as_dtype
 
 Dim = Callable[[str], PrimExpr]
 
+#: NumPy's arrays have up to 64 axes; what passes through unlooked at may have some more.
+MAX_RANK = 1024
+
 
 def _outside(text: str) -> PrimExpr:
     raise MisuseError(
@@ -116,11 +119,17 @@ def _dims(values: Sequence[object], dim: Dim) -> tuple[Any, ...]:
     return tuple(dim(v) if isinstance(v, str) else v for v in values)
 
 
-def _checked_ndim(ndim: object) -> int:
+def checked_ndim(ndim: object) -> int:
+    """`ndim` as the rank of an annotation, -1 where it is not known.
+
+    Errors: MisuseError about `ndim` if it is none.
+    """
     if isinstance(ndim, bool) or not isinstance(ndim, int) or ndim < -1:
         raise MisuseError(
             f"ndim is -1 (unknown) or a rank, found {ndim!r}", rule="SI-11", about=ndim
         )
+    if ndim > MAX_RANK:
+        raise MisuseError(f"a rank is at most {MAX_RANK}, found {ndim}", about=ndim)
     return ndim
 
 
@@ -166,7 +175,7 @@ class Tensor(Annotation):
                 if isinstance(shape, (int, PrimExpr))
                 else None,
             )
-        self.ndim = _checked_ndim(ndim)
+        self.ndim = checked_ndim(ndim)
         if shape is not None and self.ndim != -1:
             raise MisuseError("give the shape or ndim, not both", about=ndim)
         if isinstance(shape, (tuple, list)):
@@ -249,7 +258,7 @@ class Shape(Annotation):
         if values is not None and not isinstance(values, (tuple, list)):
             raise MisuseError(f"a shape has a list of members, found {values!r:.60}", about=values)
         self.values = None if values is None else tuple(_checked_dim(v) for v in values)
-        self.ndim = _checked_ndim(ndim)
+        self.ndim = checked_ndim(ndim)
         if values is not None and self.ndim != -1:
             raise MisuseError("give the members or ndim, not both", about=ndim)
 

@@ -71,11 +71,10 @@ class FunctionDecorator(forms.FunctionOptions):
         if isinstance(function, staticmethod):
             function = function.__func__
         function = inspect.unwrap(function)
-        if not isinstance(function, FunctionType):
+        if not isinstance(function, FunctionType) or hasattr(function, "__from_text__"):
             word = "R.function" if self.dialect == "relax" else "T.prim_func"
-            raise MisuseError(
-                f"{word} decorates a function, found {type(function).__name__}", about=function
-            )
+            found = "lambda" if isinstance(function, FunctionType) else type(function).__name__
+            raise MisuseError(f"{word} decorates a function, found {found}", about=function)
         names = captured_names(function, frame)
         if is_class_body(frame):
             return Deferred(self, function, names)

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 #: What Python's own operations raise on values that they cannot take.
 VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
+_CONVERSIONS: Mapping[int, Callable[[object], object]] = {
+    -1: lambda value: value,
+    ord("s"): str,
+    ord("r"): repr,
+    ord("a"): ascii,
+}
+
 
 class Displays:
     """The part of an evaluator that makes and takes apart Python's own containers."""
@@ -77,12 +84,25 @@ class Displays:
                     raise self.error(value, f"** takes a dict, found {describe(given)}")
                 result.update(given)
                 continue
-            name = self.value(key)
-            try:
-                result[name] = self.value(value)
-            except TypeError:
-                raise self.error(key, f"{describe(name)} cannot be a key") from None
+            name = self._key(key)
+            result[name] = self.value(value)
         return result
+
+    def _key(self, node: ast.expr) -> Any:
+        """The value of an expression that is the key of a dict."""
+        found = self.value(node)
+        try:
+            hash(found)
+        except TypeError:
+            raise self.error(node, f"{describe(found)} cannot be a key") from None
+        return found
+
+    def _set(self, members: Iterable[object], node: ast.expr) -> set[Any]:
+        found = list(members)
+        try:
+            return set(found)
+        except TypeError as error:
+            raise self.error(node, f"a set cannot hold these: {error}") from None
 
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp
@@ -91,7 +111,7 @@ class Displays:
             yield self.value(node.elt)
 
     def _dictcomp(self, node: ast.DictComp) -> dict[Any, Any]:
-        return {self.value(node.key): self.value(node.value) for _ in self._rounds(node.generators)}
+        return {self._key(node.key): self.value(node.value) for _ in self._rounds(node.generators)}
 
     def _rounds(self, generators: list[ast.comprehension]) -> Iterator[None]:
         """One step for each round of the comprehension, its variables bound meanwhile."""
@@ -176,8 +196,8 @@ class Displays:
             assert isinstance(node.format_spec, ast.JoinedStr)
             spec = self._joined(node.format_spec)
         self.guard.format(value, spec, node.value, self._whole)
-        shown = repr(value) if node.conversion == ord("r") else value
         try:
+            shown = _CONVERSIONS[node.conversion](value)
             return format(shown, spec) if spec else str(shown)
         except VALUE_ERRORS as error:
             raise self.error(node.value, str(error)) from None

@@ -89,10 +89,10 @@ class Evaluator(Displays):
             ast.IfExp: self._ifexp,
             ast.Tuple: lambda node: tuple(self._items(node.elts)),
             ast.List: lambda node: list(self._items(node.elts)),
-            ast.Set: lambda node: set(self._items(node.elts)),
+            ast.Set: lambda node: self._set(self._items(node.elts), node),
             ast.Dict: self._dict,
             ast.ListComp: lambda node: list(self._comprehension(node)),
-            ast.SetComp: lambda node: set(self._comprehension(node)),
+            ast.SetComp: lambda node: self._set(self._comprehension(node), node),
             ast.GeneratorExp: lambda node: list(self._comprehension(node)),
             ast.DictComp: self._dictcomp,
             ast.Lambda: self._lambda,
@@ -247,7 +247,7 @@ class Evaluator(Displays):
     def _call(self, node: ast.Call) -> object:
         function = self.value(node.func)
         args, kwargs = self.arguments(node)
-        self.guard.call(function, args, node, self)
+        self.guard.call(function, args, kwargs, node, self)
         try:
             return self.on_call(function, args, kwargs, node)
         except RelaxpyError as error:
@@ -403,7 +403,10 @@ class Evaluator(Displays):
     ) -> object:
         try:
             found = self.on_binary(sign, left, right)
-            return function(left, right) if found is MISSING else found
+            if found is not MISSING:
+                return found
+            self.guard.binary(sign, left, right, node, self)
+            return function(left, right)
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:

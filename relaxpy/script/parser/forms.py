@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
@@ -103,15 +104,29 @@ class HandleWord:
 
 
 def _sizes(shape: Any) -> tuple[ExprLike, ...]:
-    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    for size in sizes:
-        if isinstance(size, str):
+    return _integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
+
+
+def _integers(values: Any, what: str) -> tuple[ExprLike, ...]:
+    """The members of `values`, which are integers or expressions of them."""
+    if not isinstance(values, (tuple, list)):
+        raise MisuseError(
+            f"{what} of a buffer stands in a list, found {values!r:.60}", about=values
+        )
+    for value in values:
+        if isinstance(value, TypeVar):  # in an annotation, which Python evaluates
+            continue
+        kind = value.dtype if isinstance(value, PrimExpr) else None
+        whole = isinstance(value, Integral) if kind is None else kind.is_int and not kind.is_bool
+        if not whole or isinstance(value, bool):
             raise MisuseError(
-                f"a dimension of a buffer is an integer, found {size!r}",
-                about=size,
-                hint="declare a variable, as in n = T.int32(), and use T.match_buffer",
+                f"{what} of a buffer is an integer, found {value!r:.60}",
+                about=value,
+                hint="declare a variable, as in n = T.int32(), and use T.match_buffer"
+                if isinstance(value, str) and what == "a dimension"
+                else None,
             )
-    return sizes
+    return tuple(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +152,23 @@ class BufferSpec(Form):
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _sizes(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype or "float32"))
+        if self.strides is not None:
+            object.__setattr__(self, "strides", _integers(self.strides, "a stride"))
+        if self.elem_offset is not None:
+            _integers((self.elem_offset,), "the offset")
+        if self.axis_separators is not None:
+            separators = _integers(self.axis_separators, "an axis separator")
+            object.__setattr__(self, "axis_separators", separators)
+        if not (self.data is None or isinstance(self.data, Var)):
+            raise MisuseError(
+                f"data of a buffer is a pointer variable, found {self.data!r:.60}", about=self.data
+            )
+        if not isinstance(self.scope, str):
+            raise MisuseError(
+                f"a scope is named by a string, found {self.scope!r}", about=self.scope
+            )
+        for name in ("align", "offset_factor"):
+            _integers((getattr(self, name),), name)
 
     def make(self, name: str, span: Span | None = None) -> Buffer:
         """A new buffer of this kind."""

@@ -16,7 +16,7 @@ from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.traverse import children, walk
+from relaxpy.ir.traverse import children
 from relaxpy.script.parser.scope import BUILTINS
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_STEPS = 3_000_000
 MAX_BITS = 4096
 MAX_ITEMS = 100_000
+PER_INFO = 100  # a field that an operator derives is so much work
+MAX_CHARACTERS = 16_000_000
 _FORMAT = re.compile(r"[<>=^+\- 0-9.,_a-zA-Z]{0,8}")
 
 #: The attributes that text may read, by the kind of value.
@@ -59,7 +61,14 @@ class Guard:
         """Attribute `node.attr` of `owner`, if it may be read."""
         return getattr(owner, node.attr)
 
-    def call(self, function: object, args: list[Any], node: ast.Call, at: Evaluator) -> None:
+    def call(
+        self,
+        function: object,
+        args: list[Any],
+        kwargs: Mapping[str, Any],
+        node: ast.Call,
+        at: Evaluator,
+    ) -> None:
         """Whether a call may be made."""
 
     def subscript(self, owner: object, node: ast.Subscript, at: Evaluator) -> None:
@@ -144,19 +153,30 @@ class TextGuard(Guard):
         return member
 
     @override
-    def call(self, function: object, args: list[Any], node: ast.Call, at: Evaluator) -> None:
+    def call(
+        self,
+        function: object,
+        args: list[Any],
+        kwargs: Mapping[str, Any],
+        node: ast.Call,
+        at: Evaluator,
+    ) -> None:
         if isinstance(function, rx.Expr) or getattr(function, "__from_text__", False):
             return
         if id(function) not in self._callable:
             raise at.error(
                 node.func, "only functions of I, R, T and those handed in can be called in text"
             )
-        if id(function) in self._builtins and function is not range:
+        if function is round:
+            for digits in (*args[1:], *kwargs.values()):
+                if isinstance(digits, int) and abs(digits) > MAX_BITS:
+                    raise at.error(node, "rounding to so many digits is refused in text")
+        elif id(function) in self._builtins and function is not range:
             for k, arg in enumerate(args):
-                if isinstance(arg, range):
-                    self.step(node, at, len(arg))
-                elif isinstance(arg, Iterator):
+                if isinstance(arg, Iterator):
                     args[k] = self.members(arg, node, at)
+                else:
+                    self.step(node, at, _size(arg))
 
     @override
     def subscript(self, owner: object, node: ast.Subscript, at: Evaluator) -> None:
@@ -168,9 +188,8 @@ class TextGuard(Guard):
         if isinstance(left, str) and sign == "%":
             raise at.error(node, "formatting with % is refused in text", hint="use an f-string")
         for one, other in ((left, right), (right, left)):
-            if isinstance(one, (str, list, tuple)):
-                times = max(0, other) if sign == "*" and isinstance(other, int) else 1
-                self.step(node, at, len(one) * times)
+            times = max(0, other) if sign == "*" and isinstance(other, int) else 1
+            self.step(node, at, _size(one) * times)
         if isinstance(left, int) and isinstance(right, int):
             bits = max(left.bit_length(), right.bit_length())
             if sign == "*":
@@ -179,8 +198,11 @@ class TextGuard(Guard):
                 bits = left.bit_length() * max(1, right)
             elif sign == "<<":
                 bits = left.bit_length() + max(0, right)
-            if bits > MAX_BITS:
-                raise at.error(node, f"an integer of more than {MAX_BITS} bits is refused in text")
+            self._bounded(bits, node, at)
+
+    def _bounded(self, bits: int, node: ast.expr, at: Evaluator) -> None:
+        if bits > MAX_BITS:
+            raise at.error(node, f"an integer of more than {MAX_BITS} bits is refused in text")
 
     @override
     def result(self, value: object, node: ast.expr, at: Evaluator) -> None:
@@ -191,25 +213,35 @@ class TextGuard(Guard):
                     node, f"an expression of more than {MAX_ITEMS} parts is refused in text"
                 )
         elif isinstance(value, (list, tuple, set, dict)):
-            size, waiting = 0, [value]
+            size, characters, waiting = 0, 0, [value]
             while waiting:
                 found = waiting.pop()
                 size += len(found) or 1
                 if size > MAX_ITEMS:
                     raise at.error(node, f"more than {MAX_ITEMS} members are refused in text")
-                inside = found.values() if isinstance(found, dict) else found
+                inside = (*found, *found.values()) if isinstance(found, dict) else found
                 waiting += [v for v in inside if isinstance(v, (list, tuple, set, dict))]
+                characters += sum(len(v) for v in inside if isinstance(v, str))
+            if characters > MAX_CHARACTERS:
+                raise at.error(node, f"more than {MAX_CHARACTERS} characters are refused in text")
             self.step(node, at, size)
         elif isinstance(value, str):
-            self.step(node, at, len(value))
+            if not isinstance(node, ast.Constant):  # the text holds those itself
+                self.step(node, at, len(value))
+        elif isinstance(value, int):
+            self._bounded(value.bit_length(), node, at)
+        elif isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.TupleStructInfo):
+            self.step(node, at, PER_INFO * len(value.struct_info.fields))
 
     def _weight(self, value: PrimExpr) -> int:
         known = self._weights
-        for node in walk(value):
-            if isinstance(node, PrimExpr) and node not in known:
-                known[node] = 1 + sum(
-                    known.get(c, 1) for c in children(node) if isinstance(c, PrimExpr)
-                )
+        waiting = [value]
+        while waiting:
+            parts = [c for c in children(waiting[-1]) if isinstance(c, PrimExpr)]
+            unknown = [part for part in parts if part not in known]
+            waiting += unknown
+            if not unknown:
+                known[waiting.pop()] = 1 + sum(known[part] for part in parts)
         return known[value]
 
     @override
@@ -236,6 +268,14 @@ class TextGuard(Guard):
             raise at.error(node, f"the format {spec!r} is refused in text")
         if not isinstance(value, (bool, int, float, str, PrimExpr)):
             raise at.error(node, "only numbers, strings and scalar expressions go into an f-string")
+
+
+def _size(value: object) -> int:
+    """How many members a value of Python has to go through."""
+    if isinstance(value, range):
+        step = abs(value.step)
+        return max(0, (abs(value.stop - value.start) + step - 1) // step)
+    return len(value) if isinstance(value, (str, list, tuple, set, dict)) else 0
 
 
 def offers(space: object, name: str) -> bool:

@@ -17,6 +17,7 @@ from relaxpy.script.parser.annotations import (
     Tuple,
     TypeWord,
     as_type,
+    checked_ndim,
 )
 
 RuntimeDepShape = forms.UnknownShape()
@@ -72,7 +73,7 @@ def _shape_type(values: Any = None, ndim: int = -1) -> ty.ShapeType | Shape:
     """A shape: `ShapeType(ndim)`, or newer `ShapeType([n, 4])`."""
     if isinstance(values, int) and not isinstance(values, bool):
         values, ndim = None, values
-    return ty.ShapeType(ndim) if values is None else Shape(values, ndim)
+    return ty.ShapeType(checked_ndim(ndim)) if values is None else Shape(values, ndim)
 
 
 def _tensor_type(
@@ -80,13 +81,13 @@ def _tensor_type(
 ) -> ty.DynTensorType | Tensor:
     """A tensor: `TensorType(ndim, dtype)`, or newer `TensorType((n, 4), "float32")`."""
     if isinstance(shape, int) and not isinstance(shape, bool):
-        return ty.DynTensorType(shape, _dtype(dtype))
+        return ty.DynTensorType(checked_ndim(shape), _dtype(dtype))
     return Tensor(shape, dtype, vdevice, ndim)
 
 
 def _dyn_tensor_type(ndim: int = -1, dtype: Any = "float32") -> ty.DynTensorType:
     """A tensor of this rank (-1: unknown) and datatype."""
-    return ty.DynTensorType(ndim, _dtype(dtype))
+    return ty.DynTensorType(checked_ndim(ndim), _dtype(dtype))
 
 
 def _tuple_type(*fields: Any) -> ty.TupleType | Tuple:

@@ -102,8 +102,9 @@ class MacroDecorator(MacroOptions):
                 )
             return self if hygienic is None else replace(self, hygienic=hygienic)
         if not isinstance(function, FunctionType) or hasattr(function, "__from_text__"):
+            found = "a lambda" if isinstance(function, FunctionType) else f"{function!r:.60}"
             raise MisuseError(
-                f"a macro decorates a function, found {function!r:.60}",
+                f"a macro decorates a function, found {found}",
                 about=function,
                 hint="options are written with their names: macro(hygienic=False)",
             )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import Attrs
+from relaxpy.ir.node import Attrs, freeze
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.forms import BufferSpec, HandleWord, Word, as_dtype
 
@@ -59,7 +62,7 @@ def _loop(kind: ForKind, name: str) -> Callable[..., forms.LoopForm]:
         *,
         annotations: Mapping[str, object] | None = None,
     ) -> forms.LoopForm:
-        return forms.LoopForm((_bounds(start, stop),), kind, dict(annotations or {}))
+        return forms.LoopForm((_bounds(start, stop),), kind, _annotations(annotations))
 
     loop.__name__ = loop.__qualname__ = name
     loop.__doc__ = (
@@ -94,7 +97,7 @@ def thread_binding(
             f"thread names a hardware index such as 'threadIdx.x', found {thread!r}", about=thread
         )
     return forms.LoopForm(
-        (_bounds(start, stop),), ForKind.THREAD_BINDING, dict(annotations or {}), thread
+        (_bounds(start, stop),), ForKind.THREAD_BINDING, _annotations(annotations), thread
     )
 
 
@@ -134,7 +137,8 @@ class Axis:
         if isinstance(dom, Range):
             return forms.AxisForm(dom, value, kind)
         ends = tuple(dom) if isinstance(dom, (tuple, list)) else (0, dom)
-        if len(ends) != 2:
+        whole = (isinstance(e, (int, PrimExpr)) and not isinstance(e, bool) for e in ends)
+        if len(ends) != 2 or not all(whole):
             raise MisuseError(f"a domain is an extent or (begin, end), found {dom!r}", about=dom)
         if not any(isinstance(end, PrimExpr) for end in ends):
             ends = tuple(ops.const(end, value.dtype) for end in ends)
@@ -169,8 +173,8 @@ class Axis:
             raise MisuseError(
                 f"the kinds of block variables are letters S and R, found {kinds!r}", about=kinds
             )
-        if isinstance(bindings, PrimExpr):
-            bindings = [bindings]
+        if not isinstance(bindings, (tuple, list)):
+            bindings = [bindings]  # type: ignore[list-item]
         if len(kinds) != len(bindings):
             raise MisuseError(
                 f"{len(kinds)} kinds are given for {len(bindings)} loop variables", about=bindings
@@ -226,8 +230,14 @@ def block_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
 
 def _table(attrs: object) -> Mapping[str, Any]:
     if not isinstance(attrs, Mapping) or not all(isinstance(key, str) for key in attrs):
-        raise MisuseError(f"attributes are a dict keyed by strings, found {attrs!r}", about=attrs)
+        raise MisuseError(
+            f"attributes are a dict keyed by strings, found {attrs!r:.60}", about=attrs
+        )
     return dict(attrs)
+
+
+def _annotations(given: Mapping[str, object] | None) -> Mapping[str, Any]:
+    return {} if given is None else _table(given)
 
 
 # --- buffers and memory
@@ -257,19 +267,25 @@ def match_buffer(
         raise MisuseError(
             f"match_buffer takes a handle parameter or a region, found {param!r:.60}", about=param
         )
+    elif param.dtype != "handle":
+        raise MisuseError(
+            f"only a handle has a buffer behind it, {param.name} is {param.dtype}",
+            about=param,
+            hint=f"declare it as {param.name}: T.handle",
+        )
     elif shape is None:
         raise MisuseError(f"match_buffer of {param.name} needs a shape")
     spec = BufferSpec(
         shape,  # type: ignore[arg-type]
-        as_dtype(dtype),
+        dtype,  # type: ignore[arg-type]
         data,
-        None if strides is None else tuple(strides),
+        strides,  # type: ignore[arg-type]
         elem_offset,
         scope,
         align,
         offset_factor,
         buffer_type,
-        None if axis_separators is None else tuple(axis_separators),
+        axis_separators,  # type: ignore[arg-type]
     )
     return forms.MatchBufferForm(param, spec)
 
@@ -296,7 +312,7 @@ def allocate(
     """Memory of this many elements."""
     test = ops.const(True, "bool") if condition is None else ops.truth(condition)
     sizes = tuple(ops.convert(extent) for extent in extents)
-    return forms.AllocateForm(sizes, as_dtype(dtype), scope, test, dict(annotations or {}))
+    return forms.AllocateForm(sizes, as_dtype(dtype), scope, test, _annotations(annotations))
 
 
 def allocate_const(
@@ -305,23 +321,48 @@ def allocate_const(
     extents: Sequence[ExprLike],
     annotations: Mapping[str, object] | None = None,
 ) -> forms.AllocateForm:
-    """Memory that holds the constant `data`."""
-    sizes = tuple(ops.convert(extent) for extent in extents)
-    return forms.AllocateForm(sizes, as_dtype(dtype), "global", None, dict(annotations or {}), data)
+    """Memory that holds the constant `data`, an array or nested lists of numbers.
+
+    Errors: MisuseError if `data` does not fill the extents.
+    """
+    sizes, kind = tuple(ops.convert(extent) for extent in extents), as_dtype(dtype)
+    try:
+        array = np.asarray(data)
+        array.astype(kind.numpy())
+    except (TypeError, ValueError):
+        raise MisuseError(f"the constant is of numbers, found {data!r:.60}", about=data) from None
+    known = [size.value for size in sizes if isinstance(size, tir.IntImm)]
+    if len(known) == len(sizes) and math.prod(known) != array.size:
+        raise MisuseError(
+            f"{math.prod(known)} elements are allocated, the constant has {array.size}", about=data
+        )
+    held = freeze(array.tolist())
+    return forms.AllocateForm(sizes, kind, "global", None, _annotations(annotations), held)
 
 
 def attr(node: object, attr_key: str, value: ExprLike) -> forms.AttrForm:
     """An annotation on the statements that follow."""
+    if not isinstance(attr_key, str):
+        raise MisuseError(f"a key is a string, found {attr_key!r:.60}", about=attr_key)
     return forms.AttrForm(node, attr_key, ops.convert(value))
 
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> forms.EnvThreadForm:
     """A variable for the hardware index `thread_tag`."""
+    if not isinstance(thread_tag, str):
+        raise MisuseError(
+            f"a hardware index is named by a string, found {thread_tag!r:.60}", about=thread_tag
+        )
     return forms.EnvThreadForm(thread_tag, as_dtype(dtype))
 
 
 def launch_thread(thread: str | Var, extent: ExprLike) -> forms.LaunchThreadForm:
     """The hardware index `thread` running over `extent` values in what follows."""
+    if not isinstance(thread, (str, Var)):
+        raise MisuseError(
+            f"a hardware index is named by a string or made by T.env_thread, found {thread!r:.60}",
+            about=thread,
+        )
     return forms.LaunchThreadForm(thread, ops.convert(extent))
 
 
@@ -329,11 +370,23 @@ def realize(
     buffer_slice: BufferRegion, storage_scope: str, condition: ExprLike = True
 ) -> forms.RealizeForm:
     """A region made real for the statements that follow."""
+    if not isinstance(buffer_slice, (BufferRegion, BufferLoad)):
+        raise MisuseError(
+            f"expected a region of a buffer such as A[0:4], found {buffer_slice!r:.60}",
+            about=buffer_slice,
+        )
+    if not isinstance(storage_scope, str):
+        raise MisuseError(
+            f"a scope is named by a string, found {storage_scope!r:.60}", about=storage_scope
+        )
+    [buffer_slice] = regions([buffer_slice])
     return forms.RealizeForm(buffer_slice, storage_scope, ops.truth(condition))
 
 
 def let(v: Var, value: ExprLike, body: ExprLike | None = None) -> forms.LetForm | PrimExpr:
     """`v` standing for `value`: in `body` if there is one, else in what follows."""
+    if not isinstance(v, Var):
+        raise MisuseError(f"let binds a variable, found {v!r:.60}", about=v)
     if body is not None:
         return tir.Let(v, value, body)
     return forms.LetForm(ops.convert(value), v)
@@ -349,6 +402,8 @@ def let_stmt(
 def let_expr(expr: ExprLike, where: Mapping[Var, ExprLike]) -> PrimExpr:
     """`expr` where each variable of `where` stands for its value."""
     result = ops.convert(expr)
+    if not isinstance(where, Mapping) or not all(isinstance(v, Var) for v in where):
+        raise MisuseError(f"where is a dict keyed by variables, found {where!r:.60}", about=where)
     for var, value in reversed(list(where.items())):
         result = tir.Let(
             var, ops.const(value, var.dtype) if isinstance(value, (int, float)) else value, result
@@ -435,16 +490,16 @@ def intrinsic(name: str) -> Callable[..., PrimExpr]:
 def bitwise(name: str) -> Callable[..., PrimExpr]:
     """The bit operation `name` as a function of its operands."""
 
-    def word(*operands: ExprLike) -> PrimExpr:
-        if name == "bitwise_not":
-            [value] = operands
-            return ~ops.convert(value)
-        left, right = operands
-        return ops.bitwise(f"tir.{name}", left, right)
+    def binary(x: ExprLike, y: ExprLike) -> PrimExpr:
+        return ops.bitwise(f"tir.{name}", x, y)
 
+    def inverted(x: ExprLike) -> PrimExpr:
+        return ~ops.convert(x)
+
+    word: Callable[..., PrimExpr] = inverted if name == "bitwise_not" else binary
     word.__name__ = word.__qualname__ = name
     word.__doc__ = f"{name} of integers."
-    return word
+    return ignoring_dtype(word)
 
 
 def ignoring_dtype(function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:

@@ -45,6 +45,9 @@ from relaxpy.ir.te.topi.transform import split_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
+#: One call does not make more tensors than this.
+MAX_PARTS = 1024
+
 if TYPE_CHECKING:
     from relaxpy.ir.relax.builder import BlockBuilder
 
@@ -357,6 +360,8 @@ def split(
     if isinstance(cuts, int) and cuts <= 0:
         raise refuse(f"indices_or_sections is a number of parts above 0, found {cuts}", cuts)
     count = cuts if isinstance(cuts, int) else len(cuts) + 1
+    if count > MAX_PARTS:
+        raise refuse(f"indices_or_sections asks for {count} parts, at most {MAX_PARTS} are made")
     where = normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
     if count == 1:
         return x
