@@ -48,9 +48,10 @@ class _Parts(NamedTuple):
     lanes: int
     scalable: bool
     element: str
+    vector: str
 
 
-_VOID = _Parts("", "handle", 0, 0, False, "")
+_VOID = _Parts("", "handle", 0, 0, False, "", "")
 
 
 @cache
@@ -77,9 +78,9 @@ def _parse(text: str) -> _Parts:
     stem = family if family == "handle" or family in _SMALL_FLOATS else f"{family}{bits}"
     element = "bool" if stem == "uint1" else stem
     if lanes == 1 and not scalable:
-        return _Parts(element, family, bits, 1, False, element)
-    full = f"{stem}x{scalable or ''}{lanes}"
-    return _Parts(full, family, bits, lanes, bool(scalable), element)
+        return _Parts(element, family, bits, 1, False, element, "")
+    vector = f"x{scalable or ''}{lanes}"
+    return _Parts(stem + vector, family, bits, lanes, bool(scalable), element, vector)
 
 
 class DataType(str):
@@ -139,6 +140,11 @@ class DataType(str):
         return _parse(self).scalable
 
     @property
+    def vector(self) -> str:
+        """How the name ends for a vector, `x4` or `xvscalex4`; empty for a scalar."""
+        return _parse(self).vector
+
+    @property
     def is_void(self) -> bool:
         """Whether this is Void: not known at compile time."""
         return self == ""
@@ -166,7 +172,7 @@ class DataType(str):
     @property
     def relax_defect(self) -> str | None:
         """Why Relax infos may not carry this datatype (DT-2, DT-4, DT-8), or None if they may."""
-        _, family, bits, lanes, scalable, _ = _parse(self)
+        _, family, bits, lanes, scalable, _, _ = _parse(self)
         if self.is_void:
             return None
         if family == "handle":
@@ -221,5 +227,6 @@ BOOL = DataType("bool")
 INT32 = DataType("int32")
 INT64 = DataType("int64")
 FLOAT32 = DataType("float32")
+FLOAT64 = DataType("float64")
 HANDLE = DataType("handle")
 VOID = DataType("")

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Literal
 
 Hook = Literal[
+    "reduced",
     "short_text",
     "script",
     "show",
@@ -22,6 +23,9 @@ Hook = Literal[
     "apply_operator",
     "negate_elements",
     "convert_elements",
+    "make_call",
+    "project_tuple",
+    "unpack_tuple",
     "combine_tensors",
     "bind_params",
     "bind_symbolic_vars",
@@ -30,6 +34,7 @@ Hook = Literal[
 ]
 
 _TARGETS: dict[Hook, str] = {
+    "reduced": "relaxpy.ir.serialize:reduced",
     "short_text": "relaxpy.ir.text:short_text",
     "script": "relaxpy.script.printer:script",
     "show": "relaxpy.script.printer:show",
@@ -40,6 +45,9 @@ _TARGETS: dict[Hook, str] = {
     "apply_operator": "relaxpy.ir.relax.op.operators:apply",
     "negate_elements": "relaxpy.ir.relax.op.operators:negative",
     "convert_elements": "relaxpy.ir.relax.op.operators:convert",
+    "make_call": "relaxpy.ir.relax.expr:make_call",
+    "project_tuple": "relaxpy.ir.relax.expr:project_tuple",
+    "unpack_tuple": "relaxpy.ir.relax.expr:unpack_tuple",
     "combine_tensors": "relaxpy.ir.te.topi.elementwise:combine",
     "bind_params": "relaxpy.ir.relax.bind:bind_params",
     "bind_symbolic_vars": "relaxpy.ir.relax.bind:bind_symbolic_vars",

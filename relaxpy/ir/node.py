@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 from typing_extensions import override
 
@@ -66,6 +66,15 @@ class Node:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How pickle takes this node apart: all below it in one piece, so that depth is no limit.
+
+        What is pickled together mentions the same variables afterwards, too.
+        """
+        parts: tuple[Any, ...] = hooks.call("reduced", self)
+        return parts
+
 
 def too_deep(node: Node) -> str:
     """What stands for a node with more in each other than the stack can hold."""
@@ -124,6 +133,10 @@ class Attrs(Mapping[str, "Attr"]):
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Attrs, (dict(self._items),)
 
     def updated(self, changes: Mapping[str, object]) -> Attrs:
         """These attributes with `changes` laid over them."""

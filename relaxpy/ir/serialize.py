@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields as dataclass_fields, is_dataclass
 from enum import IntEnum
 from operator import attrgetter
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -42,19 +43,22 @@ _ENUMS: dict[str, type[IntEnum]] = {
     "IterVarKind": tir.IterVarKind,
 }
 _ABSTRACT = (
+    Node,
     *(rx.Expr, rx.StructInfo, rx.BaseFunc, ty.Type, tir.PrimExpr, tir_stmt.Stmt),
     *(global_info.GlobalInfo, tir.ConstExpr, tir.BinaryOpExpr, tir.CmpExpr, tir.LogicalExpr),
 )
 _ENV_FUNCS = {f.name: f for f in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)}
 
 
-def _concrete(module: object, prefix: str) -> dict[str, type[Node]]:
+def _concrete(module: ModuleType, prefix: str) -> dict[str, type[Node]]:
+    """The kinds of node that a module offers, if they are at home in its package."""
+    package = module.__name__.rpartition(".")[0]
     return {
         f"{prefix}.{name}": kind
         for name, kind in vars(module).items()
         if isinstance(kind, type)
         and issubclass(kind, Node)
-        and kind.__module__ == getattr(module, "__name__", "")
+        and kind.__module__.rpartition(".")[0] == package
         and kind not in _ABSTRACT
     }
 
@@ -181,7 +185,13 @@ def _nodes_in(values: object) -> Iterator[Node]:
 
 
 class _Writer:
-    def __init__(self) -> None:
+    """Rows of nodes. Variables below the root can be left to the caller: row [-1, k] is the k-th.
+
+    Such rows stand in what is pickled, never in saved text.
+    """
+
+    def __init__(self, *, leave_variables: bool = False) -> None:
+        self.left: list[Node] | None = [] if leave_variables else None
         self.index: dict[int, int] = {}
         self.kinds: dict[str, int] = {}
         self.rows: list[list[object]] = []
@@ -193,6 +203,11 @@ class _Writer:
         while stack:
             node, values = stack.pop()
             if id(node) in index:
+                continue
+            if self.left is not None and node._variable and node is not root:
+                self.rows.append([-1, len(self.left)])
+                self.left.append(node)
+                index[id(node)] = len(self.rows) - 1
                 continue
             kind = _BY_TYPE.get(type(node))
             if kind is None:
@@ -256,15 +271,38 @@ def save_json(node: Node) -> str:
     Errors:
         MisuseError: an attribute holds what has no JSON form.
     """
-    writer = _Writer()
+    return _written(_Writer(), node)
+
+
+def _written(writer: _Writer, node: Node) -> str:
+    if not isinstance(node, Node):
+        raise MisuseError(f"what is saved is a node or a module, found {node!r:.60}", about=node)
     root = writer.add(node)
     kinds = [[name, *_BY_NAME[name].fields] for name in writer.kinds]
     table = {"format": FORMAT, "version": VERSION, "kinds": kinds, "root": root}
     return json.dumps({**table, "nodes": writer.rows}, separators=(",", ":"), allow_nan=False)
 
 
+@in_bulk
+def reduced(node: Node) -> tuple[Callable[..., Node], tuple[str, tuple[Node, ...]]]:
+    """What pickle makes `node` of again: a function, the text of the node, and its variables.
+
+    Errors:
+        MisuseError: an attribute holds what has no JSON form.
+    """
+    writer = _Writer(leave_variables=True)
+    text = _written(writer, node)
+    return _restored, (text, tuple(writer.left or ()))
+
+
+@in_bulk
+def _restored(text: str, variables: tuple[Node, ...]) -> Node:
+    return _read(text, variables)
+
+
 class _Reader:
-    def __init__(self, kinds: list[object]) -> None:
+    def __init__(self, kinds: list[object], variables: tuple[Node, ...]) -> None:
+        self.variables = variables
         self.nodes: list[Node] = []
         self.kinds = list(map(_known_kind, kinds))
 
@@ -304,6 +342,8 @@ class _Reader:
 
     def build(self, row: object) -> Node:
         match row:
+            case [-1, int() as place] if 0 <= place < len(self.variables):
+                return self.variables[place]
             case [int() as number, *values] if 0 <= number < len(self.kinds):
                 kind = self.kinds[number]
             case _:
@@ -350,6 +390,12 @@ def load_json(text: str) -> Node:
         MisuseError (also ValueError): the text is no such JSON, of another version, or breaks a
             law of the nodes it describes.
     """
+    if not isinstance(text, str):
+        raise MisuseError(f"saved programs are text, found {text!r:.60}", about=text)
+    return _read(text, ())
+
+
+def _read(text: str, variables: tuple[Node, ...]) -> Node:
     try:
         table = json.loads(text, object_pairs_hook=_unique)
         if not isinstance(table, dict) or table.get("format") != FORMAT:
@@ -361,7 +407,7 @@ def load_json(text: str) -> Node:
         kinds, rows, root = table.get("kinds"), table.get("nodes"), table.get("root")
         if not isinstance(rows, list) or len(rows) > _LIMIT or not isinstance(kinds, list):
             raise MisuseError("the table of nodes is missing or too large")
-        reader = _Reader(kinds)
+        reader = _Reader(kinds, variables)
         for row in rows:
             reader.nodes.append(reader.build(row))
         if type(root) is not int or not 0 <= root < len(reader.nodes):

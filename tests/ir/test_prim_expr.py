@@ -2,7 +2,8 @@
 
 import math
 import operator
-import pickle
+import sys
+from threading import Barrier, Thread
 
 import numpy as np
 import pytest
@@ -51,6 +52,38 @@ def test_a_literal_outside_its_datatype_is_refused(dtype: str, value: int):
 def test_an_integer_literal_has_a_scalar_integer_datatype(dtype: str):
     with pytest.raises(MisuseError, match="scalar integer dtype"):
         tir.IntImm(dtype, 1)
+
+
+@pytest.mark.parametrize("value", [1.5, math.nan, "1", None, [1]])
+def test_an_integer_literal_is_an_integer(value: object):
+    with pytest.raises(MisuseError, match="expected an integer, found"):
+        tir.IntImm("int32", value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("float32", 1e39),
+        ("float16", 65520.0),
+        ("float64", 10**400),
+        ("bfloat16", -1e39),
+        ("float8_e4m3fn", 449.0),
+        ("float8_e8m0fnu", 0.0),
+    ],
+)
+def test_a_finite_literal_is_in_the_range_of_its_datatype(dtype: str, value: float):
+    with pytest.raises(MisuseError, match=f"outside the range of {dtype}"):
+        tir.FloatImm(dtype, value)
+
+
+def test_a_float_literal_may_be_infinite_or_round_to_the_greatest_value():
+    assert tir.FloatImm("float16", 65519.0).value == 65519.0
+    assert tir.FloatImm("float32", 3.4028235e38).value == 3.4028235e38
+    assert tir.FloatImm("float16", -math.inf).value == -math.inf
+    assert math.isnan(tir.FloatImm("float32", np.float32("nan")).value)
+    for value in ("1.5", None, [1.5], 1j):
+        with pytest.raises(MisuseError, match="expected a number, found"):
+            tir.FloatImm("float32", value)
 
 
 def test_a_float_literal_has_a_scalar_float_datatype():
@@ -139,6 +172,17 @@ def test_a_size_variable_is_a_variable_of_another_kind():
         (lambda: tir.Cast("int32", VECTOR), "keeps the lanes"),
         (lambda: tir.Let(I32, N, N), "binds i of int32 to a value of int64"),
         (lambda: tir.Call("int32", "exp", ()), "begins with 'tir.'"),
+        (lambda: tir.Call("int32", 3, ()), "one of an Op or a GlobalVar, found 3"),
+        (lambda: tir.Call("int32", "tir.exp", None), "stand in a list, found None"),
+        (lambda: tir.Shuffle([VECTOR], [4]), "of 4 lanes has none of index 4"),
+        (lambda: tir.Shuffle(3, [0]), "expected a list of expressions, found 3"),
+        (lambda: tir.Ramp(I32, 1, "4"), "expected an integer, found '4'"),
+        (lambda: tir.Ramp(I32, 1, 4.5), "expected an integer, found 4.5"),
+        (lambda: tir.Broadcast(I32, N), "expected an integer, found n"),
+        (lambda: tir.Let("i", 1, 2), "defines a tir.Var, found 'i'"),
+        (lambda: tir.Cast("void", I32), "int32 to void"),
+        (lambda: tir.Var(3), "named by a string, found 3"),
+        (lambda: tir.Var(None), "named by a string, found None"),
     ],
 )
 def test_a_misshapen_node_is_refused(make, message: str):
@@ -183,6 +227,16 @@ def test_literals_compare_by_value():
     assert isinstance(tir.IntImm("int32", 3) == I32, tir.EQ)
 
 
+def test_string_literals_compare_with_strings():
+    text = tir.StringImm("a")
+    assert (text == "a") is True
+    assert (text != "a") is False
+    assert text != "b"
+    assert text == tir.StringImm("a")
+    assert text != tir.StringImm("b")
+    assert {text: 1}[tir.StringImm("a")] == 1
+
+
 @pytest.mark.parametrize(
     "use", [bool, lambda e: e and True, lambda e: not e, lambda e: 1 if e else 2]
 )
@@ -198,20 +252,30 @@ def test_nodes_cannot_be_changed():
             node.dtype = "int8"
 
 
-def test_copies_are_the_same_and_pickles_are_equal():
-    import copy
+def test_expressions_built_by_several_threads_are_one_object():
+    start, found = Barrier(4), []
 
-    node = N * 2
-    assert copy.copy(node) is node
-    assert copy.deepcopy(node) is node
-    literal = ops.const(2, "int64") + tir.IntImm("int64", 3)
-    assert pickle.loads(pickle.dumps(literal)) is literal
+    def build() -> None:
+        start.wait()
+        found.append([N * k + k for k in range(2, 300)])
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [Thread(target=build) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(len({id(e) for e in same}) == 1 for same in zip(*found, strict=True))
 
 
 def test_dropped_expressions_are_forgotten():
     import gc
 
-    from relaxpy.ir.tir.expr import _interned
+    from relaxpy.ir.tir.prim_expr import _interned
 
     before = len(_interned)
     temporary = Var("t") + 12345
@@ -238,6 +302,9 @@ def test_dropped_expressions_are_forgotten():
         (F32, Var("q", "bfloat16"), "float32"),
         (VECTOR, 1.0, "float32x4"),
         (VECTOR, F32, "float32x4"),
+        (I32, 2**40, "int64"),
+        (Var("u", "uint8"), 1, "uint8"),
+        (Var("u", "uint8"), -1, "int32"),
         (I32, 2, "int32"),
         (N, 2, "int64"),
     ],
@@ -265,6 +332,18 @@ def test_vectors_of_other_lengths_do_not_match():
         ops.add(VECTOR, Var("w", "float32x8"))
 
 
+def test_scalable_vectors_stay_scalable():
+    vector = Var("s", "int32xvscalex4")
+    assert (vector + vector).dtype == "int32xvscalex4"
+    assert (vector < vector).dtype == "uint1xvscalex4"
+    with pytest.raises(MisuseError, match="scalable vectors"):
+        _ = vector + 1
+    with pytest.raises(MisuseError, match="cannot match types"):
+        ops.add(vector, Var("v", "int32x4"))
+    with pytest.raises(MisuseError, match="a cast keeps the lanes"):
+        vector.astype("int64x4")
+
+
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [
@@ -272,6 +351,8 @@ def test_vectors_of_other_lengths_do_not_match():
         (1, "int32"),
         (2**31, "int64"),
         (1.5, "float32"),
+        (1e300, "float64"),
+        (math.inf, "float32"),
         ("s", "handle"),
         (np.int8(3), "int32"),
         (np.bool_(1), "bool"),
@@ -286,6 +367,12 @@ def test_const_keeps_the_datatype_of_a_numpy_scalar():
     assert ops.const(np.float16(0.5)).dtype == "float16"
     assert ops.const(2.7, "int32") is tir.IntImm("int32", 2)
     assert ops.const(1, "float32x4") is tir.Broadcast(tir.FloatImm("float32", 1.0), 4)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, 2**31])
+def test_const_refuses_what_is_outside_the_datatype(value: float):
+    with pytest.raises(MisuseError, match="outside the range of int32"):
+        ops.const(value, "int32")
 
 
 @pytest.mark.parametrize("value", [None, [1], object(), "1"])
@@ -349,6 +436,12 @@ def test_dividing_by_a_float_zero_is_refused():
         ops.div(F32, 0.0)
 
 
+@pytest.mark.rule("PX-3")
+def test_dividing_a_vector_by_zeros_is_refused():
+    with pytest.raises(MisuseError, match="by zero"):
+        _ = Var("v", "int32x4") // 0
+
+
 @pytest.mark.rule("PX-9")
 def test_dimensions_are_64_bit_integers():
     for dims in (
@@ -383,6 +476,23 @@ def test_float_literals_are_folded_in_their_own_precision(a: float, b: float):
     assert np.array(float(folded)).tobytes() == np.array(float(expected)).tobytes() or (
         math.isnan(float(expected)) and math.isnan(float(folded))
     )
+
+
+def test_folding_sees_literals_in_their_own_precision():
+    """0.1 is no float32: what folding makes of it is what running makes of the nearest one."""
+    tenth, nearest = ops.const(0.1), ops.const(np.float32(0.1))
+    assert ops.compare(tir.EQ, tenth, nearest) is ops.const(True)
+    third = ops.const(1.1)
+    assert float(tenth + third) == float(np.float32(0.1) + np.float32(1.1))
+    assert ops.const(16777217.0).astype("int32") is ops.const(16777216)
+    assert ops.const(0.1).astype("float64") is ops.const(0.1, "float64")
+
+
+@pytest.mark.parametrize("function", [ops.minimum, ops.maximum])
+def test_extremes_of_nan_are_nan(function):
+    nan, one = ops.const(math.nan), ops.const(1.0)
+    assert math.isnan(function(nan, one).value)
+    assert math.isnan(function(one, nan).value)
 
 
 def test_half_precision_literals_are_left_alone():
@@ -464,6 +574,9 @@ def test_negation_is_a_product_and_inversion_is_for_integers():
     assert isinstance(~I32, tir.Call)
     with pytest.raises(MisuseError, match="~ needs an integer"):
         _ = ~F32
+    for unsigned in (Var("u", "uint8"), FLAG):
+        with pytest.raises(MisuseError, match="- needs a number with a sign"):
+            _ = -unsigned
 
 
 # --- casts and intrinsics
@@ -477,6 +590,9 @@ def test_casts():
     assert ops.cast_to(ramp, "int64x4") is tir.Ramp(
         tir.Cast("int64", I32), ops.const(1, "int64"), 4
     )
+    for value, dtype in [(VECTOR, "float16"), (ramp, "int64x8"), (ramp + ramp, "float32x2")]:
+        with pytest.raises(MisuseError, match="a cast keeps the lanes"):
+            ops.cast_to(value, dtype)
     with pytest.raises(MisuseError, match="cannot cast a handle"):
         HANDLE.astype("int64")
     with pytest.raises(MisuseError, match="outside the range"):
@@ -494,8 +610,16 @@ def test_intrinsics_keep_the_datatype_of_their_operand():
     assert intrin.max_value("int8") is ops.const(127, "int8")
     with pytest.raises(MisuseError, match="pow needs floats"):
         intrin.pow(N, 2)
-    with pytest.raises(MisuseError, match="has no infinity"):
-        intrin.infinity("int32")
+    for dtype in ("int32", "float8_e4m3fn", "float4_e2m1fn"):
+        with pytest.raises(MisuseError, match="has no infinity"):
+            intrin.infinity(dtype)
+    assert intrin.infinity("bfloat16").value == math.inf
+    assert intrin.min_value("float8_e8m0fnu").value == 2.0**-127
+    assert intrin.max_value("float32x4").dtype == "float32x4"
+    assert intrin.abs(ops.const(-(2**31))) is ops.const(-(2**31)), "as it wraps when run"
+    assert isinstance(intrin.abs(ops.const(-(2**63), "int64")), tir.Sub)
+    with pytest.raises(MisuseError, match="if_then_else takes one condition"):
+        intrin.if_then_else(Var("c", "uint1x4"), VECTOR, VECTOR)
     with pytest.raises(MisuseError, match="keeps the bits"):
         intrin.reinterpret("int64", F32)
 

@@ -1,6 +1,8 @@
 import base64
 import contextlib
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from relaxpy.ir.dtype import DataType
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.structural import assert_structural_equal
@@ -111,6 +114,7 @@ TENSOR = [["relax.Constant", "data", "struct_info"]]
         (forged(kinds=[["relax.StringImm", "nothing"]]), "not a kind of node"),
         (forged(nodes=[[1, "s"]]), "not a saved node"),
         (forged(nodes=["s"]), "not a saved node"),
+        (forged(nodes=[[-1, 0]]), "not a saved node"),
         (forged(nodes=[[0]]), "has 2 fields, found 0"),
         (forged(nodes=[[0, 0, None]]), "not a saved value"),
         (forged(nodes=[[0, {"int": "9" * 5000}, None]]), "not a saved value"),
@@ -254,6 +258,52 @@ def test_every_kind_of_node_can_be_saved() -> None:
     known = set(serialize._KINDS.values())
     kinds = {k for m in (rx, tir, stmt, buffer) for k in vars(m).values() if isinstance(k, type)}
     assert {k for k in kinds if issubclass(k, Node)} - known <= {Node, *serialize._ABSTRACT}
+
+
+def test_pickled_programs_are_equal() -> None:
+    axis = te.reduce_axis((0, 8), "k")
+    for node in (module(), kernel(), rx.GlobalVar("f"), te.sum(axis.var, axis=axis)):
+        assert_structural_equal(pickle.loads(pickle.dumps(node)), node, map_free_vars=True)
+    literal = tir.IntImm("int64", 5)
+    assert pickle.loads(pickle.dumps(literal)) is literal
+    assert pickle.loads(pickle.dumps(Op("relax.add"))) is Op("relax.add")
+    attrs = module().attrs
+    assert pickle.loads(pickle.dumps(attrs)) == attrs
+
+
+def test_what_is_pickled_together_has_the_same_variables() -> None:
+    n = tir.Var("n", "int64")
+    x = rx.Var("x", rx.TensorStructInfo((n,)))
+    a = decl_buffer((n,), "float32", "A")
+    parts = (n, x, n * 2, rx.Tuple([x, x]), a, a[0])
+    n2, x2, double, pair, a2, load = pickle.loads(pickle.dumps(parts))
+    assert double is n2 * 2
+    assert pair.fields == (x2, x2)
+    assert x2.struct_info == rx.TensorStructInfo((n2,))
+    assert load is a2[0]
+    assert a2.shape == (n2,)
+
+
+def test_depth_is_no_limit_of_pickles_and_copies() -> None:
+    n = tir.Var("n", "int64")
+    deep: tir.PrimExpr = n
+    for _ in range(5000):
+        deep = tir.Add(deep, tir.IntImm("int64", 1))
+    assert copy.deepcopy(deep) is deep
+    again, root = pickle.loads(pickle.dumps((deep, n)))
+    while isinstance(again, tir.Add):
+        again = again.a
+    assert again is root
+
+
+def test_what_cannot_be_saved_cannot_be_pickled() -> None:
+    func = rx.Function([], rx.Tuple(()), attrs={"f": object()})
+    with pytest.raises(MisuseError, match="a value of type object cannot be saved"):
+        pickle.dumps(func)
+    with pytest.raises(MisuseError, match="saved is a node or a module, found 3"):
+        save_json(3)
+    with pytest.raises(MisuseError, match="saved programs are text, found None"):
+        load_json(None)
 
 
 def test_names_are_kept_and_positions_are_not() -> None:

@@ -1,215 +1,27 @@
-"""PrimExprs: scalar arithmetic over variables, as shapes, indices and kernel bodies use it.
+"""The kinds of PrimExprs: scalar arithmetic, as shapes, indices and kernel bodies use it.
 
-Nodes are interned: structurally equal expressions over the same variables are one object, so that
-comparison and hashing are by identity. Constructors build exactly the node they name; the functions
-of `ops`, which the Python operators call, match datatypes first and fold constants.
+Constructors build exactly the node they name; the functions of `ops`, which the Python operators
+call, match datatypes first and fold constants.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, Union, cast
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir import hooks
 from relaxpy.ir.dtype import BOOL, HANDLE, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.prim_expr import ExprLike as ExprLike, PrimExpr as PrimExpr
 from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
-
-E = TypeVar("E", bound="PrimExpr")
-_interned: WeakValueDictionary[tuple[object, ...], PrimExpr] = WeakValueDictionary()
-
-
-def _identity(value: object) -> object:
-    """What stands for a field in the table of interned nodes."""
-    if isinstance(value, Node):
-        return id(value)
-    if isinstance(value, tuple):
-        return tuple(_identity(v) for v in value)
-    if isinstance(value, float):
-        return value.hex(), str(value)
-    return value
-
-
-class PrimExpr(Node):
-    """A scalar (or vector) expression. `a == b` builds EQ, whose truth is structural equality."""
-
-    __slots__ = ("dtype",)
-    _stored: ClassVar[tuple[str, ...]] = ()
-    dtype: DataType
-
-    @override
-    def __init_subclass__(cls) -> None:
-        cls._stored = tuple(name for name in cls._fields if name != "dtype")
-
-    @classmethod
-    def _make(cls, dtype: DataType, *values: object) -> Self:
-        key = (cls, dtype, *map(_identity, values))
-        node = _interned.get(key)
-        if node is None:
-            node = object.__new__(cls)
-            object.__setattr__(node, "dtype", dtype)
-            for name, value in zip(cls._stored, values, strict=True):
-                object.__setattr__(node, name, value)
-            _interned[key] = node
-        return cast("Self", node)
-
-    @override
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a {type(self).__name__} cannot be changed; build a new one")
-
-    def with_fields(self, **changes: object) -> PrimExpr:
-        """This node built anew over other fields; the datatype follows them."""
-        names = self.__match_args__  # type: ignore[attr-defined]
-        return type(self)(*(changes.get(n, getattr(self, n)) for n in names))
-
-    @override
-    def __reduce__(self) -> tuple[object, ...]:
-        names = self.__match_args__  # type: ignore[attr-defined]
-        return type(self), tuple(getattr(self, n) for n in names)
-
-    @override
-    def __str__(self) -> str:
-        text: str = hooks.call("short_text", self)
-        return text
-
-    @override
-    def __repr__(self) -> str:
-        return str(self)
-
-    @override
-    def __hash__(self) -> int:
-        return id(self) >> 4
-
-    @override
-    def __eq__(self, other: object) -> Any:
-        return self._compared(EQ, other)
-
-    @override
-    def __ne__(self, other: object) -> Any:
-        return self._compared(NE, other)
-
-    def _compared(self, kind: type[CmpExpr], other: object) -> Any:
-        """The comparison; what has no common datatype is not equal, as in `var in variables`."""
-        if not isinstance(other, (PrimExpr, int, float, np.number, np.bool_)):
-            return NotImplemented
-        try:
-            return ops.compare(kind, self, other)
-        except MisuseError:
-            return NotImplemented
-
-    def __bool__(self) -> bool:
-        raise MisuseError(
-            f"the value of `{self}` is not known yet, so it has no truth",
-            hint="use T.And, T.Or, T.Not or tir.all / tir.any in place of and, or, not",
-        )
-
-    def __add__(self, other: ExprLike) -> PrimExpr:
-        return ops.add(self, other)
-
-    def __radd__(self, other: ExprLike) -> PrimExpr:
-        return ops.add(other, self)
-
-    def __sub__(self, other: ExprLike) -> PrimExpr:
-        return ops.sub(self, other)
-
-    def __rsub__(self, other: ExprLike) -> PrimExpr:
-        return ops.sub(other, self)
-
-    def __mul__(self, other: ExprLike) -> PrimExpr:
-        return ops.mul(self, other)
-
-    def __rmul__(self, other: ExprLike) -> PrimExpr:
-        return ops.mul(other, self)
-
-    def __truediv__(self, other: ExprLike) -> PrimExpr:
-        return ops.true_div(self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> PrimExpr:
-        return ops.true_div(other, self)
-
-    def __floordiv__(self, other: ExprLike) -> PrimExpr:
-        return ops.floordiv(self, other)
-
-    def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
-        return ops.floordiv(other, self)
-
-    def __mod__(self, other: ExprLike) -> PrimExpr:
-        return ops.floormod(self, other)
-
-    def __rmod__(self, other: ExprLike) -> PrimExpr:
-        return ops.floormod(other, self)
-
-    def __neg__(self) -> PrimExpr:
-        return ops.mul(self, ops.const(-1, self.dtype))
-
-    def __lt__(self, other: ExprLike) -> PrimExpr:
-        return ops.compare(LT, self, other)
-
-    def __le__(self, other: ExprLike) -> PrimExpr:
-        return ops.compare(LE, self, other)
-
-    def __gt__(self, other: ExprLike) -> PrimExpr:
-        return ops.compare(GT, self, other)
-
-    def __ge__(self, other: ExprLike) -> PrimExpr:
-        return ops.compare(GE, self, other)
-
-    def __and__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_and", self, other)
-
-    def __rand__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_and", other, self)
-
-    def __or__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_or", self, other)
-
-    def __ror__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_or", other, self)
-
-    def __xor__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_xor", self, other)
-
-    def __rxor__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_xor", other, self)
-
-    def __lshift__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.shift_left", self, other)
-
-    def __rlshift__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.shift_left", other, self)
-
-    def __rshift__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.shift_right", self, other)
-
-    def __rrshift__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.shift_right", other, self)
-
-    def __invert__(self) -> PrimExpr:
-        if not self.dtype.is_int:
-            raise MisuseError(f"~ needs an integer, found {self.dtype}")
-        return Call(self.dtype, "tir.bitwise_not", (self,))
-
-    def equal(self, other: ExprLike) -> PrimExpr:
-        """`self == other` as an expression."""
-        return ops.compare(EQ, self, other)
-
-    def astype(self, dtype: str) -> PrimExpr:
-        """This value converted to `dtype`; itself if it has that datatype."""
-        return ops.cast_to(self, dtype)
-
-
-ExprLike: TypeAlias = Union[PrimExpr, bool, int, float, str, "np.number[Any]", np.bool_]
 
 
 class Var(PrimExpr):
@@ -226,6 +38,8 @@ class Var(PrimExpr):
         cls, name: str, dtype: str | PrimType | PointerType = "int32", span: Span | None = None
     ) -> Self:
         """A new variable; `dtype` may also be a pointer type."""
+        if not isinstance(name, str):
+            raise MisuseError(f"a variable is named by a string, found {name!r:.60}", about=name)
         node = object.__new__(cls)
         if isinstance(dtype, PointerType):
             annotation: PrimType | PointerType = dtype
@@ -237,6 +51,10 @@ class Var(PrimExpr):
         object.__setattr__(node, "dtype", plain)
         object.__setattr__(node, "type_annotation", annotation)
         return node
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.name, self.type_annotation)
 
     def renamed(self, name: str) -> Self:
         """A new variable of the same type."""
@@ -269,10 +87,10 @@ class IntImm(ConstExpr):
         kind = DataType(dtype)
         if not kind.is_int or kind.lanes != 1:
             raise MisuseError(f"an IntImm has a scalar integer dtype, found {str(kind)!r}")
-        number = int(value)
+        number = ops.whole(value)
         low, high = ops.int_range(kind)
         if not low <= number <= high:
-            raise MisuseError(f"{number} is outside the range of {kind}")
+            raise MisuseError(f"{number} is outside the range of {kind}", about=value)
         return cls._make(kind, number)
 
     def __int__(self) -> int:
@@ -290,11 +108,11 @@ class FloatImm(ConstExpr):
     value: float
 
     def __new__(cls, dtype: str, value: float, span: Span | None = None) -> Self:
-        """Errors: MisuseError if `dtype` is no scalar float type."""
+        """Errors: MisuseError if `dtype` is no scalar float type or too narrow for `value`."""
         kind = DataType(dtype)
         if not kind.is_float or kind.lanes != 1:
             raise MisuseError(f"a FloatImm has a scalar float dtype, found {str(kind)!r}")
-        return cls._make(kind, float(value))
+        return cls._make(kind, ops.number_of(value, kind))
 
     def __float__(self) -> float:
         return self.value
@@ -312,6 +130,16 @@ class StringImm(ConstExpr):
         """The literal `value`."""
         return cls._make(HANDLE, str(value))
 
+    @override
+    def __eq__(self, other: object) -> Any:
+        return self.value == other if isinstance(other, str) else PrimExpr.__eq__(self, other)
+
+    @override
+    def __ne__(self, other: object) -> Any:
+        return self.value != other if isinstance(other, str) else PrimExpr.__ne__(self, other)
+
+    __hash__ = PrimExpr.__hash__
+
 
 class Cast(PrimExpr):
     """`value` converted to `dtype`, lane by lane."""
@@ -324,8 +152,8 @@ class Cast(PrimExpr):
     def __new__(cls, dtype: str, value: ExprLike, span: Span | None = None) -> Self:
         """Errors: MisuseError if the lanes differ."""
         kind, source = DataType(dtype), ops.convert(value)
-        if kind.lanes != source.dtype.lanes:
-            raise MisuseError(f"a cast keeps the lanes: {source.dtype} to {kind}")
+        if kind.vector != source.dtype.vector or kind.is_void:
+            raise MisuseError(f"a cast keeps the lanes: {source.dtype} to {kind or 'void'}")
         return cls._make(kind, source)
 
 
@@ -410,7 +238,7 @@ class CmpExpr(BinaryOpExpr):
     @override
     @classmethod
     def _result(cls, dtype: DataType) -> DataType:
-        return BOOL.with_lanes(dtype.lanes) if dtype.lanes > 1 else BOOL
+        return DataType(BOOL + dtype.vector) if dtype.vector else BOOL
 
 
 class EQ(CmpExpr):
@@ -539,11 +367,11 @@ class Ramp(PrimExpr):
         cls, base: ExprLike, stride: ExprLike, lanes: int | IntImm, span: Span | None = None
     ) -> Self:
         """Errors: MisuseError if base or stride is a vector or `lanes` is below 2."""
-        start = ops.convert(base)
-        step = ops.cast_to(ops.convert(stride), start.dtype)
-        if start.dtype.lanes != 1 or int(lanes) < 2:
+        start, count = ops.convert(base), ops.whole(lanes)
+        if start.dtype.lanes != 1 or count < 2:
             raise MisuseError("a Ramp has a scalar base and at least 2 lanes")
-        return cls._make(start.dtype.with_lanes(int(lanes)), start, step, int(lanes))
+        step = ops.cast_to(ops.convert(stride), start.dtype)
+        return cls._make(start.dtype.with_lanes(count), start, step, count)
 
 
 class Broadcast(PrimExpr):
@@ -557,10 +385,10 @@ class Broadcast(PrimExpr):
 
     def __new__(cls, value: ExprLike, lanes: int | IntImm, span: Span | None = None) -> Self:
         """Errors: MisuseError if the value is a vector or `lanes` is below 2."""
-        scalar = ops.convert(value)
-        if scalar.dtype.lanes != 1 or int(lanes) < 2:
+        scalar, count = ops.convert(value), ops.whole(lanes)
+        if scalar.dtype.lanes != 1 or count < 2:
             raise MisuseError("a Broadcast has a scalar value and at least 2 lanes")
-        return cls._make(scalar.dtype.with_lanes(int(lanes)), scalar, int(lanes))
+        return cls._make(scalar.dtype.with_lanes(count), scalar, count)
 
 
 class Shuffle(PrimExpr):
@@ -575,10 +403,14 @@ class Shuffle(PrimExpr):
     def __new__(
         cls, vectors: Sequence[ExprLike], indices: Sequence[ExprLike], span: Span | None = None
     ) -> Self:
-        """Errors: MisuseError if the element datatypes differ or nothing is chosen."""
-        parts, chosen = tuple(map(ops.convert, vectors)), tuple(map(ops.convert, indices))
+        """Errors: MisuseError if element datatypes differ, or what is chosen is not there."""
+        parts, chosen = ops.convert_all(vectors), ops.convert_all(indices)
         if len({p.dtype.element for p in parts}) != 1 or not chosen:
             raise MisuseError("a Shuffle takes vectors of one element dtype and at least one index")
+        lanes = sum(p.dtype.lanes for p in parts)
+        for index in chosen:
+            if isinstance(index, IntImm) and not 0 <= index.value < lanes:
+                raise MisuseError(f"a Shuffle of {lanes} lanes has none of index {index}")
         return cls._make(parts[0].dtype.with_lanes(len(chosen)), parts, chosen)
 
 
@@ -596,6 +428,7 @@ class Let(PrimExpr):
     def __new__(cls, var: Var, value: ExprLike, body: ExprLike, span: Span | None = None) -> Self:
         """Errors: MisuseError if the value has another datatype than the variable."""
         bound, inner = ops.convert(value), ops.convert(body)
+        ops.check_variable(var, "Let")
         if bound.dtype != var.dtype:
             raise MisuseError(f"Let binds {var.name} of {var.dtype} to a value of {bound.dtype}")
         return cls._make(inner.dtype, bound, var, inner)
@@ -620,8 +453,12 @@ class Call(PrimExpr):
         """`op` is an Op, the name of one beginning with `tir.`, or a GlobalVar."""
         if isinstance(op, str):
             if not op.startswith("tir."):
-                raise MisuseError(f"an intrinsic's name begins with 'tir.', found {op!r}")
+                raise MisuseError(f"an intrinsic's name begins with 'tir.', found {op!r}", about=op)
             op = Op(op)
+        elif not isinstance(op, Node):
+            raise MisuseError(f"a call is one of an Op or a GlobalVar, found {op!r:.60}", about=op)
+        if not isinstance(args, (list, tuple)):
+            raise MisuseError(f"arguments stand in a list, found {args!r:.60}", about=args)
         values = tuple(a if isinstance(a, Node) else ops.convert(a) for a in args)
         return cls._make(DataType(dtype), op, values)
 

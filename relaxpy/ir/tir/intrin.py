@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
-import ml_dtypes
+import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import BOOL, HANDLE, INT32, VOID, DataType
@@ -14,7 +15,7 @@ from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call, ExprLike, FloatImm, IntImm, PrimExpr, Select, StringImm
+from relaxpy.ir.tir.expr import Call, ExprLike, IntImm, PrimExpr, Select, StringImm
 
 
 class CallEffectKind(IntEnum):
@@ -165,12 +166,12 @@ def clz(x: ExprLike) -> PrimExpr:
 def abs(x: ExprLike) -> PrimExpr:
     """The absolute value; an unsigned integer is returned as it is."""
     value = ops.convert(x)
-    if isinstance(value, IntImm):
-        return ops.const(value.value if value.value >= 0 else -value.value, value.dtype)
     if value.dtype.family == "uint":
         return value
     if value.dtype.is_int:
         zero = ops.const(0, value.dtype)
+        if isinstance(value, IntImm):
+            return value if value.value >= 0 else ops.sub(zero, value)
         return Select(value >= zero, value, ops.sub(zero, value))
     return Call(value.dtype, "tir.fabs", (value,))
 
@@ -198,7 +199,7 @@ def isfinite(x: ExprLike) -> PrimExpr:
 
 
 def _truth_type(value: PrimExpr) -> DataType:
-    return BOOL.with_lanes(value.dtype.lanes)
+    return DataType(BOOL + value.dtype.vector)
 
 
 def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> PrimExpr:
@@ -207,6 +208,10 @@ def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> PrimExpr:
     Errors: MisuseError if the condition is no scalar Boolean.
     """
     test = ops.truth(cond)
+    if test.dtype.vector:
+        raise MisuseError(
+            f"if_then_else takes one condition, found {test.dtype}", hint="T.Select takes vectors"
+        )
     yes, no = ops.match_dtypes(t, f)
     if isinstance(test, IntImm):
         return yes if test.value else no
@@ -234,7 +239,7 @@ def min_value(dtype: str) -> PrimExpr:
     kind = DataType(dtype)
     if kind.is_int:
         return ops.const(ops.int_range(kind)[0], kind)
-    return FloatImm(kind, -_largest(kind))
+    return ops.const(ops.float_range(kind.element)[0], kind)
 
 
 def max_value(dtype: str) -> PrimExpr:
@@ -242,19 +247,15 @@ def max_value(dtype: str) -> PrimExpr:
     kind = DataType(dtype)
     if kind.is_int:
         return ops.const(ops.int_range(kind)[1], kind)
-    return FloatImm(kind, _largest(kind))
-
-
-def _largest(kind: DataType) -> float:
-    return float(ml_dtypes.finfo(kind.numpy()).max)  # type: ignore[no-untyped-call]
+    return ops.const(ops.float_range(kind.element)[1], kind)
 
 
 def infinity(dtype: str) -> PrimExpr:
     """Positive infinity. Errors: MisuseError for a datatype that has none."""
     kind = DataType(dtype)
-    if not kind.is_float:
-        raise MisuseError(f"{kind} has no infinity")
-    return FloatImm(kind, float("inf"))
+    if not kind.is_float or not np.isinf(kind.numpy().type(math.inf)):
+        raise MisuseError(f"{kind} has no infinity", about=dtype)
+    return ops.const(math.inf, kind)
 
 
 def call_intrin(dtype: str, func_name: str | Op, *args: ExprLike | Node) -> PrimExpr:

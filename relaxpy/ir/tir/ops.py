@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import BOOL, FLOAT32, INT32, INT64, DataType
+from relaxpy.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.tir import expr
 
 
@@ -21,6 +24,53 @@ def int_range(dtype: DataType) -> tuple[int, int]:
     if dtype.family == "uint":
         return 0, (1 << dtype.bits) - 1
     return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+
+
+@cache
+def float_range(dtype: DataType) -> tuple[float, float]:
+    """The least and the greatest finite value of a floating datatype."""
+    found = ml_dtypes.finfo(dtype.numpy())  # type: ignore[no-untyped-call]
+    return float(found.min), float(found.max)
+
+
+def whole(value: object) -> int:
+    """`value` as an int. Errors: MisuseError (also TypeError) if it is no integer."""
+    if isinstance(value, expr.IntImm):
+        return value.value
+    try:
+        return operator.index(value.item() if isinstance(value, np.generic) else value)  # type: ignore[arg-type]
+    except TypeError:
+        raise MisuseError(f"expected an integer, found {value!r:.60}", about=value) from None
+
+
+def number_of(value: object, dtype: DataType) -> float:
+    """`value` as a float. Errors: MisuseError if it is no number, or no finite one of `dtype`."""
+    try:
+        number = math.nan if isinstance(value, (str, bytes)) else float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        raise MisuseError(f"{value!r:.60} is outside the range of {dtype}", about=value) from None
+    except (TypeError, ValueError):
+        number = math.nan
+    if number != number and not isinstance(value, (float, np.generic, expr.FloatImm)):
+        raise MisuseError(f"expected a number, found {value!r:.60}", about=value)
+    low, high = float_range(dtype)
+    if not low <= number <= high and math.isfinite(number) and not _rounds_into(number, dtype):
+        raise MisuseError(f"{number} is outside the range of {dtype}", about=value)
+    return number
+
+
+def _rounds_into(number: float, dtype: DataType) -> bool:
+    """Whether a value beyond the greatest finite one of `dtype` is nearest to it."""
+    if dtype.family not in ("float", "bfloat"):
+        return False
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(dtype.numpy().type(number)))
+
+
+def check_variable(var: object, what: str) -> None:
+    """Errors: MisuseError (also TypeError) if what `what` is to define is no variable."""
+    if not isinstance(var, expr.Var):
+        raise MisuseError(f"{what} defines a tir.Var, found {var!r:.60}", about=var)
 
 
 def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
@@ -40,8 +90,12 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
         return convert(value)
     kind = DataType(dtype)
     scalar = kind.element
+    if kind.is_scalable:
+        raise MisuseError(f"there are no constants of scalable vectors, as {kind} is one")
     if scalar.is_float:
-        literal: expr.PrimExpr = expr.FloatImm(scalar, float(value))
+        literal: expr.PrimExpr = expr.FloatImm(scalar, value)
+    elif scalar.is_int and not math.isfinite(value):
+        raise MisuseError(f"{value} is outside the range of {scalar}", about=value)
     elif scalar.is_int:
         literal = expr.IntImm(scalar, int(bool(value)) if scalar.is_bool else int(value))
     else:
@@ -50,7 +104,9 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
 
 
 def convert(value: object) -> expr.PrimExpr:
-    """`value` as a PrimExpr: an int as int32 or int64, a float as float32, a str as StringImm.
+    """`value` as a PrimExpr: an int as int32, a float as float32, a str as StringImm.
+
+    A number outside 32 bits is an int64 or a float64.
 
     Errors:
         MisuseError (also TypeError): there is no such expression.
@@ -64,7 +120,9 @@ def convert(value: object) -> expr.PrimExpr:
         low, high = int_range(INT32)
         return expr.IntImm(INT32 if low <= number <= high else INT64, number)
     if isinstance(value, (float, np.floating)):
-        return expr.FloatImm(FLOAT32, float(value))
+        number = float(value)
+        beyond = math.isfinite(number) and abs(number) > float_range(FLOAT32)[1]
+        return expr.FloatImm(FLOAT64 if beyond else FLOAT32, number)
     if isinstance(value, str):
         return expr.StringImm(value)
     as_expr = getattr(value, "__prim_expr__", None)
@@ -73,6 +131,17 @@ def convert(value: object) -> expr.PrimExpr:
     raise MisuseError(
         f"expected a scalar expression, found {type(value).__name__} {value!r:.60}", about=value
     )
+
+
+def convert_all(values: object) -> tuple[expr.PrimExpr, ...]:
+    """The members of a list or tuple as PrimExprs.
+
+    Errors:
+        MisuseError (also TypeError): it is neither, or holds no expressions.
+    """
+    if not isinstance(values, (list, tuple)):
+        raise MisuseError(f"expected a list of expressions, found {values!r:.60}", about=values)
+    return tuple(map(convert, values))
 
 
 def truth(value: expr.ExprLike) -> expr.PrimExpr:
@@ -88,15 +157,22 @@ def truth(value: expr.ExprLike) -> expr.PrimExpr:
 
 
 def _adopt(value: expr.ExprLike, other: expr.ExprLike) -> expr.PrimExpr:
-    """`value` as an expression; a Python number takes the datatype of the `other` operand."""
+    """`value` as an expression; a Python number takes the datatype of the `other` operand.
+
+    An integer outside that datatype stands for itself.
+    """
     if (
         isinstance(other, expr.PrimExpr)
         and isinstance(value, (int, float))
         and not isinstance(value, bool)
     ):
         kind = other.dtype
-        if kind.is_float or (isinstance(value, int) and kind.is_int and not kind.is_bool):
+        if kind.is_float:
             return const(value, kind)
+        if isinstance(value, int) and kind.is_int and not kind.is_bool:
+            low, high = int_range(kind)
+            if low <= value <= high:
+                return const(value, kind)
     return convert(value)
 
 
@@ -119,6 +195,8 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
     left, right = _adopt(a, b), _adopt(b, a)
     if left.dtype == right.dtype:
         return left, right
+    if left.dtype.is_scalable or right.dtype.is_scalable:
+        raise MisuseError(f"cannot match types {left.dtype} and {right.dtype}")
     lanes = max(left.dtype.lanes, right.dtype.lanes)
     if lanes > 1:
         left, right = _widen(left, lanes), _widen(right, lanes)
@@ -155,10 +233,12 @@ def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
         return source
     if source.dtype.family == "handle":
         raise MisuseError("cannot cast a handle to other types")
-    if source.dtype.lanes == 1 and kind.lanes > 1:
+    if source.dtype.lanes == 1 and kind.lanes > 1 and not kind.is_scalable:
         return expr.Broadcast(cast_to(source, kind.element), kind.lanes)
+    if kind.vector != source.dtype.vector:
+        raise MisuseError(f"a cast keeps the lanes: {source.dtype} to {kind or 'void'}")
     if isinstance(source, (expr.IntImm, expr.FloatImm)) and kind.lanes == 1:
-        number = source.value
+        number = source.value if kind.is_float else _exact(source)
         if kind.is_float or isinstance(number, int) or np.isfinite(number):
             return const(bool(number) if kind.is_bool else number, kind)
     if isinstance(source, expr.Broadcast):
@@ -183,11 +263,19 @@ def trunc_div(a: int, b: int) -> int:
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
+def _exact(literal: expr.ConstExpr) -> Any:
+    """What a literal is in its own datatype: its text may have more digits than that holds."""
+    if literal.dtype == FLOAT32:
+        with np.errstate(over="ignore"):
+            return float(np.float32(literal.value))
+    return literal.value
+
+
 def _literals(a: expr.PrimExpr, b: expr.PrimExpr) -> tuple[Any, Any] | None:
     if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm):
         return a.value, b.value
     if isinstance(a, expr.FloatImm) and isinstance(b, expr.FloatImm) and a.dtype.bits >= 32:
-        return a.value, b.value
+        return _exact(a), _exact(b)
     return None
 
 
@@ -204,6 +292,9 @@ def _overflows(value: float, dtype: DataType) -> bool:
 
 
 def _is(value: expr.PrimExpr, number: int) -> bool:
+    """Whether `value` is the literal `number`, in every lane."""
+    if isinstance(value, expr.Broadcast):
+        value = value.value
     return isinstance(value, (expr.IntImm, expr.FloatImm)) and value.value == number
 
 
@@ -307,11 +398,16 @@ def ceildiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     return floordiv(sub(add(a, b), 1), b)
 
 
+def _extreme(choose: Callable[[Any, Any], Any], p: Any, q: Any) -> Any:
+    """The smaller or the larger; NaN if either is."""
+    return p if p != p else q if q != q else choose(p, q)
+
+
 def minimum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     """The smaller of two; literals and equal operands are folded."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None:
-        return _literal(min(pair), x.dtype)
+        return _literal(_extreme(min, *pair), x.dtype)
     return x if x is y else expr.Min(x, y)
 
 
@@ -319,7 +415,7 @@ def maximum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     """The larger of two; literals and equal operands are folded."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None:
-        return _literal(max(pair), x.dtype)
+        return _literal(_extreme(max, *pair), x.dtype)
     return x if x is y else expr.Max(x, y)
 
 

@@ -1,0 +1,208 @@
+"""PrimExpr, the base of scalar expressions: one object a structure, and Python's operators.
+
+Nodes are interned: structurally equal expressions over the same variables are one object, so that
+comparison and hashing are by identity.
+"""
+
+from __future__ import annotations
+
+from threading import RLock
+from typing import Any, ClassVar, Self, TypeAlias, Union, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir import hooks
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir import expr, ops
+
+_interned: WeakValueDictionary[tuple[object, ...], PrimExpr] = WeakValueDictionary()
+# Two threads that build one expression get one object; what the collector runs may build more.
+_entering = RLock()
+
+
+def _identity(value: object) -> object:
+    """What stands for a field in the table of interned nodes."""
+    if isinstance(value, Node):
+        return id(value)
+    if isinstance(value, tuple):
+        return tuple(_identity(v) for v in value)
+    if isinstance(value, float):
+        return value.hex(), str(value)
+    return value
+
+
+class PrimExpr(Node):
+    """A scalar (or vector) expression. `a == b` builds EQ, whose truth is structural equality."""
+
+    __slots__ = ("dtype",)
+    _stored: ClassVar[tuple[str, ...]] = ()
+    dtype: DataType
+
+    @override
+    def __init_subclass__(cls) -> None:
+        cls._stored = tuple(name for name in cls._fields if name != "dtype")
+
+    @classmethod
+    def _make(cls, dtype: DataType, *values: object) -> Self:
+        key = (cls, dtype, *map(_identity, values))
+        node = _interned.get(key)
+        if node is None:
+            made = object.__new__(cls)
+            object.__setattr__(made, "dtype", dtype)
+            for name, value in zip(cls._stored, values, strict=True):
+                object.__setattr__(made, name, value)
+            with _entering:
+                node = _interned.get(key)
+                if node is None:
+                    node = _interned[key] = made
+        return cast("Self", node)
+
+    @override
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} cannot be changed; build a new one")
+
+    def with_fields(self, **changes: object) -> PrimExpr:
+        """This node built anew over other fields; the datatype follows them."""
+        names = self.__match_args__  # type: ignore[attr-defined]
+        return type(self)(*(changes.get(n, getattr(self, n)) for n in names))
+
+    @override
+    def __str__(self) -> str:
+        text: str = hooks.call("short_text", self)
+        return text
+
+    @override
+    def __repr__(self) -> str:
+        return str(self)
+
+    @override
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+    @override
+    def __eq__(self, other: object) -> Any:
+        return self._compared(expr.EQ, other)
+
+    @override
+    def __ne__(self, other: object) -> Any:
+        return self._compared(expr.NE, other)
+
+    def _compared(self, kind: type[expr.CmpExpr], other: object) -> Any:
+        """The comparison; what has no common datatype is not equal, as in `var in variables`."""
+        if not isinstance(other, (PrimExpr, int, float, np.number, np.bool_)):
+            return NotImplemented
+        try:
+            return ops.compare(kind, self, other)
+        except MisuseError:
+            return NotImplemented
+
+    def __bool__(self) -> bool:
+        raise MisuseError(
+            f"the value of `{self}` is not known yet, so it has no truth",
+            hint="use T.And, T.Or, T.Not or tir.all / tir.any in place of and, or, not",
+        )
+
+    def __add__(self, other: ExprLike) -> PrimExpr:
+        return ops.add(self, other)
+
+    def __radd__(self, other: ExprLike) -> PrimExpr:
+        return ops.add(other, self)
+
+    def __sub__(self, other: ExprLike) -> PrimExpr:
+        return ops.sub(self, other)
+
+    def __rsub__(self, other: ExprLike) -> PrimExpr:
+        return ops.sub(other, self)
+
+    def __mul__(self, other: ExprLike) -> PrimExpr:
+        return ops.mul(self, other)
+
+    def __rmul__(self, other: ExprLike) -> PrimExpr:
+        return ops.mul(other, self)
+
+    def __truediv__(self, other: ExprLike) -> PrimExpr:
+        return ops.true_div(self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> PrimExpr:
+        return ops.true_div(other, self)
+
+    def __floordiv__(self, other: ExprLike) -> PrimExpr:
+        return ops.floordiv(self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
+        return ops.floordiv(other, self)
+
+    def __mod__(self, other: ExprLike) -> PrimExpr:
+        return ops.floormod(self, other)
+
+    def __rmod__(self, other: ExprLike) -> PrimExpr:
+        return ops.floormod(other, self)
+
+    def __neg__(self) -> PrimExpr:
+        if self.dtype.family == "uint":
+            raise MisuseError(
+                f"- needs a number with a sign, found {self.dtype}", hint="cast it first"
+            )
+        return ops.mul(self, ops.const(-1, self.dtype))
+
+    def __lt__(self, other: ExprLike) -> PrimExpr:
+        return ops.compare(expr.LT, self, other)
+
+    def __le__(self, other: ExprLike) -> PrimExpr:
+        return ops.compare(expr.LE, self, other)
+
+    def __gt__(self, other: ExprLike) -> PrimExpr:
+        return ops.compare(expr.GT, self, other)
+
+    def __ge__(self, other: ExprLike) -> PrimExpr:
+        return ops.compare(expr.GE, self, other)
+
+    def __and__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.bitwise_and", self, other)
+
+    def __rand__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.bitwise_and", other, self)
+
+    def __or__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.bitwise_or", self, other)
+
+    def __ror__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.bitwise_or", other, self)
+
+    def __xor__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.bitwise_xor", self, other)
+
+    def __rxor__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.bitwise_xor", other, self)
+
+    def __lshift__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.shift_left", self, other)
+
+    def __rlshift__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.shift_left", other, self)
+
+    def __rshift__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.shift_right", self, other)
+
+    def __rrshift__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise("tir.shift_right", other, self)
+
+    def __invert__(self) -> PrimExpr:
+        if not self.dtype.is_int:
+            raise MisuseError(f"~ needs an integer, found {self.dtype}")
+        return expr.Call(self.dtype, "tir.bitwise_not", (self,))
+
+    def equal(self, other: ExprLike) -> PrimExpr:
+        """`self == other` as an expression."""
+        return ops.compare(expr.EQ, self, other)
+
+    def astype(self, dtype: str) -> PrimExpr:
+        """This value converted to `dtype`; itself if it has that datatype."""
+        return ops.cast_to(self, dtype)
+
+
+ExprLike: TypeAlias = Union[PrimExpr, bool, int, float, str, "np.number[Any]", np.bool_]
