@@ -371,3 +371,136 @@ def test_infos_are_equal_up_to_their_own_shape_variables():
     assert hash(signature(N)) == hash(signature(m))
     assert TensorStructInfo((2,)) != ShapeStructInfo((2,))
     assert TensorStructInfo((2,)) != "R.Tensor((2,))"
+
+
+# --- what does not fit together
+
+
+VALUES: dict[str, tuple[str, object]] = {
+    "call of an int": ("AST-15", lambda: rx.Call(Op("relax.add"), X)),
+    "infos of a call": ("AST-5", lambda: rx.Call(rx.ExternFunc("f"), (X,), None, X.struct_info)),
+    "tuple": ("AST-9", lambda: rx.Tuple(3)),
+    "variable of a binding": ("AST-18", lambda: rx.VarBinding("x", X)),
+    "global variable of a binding": ("AST-18", lambda: rx.VarBinding(rx.GlobalVar("g"), X)),
+    "variable of a cast": ("AST-19", lambda: rx.MatchCast("x", X, X.struct_info)),
+    "bindings": ("AST-17", lambda: rx.BindingBlock(3)),
+    "binding": ("AST-17", lambda: rx.DataflowBlock([X])),
+    "blocks": ("AST-10", lambda: rx.SeqExpr(rx.BindingBlock([]), X)),
+    "block": ("AST-10", lambda: rx.SeqExpr([rx.VarBinding(Y, X)], X)),
+    "parameters": ("AST-11", lambda: rx.Function(X, X)),
+    "parameter": ("AST-11", lambda: rx.Function(["x"], X)),
+    "dimensions": ("PX-9", lambda: ShapeStructInfo(3)),
+    "truth value as dimension": ("PX-9", lambda: rx.ShapeExpr([np.True_])),
+    "truth literal as dimension": ("PX-9", lambda: rx.ShapeExpr([ops.const(True)])),
+    "fields": ("AST-5", lambda: TupleStructInfo(X.struct_info)),
+    "parameters of a function info": ("AST-5", lambda: FuncStructInfo(3, ObjectStructInfo())),
+    "rank": ("SI-11", lambda: TensorStructInfo(ndim="2")),
+    "string as scalar": ("RES-46", lambda: rx.PrimValue("s")),
+    "string as value": ("RES-46", lambda: PrimStructInfo(value="s")),
+    "fraction as integer": ("WF-22", lambda: PrimStructInfo("int64", 2.5)),
+}
+
+
+@pytest.mark.rule("AST-10", "AST-11", "AST-15", "AST-17", "AST-18", "AST-19")
+@pytest.mark.parametrize("case", VALUES)
+def test_parts_of_another_kind_are_refused_where_they_are_given(case: str):
+    rule, make = VALUES[case]
+    with pytest.raises(MisuseError) as caught:
+        make()
+    assert caught.value.diagnostic.rule == rule
+    assert isinstance(caught.value, TypeError)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: rx.Call(Op("relax.add"), (X, 3)),
+        lambda: rx.Call(Op("relax.add"), (X, N)),
+        lambda: rx.Call(3, (X,)),
+        lambda: rx.If(X, X, 3),
+        lambda: rx.TupleGetItem(3, 0),
+        lambda: rx.VarBinding(Y, 3),
+        lambda: rx.MatchCast(Y, 3, X.struct_info),
+        lambda: rx.SeqExpr([], 3),
+        lambda: rx.Function([X], None),
+    ],
+)
+def test_what_is_no_expression_is_no_part_of_one(make: object):
+    with pytest.raises(MisuseError, match="expected a Relax expression, found"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "kind", [rx.Var, rx.DataflowVar, rx.GlobalVar, rx.ExternFunc, rx.StringImm]
+)
+def test_names_and_texts_are_strings(kind: type):
+    with pytest.raises(MisuseError, match="is a string, found 3"):
+        kind(3)
+
+
+def test_integers_of_numpy_are_integers():
+    pair = rx.Var("t", TupleStructInfo([ObjectStructInfo(), ObjectStructInfo()]))
+    assert pair[np.int64(1)].index == 1
+    assert type(rx.TupleGetItem(pair, np.uint8(1)).index) is int
+    assert TensorStructInfo(ndim=np.int32(2)).ndim == 2
+    assert PrimStructInfo("int64", 2.0).value is ops.const(2, "int64")
+    for index in (True, np.True_):
+        with pytest.raises(MisuseError, match="AST-9"):
+            rx.TupleGetItem(pair, index)
+        with pytest.raises(MisuseError, match="AST-9"):
+            _ = pair[index]
+
+
+@pytest.mark.rule("AST-6")
+def test_no_view_changes_a_constant():
+    data = np.ones(3, "float32")
+    view = data.view()
+    view.flags.writeable = False
+    spread = np.broadcast_to(data, (2, 3))
+    constants = rx.Constant(view), rx.Constant(spread)
+    data[:] = 9
+    assert all((c.data == 1).all() for c in constants)
+
+
+@pytest.mark.rule("AST-6", "VAL-1")
+def test_constants_have_the_byte_order_of_the_machine():
+    constant = rx.Constant(np.array([1, 2], ">i4"))
+    assert constant.data.dtype.isnative
+    assert constant.data.tolist() == [1, 2]
+    assert constant.struct_info == TensorStructInfo((2,), "int32")
+    with pytest.raises(MisuseError, match="no tensor can be made"):
+        rx.Constant([[1], [1, 2]])
+
+
+@pytest.mark.parametrize("value", [2**40, -(2**31) - 1, [1, 2**31], np.array([2**40])])
+def test_a_number_that_32_bits_cannot_hold_needs_a_datatype(value: object):
+    with pytest.raises(MisuseError, match="int32 cannot hold") as caught:
+        rx.const(value)
+    assert "int64" in str(caught.value)
+    assert rx.const(value, "int64").data.tolist() == np.array(value).tolist()
+    assert rx.const([2**31 - 1, -(2**31)]).data.dtype == "int32"
+
+
+@pytest.mark.rule("SUB-17", "SI-13")
+def test_derivations_are_the_same_if_they_do_the_same():
+    m, n = tir.Var("n", "int64"), tir.Var("n", "int64")
+    one = FuncStructInfo.opaque_func(ret=TensorStructInfo((n,)))
+    other = FuncStructInfo.opaque_func(ret=TensorStructInfo((m,)))
+    again = FuncStructInfo.opaque_func(ret=TensorStructInfo((n,)))
+    assert one.derive_func == again.derive_func
+    assert one.is_base_of(again)
+    assert not one.is_base_of(other)
+    named = FuncStructInfo.opaque_func(derive_func="default_derive")
+    assert named.derive_func is rx.DEFAULT_DERIVE
+    for wrong in ("no_such", 3):
+        with pytest.raises(MisuseError if wrong == 3 else KeyError, match="deriv"):
+            FuncStructInfo.opaque_func(derive_func=wrong)
+
+
+def test_a_function_called_on_expressions_builds_a_call():
+    func = rx.Function([X], X)
+    call = func(Y, attrs={"a": 1})
+    assert (call.op, call.args, call.attrs["a"]) == (func, (Y,), 1)
+    assert isinstance(func((Y, Y)).args[0], rx.Tuple)
+    with pytest.raises(MisuseError, match=r"by position, found x=\.\.\."):
+        func(x=Y)

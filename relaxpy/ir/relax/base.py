@@ -1,0 +1,195 @@
+"""The two classes that all of Relax descends from and that name each other: Expr and StructInfo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir import hooks
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.structural import structural_key
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+    from relaxpy.ir.relax.expr import Call
+
+
+def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    """The method behind `expr sign other`, or behind `other sign expr`."""
+
+    def apply(self: Expr, other: object) -> Any:
+        operands = (other, self) if reflected else (self, other)
+        return hooks.call("apply_operator", sign, *operands)
+
+    apply.__doc__ = f"The call of the operator that `{sign}` stands for."
+    return apply
+
+
+class Expr(Node):
+    """Base of all Relax expressions; compared by identity.
+
+    `struct_info` is None where nothing was derived yet: the BlockBuilder answers with nodes that
+    have it.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None  # NumPy leaves `array + expr` to the expression
+    struct_info: StructInfo | None
+    span: Span | None
+
+    __add__, __radd__ = _operator("+"), _operator("+", reflected=True)
+    __sub__, __rsub__ = _operator("-"), _operator("-", reflected=True)
+    __mul__, __rmul__ = _operator("*"), _operator("*", reflected=True)
+    __truediv__, __rtruediv__ = _operator("/"), _operator("/", reflected=True)
+    __floordiv__, __rfloordiv__ = _operator("//"), _operator("//", reflected=True)
+    __mod__, __rmod__ = _operator("%"), _operator("%", reflected=True)
+    __pow__, __rpow__ = _operator("**"), _operator("**", reflected=True)
+    __matmul__, __rmatmul__ = _operator("@"), _operator("@", reflected=True)
+    __lt__, __le__, __gt__, __ge__ = map(_operator, ("<", "<=", ">", ">="))
+
+    def __neg__(self) -> Call:
+        """The elements with the other sign."""
+        return cast("Call", hooks.call("negate_elements", self))
+
+    def astype(self, dtype: str) -> Call:
+        """The elements in another datatype."""
+        return cast("Call", hooks.call("convert_elements", self, dtype))
+
+    def __call__(self, *args: object, attrs: Mapping[str, object] | None = None) -> Call:
+        """A call of this expression; Python numbers, strings and sequences become expressions."""
+        return cast("Call", hooks.call("make_call", self, args, attrs))
+
+    def __getitem__(self, index: int) -> Expr:
+        """Field `index` of this tuple.
+
+        Errors:
+            MisuseError: `index` is no integer; IndexError: the tuple is known to be shorter.
+        """
+        return cast("Expr", hooks.call("project_tuple", self, index))
+
+    def __iter__(self) -> Iterator[Expr]:
+        """The fields of this tuple, whose number is known.
+
+        Errors:
+            MisuseError (also TypeError): it is not known to be a tuple.
+        """
+        return cast("Iterator[Expr]", hooks.call("unpack_tuple", self))
+
+    def with_struct_info(self, struct_info: StructInfo | None) -> Self:
+        """This node built anew with another info."""
+        return replace(self, struct_info=struct_info)  # type: ignore[type-var]
+
+
+class StructInfo(Node):
+    """What is known about a value at compile time.
+
+    `==` is sameness up to own shape variables (RES-13), each info standing for itself: what a Func
+    info has alone in its parameters counts as its own. Where such variables are in scope around the
+    infos (SC-16), `is_base_of(a, b, scope)` both ways is the question to ask.
+    """
+
+    __slots__ = ("_key",)
+    _key: tuple[object, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """A value that is equal for equal infos and for no others, while both are alive."""
+        try:
+            return self._key
+        except AttributeError:
+            object.__setattr__(self, "_key", structural_key(self))
+            return self._key
+
+    def is_base_of(self, derived: StructInfo) -> bool:
+        """Whether `derived` is at least as specific as this info: `derived <<: self` (SUB)."""
+        found: bool = hooks.call("is_base_of", self, derived)
+        return found
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, StructInfo) and self.key == other.key
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @override
+    def __str__(self) -> str:
+        text: str = hooks.call("short_text", self)
+        return text
+
+
+def as_struct_info(value: object) -> StructInfo:
+    """`value` as an info: itself, or what `R.Tensor` and its siblings give outside a program.
+
+    Errors:
+        MisuseError (also TypeError): it is none.
+    """
+    if isinstance(value, StructInfo):
+        return value
+    as_info = getattr(value, "__struct_info__", None)
+    if as_info is not None:
+        return cast("StructInfo", as_info())
+    raise _unlike("a StructInfo", value)
+
+
+def set_fields(node: Node, **fields: object) -> None:
+    """Give a node that is being constructed the fields that its arguments were converted to."""
+    for name, value in fields.items():
+        object.__setattr__(node, name, value)
+
+
+def check_expr(value: object) -> None:
+    """Check that `value` may stand where an expression does.
+
+    Errors:
+        MisuseError (also TypeError): it is none.
+    """
+    if not isinstance(value, (Expr, Op)):
+        raise _unlike("a Relax expression", value)
+
+
+def check_kind(value: object, kind: type[Node], what: str, rule: str) -> None:
+    """Check that a part of a node is of the kind it has to be, `what` in words.
+
+    Errors:
+        MisuseError (also TypeError): it is of another kind.
+    """
+    if not isinstance(value, kind):
+        raise _unlike(what, value, rule)
+
+
+def check_name(value: object, what: str) -> None:
+    """Check that a name is a string.
+
+    Errors:
+        MisuseError (also TypeError): it is none.
+    """
+    if not isinstance(value, str):
+        raise MisuseError(f"{what} is a string, found {value!r:.60}", about=value)
+
+
+def as_members(value: object, what: str, rule: str) -> tuple[Any, ...]:
+    """The members of a list, tuple or other iterable that is no node itself.
+
+    Errors:
+        MisuseError (also TypeError): it is something else.
+    """
+    if type(value) is tuple:
+        return value
+    if isinstance(value, (Node, str)) or not isinstance(value, Iterable):
+        raise _unlike(f"a list of {what}", value, rule)
+    return tuple(value)
+
+
+def _unlike(expected: str, found: object, rule: str | None = None) -> MisuseError:
+    return MisuseError(
+        f"expected {expected}, found {type(found).__name__} {found!r:.60}", rule=rule, about=found
+    )

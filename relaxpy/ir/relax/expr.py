@@ -1,0 +1,420 @@
+"""Expressions: variables, literals, tuples, calls and conditionals, compared by identity."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs, as_attrs
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.base import (
+    Expr,
+    StructInfo,
+    as_members,
+    as_struct_info,
+    check_expr,
+    check_name,
+    set_fields,
+)
+from relaxpy.ir.relax.struct_info import (
+    ObjectStructInfo,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    as_infos,
+    as_scalar,
+)
+from relaxpy.ir.tir import expr as tir, ops
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GlobalVar(Expr):
+    """An entry of the module, by name (AST-8). Its info is the module's to give."""
+
+    _fields = ("name_hint",)
+    _variable = True
+    name_hint: str
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_name(self.name_hint, "the name of a variable")
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """What is one and the same wherever a variable is meant: as `Var.vid`, with its name."""
+
+    var: Var
+
+    @property
+    def name_hint(self) -> str:
+        """The name of the variable."""
+        return self.var.name_hint
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Var(Expr):
+    """A local variable (AST-7): the name is a hint, the object is the variable.
+
+    The `vid` of another variable lends its name.
+    """
+
+    _fields = ("struct_info",)
+    _variable = True
+    name_hint: str
+    struct_info: StructInfo | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.name_hint, Id):
+            set_fields(self, name_hint=self.name_hint.name_hint)
+        check_name(self.name_hint, "the name of a variable")
+        if self.struct_info is not None:
+            set_fields(self, struct_info=as_struct_info(self.struct_info))
+
+    @property
+    def vid(self) -> Id:
+        """The identity of this variable."""
+        return Id(self)
+
+    @property
+    def struct_info_annotation(self) -> StructInfo | None:
+        """The info the variable was declared with, or that its value gave it."""
+        return self.struct_info
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DataflowVar(Var):
+    """A variable that lives inside one DataflowBlock (SC-7)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Constant(Expr):
+    """A tensor literal (AST-6); the array is copied unless it already cannot be written."""
+
+    _fields = ("data",)
+    data: Array
+    struct_info: StructInfo | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            data = np.asarray(self.data)
+        except ValueError as error:
+            raise MisuseError(f"no tensor can be made of {self.data!r:.60}: {error}") from None
+        dtype = DataType(data.dtype)
+        if not data.dtype.isnative:
+            data = data.astype(data.dtype.newbyteorder("="))
+        if data is not self.data or _may_be_written(data):
+            data = data.copy()
+            data.flags.writeable = False
+        info = self.struct_info
+        if info is None:
+            info = TensorStructInfo(data.shape, dtype)  # type: ignore[arg-type]
+        set_fields(self, data=data, struct_info=as_struct_info(info))
+
+
+def _may_be_written(data: Array) -> bool:
+    """Whether an array, or one that it is a view of, can be changed."""
+    base: object = data
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return True
+        base = base.base
+    return False
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrimValue(Expr):
+    """A scalar (AST-6): an int or bool is read as int64, a float as float32."""
+
+    _fields = ("value",)
+    value: tir.PrimExpr
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        value: object = self.value
+        if isinstance(value, (bool, int)):
+            value = ops.const(int(value), INT64)
+        scalar = as_scalar(value)
+        info = self.struct_info or PrimStructInfo(scalar.dtype, scalar)
+        set_fields(self, value=scalar, struct_info=info)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StringImm(Expr):
+    """A string (AST-6)."""
+
+    _fields = ("value",)
+    value: str
+    struct_info: StructInfo | None = field(default=ObjectStructInfo(), kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.value, "the value of a StringImm")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DataTypeImm(Expr):
+    """A datatype as a value (AST-6)."""
+
+    _fields = ("value",)
+    value: DataType
+    struct_info: StructInfo | None = field(default=ObjectStructInfo(), kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        set_fields(self, value=DataType(self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tuple(Expr):
+    """A tuple of expressions (AST-9); its info is known once those of its fields are."""
+
+    _fields = ("fields",)
+    fields: tuple[Expr, ...]
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        given: object = self.fields
+        fields = tuple(given if isinstance(given, Expr) else as_members(given, "fields", "AST-9"))
+        fields = tuple(convert_to_expr(f) for f in fields)
+        infos = [f.struct_info for f in fields]
+        info = self.struct_info
+        if info is None and all(i is not None for i in infos):
+            info = TupleStructInfo(tuple(i for i in infos if i is not None))
+        set_fields(self, fields=fields, struct_info=info)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @override
+    def __getitem__(self, index: int) -> Expr:
+        return self.fields[index]
+
+    @override
+    def __iter__(self) -> Iterator[Expr]:
+        return iter(self.fields)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TupleGetItem(Expr):
+    """Field `index` of a tuple, counted from 0 (AST-9)."""
+
+    _fields = ("tuple_value", "index")
+    tuple_value: Expr
+    index: int
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        check_expr(self.tuple_value)
+        index = _as_index(self.index)
+        if index is None or index < 0:
+            raise MisuseError(
+                f"a tuple index is an integer from 0, found {self.index!r}",
+                rule="AST-9",
+                about=self.index,
+            )
+        found = self.struct_info
+        info = self.tuple_value.struct_info
+        if found is None and isinstance(info, TupleStructInfo):
+            if index >= len(info.fields):
+                raise MisuseError(
+                    f"index {index} is out of bounds for a tuple of {len(info.fields)} fields",
+                    rule="DER-33",
+                    about=self.index,
+                )
+            found = info.fields[index]
+        set_fields(self, index=index, struct_info=found)
+
+
+def _as_index(value: object) -> int | None:
+    """`value` as a Python integer, or None; True and False are none."""
+    if type(value) is int:
+        return value
+    try:
+        return None if isinstance(value, (bool, np.bool_)) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def project_tuple(expr: Expr, index: object) -> TupleGetItem:
+    """What `expr[index]` is."""
+    place = _as_index(index)
+    if place is None:
+        raise MisuseError(
+            f"[ ] projects a tuple and takes an integer, found {index!r}",
+            rule="AST-9",
+            hint="to index a tensor use R.take or R.strided_slice",
+        )
+    info = expr.struct_info
+    if isinstance(info, TupleStructInfo) and not 0 <= place < len(info.fields):
+        raise IndexError(f"index {index} of a tuple with {len(info.fields)} fields")
+    return TupleGetItem(expr, place)
+
+
+def unpack_tuple(expr: Expr) -> Iterator[Expr]:
+    """What going through `expr` gives: its fields."""
+    info = expr.struct_info
+    if not isinstance(info, TupleStructInfo):
+        found = "" if info is None else f", found {info}"
+        raise MisuseError(
+            f"only a tuple whose fields are known can be gone through{found}", rule="DER-32"
+        )
+    return iter([TupleGetItem(expr, index) for index in range(len(info.fields))])
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Call(Expr):
+    """`op` applied to `args` (AST-15); `sinfo_args` are infos given in the text."""
+
+    _fields = ("op", "args", "attrs", "sinfo_args")
+    op: Expr | Op
+    args: tuple[Expr, ...]
+    attrs: Attrs = EMPTY_ATTRS
+    sinfo_args: tuple[StructInfo, ...] = ()
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        check_expr(self.op)
+        args = as_members(self.args, "arguments", "AST-15")
+        for arg in args:
+            check_expr(arg)
+        infos = as_infos(self.sinfo_args) if self.sinfo_args else ()
+        set_fields(self, args=args, attrs=as_attrs(self.attrs), sinfo_args=infos)
+
+
+def make_call(
+    callee: Expr, args: tuple[object, ...], attrs: Mapping[str, object] | None = None
+) -> Call:
+    """What `callee(*args)` is."""
+    return Call(callee, tuple(convert_to_expr(a) for a in args), as_attrs(attrs))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class If(Expr):
+    """One of two expressions (AST-13)."""
+
+    _fields = ("cond", "true_branch", "false_branch")
+    cond: Expr
+    true_branch: Expr
+    false_branch: Expr
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        for part in (self.cond, self.true_branch, self.false_branch):
+            check_expr(part)
+
+
+@user_facing
+def const(value: object, dtype: str | None = None) -> Constant:
+    """A tensor literal; without `dtype`, int64 data become int32 and float64 data float32.
+
+    With `dtype`, a string stands for an element that Python has no literal of: "nan", "inf", or its
+    bits, as in "0x7fc00001".
+
+    Errors:
+        MisuseError (also TypeError): `value` is no array of numbers.
+    """
+    if isinstance(value, np.ndarray) and dtype is not None:
+        data = value.astype(DataType(dtype).numpy())
+    else:
+        try:
+            data = _array(value, DataType(dtype) if dtype else None)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise MisuseError(f"no tensor can be made of {value!r:.60}: {error}") from None
+        if dtype is None and not isinstance(value, np.generic):
+            data = _narrowed(data, value)
+    if data.dtype.hasobject or data.dtype.kind in "USmMc":
+        raise MisuseError(f"a tensor holds numbers or Booleans, found {value!r:.60}", rule="VAL-1")
+    return Constant(data)
+
+
+def _narrowed(data: Array, value: object) -> Array:
+    """What Python's numbers are in tensors: 32 bits wide."""
+    narrower = {"int64": "int32", "float64": "float32"}.get(data.dtype.name)
+    if narrower is None:
+        return data
+    with np.errstate(over="ignore"):
+        found = data.astype(narrower)
+    if narrower == "int32" and not np.array_equal(found, data):
+        raise MisuseError(
+            f"int32 cannot hold {value!r:.60}",
+            rule="DT-8",
+            hint='name the datatype: const(..., "int64")',
+            about=value,
+        )
+    return found
+
+
+def _array(value: object, dtype: DataType | None) -> Array:
+    """An array of `value`, where "nan", "inf", "-inf" and bits may stand among floats."""
+    if dtype is None:
+        return np.array(value)
+    with np.errstate(over="ignore"):  # what is too large for the datatype is infinite in it
+        try:
+            if dtype.is_float and dtype.family != "float":  # NumPy's own floats read strings, too
+                return np.array(value, np.float64).astype(dtype.numpy())
+            return np.array(value, dtype.numpy())
+        except ValueError:
+            elements = np.array(value, np.object_)
+            if not any(map(_is_bits, elements.flat)):
+                raise
+            found = np.empty(elements.shape, dtype.numpy())
+            word = np.dtype(f"u{found.itemsize}")
+            for i, element in enumerate(elements.flat):
+                if _is_bits(element):
+                    found.flat[i] = np.array(int(element, 16), word).view(found.dtype)
+                else:
+                    found.flat[i] = _array(element, dtype)
+            return found
+
+
+def _is_bits(element: object) -> TypeGuard[str]:
+    return isinstance(element, str) and element.startswith("0x")
+
+
+@user_facing
+def convert_to_expr(value: object) -> Expr:
+    """`value` as an expression: numbers as PrimValue, strings, sequences as Tuple.
+
+    Errors:
+        MisuseError (also TypeError): there is no such expression.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool):
+        return PrimValue(ops.const(value, "bool"))
+    if isinstance(value, (int, np.integer)):
+        return PrimValue(ops.const(int(value), INT64))
+    if isinstance(value, (float, np.floating)):
+        return PrimValue(ops.const(float(value), "float64"))
+    if isinstance(value, tir.PrimExpr) and not isinstance(value, tir.StringImm):
+        return PrimValue(value)
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, (tuple, list)):
+        return Tuple(tuple(convert_to_expr(v) for v in value))
+    raise MisuseError(
+        f"expected a Relax expression, found {type(value).__name__} {value!r:.60}", about=value
+    )

@@ -1,0 +1,240 @@
+"""Bindings, blocks, sequences and functions: what programs are put together from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
+
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir import hooks
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.relax.base import (
+    Expr,
+    StructInfo,
+    as_members,
+    as_struct_info,
+    check_expr,
+    check_kind,
+    check_name,
+    set_fields,
+)
+from relaxpy.ir.relax.expr import GlobalVar, Var
+from relaxpy.ir.relax.struct_info import DEFAULT_DERIVE, FuncStructInfo, ObjectStructInfo
+from relaxpy.ir.tir import expr as tir
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class VarBinding(Node):
+    """`var` = `value` (AST-18)."""
+
+    _fields = ("var", "value")
+    _binds = frozenset(("var",))
+    var: Var
+    value: Expr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        check_kind(self.var, Var, "a variable", "AST-18")
+        check_expr(self.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MatchCast(Node):
+    """`value` checked against `struct_info`, then bound to `var` if there is one (AST-19)."""
+
+    _fields = ("value", "struct_info", "var")
+    _binds = frozenset(("var", "struct_info"))
+    _binds_sizes = frozenset(("struct_info",))
+    var: Var | None
+    value: Expr
+    struct_info: StructInfo
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if self.var is not None:
+            check_kind(self.var, Var, "a variable", "AST-19")
+        check_expr(self.value)
+        set_fields(self, struct_info=as_struct_info(self.struct_info))
+
+
+Binding: TypeAlias = VarBinding | MatchCast
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BindingBlock(Node):
+    """Bindings in order (AST-17)."""
+
+    _fields = ("bindings",)
+    bindings: tuple[Binding, ...]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        bindings = as_members(self.bindings, "bindings", "AST-17")
+        for binding in bindings:
+            check_kind(binding, (VarBinding, MatchCast), "a binding", "AST-17")
+        set_fields(self, bindings=bindings)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DataflowBlock(BindingBlock):
+    """Bindings without side effects or control flow (PU-5, WF-7)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SeqExpr(Expr):
+    """Blocks in order, then the value of `body` (AST-10)."""
+
+    _fields = ("blocks", "body")
+    blocks: tuple[BindingBlock, ...]
+    body: Expr
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        blocks = as_members(self.blocks, "blocks", "AST-10")
+        for block in blocks:
+            check_kind(block, BindingBlock, "a block", "AST-10")
+        check_expr(self.body)
+        set_fields(self, blocks=blocks)
+
+
+class BaseFunc(Expr):
+    """What a module may hold: a Relax Function, a PrimFunc or an ExternFunc."""
+
+    __slots__ = ()
+    attrs: Attrs
+
+    def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
+        """This function with attribute `key` set to `value`, or with a table of attributes set."""
+        changes = {key: value} if isinstance(key, str) else dict(key)
+        return self._with_attrs(self.attrs.updated(changes))
+
+    def with_attrs(self, attrs: Mapping[str, object]) -> Self:
+        """This function with a table of attributes set."""
+        return self._with_attrs(self.attrs.updated(attrs))
+
+    def without_attr(self, key: str) -> Self:
+        """This function less attribute `key`."""
+        return self._with_attrs(self.attrs.without(key))
+
+    def _with_attrs(self, attrs: Attrs) -> Self:
+        return replace(self, attrs=attrs)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Function(BaseFunc):
+    """A Relax function (AST-11); it has no name of its own (AST-12)."""
+
+    _fields = ("params", "is_pure", "body", "ret_struct_info", "attrs")
+    _binds = frozenset(("params",))
+    _binds_sizes = frozenset(("params",))
+    _scope = True
+    _judged_by: ClassVar[Mapping[str, str]] = {"ret_struct_info": "result_info"}
+    params: tuple[Var, ...]
+    body: Expr
+    ret_struct_info: StructInfo | None = None
+    is_pure: bool = True
+    attrs: Attrs = EMPTY_ATTRS
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        ret = None if self.ret_struct_info is None else as_struct_info(self.ret_struct_info)
+        params = as_members(self.params, "parameters", "AST-11")
+        for param in params:
+            check_kind(param, Var, "a variable", "AST-11")
+        check_expr(self.body)
+        set_fields(
+            self,
+            params=params,
+            ret_struct_info=ret,
+            is_pure=True if self.is_pure is None else bool(self.is_pure),
+            attrs=as_attrs(self.attrs),
+        )
+
+    @property
+    def result_info(self) -> StructInfo | None:
+        """What the function returns: by its annotation, else as derived, else as its body says.
+
+        Rule:
+            DER-46, DER-47. Two functions that differ only in whether this is written are the same.
+        """
+        if self.ret_struct_info is not None:
+            return self.ret_struct_info
+        if isinstance(self.struct_info, FuncStructInfo):
+            return self.struct_info.ret
+        return (self.body.body if isinstance(self.body, SeqExpr) else self.body).struct_info
+
+    @staticmethod
+    def create_empty(
+        params: Sequence[Var],
+        ret_struct_info: StructInfo,
+        is_pure: bool = True,
+        attrs: Mapping[str, object] | None = None,
+    ) -> Function:
+        """A declaration: a function whose result is a variable that nothing binds yet."""
+        ret = as_struct_info(ret_struct_info)
+        body = SeqExpr((), Var("undefined", ret), struct_info=ret)
+        infos = tuple(p.struct_info or ObjectStructInfo() for p in params)
+        info = FuncStructInfo(infos, ret, is_pure)
+        return Function(tuple(params), body, ret, is_pure, as_attrs(attrs), struct_info=info)
+
+    def bind_params(self, binding_map: Mapping[Var | str, object]) -> Function:
+        """This function less some parameters; see `relaxpy.ir.relax.bind.bind_params`."""
+        return cast("Function", hooks.call("bind_params", self, binding_map))
+
+    def bind_symbolic_vars(
+        self, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
+    ) -> Function:
+        """This function for given sizes; see `relaxpy.ir.relax.bind.bind_symbolic_vars`."""
+        return cast("Function", hooks.call("bind_symbolic_vars", self, binding_map))
+
+    def inline_functions(self, function_map: Mapping[GlobalVar | str, Function]) -> Function:
+        """This function with others inlined; see `relaxpy.ir.relax.inline.inline_functions`."""
+        return cast("Function", hooks.call("inline_functions", self, function_map))
+
+    @override
+    @user_facing
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Run this function on arrays, or build a Call if an argument is a Relax expression."""
+        if not any(map(_holds_expr, (*args, *kwargs.values()))):
+            return hooks.call("call_function", self, args, kwargs)
+        named = sorted(kwargs.keys() - {"attrs"})
+        if named:
+            raise MisuseError(
+                f"a call in a program gives its arguments by position, found {named[0]}=...",
+                rule="AST-15",
+                about=kwargs[named[0]],
+            )
+        return Expr.__call__(self, *args, **kwargs)
+
+
+def _holds_expr(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_expr, value))
+    return isinstance(value, Expr)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ExternFunc(BaseFunc):
+    """A packed function by the name it is registered under (AST-14, DER-34)."""
+
+    _fields = ("global_symbol", "attrs")
+    global_symbol: str
+    struct_info: StructInfo | None = None
+    attrs: Attrs = field(default=EMPTY_ATTRS, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.global_symbol, "the name of a packed function")
+        info = self.struct_info
+        if info is None:
+            info = FuncStructInfo.opaque_func(derive_func=DEFAULT_DERIVE)
+        set_fields(self, struct_info=as_struct_info(info), attrs=as_attrs(self.attrs))

@@ -1,0 +1,317 @@
+"""StructInfo: what is known of values before they run, and the shapes in it.
+
+Infos are compared by structure, up to the names of their own shape variables (RES-13).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.ir.dtype import INT64, VOID, DataType
+from relaxpy.ir.relax.base import Expr, StructInfo, as_members, as_struct_info, set_fields
+from relaxpy.ir.tir import expr as tir, ops
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+    from relaxpy.ir.relax.expr import Call
+
+
+def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
+    """Dimensions as PrimExprs: Python integers become int64 literals (PX-9).
+
+    Errors:
+        MisuseError (also TypeError): a member is no integer expression.
+    """
+    out = []
+    for value in as_members(values, "dimensions", "PX-9"):
+        if isinstance(value, (bool, np.bool_, float, str)):
+            raise MisuseError(
+                f"a dimension is an integer, found {value!r}", rule="PX-9", about=value
+            )
+        if isinstance(value, (int, np.integer)):
+            out.append(ops.const(int(value), INT64))
+            continue
+        size = ops.convert(value)
+        if not size.dtype.is_int or size.dtype.is_bool or size.dtype.lanes != 1:
+            raise MisuseError(
+                f"a dimension is an integer, found `{size}` of {size.dtype}",
+                rule="PX-9",
+                about=value,
+            )
+        if isinstance(size, tir.IntImm) and size.dtype != INT64:
+            size = ops.const(size.value, INT64)
+        out.append(size)
+    return tuple(out)
+
+
+def _rank(ndim: int | None, known: int) -> int:
+    if ndim is None:
+        return known
+    try:
+        rank = operator.index(ndim)
+    except TypeError:
+        rank = -2
+    if rank < -1:
+        raise MisuseError(
+            f"ndim is -1 (unknown) or at least 0, found {ndim!r}", rule="SI-11", about=ndim
+        )
+    return rank
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ShapeExpr(Expr):
+    """A shape value built from its members (AST-16)."""
+
+    _fields = ("values",)
+    values: tuple[tir.PrimExpr, ...]
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        values = as_shape(self.values)
+        set_fields(self, values=values, struct_info=self.struct_info or ShapeStructInfo(values))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @override
+    def __getitem__(self, index: int) -> tir.PrimExpr:  # type: ignore[override]
+        return self.values[index]
+
+    @override
+    def __iter__(self) -> Iterator[tir.PrimExpr]:  # type: ignore[override]
+        return iter(self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ObjectStructInfo(StructInfo):
+    """Any value (SI-10)."""
+
+    span: Span | None = None
+
+
+def as_scalar(value: object) -> tir.PrimExpr:
+    """`value` as a scalar expression.
+
+    Errors:
+        MisuseError (also TypeError): it is none.
+    """
+    if isinstance(value, str):
+        raise MisuseError(f"a scalar is a number, found {value!r:.60}", rule="RES-46", about=value)
+    return ops.convert(value)
+
+
+def _exactly(value: float, dtype: DataType | str | None) -> tir.PrimExpr:
+    """A Python number in a datatype that has it."""
+    if isinstance(value, float) and dtype is not None and DataType(dtype).is_int:
+        if not value.is_integer():
+            raise MisuseError(f"{value} is no {DataType(dtype)}", rule="WF-22", about=value)
+        value = int(value)
+    return ops.const(value, dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrimStructInfo(StructInfo):
+    """A prim value of `dtype`, perhaps known to be `value` (SI-5).
+
+    Errors:
+        MisuseError: neither datatype nor value is given.
+    """
+
+    _fields = ("dtype", "value")
+    dtype: DataType = field(default=None)  # type: ignore[assignment]
+    value: tir.PrimExpr | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dtype, (tir.PrimExpr, int, float)):
+            raise MisuseError("PrimStructInfo takes a dtype first; write value=...")
+        value = self.value
+        if value is None and self.dtype is None:
+            raise MisuseError("PrimStructInfo needs a dtype or a value")
+        if isinstance(value, (bool, int, float)):
+            default = INT64 if type(value) is int else None
+            value = _exactly(value, self.dtype or default)
+        elif value is not None:
+            value = as_scalar(value)
+        kind = value.dtype if self.dtype is None and value is not None else DataType(self.dtype)
+        set_fields(self, dtype=kind, value=value)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ShapeStructInfo(StructInfo):
+    """A shape value: its members where known, else its rank where known (SI-4)."""
+
+    _fields = ("ndim", "values")
+    values: tuple[tir.PrimExpr, ...] | None = None
+    ndim: int = field(default=None)  # type: ignore[assignment]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        values = None if self.values is None else as_shape(self.values)
+        set_fields(
+            self, values=values, ndim=_rank(self.ndim, -1 if values is None else len(values))
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TensorStructInfo(StructInfo):
+    """A tensor: datatype (Void: unknown), rank (-1: unknown), and shape where known (SI-2).
+
+    `shape` is a ShapeExpr, or a Var that holds a shape value (SI-3); a sequence of dimensions
+    becomes a ShapeExpr.
+    """
+
+    _fields = ("dtype", "ndim", "shape", "vdevice")
+    shape: Expr | None = None
+    dtype: DataType = DataType("float32")  # noqa: RUF009
+    vdevice: object = None
+    ndim: int = field(default=None)  # type: ignore[assignment]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        shape: object = self.shape
+        known = -1
+        if shape is not None:
+            if not isinstance(shape, Expr):
+                if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
+                    raise MisuseError(
+                        f"a shape is a sequence of dimensions, found {shape!r}",
+                        rule="SI-3",
+                        about=shape,
+                    )
+                shape = ShapeExpr(tuple(shape))
+            info = shape.struct_info
+            if isinstance(info, ShapeStructInfo):
+                known = info.ndim
+            elif info is not None:
+                raise MisuseError(
+                    f"a shape variable holds a shape, but {shape} is {info}",
+                    rule="SI-3",
+                    about=shape,
+                )
+        dtype = VOID if self.dtype is None else DataType(self.dtype)
+        set_fields(self, shape=shape, dtype=dtype, ndim=_rank(self.ndim, known))
+
+    def get_shape(self) -> tuple[tir.PrimExpr, ...] | None:
+        """The dimensions, where they are known one by one (through a shape variable, too)."""
+        if isinstance(self.shape, ShapeExpr):
+            return self.shape.values
+        info = None if self.shape is None else self.shape.struct_info
+        return info.values if isinstance(info, ShapeStructInfo) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TupleStructInfo(StructInfo):
+    """A tuple, field by field (SI-6)."""
+
+    _fields = ("fields",)
+    fields: tuple[StructInfo, ...] = ()
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        set_fields(self, fields=as_infos(self.fields))
+
+
+def as_infos(values: object) -> tuple[StructInfo, ...]:
+    """A list of infos as a tuple.
+
+    Errors:
+        MisuseError (also TypeError): it is no list, or holds something else.
+    """
+    return tuple(map(as_struct_info, as_members(values, "infos", "AST-5")))
+
+
+DeriveFunc: TypeAlias = Callable[["Call", Any], StructInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFunc:
+    """A compile-time function known by name, such as a derivation of infos (SI-12)."""
+
+    name: str
+    func: DeriveFunc
+
+
+@dataclass(frozen=True, slots=True)
+class _Always:
+    """The derivation that gives the same info for every call."""
+
+    ret: StructInfo
+
+    def __call__(self, call: Call, context: object) -> StructInfo:
+        return self.ret
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FuncStructInfo(StructInfo):
+    """A function: in closure form with `params`, in packed form with `derive_func` (SI-7, SI-8)."""
+
+    _fields = ("purity", "derive_func", "params", "ret")
+    _binds = frozenset(("params",))
+    _binds_sizes = frozenset(("params",))
+    _scope = True
+    params: tuple[StructInfo, ...] | None
+    ret: StructInfo
+    purity: bool = True
+    derive_func: EnvFunc | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        params = None if self.params is None else as_infos(self.params)
+        derive = self.derive_func
+        if derive is not None and not isinstance(derive, EnvFunc):
+            derive = _known_derivation(derive)
+        set_fields(
+            self,
+            params=params,
+            ret=as_struct_info(self.ret),
+            purity=bool(self.purity),
+            derive_func=derive,
+        )
+
+    @staticmethod
+    def opaque_func(
+        *,
+        ret: StructInfo | None = None,
+        derive_func: EnvFunc | str | None = None,
+        purity: bool = False,
+    ) -> FuncStructInfo:
+        """The packed form; without a `derive_func`, the one that gives `ret` for every call."""
+        result = ObjectStructInfo() if ret is None else as_struct_info(ret)
+        if derive_func is None:
+            derive_func = EMPTY_DERIVE if ret is None else EnvFunc(f"ret: {ret}", _Always(result))
+        return FuncStructInfo(None, result, purity, derive_func=derive_func)  # type: ignore[arg-type]
+
+
+def _default_derive(call: Call, context: object) -> StructInfo:
+    """DER-28 to DER-30: what the call's `sinfo_args` say."""
+    infos = call.sinfo_args
+    if not infos:
+        return ObjectStructInfo()
+    return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+
+
+def _empty_derive(call: Call, context: object) -> StructInfo:
+    """DER-31: nothing is known."""
+    return ObjectStructInfo()
+
+
+DEFAULT_DERIVE = EnvFunc("default_derive", _default_derive)
+EMPTY_DERIVE = EnvFunc("empty_derive", _empty_derive)
+
+
+def _known_derivation(name: object) -> EnvFunc:
+    known = {func.name: func for func in (DEFAULT_DERIVE, EMPTY_DERIVE)}
+    if not isinstance(name, str):
+        raise MisuseError(f"a derive_func is an EnvFunc, found {name!r:.60}", about=name)
+    if name not in known:
+        raise UnknownNameError(f"no derivation is named {name!r}; there are {', '.join(known)}")
+    return known[name]
