@@ -83,13 +83,17 @@ def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
         if other is target:
             if number < len(others) - same:
                 return True
-        elif alone and (other.base is None or type(other.base) is np.ndarray):
-            # The base of a view of an array is that array, so there is no need to compare bounds.
+        elif alone and (other.base is None or _owns(other.base)):
+            # Both have memory of their own, so there is no need to compare bounds.
             if other.base is target:
                 return True
         elif np.may_share_memory(target, other) and np.shares_memory(target, other):
             return True
     return False
+
+
+def _owns(base: object) -> bool:
+    return type(base) is np.ndarray and base.base is None
 
 
 def scalar(name: str, param: str, value: Any, kind: type[Any]) -> Any:

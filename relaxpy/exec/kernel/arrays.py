@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.bounds import affine_inside, is_inside
@@ -18,6 +19,7 @@ from relaxpy.exec.kernel.scope import (
     ELEMENTWISE,
     INTEGER_DIVISION,
     INTRINSICS,
+    NUMPY_DIVISION,
     Scope,
     dtype_name,
     intrinsic_name,
@@ -26,6 +28,7 @@ from relaxpy.exec.kernel.scope import (
 from relaxpy.exec.kernel.views import size_of, view
 from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import Node
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -52,6 +55,10 @@ from relaxpy.ir.traverse import children, walk
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+
+
+Guards: TypeAlias = tuple[ast.expr, ...]
+"""Conditions on rounds; what is computed for others is not used, and must not stop the program."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,9 +114,9 @@ class ArrayEmitter:
         self.span = span
         self.lines: list[ast.stmt] = []
         self.scalars = ScalarEmitter(scope, name, outer)
-        self.done: dict[PrimExpr, Value] = {}
+        self.done: dict[PrimExpr, tuple[Value, Guards]] = {}
         self.uses: Counter[PrimExpr] = Counter()
-        self.guarded = 0
+        self.guards: Guards = ()
         self.spare: Output | None = None
 
     # ---- whole expressions
@@ -129,21 +136,22 @@ class ArrayEmitter:
                 target = item(target, ...)
             self.lines.append(assign(target, found.node))
 
-    def masked(self, expr: PrimExpr, guards: Sequence[PrimExpr], out: Output) -> None:
-        """`expr` written to `out` where all `guards` hold; elsewhere it is not needed."""
-        mask = self.mask(guards)
-        self.guarded += 1
+    def masked(self, expr: PrimExpr, mask: ast.expr, out: Output) -> None:
+        """`expr` written to `out` where the `mask` holds."""
         found = self.compute(expr)
-        self.guarded -= 1
-        node = found.node
-        self.lines.append(do(call("np.copyto", out.node, node, where=mask)))
+        self.lines.append(do(call("np.copyto", out.node, found.node, where=mask)))
 
-    def mask(self, guards: Sequence[PrimExpr]) -> ast.expr:
-        """Where all `guards` hold; each is asked only where those before it hold."""
-        total: PrimExpr = guards[0]
-        for guard in guards[1:]:
-            total = And(total, guard)
-        return self.compute(total).node
+    def restrict(self, guards: Iterable[PrimExpr]) -> ast.expr | None:
+        """Compute from now on only where the `guards` that vary hold; that mask, if there is any.
+
+        Each is asked only where those before it hold.
+        """
+        varying = [guard for guard in guards if self.varies(guard)]
+        if not varying:
+            return None
+        mask = self.compute(reduce(And, varying)).node
+        self.guards = (mask,)
+        return mask
 
     def _count(self, expr: PrimExpr) -> None:
         """How often each part is used; a part used twice is computed once."""
@@ -156,18 +164,33 @@ class ArrayEmitter:
     # ---- parts
 
     def _value(self, expr: PrimExpr, out: Output | None = None) -> Value:
-        found = self.done.get(expr)
+        found, guards = self.done.get(expr, (None, ()))
+        if found is not None and guards != self.guards[: len(guards)] and self._may_fail(expr):
+            # It was not asked of all rounds of which it is asked now.
+            self.uses.update(part for part in walk(expr) if isinstance(part, PrimExpr))
+            found = None
         if found is None:
             found = self._new(expr, out)
             shared = self.uses[expr] > 1
             if shared and found.temporary is None and _is_work(expr) and found.dims:
                 found = self._named(found)
             if shared:
-                self.done[expr] = found
+                self.done[expr] = found, self.guards
         return found
 
+    def _only_where(self, condition: ast.expr, expr: PrimExpr) -> Value:
+        outer = self.guards
+        self.guards = (*outer, condition)
+        found = self._value(expr)
+        self.guards = outer
+        return found
+
+    def _where(self) -> ast.expr:
+        """Where all guards hold."""
+        return reduce(lambda a, b: call("np.logical_and", a, b), self.guards)
+
     def _new(self, expr: PrimExpr, out: Output | None) -> Value:
-        if not self.varies(expr) and not (self.guarded and self._may_be_outside(expr)):
+        if not self.varies(expr) and not (self.guards and self._may_fail(expr)):
             plain = isinstance(expr, (IntImm, FloatImm)) and _weak(expr.dtype)
             node = self.scalars.value(expr, typed=not plain)
             return Value(node, frozenset(), expr.dtype, plain=plain)
@@ -193,9 +216,14 @@ class ArrayEmitter:
             case _:
                 raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
 
-    def _may_be_outside(self, expr: PrimExpr) -> bool:
-        """Whether a load in `expr`, which is the same in all rounds, may leave its buffer."""
-        return not all(self.is_inside(load.buffer, load.indices) for load in loads(expr))
+    def _may_fail(self, expr: PrimExpr) -> bool:
+        """Whether a load in `expr` may leave its buffer, or an integer be divided by zero."""
+        return any(
+            not self.is_inside(part.buffer, part.indices)
+            if isinstance(part, BufferLoad)
+            else _may_divide_by_zero(part)
+            for part in walk(expr)
+        )
 
     def varies(self, expr: PrimExpr) -> bool:
         """Whether `expr` differs between rounds of the layout."""
@@ -221,16 +249,14 @@ class ArrayEmitter:
 
     def _logical(self, function: str, a: PrimExpr, b: PrimExpr, out: Output | None) -> Value:
         first = self._value(a)
-        self.guarded += 1
-        second = self._value(b)
-        self.guarded -= 1
+        holds = first.node if function == "np.logical_and" else call("np.logical_not", first.node)
+        second = self._only_where(holds, b)
         return self._apply(function, a.dtype, [(a, first), (b, second)], out)
 
     def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
         condition = self._value(test)
-        self.guarded += 1
-        values = [self._value(yes), self._value(no)]
-        self.guarded -= 1
+        fails = call("np.logical_not", condition.node)
+        values = [self._only_where(condition.node, yes), self._only_where(fails, no)]
         if not condition.dims and values[0].dims == values[1].dims:
             chosen = ast.IfExp(condition.node, values[0].node, values[1].node)
             return Value(chosen, values[0].dims | values[1].dims, yes.dtype)
@@ -270,14 +296,10 @@ class ArrayEmitter:
 
     def _integer_division(self, expr: BinaryOpExpr, out: Output | None) -> Value:
         name = INTEGER_DIVISION[type(expr)]
-        whole = name in ("floor_divide", "remainder")
-        known = isinstance(expr.b, IntImm) and expr.b.value != 0
-        if known or self.guarded:
-            function = f"np.{name}" if whole else "np.fmod" if name == "truncmod" else "rt.truncdiv"
-            if self.guarded and not known:
-                function = f"rt.any_{name}"
-        else:
-            function = f"rt.{name}"
+        if _may_divide_by_zero(expr):
+            where = {"where": self._where()} if self.guards else {}
+            return self._ufunc(f"rt.{name}", expr.dtype, [expr.a, expr.b], out, **where)
+        function = NUMPY_DIVISION.get(name, f"rt.{name}")
         return self._ufunc(function, expr.dtype, [expr.a, expr.b], out)
 
     def _call(self, expr: Call, out: Output | None) -> Value:
@@ -295,9 +317,14 @@ class ArrayEmitter:
         return self._ufunc(function, expr.dtype, list(expr.args), out)
 
     def _ufunc(
-        self, function: str, dtype: DataType, args: Sequence[PrimExpr], out: Output | None
+        self,
+        function: str,
+        dtype: DataType,
+        args: Sequence[PrimExpr],
+        out: Output | None,
+        **keywords: Code,
     ) -> Value:
-        return self._apply(function, dtype, [(a, self._value(a)) for a in args], out)
+        return self._apply(function, dtype, [(a, self._value(a)) for a in args], out, **keywords)
 
     def _apply(
         self,
@@ -305,13 +332,14 @@ class ArrayEmitter:
         dtype: DataType,
         args: Sequence[tuple[PrimExpr, Value]],
         out: Output | None,
+        **keywords: Code,
     ) -> Value:
         dims = frozenset[Var]().union(*(v.dims for _, v in args))
         nodes = [v.node for _, v in args]
         for expr, _ in args:
             self.uses[expr] -= 1
         if out is not None and out.dims == dims and out.dtype == dtype:
-            self.lines.append(do(call(function, *nodes, out=out.node)))
+            self.lines.append(do(call(function, *nodes, **keywords, out=out.node)))
             return Value(out.node, dims, dtype)
         for expr, value in args:
             if (
@@ -320,15 +348,15 @@ class ArrayEmitter:
                 and value.dims == dims
                 and value.dtype == dtype
             ):
-                self.lines.append(do(call(function, *nodes, out=value.node)))
+                self.lines.append(do(call(function, *nodes, **keywords, out=value.node)))
                 self._overwritten(value)
                 return value
-        return self._fresh(call(function, *nodes), dims, dtype)
+        return self._fresh(call(function, *nodes, **keywords), dims, dtype)
 
     def _overwritten(self, value: Value) -> None:
         """Forget what was in the memory of `value`; another expression may ask for it."""
         name = value.temporary
-        self.done = {expr: kept for expr, kept in self.done.items() if kept.temporary != name}
+        self.done = {e: kept for e, kept in self.done.items() if kept[0].temporary != name}
 
     def _fresh(self, node: ast.Call, dims: frozenset[Var], dtype: DataType) -> Value:
         """The result of a call in memory of its own, or in the output's while that is free."""
@@ -373,20 +401,18 @@ class ArrayEmitter:
     def _rows_taken(self, load: BufferLoad, out: Output | None) -> Value | None:
         """A load of whole rows at computed places."""
         found = taken(load, self.layout)
-        if found is None or load.buffer in self.rows:
+        if found is None or load.buffer in self.rows or self.guards:
             return None
         inner = ArrayEmitter(
             self.scope, self.name, found.over, self.outer, self.rows, self.proof, self.span
         )
-        inner.guarded = self.guarded
         index = inner.compute(found.index)
         self.lines += inner.lines
         if index.dims != {a.var for a in found.over}:
             return None
         name = self.scope.buffer(load.buffer)
         size = item(attribute(name, "shape"), found.axis)
-        check = "rt.clipped" if self.guarded else "rt.places"
-        places = call(check, index.node, size, text(name))
+        places = call("rt.places", index.node, size, text(name))
         node = call("np.take", name, places, axis=found.axis, mode=text("clip"))
         dims = frozenset(self.variables)
         if out is not None and out.free and out.dims == dims and out.dtype == load.dtype:
@@ -438,7 +464,7 @@ class ArrayEmitter:
             full = affine(index, everywhere)
             if full is not None and affine_inside(full, size, axes, self.scope.sizes):
                 continue
-            if self.guarded:
+            if self.guards:
                 return False
             self._check(buffer, axis, m)
         return True
@@ -462,15 +488,19 @@ class ArrayEmitter:
 
     def _gather(self, load: BufferLoad) -> Value:
         name = self.scope.buffer(load.buffer)
-        nodes = []
-        dims: frozenset[Var] = frozenset()
-        for axis, index in enumerate(self.present(load.buffer, load.indices)):
+        places = self.present(load.buffer, load.indices)
+        for index in places:
             self._count(index)
-            value = self._value(index)
-            dims |= value.dims
-            size = item(attribute(name, "shape"), axis)
-            check = "rt.clipped" if self.guarded else "rt.places"
-            nodes.append(call(check, value.node, size, text(name)))
+        values = [self._value(index) for index in places]
+        dims = frozenset[Var]().union(*(v.dims for v in values))
+        nodes = [v.node for v in values]
+        if self.guards:
+            node = call("rt.gather", name, tuple(nodes), self._where(), text(name))
+            return self._fresh_gather(node, dims, load.dtype)
+        shape = attribute(name, "shape")
+        nodes = [
+            call("rt.places", n, item(shape, axis), text(name)) for axis, n in enumerate(nodes)
+        ]
         return self._fresh_gather(item(name, *nodes), dims, load.dtype)
 
     def present(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
@@ -512,6 +542,14 @@ def inner_loads(load: BufferLoad) -> Iterator[BufferLoad]:
 def _weak(dtype: DataType) -> bool:
     """Whether a plain Python number takes this datatype from the array that it meets."""
     return dtype.numpy().isbuiltin == 1
+
+
+def _may_divide_by_zero(node: Node) -> bool:
+    match node:
+        case Div(b=b) | Mod(b=b) | FloorDiv(b=b) | FloorMod(b=b) if b.dtype.is_int:
+            return not (isinstance(b, IntImm) and b.value != 0)
+        case _:
+            return False
 
 
 def _is_work(expr: PrimExpr) -> bool:

@@ -9,7 +9,7 @@ from relaxpy.exec.kernel.parts import Access, Statement
 from relaxpy.exec.kernel.plan import Map, Plan, Step, accesses, flat, parts_in
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import ConstExpr, FloorDiv, FloorMod, PrimExpr, Var
 from relaxpy.ir.traverse import children
 
 
@@ -118,17 +118,25 @@ def _harmless(plan: Plan, steps: Sequence[Step], target: Buffer, other: Buffer) 
     if shared or statement.target is not target or statement.guards or not _alike(target, other):
         return False
     uses = [load for load in loads(statement.value) if load.buffer is other]
-    if len(uses) != 1 or any(r.buffer is target for r in statement.reads):
+    if len(uses) != 1 or any(r.buffer is target or None in r.maps for r in statement.reads):
         return False
     aligned = zip(uses[0].indices, statement.indices, strict=True)
     return all(x is y for x, y in aligned) and _chained(statement.value, uses[0])
 
 
+_LEAVES = (BufferLoad, Var, ConstExpr)
+
+
 def _chained(value: PrimExpr, load: BufferLoad) -> bool:
-    """Whether `load` is read by the first operation that depends on it, and by no later one."""
+    """Whether `load` is read by the first operation that is performed, and by no later one."""
     while value is not load:
-        inner = {c for c in children(value) if isinstance(c, PrimExpr) and load in set(loads(c))}
-        if len(inner) != 1:
+        parts = {c for c in children(value) if isinstance(c, PrimExpr)}
+        inner = {c for c in parts if load in loads(c)}
+        if len(inner) != 1 or not all(isinstance(c, _LEAVES) for c in parts - inner):
             return False
-        [value] = inner
+        [operand] = inner
+        if operand is load and isinstance(value, (FloorDiv, FloorMod)) and value.dtype.is_float:
+            # These are several operations.
+            return False
+        value = operand
     return True

@@ -280,11 +280,11 @@ class NumpyEmitter:
             # Rounds in which the guards do not hold may lie outside.
             return self._scatter(Scatter(statement, step.axes, None))
         out = self._output(arrays, statement)
-        varying = [g for g in statement.guards if arrays.varies(g)]
-        if varying:
-            arrays.masked(statement.value, varying, out)
-        else:
+        mask = arrays.restrict(statement.guards)
+        if mask is None:
             arrays.store(statement.value, out)
+        else:
+            arrays.masked(statement.value, mask, out)
         return self._where_fixed(statement, arrays)
 
     def _where_fixed(self, statement: Statement, arrays: ArrayEmitter) -> list[ast.stmt]:
@@ -318,13 +318,8 @@ class NumpyEmitter:
             return self._scatter(Scatter(statement, (*step.axes, *step.over), update))
         layout = layout_of(statement, step.axes, step.over)
         arrays = self._emitter(layout, statement)
-        varying = [g for g in statement.guards if arrays.varies(g)]
-        mask = arrays.mask(varying) if varying else None
-        if mask is not None:
-            arrays.guarded += 1
+        mask = arrays.restrict(statement.guards)
         operand = arrays.compute(update.operand)
-        if mask is not None:
-            arrays.guarded -= 1
         node = operand.node
         if operand.dims != {a.var for a in layout}:
             shape = tuple(self.scope.index(size_of(a)) for a in layout)
@@ -418,15 +413,10 @@ class NumpyEmitter:
     def _scatter(self, step: Scatter) -> list[ast.stmt]:
         statement = step.statement
         arrays = self._emitter(step.axes, statement)
-        varying = [g for g in statement.guards if arrays.varies(g)]
-        mask = arrays.mask(varying) if varying else None
-        if mask is not None:
-            arrays.guarded += 1
+        mask = arrays.restrict(statement.guards)
         value = arrays.compute(step.update.operand if step.update else statement.value)
         indices = arrays.present(statement.target, statement.indices)
         places = [arrays.compute(i).node for i in indices]
-        if mask is not None:
-            arrays.guarded -= 1
         name = self.scope.buffer(statement.target)
         shape = tuple(self.scope.index(size_of(a)) for a in step.axes)
         ufunc: Code = UFUNCS[step.update.combine] if step.update else None

@@ -61,6 +61,12 @@ INTEGER_DIVISION: Mapping[type[PrimExpr], str] = {
     Div: "truncdiv",
     Mod: "truncmod",
 }
+NUMPY_DIVISION: Mapping[str, str] = {
+    "floor_divide": "np.floor_divide",
+    "remainder": "np.remainder",
+    "truncmod": "np.fmod",
+}
+"""What divides by integers that are not zero."""
 INTRINSICS: Mapping[str, str] = {
     **{
         n: f"np.{n}"

@@ -181,7 +181,7 @@ def _extreme(
     if any(load.buffer in own for part in (value, index) for load in loads(part)):
         return None
     along = affine(index, {free[0].var})
-    if store.buffer is place.buffer or along is None:
+    if store.buffer is place.buffer or along is None or mentions(along.offset.expr(), variables):
         return None
     if order.by_place and (along.constant(free[0].var) or 0) < 1:
         return None

@@ -1,9 +1,15 @@
 """Regions, allocations, vectors and views of memory dissolve into plain accesses."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 from relaxpy.errors import CompileError, RuntimeCheckError
+from relaxpy.exec.tir_reference import run_prim_func
+from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods, source_of
 
@@ -127,6 +133,30 @@ def test_a_chain_of_operations_may_work_in_place_as_a_whole() -> None:
 
 
 @T.prim_func
+def two_operands(
+    A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")
+):
+    for i in range(4):
+        C[i] = T.exp(T.exp(A[i]) + B[i])
+
+
+@T.prim_func
+def rest(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        C[i] = T.FloorMod(A[i], B[i])
+
+
+@pytest.mark.parametrize("func", [two_operands, rest])
+def test_an_argument_that_is_the_result_is_read_before_it_is_overwritten(func: PrimFunc) -> None:
+    for first, second in ((0, 1), (1, 0), (1, 1)):
+        ours = list(np.array([[7, 5, 3, 2], [2, 3, 4, 3]], np.float32) / 2)
+        theirs = [a.copy() for a in ours]
+        load(func)(ours[first], ours[second], ours[1])
+        run_prim_func(func, [theirs[first], theirs[second], theirs[1]])
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
+
+
+@T.prim_func
 def shifted(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")):
     for i in range(6):
         B[i] = A[i] + T.float32(1)
@@ -139,6 +169,29 @@ def test_what_overlaps_runs_in_the_order_of_the_text() -> None:
         wanted[i + 1] = wanted[i] + 1
     load(shifted)(memory[:6], memory[1:])
     np.testing.assert_array_equal(memory, wanted)
+
+
+@T.prim_func
+def onward(A: T.Buffer((5,), "float32"), B: T.Buffer((6,), "float32")):
+    for i in range(5):
+        B[i + 1] = A[i] + T.float32(1)
+
+
+@pytest.mark.parametrize(
+    "first_five",
+    [
+        lambda x: sliding_window_view(x, 5)[0],
+        lambda x: np.from_dlpack(x)[:5],
+        lambda x: np.frombuffer(x, x.dtype)[:5],
+        lambda x: np.asarray(x.view(np.recarray)[:])[:5],
+        lambda x: x[::-1][:5],
+    ],
+)
+def test_memory_is_known_again_in_any_view(first_five: Callable[[Any], Any]) -> None:
+    ours, theirs = np.zeros(6, np.float32), np.zeros(6, np.float32)
+    load(onward)(first_five(ours), ours)
+    run_prim_func(onward, [first_five(theirs), theirs])
+    np.testing.assert_array_equal(ours, theirs)
 
 
 @T.prim_func

@@ -221,3 +221,17 @@ def test_of_equal_extremes_the_places_decide(greatest: bool, last: bool) -> None
         best = np.round(floats(40))
         best[5] = np.nan
         check(func, x, best, np.full(40, start, np.int32))
+
+
+@T.prim_func
+def flat_places(
+    X: T.Buffer((3, 4), "float32"), best: T.Buffer((3,), "float32"), place: T.Buffer((3,), "int32")
+):
+    for i, k in T.grid(3, 4):
+        if X[i, k] > best[i]:
+            best[i] = X[i, k]
+            place[i] = i * 4 + k
+
+
+def test_the_place_of_an_extreme_may_depend_on_its_row() -> None:
+    check(flat_places, floats(3, 4), np.full(3, -9, np.float32), np.zeros(3, np.int32))
