@@ -120,7 +120,7 @@ class TextGuard(Guard):
     @override
     def attribute(self, owner: object, node: ast.Attribute, at: Evaluator) -> object:
         name = node.attr
-        if name.startswith("_"):
+        if name.startswith("_") and name not in getattr(owner, "__functions__", ()):
             raise at.error(
                 node, f"attributes beginning with an underscore are refused in text: {name}"
             )
