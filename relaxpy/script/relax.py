@@ -19,6 +19,7 @@ from relaxpy.ir.device import (
     vulkan,
     webgpu,
 )
+from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.script import dist
 from relaxpy.script.parser import relaxwords as _words
@@ -124,6 +125,7 @@ __all__ = [
     "prim_value",
     "rocm",
     "shape",
+    "stop_lift_params",
     "str",
     "tuple",
     "vpi",

@@ -2,19 +2,25 @@
 
 from relaxpy.ir.relax.op import (
     binary,
+    builtin,
+    closures,
     creation,
     datatype,
     devices,
     indexing,
     linear_algebra,
     manipulate,
+    memory,
     nn,
+    packed,
     python,
     search,
     statistical,
     ternary,
     unary,
+    vm,
 )
+from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.call import (
     call_dps_packed,
     call_packed,
@@ -30,11 +36,13 @@ __all__ = [
     "OpDef",
     "assert_op",
     "binary",
+    "builtin",
     "call_dps_packed",
     "call_packed",
     "call_pure_packed",
     "call_tir",
     "call_tir_inplace",
+    "closures",
     "creation",
     "datatype",
     "devices",
@@ -42,8 +50,10 @@ __all__ = [
     "linear",
     "linear_algebra",
     "manipulate",
+    "memory",
     "nn",
     "null_value",
+    "packed",
     "print",
     "python",
     "register",
@@ -51,8 +61,10 @@ __all__ = [
     "search",
     "shape_of",
     "statistical",
+    "stop_lift_params",
     "ternary",
     "unary",
+    "vm",
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.errors import StructInfoTypeError
+from relaxpy.ir.dtype import INT64
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context
@@ -19,6 +20,9 @@ from relaxpy.ir.relax.nodes import (
     convert_to_expr,
 )
 from relaxpy.ir.relax.op.registry import Operand, Written, register
+from relaxpy.ir.relax.op.rules import tensor
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm
 
 UNIT = TupleStructInfo(())
 
@@ -35,6 +39,35 @@ def shape_of(expr: TensorStructInfo) -> ShapeStructInfo:
     """
     values = expr.get_shape()
     return ShapeStructInfo(ndim=expr.ndim) if values is None else ShapeStructInfo(values)
+
+
+@register("relax.tensor_to_shape", pure=True)
+def tensor_to_shape(expr: TensorStructInfo) -> ShapeStructInfo:
+    """The shape whose members are the elements of a tensor.
+
+    Shapes:
+        expr    rank 1, of integers
+        result  a shape with as many members, where their number is known
+    Errors:
+        StructInfoError: the tensor has another rank, or other elements.
+    """
+    if expr.ndim not in (1, -1) or not (expr.dtype.is_void or expr.dtype.is_int):
+        raise StructInfoTypeError(f"takes integers of rank 1, found {expr}", about=expr)
+    sizes = expr.get_shape()
+    count = sizes[0] if sizes else None
+    return ShapeStructInfo(ndim=count.value if isinstance(count, IntImm) else -1)
+
+
+@register("relax.shape_to_tensor", pure=True)
+def shape_to_tensor(expr: ShapeStructInfo) -> TensorStructInfo:
+    """The members of a shape as a new tensor.
+
+    Shapes:
+        expr    any number of members, known or not
+        result  rank 1, int64
+    """
+    count = None if expr.ndim < 0 else (ops.const(expr.ndim, INT64),)
+    return tensor(count, INT64, ndim=1)
 
 
 @register("relax.null_value", pure=True)

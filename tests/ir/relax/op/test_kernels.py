@@ -21,18 +21,37 @@ from tests.ir.relax.op.cases import CASES, Array, Case
 
 RUNS_AS_IT_STANDS = {
     "relax.assert_op",
+    "relax.builtin.alloc_tensor",
+    "relax.builtin.stop_lift_params",
     "relax.hint_on_device",
+    "relax.make_closure",
+    "relax.memory.alloc_storage",
+    "relax.memory.alloc_tensor",
+    "relax.memory.ensure_zero_offset",
+    "relax.memory.kill_storage",
+    "relax.memory.kill_tensor",
+    "relax.memory.view",
     "relax.null_value",
     "relax.print",
     "relax.shape_of",
+    "relax.shape_to_tensor",
+    "relax.tensor_to_shape",
     "relax.to_vdevice",
+    "relax.vm.alloc_storage",
+    "relax.vm.alloc_tensor",
+    "relax.vm.kill_object",
 }
 CALLS_SOMETHING = {
+    "relax.call_builtin_with_ctx",
     "relax.call_dps_packed",
+    "relax.call_inplace_packed",
     "relax.call_pure_packed",
     "relax.call_py_func",
     "relax.call_tir",
     "relax.call_tir_inplace",
+    "relax.invoke_closure",
+    "relax.invoke_pure_closure",
+    "relax.vm.call_tir_dyn",
 }
 NEEDS_SIZES = {"relax.reshape", "relax.broadcast_to", "relax.squeeze", "relax.split"}
 

@@ -1,0 +1,97 @@
+"""Storage as a value, and the tensors that lie in it or over the memory of another tensor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.values import Array, Category, Value, category_of, describe, empty
+from relaxpy.ir.dtype import DataType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """Memory in which tensors lie."""
+
+    data: Array
+
+
+def _datatype(value: Value, operator: str) -> np.dtype[np.generic]:
+    if isinstance(value, DataType) and not value.is_void:
+        return value.numpy()
+    raise RuntimeCheckError(f"{operator} takes a datatype, found {describe(value)}")
+
+
+def _sizes(value: Value, operator: str) -> tuple[int, ...]:
+    if category_of(value) is not Category.SHAPE:
+        raise RuntimeCheckError(f"{operator} takes a shape, found {describe(value)}")
+    return tuple(value)
+
+
+def new_tensor(shape: Value, dtype: Value, device: Value, scope: Value) -> Array:
+    """A new tensor, its elements not set."""
+    return empty(_sizes(shape, "alloc_tensor"), _datatype(dtype, "alloc_tensor"))
+
+
+def new_storage(shape: Value, device: Value, dtype: Value, scope: Value) -> Storage:
+    """New memory for so many elements."""
+    kind = _datatype(dtype, "alloc_storage")
+    count = math.prod(_sizes(shape, "alloc_storage"))
+    return Storage(empty((count * kind.itemsize,), np.dtype(np.uint8)))
+
+
+def planned_storage(size: Value, device: Value, scope: Value, dtype: Value) -> Storage:
+    """New memory of so many bytes, or for as many elements as several sizes say."""
+    flat = len(_sizes(size, "alloc_storage")) == 1
+    return new_storage(size, device, DataType("uint8") if flat else dtype, scope)
+
+
+def tensor_in(storage: Value, offset: Value, shape: Value, dtype: Value) -> Array:
+    """The tensor in storage that begins at byte `offset`.
+
+    Errors:
+        RuntimeCheckError: this is no storage, or the tensor leaves it.
+    """
+    if not isinstance(storage, Storage):
+        raise RuntimeCheckError(f"alloc_tensor takes storage, found {describe(storage)}")
+    kind = _datatype(dtype, "alloc_tensor")
+    return _placed(storage.data, int(offset), _sizes(shape, "alloc_tensor"), kind, "the storage")
+
+
+def _placed(
+    data: Array, offset: int, shape: tuple[int, ...], kind: np.dtype[np.generic], where: str
+) -> Array:
+    """The tensor over the bytes `data` from `offset` on."""
+    end = offset + math.prod(shape) * kind.itemsize
+    if min(shape, default=0) < 0:
+        raise RuntimeCheckError(f"a tensor has no negative sizes, found {list(shape)}")
+    if offset < 0 or end > data.size:
+        raise RuntimeCheckError(
+            f"a {kind.name} tensor of shape {list(shape)} at byte {offset} leaves {where}, "
+            f"which has {data.size} bytes"
+        )
+    return data[offset:end].view(kind).reshape(shape)
+
+
+def released(value: Value) -> tuple[()]:
+    """Unit: memory is given back when nothing refers to it."""
+    return ()
+
+
+def view(data: Value, shape: Value = (), dtype: Value = (), offset: Value = ()) -> Array:
+    """The memory of a tensor read as another; what is unit stays as in `data`.
+
+    Errors:
+        RuntimeCheckError: `data` is no tensor without gaps, or the view leaves it.
+    """
+    if category_of(data) is not Category.TENSOR:
+        raise RuntimeCheckError(f"view takes a tensor, found {describe(data)}")
+    if not data.flags.c_contiguous:
+        raise RuntimeCheckError("view takes a tensor in row-major order without gaps")
+    sizes = data.shape if category_of(shape) is Category.TUPLE else _sizes(shape, "view")
+    kind = data.dtype if category_of(dtype) is Category.TUPLE else _datatype(dtype, "view")
+    begin = 0 if category_of(offset) is Category.TUPLE else int(offset)
+    return _placed(data.reshape(-1).view(np.uint8), begin, sizes, kind, "the tensor")

@@ -1,0 +1,52 @@
+"""Operators of lowered programs: tensors before memory is planned, and a stop for lifting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxpy.ir.relax.nodes import (
+    Call,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+)
+from relaxpy.ir.relax.op.memory import datatype_by_name, tensor_in
+from relaxpy.ir.relax.op.registry import register
+
+
+def global_scope(arguments: dict[str, Any]) -> None:
+    """The datatype by its name, and memory that is reached from everywhere."""
+    datatype_by_name(arguments)
+    if arguments["storage_scope"] is None:
+        arguments["storage_scope"] = "global"
+
+
+@register("relax.builtin.alloc_tensor", pure=True, adapt=global_scope)
+def alloc_tensor(
+    shape: ShapeStructInfo,
+    dtype: ObjectStructInfo,
+    runtime_device_index: PrimStructInfo,
+    storage_scope: ObjectStructInfo | None = None,
+    *,
+    call: Call,
+) -> TensorStructInfo:
+    """A new tensor, its elements not set.
+
+    Shapes:
+        result  `shape`, in `dtype`
+    Errors:
+        StructInfoError: the datatype is no literal.
+    """
+    return tensor_in(call.args[0], shape, call.args[1])
+
+
+@register("relax.builtin.stop_lift_params", pure=True)
+def stop_lift_params(x: TensorStructInfo) -> TensorStructInfo:
+    """The tensor; what it is computed from is not lifted out of the function beyond here.
+
+    Shapes:
+        x       any
+        result  as x
+    """
+    return x

@@ -1,0 +1,97 @@
+"""Closures that hold their last arguments, and calls of closures without known parameters."""
+
+from __future__ import annotations
+
+from relaxpy.errors import StructInfoTypeError, counted
+from relaxpy.ir.node import EMPTY_ATTRS
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    FuncStructInfo,
+    ObjectStructInfo,
+    StructInfo,
+    Tuple,
+    TupleStructInfo,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.op.call import Infos, Operands, info_list, operand_tuple
+from relaxpy.ir.relax.op.registry import Written, register
+
+
+def given_info(infos: tuple[StructInfo, ...], otherwise: StructInfo) -> StructInfo:
+    """What a call without a rule gives: as it says, a tuple of several; else `otherwise`."""
+    if not infos:
+        return otherwise
+    return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+
+
+def _function_and_tuple(call: Call, ctx: Context) -> tuple[StructInfo, TupleStructInfo]:
+    """The infos of both arguments."""
+    if len(call.args) != 2:
+        raise StructInfoTypeError("takes a function and a tuple of arguments", about=call)
+    callee, packed = map(ctx.info_of, call.args)
+    if not isinstance(callee, (FuncStructInfo, ObjectStructInfo)):
+        raise StructInfoTypeError(f"expected a function, found {callee}", about=call.args[0])
+    if not isinstance(packed, TupleStructInfo):
+        raise StructInfoTypeError(f"the arguments are a tuple, found {packed}", about=call.args[1])
+    return callee, packed
+
+
+def _infer_make(call: Call, ctx: Context) -> StructInfo:
+    callee, held = _function_and_tuple(call, ctx)
+    params = callee.params if isinstance(callee, FuncStructInfo) else None
+    if params is not None and len(held.fields) > len(params):
+        raise StructInfoTypeError(
+            f"the function takes {counted(len(params), 'argument')}, "
+            f"{len(held.fields)} are to be held",
+            about=call.args[1],
+        )
+    return ObjectStructInfo()
+
+
+@register("relax.make_closure", pure=True, infer=_infer_make)
+def make_closure(func: Expr, args: Operands) -> Call:
+    """`func` with its last arguments given: calling the closure takes those before them.
+
+    Shapes:
+        args    the arguments to hold, in a tuple
+        result  an object, to be called by `invoke_closure` or `invoke_pure_closure`
+    Errors:
+        StructInfoError: `func` is no function, or takes fewer arguments.
+    """
+    return Call(Op("relax.make_closure"), (convert_to_expr(func), operand_tuple(args)))
+
+
+def _infer_invoke(call: Call, ctx: Context) -> StructInfo:
+    _function_and_tuple(call, ctx)
+    return given_info(call.sinfo_args, ObjectStructInfo())
+
+
+def _written(call: Call) -> Written:
+    named: dict[str, object] = {"sinfo_args": list(call.sinfo_args)} if call.sinfo_args else {}
+    return list(call.args), named
+
+
+def _invoke(name: str, closure: Expr, args: Operands, sinfo_args: Infos) -> Call:
+    packed = args if isinstance(args, Expr) and not isinstance(args, Tuple) else operand_tuple(args)
+    return Call(Op(name), (convert_to_expr(closure), packed), EMPTY_ATTRS, info_list(sinfo_args))
+
+
+@register("relax.invoke_closure", infer=_infer_invoke, unmake=_written)
+def invoke_closure(closure: Expr, args: Operands, sinfo_args: Infos = ()) -> Call:
+    """What a closure gives for a tuple of arguments; impure.
+
+    Shapes:
+        result  `sinfo_args`: one info, a list of several for a tuple, none for any object
+    Errors:
+        StructInfoError: `closure` is no function, or `args` no tuple.
+    """
+    return _invoke("relax.invoke_closure", closure, args, sinfo_args)
+
+
+@register("relax.invoke_pure_closure", pure=True, infer=_infer_invoke, unmake=_written)
+def invoke_pure_closure(closure: Expr, args: Operands, sinfo_args: Infos = ()) -> Call:
+    """As `invoke_closure`, of a closure that whoever writes it promises to be pure."""
+    return _invoke("relax.invoke_pure_closure", closure, args, sinfo_args)

@@ -1,0 +1,186 @@
+"""Storage, the tensors in it, and other tensors over the same memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.dtype import INT64, VOID, DataType
+from relaxpy.ir.relax.nodes import (
+    Call,
+    DataTypeImm,
+    Expr,
+    ObjectStructInfo,
+    PrimStructInfo,
+    PrimValue,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+)
+from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.rules import (
+    literal_shape,
+    refuse,
+    refuse_type,
+    shape_operand,
+    shown,
+    tensor,
+)
+from relaxpy.ir.te.topi.shapes import product
+from relaxpy.ir.tir import expr as tir, ops
+
+UNIT = TupleStructInfo(())
+
+
+def datatype_by_name(arguments: dict[str, Any]) -> None:
+    """A string for `dtype` names a datatype."""
+    given = arguments["dtype"]
+    if isinstance(given, str):
+        arguments["dtype"] = DataTypeImm(DataType(given))
+
+
+def datatype_of(expr: Expr) -> DataType:
+    """The datatype that an operand is.
+
+    Errors:
+        StructInfoTypeError: it is no literal.
+    """
+    if isinstance(expr, DataTypeImm):
+        return expr.value
+    raise refuse_type(f"the datatype is a literal such as R.dtype('float32'), found {expr}", expr)
+
+
+def tensor_in(shape: Expr, info: ShapeStructInfo, dtype: Expr) -> TensorStructInfo:
+    """What is known of a tensor made with these operands."""
+    return tensor(shape_operand(shape, info), datatype_of(dtype), None, info.ndim)
+
+
+@register("relax.memory.alloc_storage", pure=True, adapt=datatype_by_name)
+def alloc_storage(
+    size: ShapeStructInfo,
+    virtual_device_index: PrimStructInfo,
+    storage_scope: ObjectStructInfo,
+    dtype: ObjectStructInfo,
+) -> ObjectStructInfo:
+    """New memory for tensors to lie in.
+
+    Shapes:
+        size    one member, in bytes; of several, the product counts elements of `dtype`
+    """
+    return ObjectStructInfo()
+
+
+@register("relax.memory.alloc_tensor", pure=True, adapt=datatype_by_name)
+def alloc_tensor(
+    storage: ObjectStructInfo,
+    offset: PrimStructInfo,
+    shape: ShapeStructInfo,
+    dtype: ObjectStructInfo,
+    call: Call,
+) -> TensorStructInfo:
+    """A tensor that lies in storage, `offset` bytes after its beginning.
+
+    Shapes:
+        result  `shape`, in `dtype`
+    Errors:
+        StructInfoError: the datatype is no literal.
+    """
+    return tensor_in(call.args[2], shape, call.args[3])
+
+
+@register("relax.memory.kill_storage")
+def kill_storage(storage: ObjectStructInfo) -> TupleStructInfo:
+    """Unit: nothing uses the storage any more."""
+    return UNIT
+
+
+@register("relax.memory.kill_tensor")
+def kill_tensor(tensor: TensorStructInfo) -> TupleStructInfo:
+    """Unit: nothing uses the tensor any more."""
+    return UNIT
+
+
+@register("relax.memory.ensure_zero_offset", pure=True)
+def ensure_zero_offset(data: TensorStructInfo) -> TensorStructInfo:
+    """The tensor, at the beginning of its memory.
+
+    Shapes:
+        data    any
+        result  as data
+    """
+    return data
+
+
+def _unchanged_where_missing(arguments: dict[str, Any]) -> None:
+    """What is not given is unit in its place."""
+    datatype_by_name(arguments)
+    offset = arguments["relative_byte_offset"]
+    if isinstance(offset, int):
+        arguments["relative_byte_offset"] = PrimValue(ops.const(offset, INT64))
+    for name in ("shape", "dtype", "relative_byte_offset"):
+        if arguments[name] is None:
+            arguments[name] = Tuple(())
+
+
+@register("relax.memory.view", pure=True, adapt=_unchanged_where_missing)
+def view(
+    data: TensorStructInfo,
+    shape: ShapeStructInfo | TupleStructInfo | None = None,
+    dtype: ObjectStructInfo | TupleStructInfo | None = None,
+    relative_byte_offset: PrimStructInfo | TupleStructInfo | None = None,
+    *,
+    call: Call,
+) -> TensorStructInfo:
+    """The memory of a tensor read as another one, from an offset in bytes on.
+
+    Shapes:
+        result  `shape`, in `dtype`, each as in data where it is not given
+    Errors:
+        StructInfoError: the offset is no int64, or the result provably leaves the memory of data.
+    """
+    kind = data.dtype
+    if not isinstance(dtype, TupleStructInfo):
+        kind = datatype_of(call.args[2]) if isinstance(call.args[2], DataTypeImm) else VOID
+    found: Expr | tuple[tir.PrimExpr, ...] | None = data.shape
+    ndim = data.ndim
+    if isinstance(shape, ShapeStructInfo):
+        found, ndim = shape_operand(call.args[1], shape), shape.ndim
+    offset: tir.PrimExpr | None = ops.const(0, INT64)
+    if isinstance(relative_byte_offset, PrimStructInfo):
+        offset = relative_byte_offset.value
+        if relative_byte_offset.dtype != INT64:
+            raise refuse_type(
+                f"the offset is an int64, found {relative_byte_offset}", relative_byte_offset
+            )
+    result = tensor(found, kind, data.vdevice, ndim)
+    _check_inside(data, result, offset)
+    return result
+
+
+def _bytes(info: TensorStructInfo) -> tir.PrimExpr | None:
+    """How many bytes the elements take, where that is known."""
+    sizes = literal_shape(info)
+    if sizes is None or info.dtype.is_void:
+        return None
+    return ops.mul(product(sizes), ops.const(-(-info.dtype.bits // 8), INT64))
+
+
+def _check_inside(
+    data: TensorStructInfo, result: TensorStructInfo, offset: tir.PrimExpr | None
+) -> None:
+    if offset is None:
+        return
+    if _is_negative(offset):
+        raise refuse(f"the view begins at byte {shown(offset)}, before the tensor")
+    have, want = _bytes(data), _bytes(result)
+    if have is not None and want is not None and _is_negative(ops.sub(have, ops.add(want, offset))):
+        raise refuse(
+            f"a view of {shown(want)} bytes from byte {shown(offset)} on leaves the tensor, "
+            f"which has {shown(have)} bytes"
+        )
+
+
+def _is_negative(value: tir.PrimExpr) -> bool:
+    found = simplify(value)
+    return isinstance(found, tir.IntImm) and found.value < 0

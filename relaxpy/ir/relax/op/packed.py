@@ -1,0 +1,145 @@
+"""Calls of packed functions that return their arguments, or are given the context of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.errors import StructInfoTypeError, counted
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ExternFunc,
+    FuncStructInfo,
+    StructInfo,
+    TupleStructInfo,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.op.call import Infos, Operands, info_list, operand_tuple, packed_callee
+from relaxpy.ir.relax.op.closures import given_info
+from relaxpy.ir.relax.op.registry import Operand, Written, register
+from relaxpy.ir.relax.relations import is_base_of
+
+
+def _callee(call: Call, ctx: Context) -> FuncStructInfo:
+    """The info of the packed function that is called."""
+    if not call.args:
+        raise StructInfoTypeError("takes what to call", about=call)
+    info = ctx.info_of(call.args[0])
+    if not isinstance(info, FuncStructInfo) or info.params is not None:
+        raise StructInfoTypeError(f"expected a packed function, found {info}", about=call.args[0])
+    return info
+
+
+def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
+    callee = _callee(call, ctx)
+    assert callee.derive_func is not None
+    inputs = [ctx.info_of(arg) for arg in call.args[1:]]
+    inner = Call(call.args[0], call.args[1:], EMPTY_ATTRS, call.sinfo_args, span=call.span)
+    result = callee.derive_func.func(inner, ctx)
+    outputs = result.fields if isinstance(result, TupleStructInfo) else (result,)
+    indices = call.attrs.get("inplace_indices")
+    if not isinstance(indices, tuple) or len(indices) != len(outputs):
+        raise StructInfoTypeError(
+            f"inplace_indices has one entry for each of {counted(len(outputs), 'result')}, "
+            f"found {indices!r}",
+            about=call,
+        )
+    used = [i for i in indices if i != -1]
+    if not used or len(set(used)) != len(used):
+        raise StructInfoTypeError(
+            f"inplace_indices names different arguments, at least one, found {indices!r}",
+            about=call,
+        )
+    for index, output in zip(indices, outputs, strict=True):
+        if index == -1:
+            continue
+        if not isinstance(index, int) or not 0 <= index < len(inputs):
+            raise StructInfoTypeError(
+                f"inplace index {index!r} names none of {counted(len(inputs), 'argument')}",
+                about=call,
+            )
+        if not is_base_of(output, inputs[index]):
+            raise StructInfoTypeError(
+                f"argument {index + 1}, {inputs[index]}, cannot be the result {output}",
+                about=call.args[index + 1],
+            )
+    return result
+
+
+def _written_packed(call: Call) -> Written:
+    callee = call.args[0]
+    shown: object = callee.global_symbol if isinstance(callee, ExternFunc) else callee
+    return [shown, *call.args[1:]], {**call.attrs, "sinfo_args": list(call.sinfo_args)}
+
+
+@register(
+    "relax.call_inplace_packed",
+    pure=True,
+    infer=_infer_inplace,
+    unmake=_written_packed,
+    calls_operand=True,
+)
+def call_inplace_packed(
+    func: Expr | str,
+    *args: Operand,
+    inplace_indices: int | Sequence[int],
+    sinfo_args: Infos = (),
+) -> Call:
+    """What a packed function gives that writes its results into arguments.
+
+    Declared pure: whoever writes it promises that nothing else sees those arguments afterwards.
+
+    Shapes:
+        inplace_indices  for each result the argument that it is, -1 for a new one
+        result           `sinfo_args`, a tuple of several
+    Errors:
+        StructInfoError: `func` is no packed function, or a result is not what its argument is.
+    """
+    indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
+    return Call(
+        Op("relax.call_inplace_packed"),
+        (packed_callee(func), *(convert_to_expr(a) for a in args)),
+        Attrs({"inplace_indices": indices}),
+        info_list(sinfo_args),
+    )
+
+
+def _infer_with_context(call: Call, ctx: Context) -> StructInfo:
+    _callee(call, ctx)
+    packed = ctx.info_of(call.args[1]) if len(call.args) == 2 else None
+    if not isinstance(packed, TupleStructInfo):
+        raise StructInfoTypeError("takes what to call and a tuple of arguments", about=call)
+    return given_info(call.sinfo_args, TupleStructInfo(()))
+
+
+def _written_with_context(call: Call) -> Written:
+    callee = call.args[0]
+    shown: object = callee.global_symbol if isinstance(callee, ExternFunc) else callee
+    named: dict[str, object] = {"sinfo_args": list(call.sinfo_args)} if call.sinfo_args else {}
+    return [shown, call.args[1]], named
+
+
+@register(
+    "relax.call_builtin_with_ctx",
+    infer=_infer_with_context,
+    unmake=_written_with_context,
+    calls_operand=True,
+)
+def call_builtin_with_ctx(func: Expr | str, args: Operands, *, sinfo_args: Infos = ()) -> Call:
+    """What a packed function gives whose first argument is the context of the run; impure.
+
+    Shapes:
+        args    the arguments after the context, in a tuple
+        result  `sinfo_args`, a tuple of several, unit for none
+    Errors:
+        StructInfoError: `func` is no packed function.
+    """
+    return Call(
+        Op("relax.call_builtin_with_ctx"),
+        (packed_callee(func), operand_tuple(args)),
+        EMPTY_ATTRS,
+        info_list(sinfo_args),
+    )

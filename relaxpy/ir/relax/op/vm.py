@@ -1,0 +1,83 @@
+"""Operators of programs whose memory is planned, and of kernels called with sizes."""
+
+from __future__ import annotations
+
+from relaxpy.errors import StructInfoTypeError
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    GlobalVar,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.op.builtin import global_scope
+from relaxpy.ir.relax.op.call import Operands, operand_tuple
+from relaxpy.ir.relax.op.memory import UNIT, datatype_by_name, tensor_in
+from relaxpy.ir.relax.op.registry import register
+
+
+@register("relax.vm.alloc_storage", pure=True, adapt=global_scope)
+def alloc_storage(
+    shape: ShapeStructInfo,
+    runtime_device_index: PrimStructInfo,
+    dtype: ObjectStructInfo,
+    storage_scope: ObjectStructInfo | None = None,
+) -> ObjectStructInfo:
+    """New memory for tensors to lie in.
+
+    Shapes:
+        shape   its product counts elements of `dtype`
+    """
+    return ObjectStructInfo()
+
+
+@register("relax.vm.alloc_tensor", pure=True, adapt=datatype_by_name)
+def alloc_tensor(
+    storage: ObjectStructInfo,
+    offset: PrimStructInfo,
+    shape: ShapeStructInfo,
+    dtype: ObjectStructInfo,
+    call: Call,
+) -> TensorStructInfo:
+    """A tensor that lies in storage, `offset` bytes after its beginning.
+
+    Shapes:
+        result  `shape`, in `dtype`
+    Errors:
+        StructInfoError: the datatype is no literal.
+    """
+    return tensor_in(call.args[2], shape, call.args[3])
+
+
+@register("relax.vm.kill_object")
+def kill_object(obj: StructInfo) -> TupleStructInfo:
+    """Unit: nothing uses the value any more."""
+    return UNIT
+
+
+def _infer_call_tir_dyn(call: Call, ctx: Context) -> StructInfo:
+    if len(call.args) != 2 or not isinstance(call.args[0], GlobalVar):
+        raise StructInfoTypeError("takes a PrimFunc of the module and a tuple", about=call)
+    packed = ctx.info_of(call.args[1])
+    if not isinstance(packed, TupleStructInfo):
+        raise StructInfoTypeError(f"the arguments are a tuple, found {packed}", about=call.args[1])
+    if not packed.fields or not isinstance(packed.fields[-1], ShapeStructInfo):
+        raise StructInfoTypeError("the last argument is a shape, the scalars", about=call.args[1])
+    return UNIT
+
+
+@register("relax.vm.call_tir_dyn", infer=_infer_call_tir_dyn, calls_operand=True)
+def call_tir_dyn(func: Expr, args: Operands) -> Call:
+    """Unit, after the PrimFunc `func` ran on tensors and on the members of the shape behind them.
+
+    Errors:
+        StructInfoError: `func` is no PrimFunc of the module, or no shape is last.
+    """
+    return Call(Op("relax.vm.call_tir_dyn"), (convert_to_expr(func), operand_tuple(args)))

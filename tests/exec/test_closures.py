@@ -1,0 +1,122 @@
+"""Closures that hold arguments, and packed functions called in other ways."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.values import Closure
+from relaxpy.ir import assert_structural_equal
+from relaxpy.script import from_source, ir as I, relax as R
+
+TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+CONTEXTS: list[object] = []
+
+
+@I.ir_module
+class Calls:
+    @R.function(private=True)
+    def pair(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")) -> R.Tuple(
+        R.Tensor(("n",), "float32"), R.Tensor(("m",), "float32")
+    ):
+        return (x, y)
+
+    @R.function
+    def closure(y: R.Tensor(("m",), "float32")):
+        held = R.make_closure(Calls.pair, (y,))
+        return held
+
+    @R.function(pure=False)
+    def invoked(x: R.Tensor((2,), "float32"), y: R.Tensor((3,), "float32")):
+        held = R.make_closure(Calls.pair, (y,))
+        a = R.invoke_pure_closure(
+            held, (x,), sinfo_args=(R.Tensor((2,), "float32"), R.Tensor((3,), "float32"))
+        )
+        b = R.invoke_closure(held, (y,))
+        return (a, b)
+
+    @R.function
+    def inplace(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+        z = R.call_inplace_packed(
+            "test.add_into", x, y, inplace_indices=0, sinfo_args=R.Tensor((2,), "float32")
+        )
+        return z
+
+    @R.function(pure=False)
+    def with_context(x: R.Tensor((2,), "float32")):
+        y = R.call_builtin_with_ctx("test.see_context", (x,), sinfo_args=R.Tensor((2,), "float32"))
+        unit = R.call_builtin_with_ctx("test.see_context", (y,))
+        return (y, unit)
+
+
+def see_context(context: object, x: np.ndarray) -> np.ndarray:
+    CONTEXTS.append(context)
+    return x
+
+
+@pytest.fixture(autouse=True)
+def _functions() -> Iterator[None]:
+    relaxpy.register_func("test.add_into", lambda x, y: np.add(x, y, out=x))
+    relaxpy.register_func("test.see_context", see_context)
+    yield
+    relaxpy.runtime.remove_global_func("test.add_into")
+    relaxpy.runtime.remove_global_func("test.see_context")
+
+
+X, Y = np.array([1, 2], "float32"), np.array([3, 4, 5], "float32")
+
+
+@TARGETS
+def test_held_arguments_come_last(target: str) -> None:
+    (x, y), (again, also) = relaxpy.compile(Calls, target)["invoked"](X, Y)
+    assert (x is X, y is Y, again is Y, also is Y) == (True,) * 4
+
+
+@TARGETS
+def test_a_closure_takes_what_it_does_not_hold(target: str) -> None:
+    held = relaxpy.compile(Calls, target)["closure"](Y)
+    assert isinstance(held, Closure)
+    expected = (
+        'R.Callable((R.Tensor(("n",), dtype="float32"),), R.Tuple(R.Tensor(("n",), '
+        'dtype="float32"), R.Tensor(dtype="float32", ndim=1)), True)'
+    )
+    assert str(held.struct_info).replace("(n,)", '("n",)') == expected
+    with pytest.raises(RuntimeCheckError, match="takes 1 argument, found 2"):
+        held(X, X)
+
+
+@TARGETS
+def test_a_closure_holds_no_more_than_the_function_takes(target: str) -> None:
+    @R.function
+    def main(f: R.Object, x: R.Object):
+        held = R.make_closure(f, (x, x))
+        return held
+
+    run = relaxpy.compile(main, target)["main"]
+    one = relaxpy.compile(Calls, target)["closure"](Y)
+    with pytest.raises(RuntimeCheckError, match="a function of 1 argument cannot hold 2"):
+        run(one, X)
+    with pytest.raises(RuntimeCheckError, match="make_closure takes a function, found"):
+        run(3, X)
+    assert run(lambda *args: args, 1)(0) == (0, 1, 1)
+
+
+@TARGETS
+def test_a_packed_function_may_return_what_it_was_given(target: str) -> None:
+    x = X.copy()
+    assert relaxpy.compile(Calls, target)["inplace"](x, X) is x
+    np.testing.assert_array_equal(x, 2 * X)
+
+
+@TARGETS
+def test_the_context_comes_first(target: str) -> None:
+    CONTEXTS.clear()
+    assert relaxpy.compile(Calls, target)["with_context"](X) == (X, ())
+    assert len(CONTEXTS) == 2
+    assert CONTEXTS[0] is CONTEXTS[1] is not None
+
+
+def test_the_calls_are_read_back() -> None:
+    assert_structural_equal(from_source(Calls.script()), Calls)

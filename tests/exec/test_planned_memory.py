@@ -1,0 +1,114 @@
+"""Programs that make storage, tensors in it and views, and call kernels with sizes."""
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.runtime import ShapeTuple
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+
+TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+
+
+@I.ir_module
+class Planned:
+    @T.prim_func(private=True)
+    def double(a: T.handle, b: T.handle, n: T.int64):
+        A = T.match_buffer(a, (n, 3), "float32")
+        B = T.match_buffer(b, (n, 3), "float32")
+        for i, j in T.grid(n, 3):
+            with T.block("double"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+
+    @R.function(pure=False)
+    def in_storage(x: R.Tensor((2, 3), "float32")):
+        storage = R.memory.alloc_storage(
+            R.shape([48]), R.prim_value(0), R.str("global"), R.dtype("uint8")
+        )
+        late = R.memory.alloc_tensor(storage, R.prim_value(24), R.shape([2, 3]), R.dtype("float32"))
+        _ = R.vm.call_tir_dyn(Planned.double, (x, late, R.shape([2])))
+        whole = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([12]), R.dtype("float32"))
+        _1 = R.memory.kill_tensor(late)
+        _2 = R.memory.kill_storage(storage)
+        return whole
+
+    @R.function(pure=False)
+    def on_the_machine(x: R.Tensor((2, 3), "float32")):
+        storage = R.vm.alloc_storage(R.shape([2, 3]), R.prim_value(0), R.dtype("float32"))
+        made = R.vm.alloc_tensor(storage, R.prim_value(0), R.shape([2, 3]), R.dtype("float32"))
+        fresh = R.builtin.alloc_tensor(R.shape([2, 3]), R.dtype("float32"), R.prim_value(0))
+        _ = R.vm.call_tir_dyn(Planned.double, (x, made, R.shape([2])))
+        _1 = R.vm.call_tir_dyn(Planned.double, (made, fresh, R.shape([2])))
+        _2 = R.vm.kill_object(storage)
+        kept = R.builtin.stop_lift_params(fresh)
+        return kept
+
+    @R.function
+    def views(x: R.Tensor(("n",), "float32"), first: R.Prim("int64")):
+        n = T.int64()
+        bits = R.memory.view(x, dtype="int32")
+        square = R.memory.view(x, R.shape([n // 2, 2]))
+        last = R.memory.view(x, R.shape([1]), "float32", first)
+        same = R.memory.ensure_zero_offset(last)
+        return (bits, square, same)
+
+
+X = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+@TARGETS
+def test_tensors_lie_in_their_storage(target: str) -> None:
+    whole = relaxpy.compile(Planned, target)["in_storage"](X)
+    np.testing.assert_array_equal(whole[6:], 2 * X.ravel())
+
+
+@TARGETS
+def test_kernels_run_on_tensors_in_storage(target: str) -> None:
+    np.testing.assert_array_equal(relaxpy.compile(Planned, target)["on_the_machine"](X), 4 * X)
+
+
+@TARGETS
+def test_views_share_memory(target: str) -> None:
+    x = np.arange(4, dtype="float32")
+    bits, square, last = relaxpy.compile(Planned, target)["views"](x, 12)
+    np.testing.assert_array_equal(bits, x.view("int32"))
+    np.testing.assert_array_equal(square, x.reshape(2, 2))
+    np.testing.assert_array_equal(last, x[3:])
+    assert all(np.shares_memory(x, v) for v in (bits, square, last))
+
+
+@TARGETS
+@pytest.mark.parametrize(
+    ("x", "first", "message"),
+    [
+        (np.zeros(4, "float32"), 16, r"shape \[1\] at byte 16 leaves the tensor, which has 16"),
+        (np.zeros(4, "float32"), -4, r"at byte -4 leaves the tensor"),
+        (np.zeros(8, "float32")[::2], 0, "takes a tensor in row-major order without gaps"),
+    ],
+)
+def test_views_stay_inside(target: str, x: np.ndarray, first: int, message: str) -> None:
+    with pytest.raises(RuntimeCheckError, match=message):
+        relaxpy.compile(Planned, target)["views"](x, first)
+
+
+@TARGETS
+def test_tensors_stay_inside_their_storage(target: str) -> None:
+    @R.function
+    def main(size: R.Shape(ndim=1), storage: R.Object):
+        made = R.memory.alloc_storage(size, R.prim_value(0), "global", "uint8")
+        there = R.memory.alloc_tensor(made, R.prim_value(0), R.shape([2]), R.dtype("float32"))
+        other = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([2]), R.dtype("float32"))
+        return (there, other)
+
+    run = relaxpy.compile(main, target)["main"]
+    with pytest.raises(RuntimeCheckError, match="leaves the storage, which has 7 bytes"):
+        run(ShapeTuple([7]), None)
+    with pytest.raises(RuntimeCheckError, match="alloc_tensor takes storage, found"):
+        run(ShapeTuple([8]), "no storage")
+
+
+def test_the_operators_are_read_back() -> None:
+    assert_structural_equal(from_source(Planned.script()), Planned)
