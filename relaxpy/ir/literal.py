@@ -13,10 +13,8 @@ from relaxpy.ir.dtype import DataType
 
 def string_text(value: str) -> str:
     """A string literal, in double quotes where that needs no escapes."""
-    text = repr(value)
-    if text[0] == "'" and '"' not in value:
-        return '"' + text[1:-1].replace("\\'", "'") + '"'
-    return text
+    text = str.__repr__(value)  # an enumeration's member has one of its own
+    return text if '"' in text else f'"{text[1:-1]}"'
 
 
 def float_text(value: float) -> str:
@@ -28,7 +26,7 @@ def python_float_text(value: float) -> str:
     """A float as a Python expression of literals alone."""
     if math.isnan(value):
         return "1e999 - 1e999"
-    return repr(value).replace("inf", "1e999")
+    return float.__repr__(value).replace("inf", "1e999")
 
 
 def constant_literal(data: npt.NDArray[np.generic]) -> tuple[Doc, ...]:

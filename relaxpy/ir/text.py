@@ -283,8 +283,10 @@ class ShortText:
     def attr_doc(self, value: object) -> Doc:
         """The value of an attribute or annotation."""
         match value:
-            case bool() | int() | None:
+            case bool() | None:
                 return repr(value)
+            case int():
+                return int.__repr__(value)
             case float():
                 return python_float_text(value)
             case str():

@@ -308,6 +308,41 @@ def test_kernels_call_each_other_through_the_module():
     assert_structural_equal(module, from_source(module.script(), check_well_formed=False))
 
 
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (
+            ["main", "sum", "max", "print", "cls", "match"],
+            ["main", "sum", "max", "print", "cls", "match"],
+        ),
+        (
+            ["class", "None", "R", "range", "Module"],
+            ["class_1", "None_1", "R_1", "range_1", "Module_1"],
+        ),
+        (["a b", "a_b", "a.b", "a_b_1"], ["a_b_2", "a_b", "a_b_3", "a_b_1"]),
+        (["1st", "", "__x"], ["v1st", "v", "_x"]),
+    ],
+)
+def test_functions_keep_the_names_that_python_lets_them_have(names: list[str], shown: list[str]):
+    variables = [rx.GlobalVar(name) for name in names]
+    x = rx.Var("x", rx.ObjectStructInfo())
+    functions = {}
+    for k, var in enumerate(variables):
+        y = rx.Var("y", x.struct_info)
+        call = rx.VarBinding(y, rx.Call(variables[k - 1], [x]))
+        body = rx.SeqExpr([rx.BindingBlock([call])], y)
+        functions[var] = rx.Function([x], body, x.struct_info, attrs={"global_symbol": names[k]})
+    text = IRModule(functions).script()
+    assert re.findall(r"def (\w+)", text) == shown
+    assert re.findall(r"= cls.(\w+)", text) == [*shown[-1:], *shown[:-1]]
+    again = from_source(text, check_well_formed=False)
+    assert [var.name_hint for var in again.functions] == shown
+    assert [func.attrs["global_symbol"] for func in again.functions.values()] == names
+    for name in names:
+        lone = rx.Function([x], x, x.struct_info, attrs={"global_symbol": name})
+        assert from_source(lone.script()).attrs["global_symbol"] == name
+
+
 def test_packed_functions_stand_in_a_module():
     module = IRModule({"ext": rx.ExternFunc("my.func")}, global_infos={"mesh": [1, 2]})
     assert module.script() == text(

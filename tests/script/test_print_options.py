@@ -109,7 +109,10 @@ def test_any_width_reads_back(width: int):
         ({"name": "my module"}, "name is a Python name"),
         ({"tir_prefix": ""}, "tir_prefix is a Python name"),
         ({"module_alias": "1"}, "module_alias is a Python name"),
-        ({"tir_prefix": "R"}, "must differ"),
+        ({"name": "class"}, "name is a Python name"),
+        ({"relax_prefix": "ﬁ"}, "relax_prefix is a Python name"),
+        ({"tir_prefix": "R"}, "differ from each other, found I, R, R, cls"),
+        ({"name": "R"}, "differ from each other, found I, T, R, cls, R"),
     ],
 )
 def test_what_cannot_be_asked_for(options: dict[str, object], message: str):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from types import ModuleType
 
 import pytest
 
@@ -125,12 +126,20 @@ def test_a_terminal_gets_colours(
 ):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "20")
     FUNC.show()
     shown = capsys.readouterr().out
     assert "\x1b[" in shown
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert [line.rstrip() for line in plain.strip().split("\n")] == FUNC.script().split("\n")
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == FUNC.script() + "\n"
+
+
+def test_output_that_goes_to_a_file_is_plain_wherever_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    long = rx.Function([X], rx.Tuple([X] * 60))
+    long.show()
+    assert capsys.readouterr().out == long.script() + "\n"
 
 
 def test_rich_is_loaded_only_for_a_screen():

@@ -16,7 +16,7 @@ from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Stmt
 from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter
-from relaxpy.script.printer.names import Names, as_identifier
+from relaxpy.script.printer.names import Names, function_names
 from relaxpy.script.printer.options import Options
 from relaxpy.script.printer.writer import CONSTANT_KEY, METADATA, Metadata, ScriptText, Writer
 
@@ -104,7 +104,8 @@ class Document:
         kernel = isinstance(func, PrimFunc)
         self._header(ir=False, relax=not kernel or _mentions_relax(func), tir=True)
         symbol = func.attrs.get("global_symbol")
-        name = self.options.name or as_identifier(str(symbol or "main"))
+        hint = str(symbol or "main")
+        name = self.options.name or function_names([hint], self._reserved)[hint]
         self._function(func, name, self._names())
 
     def _module(self, module: IRModule) -> None:
@@ -116,7 +117,9 @@ class Document:
         writer.line(f"@{options.ir_prefix}.ir_module")
         writer.line(f"class {self._title}:")
         prefix = options.module_alias or self._title
-        plain = {var: as_identifier(var.name_hint) for var in functions}
+        reserved = self._reserved - {self.options.module_alias}
+        found = function_names((var.name_hint for var in functions), reserved)
+        plain = {var: found[var.name_hint] for var in functions}
         qualified = {id(var): f"{prefix}.{name}" for var, name in plain.items()}
         alias = f"{prefix} = {self._title}" if options.module_alias else None
         with writer.indented():

@@ -14,7 +14,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op import registered_ops
 from relaxpy.ir.tir.expr import IntImm, SizeVar, Var
 from relaxpy.ir.traverse import children, walk
-from relaxpy.script.printer.names import Names
+from relaxpy.script.printer.names import Names, is_name
 from relaxpy.script.printer.options import Options
 from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
 
@@ -326,7 +326,7 @@ class GraphWriter:
         for key, value in named.items():
             if key == "sinfo_args" and isinstance(value, (list, tuple)):
                 yield keyword(key, tuple_doc(self._argument(v, done) for v in value))
-            elif key.isidentifier():
+            elif is_name(key):
                 yield keyword(key, self._argument(value, done))
             else:
                 yield Concat("**", self.text.table_doc({key: value}))

@@ -14,6 +14,8 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 
 _PYTHON = frozenset((*keyword.kwlist, *dir(builtins)))
+#: What a function of a module may not be called; `sum` and other built-in names it may.
+_NO_FUNCTION = frozenset((*keyword.kwlist, "range"))
 
 
 def hint_of(node: Node) -> str:
@@ -30,6 +32,30 @@ def as_identifier(hint: str) -> str:
     name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", hint))
     name = re.sub(r"^__+", "_", name)
     return name if name.isidentifier() else f"v{name}"
+
+
+def is_name(text: str) -> bool:
+    """Whether Python reads `text` as this very name."""
+    plain = text.isascii() or unicodedata.normalize("NFKC", text) == text
+    return plain and text.isidentifier() and not keyword.iskeyword(text)
+
+
+def function_names(hints: Iterable[str], reserved: Iterable[str]) -> dict[str, str]:
+    """What the functions called `hints` are called in a text: their own names, where these can be.
+
+    In a module they are spoken of as its members, so that few names clash with theirs.
+    """
+    taken = {*_NO_FUNCTION, *reserved}
+    out: dict[str, str] = {}
+    for hint in sorted(hints, key=lambda h: as_identifier(h) != h):
+        base = name = as_identifier(hint)
+        count = 0
+        while name in taken:
+            count += 1
+            name = f"{base}_{count}"
+        taken.add(name)
+        out[hint] = name
+    return out
 
 
 class Names:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir.doc import INDENT, WIDTH
+from relaxpy.script.printer.names import is_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +39,13 @@ class Options:
             _require_name("name", self.name)
         if self.module_alias != "":
             _require_name("module_alias", self.module_alias)
-        prefixes = {self.ir_prefix, self.tir_prefix, self.relax_prefix, self.module_alias}
-        if len(prefixes) < 4:
-            raise MisuseError("the prefixes and the module's alias must differ from each other")
+        spoken = [self.ir_prefix, self.tir_prefix, self.relax_prefix, self.module_alias]
+        spoken += [] if self.name is None else [self.name]
+        if len(set(spoken)) < len(spoken):
+            raise MisuseError(
+                f"the prefixes, the module's alias and the name differ from each other, "
+                f"found {', '.join(spoken)}"
+            )
         for key in ("indent_spaces", "width"):
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -64,5 +69,5 @@ class Options:
 
 
 def _require_name(key: str, value: object) -> None:
-    if not isinstance(value, str) or not value.isidentifier():
+    if not isinstance(value, str) or not is_name(value):
         raise MisuseError(f"{key} is a Python name, found {value!r}")

@@ -60,13 +60,20 @@ def metadata(node: Node, **options: object) -> Mapping[str, Sequence[object]]:
 def show(node: Node, **options: object) -> None:
     """Print the text of `node`, in colour on a terminal and in a notebook."""
     text = script(node, **options)
-    if not (sys.stdout.isatty() or "ipykernel" in sys.modules):
+    if not (sys.stdout.isatty() or _is_notebook()):
         print(text)
         return
     # Only here is there a screen to colour, and rich takes long to load.
     console = importlib.import_module("rich.console").Console()
     syntax = importlib.import_module("rich.syntax").Syntax
-    console.print(syntax(text, "python", theme="ansi_dark", background_color="default"))
+    coloured = syntax("", "python", theme="ansi_dark", background_color="default").highlight(text)
+    # A screen may be narrower than the text, of which nothing may be missing.
+    console.print(coloured, soft_wrap=True, end="")
+
+
+def _is_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
 
 
 def html(node: Node) -> dict[str, str]:
