@@ -12,6 +12,7 @@ import pytest
 from relaxpy.errors import (
     MisuseError,
     RelaxpyWarning,
+    RuntimeCheckError,
     Source,
     Span,
     StructInfoError,
@@ -125,6 +126,35 @@ def test_what_is_open_stays(body: Callable[..., Any], infos: tuple[rx.StructInfo
     assert LegalizeOps()(mod) is mod
     with pytest.warns(RelaxpyWarning, match="has open operands, so it is not lowered yet"):
         LegalizeOps(enable_warning=True)(mod)
+
+
+UNDECIDED: list[tuple[Callable[..., Any], tuple[tuple[Any, ...], ...], Any, Any, str]] = [
+    (op.matmul, ((2, N), (M, 3)), ((2, 4), (4, 3)), ((2, 4), (5, 3)), "the last dimension of x1"),
+    (op.matmul, ((N,), (M,)), ((0,), (0,)), ((0,), (1,)), "the last dimension of x1 is 0"),
+    (lambda x: op.squeeze(x, 1), ((3, N),), ((3, 1),), ((3, 2),), "axis 1 of x has size 2, not 1"),
+    (lambda x: op.reshape(x, (-1, 2)), ((N,),), ((6,),), ((5,),), "x has 5 elements"),
+    (lambda x: op.broadcast_to(x, (4, 3)), ((N,),), ((1,),), ((2,),), "which does not broadcast"),
+]
+
+
+@pytest.mark.rule("DER-36")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize(("body", "shapes", "good", "bad", "message"), UNDECIDED)
+def test_sizes_that_may_be_equal_are_compared_when_they_arrive(
+    body: Callable[..., Any],
+    shapes: tuple[tuple[Any, ...], ...],
+    good: Any,
+    bad: Any,
+    message: str,
+    target: str,
+) -> None:
+    main = compile(function(body, *(tensor(*s) for s in shapes)), target)["main"]
+    arrays = [np.arange(np.prod(s), dtype="float32").reshape(s) for s in good]
+    static = compile(function(body, *(tensor(*s) for s in good)), target)["main"]
+    np.testing.assert_array_equal(main(*arrays), static(*arrays))
+    with pytest.raises(RuntimeCheckError) as caught:
+        main(*(np.zeros(s, "float32") for s in bad))
+    assert message in str(caught.value)
 
 
 def test_nothing_is_said_of_calls_that_are_lowered_already() -> None:

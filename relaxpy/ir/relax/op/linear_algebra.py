@@ -14,9 +14,11 @@ from relaxpy.ir.relax.op.rules import (
     differ,
     joint_dtype,
     joint_vdevice,
+    known_shape,
     literal_shape,
     refuse,
     refuse_type,
+    same,
     shown,
     te_kernel,
     tensor,
@@ -32,6 +34,9 @@ def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:
     assert isinstance(info, TensorStructInfo)
     first = builder.struct_info_of(call.args[0])
     assert isinstance(first, TensorStructInfo)
+    a, b = (known_shape(builder, operand) for operand in call.args)
+    if not same(a[-1], b[-2:][0]):
+        return call
     wide = None if info.dtype == first.dtype else str(info.dtype)
     return te_kernel(builder, topi.matmul, "matmul", *call.args, out_dtype=wide)
 
@@ -62,7 +67,7 @@ def matmul(
     a, b = literal_shape(x1), literal_shape(x2)
     if a is None or b is None:
         return tensor(None, dtype, vdevice, ndim)
-    inner = b[0] if column else b[-2]
+    inner = b[-2:][0]
     if differ(a[-1], inner):
         raise refuse(
             f"the last dimension of x1 is {shown(a[-1])}, but x2 is summed over {shown(inner)}: "

@@ -26,12 +26,14 @@ from relaxpy.ir.relax.op.rules import (
     differ,
     is_one,
     joint_vdevice,
+    known_shape,
     literal_shape,
     normal_axes,
     normal_axis,
     one,
     refuse,
     refuse_type,
+    same,
     shape_operand,
     shown,
     te_kernel,
@@ -60,7 +62,14 @@ def _of_rank(x: TensorStructInfo, ndim: int) -> TensorStructInfo:
     return tensor(None, x.dtype, x.vdevice, ndim)
 
 
-@register("relax.broadcast_to", pure=True, legalize=by_te(topi.broadcast_to))
+def _legalize_broadcast_to(builder: BlockBuilder, call: Call) -> Expr:
+    old, new = known_shape(builder, call.args[0]), known_shape(builder, call)
+    if not all(is_one(a) or same(a, b) for a, b in zip(old[::-1], new[::-1], strict=False)):
+        return call
+    return te_kernel(builder, topi.broadcast_to, "broadcast_to", *call.args)
+
+
+@register("relax.broadcast_to", pure=True, legalize=_legalize_broadcast_to)
 def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
     """x repeated along its axes of size 1, and along new ones in front.
 
@@ -134,7 +143,14 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
     arguments["shape"] = ShapeExpr(tuple(shape))
 
 
-@register("relax.reshape", pure=True, legalize=by_te(topi.reshape), adapt=_resolve_shape)
+def _legalize_reshape(builder: BlockBuilder, call: Call) -> Expr:
+    shape = known_shape(builder, call)
+    if not same(product(known_shape(builder, call.args[0])), product(shape)):
+        return call
+    return te_kernel(builder, topi.reshape, "reshape", call.args[0], ShapeExpr(shape))
+
+
+@register("relax.reshape", pure=True, legalize=_legalize_reshape, adapt=_resolve_shape)
 def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
     """The elements of x in row-major order in another shape.
 
@@ -156,13 +172,7 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
     return tensor(found, x.dtype, x.vdevice, shape.ndim)
 
 
-def _legalize_flatten(builder: BlockBuilder, call: Call) -> Expr:
-    info = builder.struct_info_of(call)
-    assert isinstance(info, TensorStructInfo)
-    return te_kernel(builder, topi.reshape, "reshape", call.args[0], info.shape)
-
-
-@register("relax.flatten", pure=True, legalize=_legalize_flatten)
+@register("relax.flatten", pure=True, legalize=_legalize_reshape)
 def flatten(x: TensorStructInfo) -> TensorStructInfo:
     """The elements of x in row-major order along one axis.
 
@@ -199,7 +209,14 @@ def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
     return _rearranged(x, [one() if a in new else next(old) for a in range(ndim)])
 
 
-@register("relax.squeeze", pure=True, legalize=by_te(topi.squeeze))
+def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
+    sizes, axes = known_shape(builder, call.args[0]), call.attrs["axis"]
+    if not all(is_one(sizes[axis]) for axis in axes or ()):
+        return call
+    return te_kernel(builder, topi.squeeze, "squeeze", call.args[0], axes)
+
+
+@register("relax.squeeze", pure=True, legalize=_legalize_squeeze)
 def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorStructInfo:
     """x without these axes of size 1; without all axes of size 1 by default.
 

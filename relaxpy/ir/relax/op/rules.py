@@ -85,12 +85,17 @@ def differ(a: PrimExpr, b: PrimExpr) -> bool:
     return prove_equal(a, b) is False
 
 
+def same(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two sizes are provably equal; where they may be, the values decide at run time."""
+    return prove_equal(a, b) is True
+
+
 def one() -> PrimExpr:
     """The size 1."""
     return ops.const(1, "int64")
 
 
-def require_float(info: TensorStructInfo, name: str, *, bfloat: bool = False) -> None:
+def require_float(info: TensorStructInfo, name: str) -> None:
     """Refuse a tensor whose elements are known not to be floats.
 
     Errors:
@@ -278,6 +283,15 @@ def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:
         return call_te(builder, function, call.args, call.attrs, name=name, reuse=True)
 
     return legalize
+
+
+def known_shape(builder: BlockBuilder, operand: Expr) -> Sizes:
+    """The sizes of an operand whose call is legalised; all of them are known there."""
+    info = builder.struct_info_of(operand)
+    assert isinstance(info, TensorStructInfo)
+    shape = literal_shape(info)
+    assert shape is not None
+    return shape
 
 
 def te_kernel(

@@ -158,7 +158,7 @@ def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def _arg(x: Tensor, best: Tensor, axis: Axes, *, keepdims: bool, last: bool, dtype: str) -> Tensor:
-    """Where the first (or last) element along axes stands that is `best` there, or NaN.
+    """Where the first (or last) element along axes stands that is `best` there, or NaN; else -1.
 
     If there is a NaN, it is best; so only then there are NaNs to be found.
     """
@@ -180,7 +180,13 @@ def _arg(x: Tensor, best: Tensor, axis: Axes, *, keepdims: bool, last: bool, dty
 
     shape = _reduced_shape(x, axes, keepdims=keepdims)
     made: Tensor = te.compute(shape, element, name=f"{x.name}_arg", tag=REDUCE_INDEX)
-    return made
+    number = count(x, axes)
+    if last or (isinstance(number, tir.IntImm) and number.value):
+        return made
+    nowhere = ops.const(-1, dtype)
+    return elementwise.map_elements(
+        lambda v: tir.Select(ops.compare(tir.EQ, v, none), nowhere, v), made, f"{x.name}_arg"
+    )
 
 
 def argmax(

@@ -316,8 +316,8 @@ def _chosen(place: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimExpr:
     if mode == "clip":
         last = ops.sub(extent, ops.const(1, "int64"))
         return ops.minimum(ops.maximum(place, ops.const(0, "int64")), last)
-    if mode == "wrap":
-        return tir.FloorMod(place, extent)
+    if mode == "wrap":  # an empty axis has no place to wrap to
+        return tir.FloorMod(place, ops.maximum(extent, ops.const(1, "int64")))
     return place
 
 

@@ -214,6 +214,13 @@ def _reductions() -> Iterator[Case]:
         yield Case(f"relax.{name}", "infinities", (lowest,), make, function)
         least = np.full((3,), -(2**31) if name == "argmax" else 2**31 - 1, "int32")
         yield Case(f"relax.{name}", "int", (least,), make, function)
+        yield Case(
+            f"relax.{name}",
+            "of nothing",
+            (tied[:, :0],),
+            lambda v, make=make: make(v, 1),
+            lambda v: np.full(len(v), -1),
+        )
         kept: Any = lambda v, make=make: make(v, 1, True)  # noqa: E731
         yield Case(
             f"relax.{name}",
@@ -463,6 +470,13 @@ def _indexing() -> Iterator[Case]:
             lambda v, i, m=mode: op.take(v, i, 0, m),
             lambda v, i, m=mode: np.take(v, i, 0, mode=m),
         )
+    yield Case(
+        "relax.take",
+        "nothing of nothing",
+        (x[:0], places[:0]),
+        lambda v, i: op.take(v, i, 0, "wrap"),
+        lambda v, i: np.zeros((0, 2, 4)),
+    )
     for label, (begin, end, step) in {
         "plain": (1, 3, 1),
         "strided": (0, 9, 3),
