@@ -211,7 +211,7 @@ def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
 
 def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
     sizes, axes = known_shape(builder, call.args[0]), call.attrs["axis"]
-    if not all(is_one(sizes[axis]) for axis in axes or ()):
+    if isinstance(axes, tuple) and not all(is_one(sizes[axis]) for axis in axes):
         return call
     return te_kernel(builder, topi.squeeze, "squeeze", call.args[0], axes)
 

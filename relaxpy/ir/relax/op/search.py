@@ -48,7 +48,7 @@ def where(
     return tensor(shape, dtype, joint_vdevice(infos, strict=False), ndim)
 
 
-_ARG = """Where the {what} element along an axis stands: the first of several, NaN first, -1 of none.
+_ARG = """Where the {what} element along an axis stands: the first of them, NaN first, -1 if none.
 
 Shapes:
     x       any
