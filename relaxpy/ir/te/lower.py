@@ -228,9 +228,7 @@ class _Lowering:
                 sides = _outside_memory(a), _outside_memory(b)
                 if not any(isinstance(n, Var) and n not in self.scalars for n in chain(*sides)):
                     return None  # data is compared in its own datatype
-                return type(node)(
-                    *(self._compared(s, p) for s, p in zip((a, b), sides, strict=True))
-                )
+                return type(node)(self._compared(a, sides[0]), self._compared(b, sides[1]))
             case _:
                 return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -210,8 +210,9 @@ def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
 
 
 def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
-    sizes, axes = known_shape(builder, call.args[0]), call.attrs["axis"]
-    if isinstance(axes, tuple) and not all(is_one(sizes[axis]) for axis in axes):
+    sizes = known_shape(builder, call.args[0])
+    axes = cast("tuple[int, ...] | None", call.attrs["axis"])
+    if not all(is_one(sizes[axis]) for axis in axes or ()):
         return call
     return te_kernel(builder, topi.squeeze, "squeeze", call.args[0], axes)
 
