@@ -156,7 +156,9 @@ def check_expr(value: object) -> None:
         raise _unlike("a Relax expression", value)
 
 
-def check_kind(value: object, kind: type[Node], what: str, rule: str) -> None:
+def check_kind(
+    value: object, kind: type[Node] | tuple[type[Node], ...], what: str, rule: str
+) -> None:
     """Check that a part of a node is of the kind it has to be, `what` in words.
 
     Errors:

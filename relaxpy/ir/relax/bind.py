@@ -168,7 +168,10 @@ def _as_value(value: object, info: StructInfo | None) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, (bool, int, float)) and isinstance(info, TensorStructInfo):
-        return const(value, None if info.dtype.is_void else info.dtype)
+        made = const(value, None if info.dtype.is_void else info.dtype)
+        if made.data != value and not (info.dtype.is_float or info.dtype.is_void):
+            raise MisuseError(f"{value} is no {info.dtype}", rule="MC-3", about=value)
+        return made
     if hasattr(value, "__array__"):
         return Constant(np.asarray(value))
     return convert_to_expr(value)

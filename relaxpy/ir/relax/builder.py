@@ -12,6 +12,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, as_attrs
+from relaxpy.ir.relax.base import check_name
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.derive import known_signature
 from relaxpy.ir.relax.emitter import Emitter
@@ -57,6 +58,12 @@ def _as_params(params: Var | Sequence[Var]) -> tuple[Var, ...]:
     if isinstance(params, (list, tuple)):
         return tuple(params)
     raise MisuseError(f"parameters are a Var or a list of them, found {params!r:.60}", about=params)
+
+
+def _as_gvar(gvar: object) -> GlobalVar:
+    if not isinstance(gvar, GlobalVar):
+        raise MisuseError(f"a function is known by its GlobalVar, found {gvar!r:.60}", about=gvar)
+    return gvar
 
 
 def _fingerprint(func: BaseFunc) -> object:
@@ -128,6 +135,7 @@ class BlockBuilder:
         Unless `private`, the function has its name as `global_symbol`. Parameters may be given to
         `emit_func_output` instead.
         """
+        check_name(name, "the name of a function")
         given = None if params is None else _as_params(params)
         depth = len(self._out.scopes)
         opened = _OpenFunction(name, given, as_attrs(attrs), pure, private, depth)
@@ -345,14 +353,16 @@ class BlockBuilder:
         """`func` in normal form with its info."""
         return self._normalizer.function(func)
 
+    @user_facing
     def begin_scope(
-        self, params: Sequence[Var] | None = None, shape_vars: Sequence[tir.Var] = ()
+        self, params: Var | Sequence[Var] | None = None, shape_vars: Sequence[tir.Var] = ()
     ) -> None:
         """Begin a SeqExpr of its own, as branches and local functions have; `end_scope` ends it.
 
         `params`, what their infos bind, and `shape_vars` are visible in it.
         """
-        self._out.open_scope(params or (), shape_vars)
+        self._out.open_scope(() if params is None else _as_params(params), shape_vars)
+        self._out.scope.begun = True
 
     @contextmanager
     def inner_scope(self, params: Sequence[Var] | None = None) -> Iterator[None]:
@@ -372,12 +382,16 @@ class BlockBuilder:
     def end_scope(self) -> None: ...
     @overload
     def end_scope(self, result: object) -> SeqExpr: ...
+    @user_facing
     def end_scope(self, result: object = None) -> SeqExpr | None:
-        """End the innermost scope: the SeqExpr with `result`, or None where there is none.
+        """End the scope begun last: the SeqExpr with `result`, or None where there is none.
 
         Errors:
+            BuilderStateError: the innermost scope is none of `begin_scope`.
             StructInfoError: the result is refused.
         """
+        if not self._out.scopes or not self._out.scope.begun:
+            raise BuilderStateError("there is no scope to end", hint="begin_scope begins one")
         if result is None:
             self._out.drop_scope()
             return None
@@ -443,7 +457,7 @@ class BlockBuilder:
 
     def declare_global(self, gvar: GlobalVar, info: StructInfo) -> None:
         """Give the signature of a function of the module before its definition is known."""
-        self._out.declare_global(gvar.name_hint, as_struct_info(info))
+        self._out.declare_global(_as_gvar(gvar).name_hint, as_struct_info(info))
 
     def global_info(self, gvar: GlobalVar) -> StructInfo:
         """The signature of a function of the module.
@@ -459,6 +473,7 @@ class BlockBuilder:
 
         A structurally equal function that the module has already is used instead.
         """
+        check_name(func_name, "the name of a function")
         if isinstance(func, Function) and func.struct_info is None:
             func = self._normalizer.function(func)
         known = [
@@ -532,6 +547,7 @@ class BlockBuilder:
     @user_facing
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Enter a function in place of the one that `gv` stands for."""
+        gv = _as_gvar(gv)
         if isinstance(updated_func, Function) and updated_func.struct_info is None:
             updated_func = self._normalizer.function(updated_func)
         self._mod[gv] = updated_func

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from relaxpy.errors import BuilderStateError, MisuseError, Span
+from relaxpy.ir.relax.base import check_name
 from relaxpy.ir.relax.context import Context, Except
 from relaxpy.ir.relax.infer import (
     check_annotation,
@@ -65,7 +66,10 @@ class Block:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """What an open SeqExpr holds so far, and what leaves Δ and Σ when it ends."""
+    """What an open SeqExpr holds so far, and what leaves Δ and Σ when it ends.
+
+    The user has `begun` it and is to end it; others end with the function or block they belong to.
+    """
 
     blocks: list[Block] = field(default_factory=list)
     variables: list[Var] = field(default_factory=list)
@@ -75,6 +79,7 @@ class Scope:
     dataflow: bool = False
     local: list[Var] = field(default_factory=list)
     impure: Call | None = None
+    begun: bool = False
 
 
 class Emitter:
@@ -103,6 +108,7 @@ class Emitter:
 
     def unique_name(self, prefix: str) -> str:
         """`prefix`, with a number behind it if the builder has given it out before."""
+        check_name(prefix, "the name of a variable")
         name = prefix.replace(".", "_")
         count = self._names.get(name)
         if count is None:

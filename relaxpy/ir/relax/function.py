@@ -213,7 +213,7 @@ class Function(BaseFunc):
                 rule="AST-15",
                 about=kwargs[named[0]],
             )
-        return Expr.__call__(self, *args, **kwargs)
+        return hooks.call("make_call", self, args, **kwargs)
 
 
 def _holds_expr(value: object) -> bool:

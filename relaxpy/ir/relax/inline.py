@@ -24,6 +24,7 @@ from relaxpy.ir.relax.nodes import (
     If,
     MatchCast,
     SeqExpr,
+    StructInfo,
     Var,
     VarBinding,
 )
@@ -48,7 +49,8 @@ def inline_functions(func: Function, function_map: Mapping[GlobalVar | str, Func
     """`func` with the bodies of the given functions in place of calls of them, at every depth.
 
     An ordinary block in a body splits the dataflow block in which the call stands. Where an
-    argument is not known to fit its parameter, the check that the call makes becomes a match_cast.
+    argument is not known to fit its parameter, or the result its annotation, the check that the
+    call makes becomes a match_cast.
 
     Errors:
         MisuseError (also TypeError, ValueError): a name is given twice, or what it stands for is no
@@ -143,6 +145,9 @@ class _Inliner:
         checks, images = _arguments(func, call)
         body = replace_variables(func.body, images)
         assert isinstance(body, SeqExpr)
+        promised = _unproved_result(func)
+        if promised is not None:
+            promised = replace_variables(promised, images)
         inner = [
             _Line(binding, isinstance(block, DataflowBlock))
             for block in body.blocks
@@ -162,9 +167,24 @@ class _Inliner:
             result = body.body
         bound = {other.binding.var for other in inner}
         target = line.binding
+        if promised is not None:
+            if isinstance(target, VarBinding):
+                target = MatchCast(target.var, result, promised, target.span)
+                return [*inner, replace(line, binding=target)]
+            check = MatchCast(None, result, promised, target.span)
+            inner.append(replace(line, binding=check))
         if isinstance(target, VarBinding) and isinstance(result, Var) and result in bound:
             return _renamed(inner, {result: target.var}, result)[0]
         return [*inner, replace(line, binding=replace(target, value=result))]
+
+
+def _unproved_result(func: Function) -> StructInfo | None:
+    """The result annotation, where a call has to check that the body keeps it (FN-8)."""
+    found, promised = func.body.struct_info, func.ret_struct_info
+    if found is None or promised is None:
+        return promised
+    known = check_compatibility(found, promised) is Compatibility.COMPATIBLE
+    return None if known else promised
 
 
 def _arguments(func: Function, call: Call) -> tuple[list[MatchCast], dict[Node, Node]]:

@@ -41,7 +41,7 @@ def map_params(
 
     Parameters are to be matched together: what one of them binds, a Func info in another one uses.
     """
-    unbound = [var for var in definable_shape_vars(*params) if var not in bound]
+    unbound = frozenset(var for var in definable_shape_vars(*params) if var not in bound)
     scope = enlarged(bound, unbound)
     table: dict[tir.Var, tir.PrimExpr] = {}
     for s1, s2 in zip(params, infos, strict=False):

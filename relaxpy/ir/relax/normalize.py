@@ -10,7 +10,13 @@ from relaxpy.errors import RelaxpyError, WellFormedError
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.emitter import Emitter
-from relaxpy.ir.relax.infer import infer_call, infer_if, infer_tuple_get_item, signature_of
+from relaxpy.ir.relax.infer import (
+    infer_call,
+    infer_if,
+    infer_tuple_get_item,
+    is_pure_call,
+    signature_of,
+)
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
@@ -90,6 +96,11 @@ def is_normal_value(expr: Expr) -> bool:
             return is_leaf(expr)
 
 
+def _stays(value: Expr) -> bool:
+    """Whether a value in normal form is a leaf: the fields of such a tuple are."""
+    return type(value) in ATOMS or type(value) is Tuple
+
+
 @dataclass(slots=True, eq=False)
 class _Pending:
     """An expression whose parts are being made leaves, those done so far in order."""
@@ -124,7 +135,7 @@ class Normalizer:
     def leaf(self, expr: Expr) -> Expr:
         """`expr` as a leaf: bound to a fresh variable if it is none (NF-12, NF-13)."""
         value = self.value(expr)
-        return value if is_leaf(value) else self.out.bind(value, span=expr.span)
+        return value if _stays(value) else self.out.bind(value, span=expr.span)
 
     def _is_final(self, call: Call) -> bool:
         """Whether nothing but its own info is missing from a call, as is the case for most."""
@@ -154,15 +165,21 @@ class Normalizer:
         return True
 
     def _value(self, root: Expr) -> Expr:
-        """Operands first: the callee, then arguments from left to right (NF-17); no recursion."""
+        """Operands first: the callee, then arguments from left to right (NF-17); no recursion.
+
+        What `bound` holds are pure calls that an operand was before: where the very same node
+        stands again, it is the same value as long as nothing impure has been done in between.
+        """
         stack: list[_Pending] = []
+        bound: dict[Expr, Var] = {}
         value = self._begin(root, stack)
         while stack:
             top = stack[-1]
             if value is not None:
-                top.done.append(self._operand(top, value))
+                top.done.append(self._operand(top, value, bound))
             if len(top.done) < len(top.parts):
-                value = self._begin(top.parts[len(top.done)], stack)
+                part = top.parts[len(top.done)]
+                value = bound.get(part) or self._begin(part, stack)
             else:
                 stack.pop()
                 value = self._finish(top)
@@ -191,15 +208,25 @@ class Normalizer:
                 return self._atom(expr)
         return None
 
-    def _operand(self, top: _Pending, value: Expr) -> Expr:
+    def _operand(self, top: _Pending, value: Expr, bound: dict[Expr, Var]) -> Expr:
         """A finished part of `top` as a leaf; callees that need no binding stay (NF-4)."""
         index = len(top.done)
-        node = top.node
-        if type(value) in ATOMS or is_leaf(value):
+        node, part = top.node, top.parts[index]
+        if isinstance(part, SeqExpr):
+            bound.clear()
+        if _stays(value):
             return value
         if isinstance(value, ExternFunc) and isinstance(node, Call) and is_callee(node, index):
             return value
-        return self.out.bind(value, span=top.parts[index].span)
+        var = self.out.bind(value, span=part.span)
+        if isinstance(part, (Call, TupleGetItem)):
+            if not isinstance(value, Call) or is_pure_call(value, self.out.ctx):
+                bound[part] = var
+            else:
+                bound.clear()
+        elif not isinstance(value, (Function, ExternFunc)):
+            bound.clear()
+        return var
 
     def _finish(self, top: _Pending) -> Expr:
         node, done = top.node, top.done
@@ -309,8 +336,10 @@ class Normalizer:
                 continue
             if isinstance(block, DataflowBlock):
                 self.out.begin_dataflow(block)
-                self._bindings(block.bindings)
-                self.out.end_dataflow()
+                try:
+                    self._bindings(block.bindings)
+                finally:
+                    self.out.end_dataflow()
             else:
                 self.out.begin_block(block)
                 self._bindings(block.bindings)
@@ -328,27 +357,24 @@ class Normalizer:
         scope = self.out.scope
         blocks = [block for block in seq.blocks if block.bindings]
         renamed = self._moved_sizes(blocks)
-        outer = {var: self._sizes.get(var) for var in renamed}
-        self._sizes.update(renamed)
-        if not scope.dataflow:
-            self._blocks(blocks)
-        else:
-            for block in blocks:
-                if not isinstance(block, DataflowBlock):
-                    raise WellFormedError(
-                        "an ordinary binding block stands inside a dataflow block",
-                        rule="NF-15",
-                        span=block.bindings[0].span or block.span or seq.span,
-                        hint="begin the inner bindings with R.dataflow(), too",
-                    )
-                self._bindings(block.bindings)
-        value = self._value(seq.body)
-        for var, before in outer.items():
-            if before is None:
-                del self._sizes[var]
+        outer = self._sizes
+        self._sizes = {**outer, **renamed} if renamed else outer
+        try:
+            if not scope.dataflow:
+                self._blocks(blocks)
             else:
-                self._sizes[var] = before
-        return value
+                for block in blocks:
+                    if not isinstance(block, DataflowBlock):
+                        raise WellFormedError(
+                            "an ordinary binding block stands inside a dataflow block",
+                            rule="NF-15",
+                            span=block.bindings[0].span or block.span or seq.span,
+                            hint="begin the inner bindings with R.dataflow(), too",
+                        )
+                    self._bindings(block.bindings)
+            return self._value(seq.body)
+        finally:
+            self._sizes = outer
 
     def _moved_sizes(self, blocks: Sequence[BindingBlock]) -> dict[tir.Var, tir.PrimExpr]:
         """New shape variables for those that moved casts bind: their scope was the old SeqExpr."""
@@ -364,21 +390,21 @@ class Normalizer:
 
     def binding(self, binding: Binding) -> None:
         """Write one binding, after those that its value needs."""
-        var = binding.var
+        var = wanted = binding.var
         found: Var | None
+        if var is not None and isinstance(binding.value, Function):
+            wanted = self._declared_function(var, binding, binding.value)
+        value = self.value(binding.value)
+        if var is not None and wanted is var:
+            wanted = self._declared(var)
         match binding:
-            case VarBinding(value=Function() as literal):
-                found = self._local_function(binding, literal)
             case VarBinding():
-                value = self.value(binding.value)
-                wanted = self._declared(binding.var)
                 found = self.out.bind(value, wanted, span=binding.span, origin=binding)
             case MatchCast(struct_info=info):
-                value = self.value(binding.value)
                 found = self.out.cast(
                     value,
                     self.info(info),
-                    None if var is None else self._declared(var),
+                    wanted,
                     bind=var is not None,
                     span=binding.span,
                     origin=binding,
@@ -395,21 +421,23 @@ class Normalizer:
         info = self.info(var.struct_info)
         return var if info is var.struct_info else replace(var, struct_info=info)
 
-    def _local_function(self, binding: VarBinding, literal: Function) -> Var:
-        """DER-21, DER-22: a function bound to a variable that it may mention."""
-        var = self._declared(binding.var)
-        recursive = var.struct_info is None and mentions(literal, binding.var)
-        if recursive:
-            params = self._parameters(literal.params)
-            ret = None if literal.ret_struct_info is None else self.info(literal.ret_struct_info)
-            info = signature_of(replace(literal, params=params, ret_struct_info=ret))
+    def _declared_function(self, named: Var, binding: Binding, literal: Function) -> Var:
+        """DER-21, RES-42: the variable of a function that may mention it, visible from here on."""
+        var = self._declared(named)
+        if var.struct_info is None and mentions(literal, named):
+            if isinstance(binding, MatchCast):
+                info = self.info(binding.struct_info)
+            else:
+                params = self._parameters(literal.params)
+                ret = literal.ret_struct_info
+                known = None if ret is None else self.info(ret)
+                info = signature_of(replace(literal, params=params, ret_struct_info=known))
             var = replace(var, struct_info=info)
         if var.struct_info is not None:
-            if var is not binding.var:
-                self._vars[binding.var] = var
+            if var is not named:
+                self._vars[named] = var
             self.out.declare(var)
-        func = self.function(literal)
-        return self.out.bind(func, var, span=binding.span, origin=binding)
+        return var
 
     def _parameter(self, param: Var) -> Var:
         info = ObjectStructInfo() if param.struct_info is None else self.info(param.struct_info)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.relax.nodes import (
@@ -97,6 +99,8 @@ class _Arguments:
             return {k: self.convert(v) for k, v in value.items()}
         if isinstance(value, tir.PrimExpr):
             return self._own(value)
+        if isinstance(value, np.generic):
+            return value.item()
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         raise MisuseError(
@@ -223,6 +227,8 @@ def _enter_kernel(
 ) -> _Kernel:
     several = isinstance(result, (list, tuple))
     outputs = tuple(result) if isinstance(result, (list, tuple)) else (result,)
+    if not outputs:
+        raise MisuseError(f"{name} gives no tensor")
     for k, output in enumerate(outputs):
         if not isinstance(output, te.Tensor):
             raise MisuseError(

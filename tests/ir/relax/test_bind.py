@@ -163,6 +163,20 @@ def test_numbers_become_scalars_or_tensors_as_the_parameter_says() -> None:
     assert body.struct_info == rx.TupleStructInfo((tensor(), prim(3)))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "wrong", "right"),
+    [("int32", 2.5, 3.0), ("int32", 2**40, True), ("int32", float("nan"), -1), ("bool", 2, 1)],
+)
+def test_a_number_that_the_parameter_cannot_hold_is_refused(
+    dtype: str, wrong: float, right: float
+) -> None:
+    x = var("x", tensor(dtype=dtype))
+    func = normalize_function(function([x], x))
+    with pytest.raises(MisuseError):
+        func.bind_params({"x": wrong})
+    assert func.bind_params({"x": right}).body.body.data == right  # type: ignore[attr-defined]
+
+
 @pytest.mark.rule("NF-17")
 def test_a_value_that_is_no_leaf_is_evaluated_once_and_first() -> None:
     x, y = var("x", tensor(2)), var("y", tensor(2))

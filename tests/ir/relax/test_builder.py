@@ -103,6 +103,8 @@ def test_calls_out_of_turn_are_refused(x: rx.Var) -> None:
         bb.emit(x)
     with pytest.raises(RuntimeError, match=r"inside bb\.function"):
         bb.emit_func_output(x)
+    with pytest.raises(RuntimeError, match="no scope to end"):
+        bb.end_scope()
     assert BlockBuilder.current() is None
 
 
@@ -125,6 +127,11 @@ def output_in_scope(bb: BlockBuilder, x: rx.Var) -> None:
     bb.emit_func_output(x)
 
 
+def output_in_dataflow(bb: BlockBuilder, x: rx.Var) -> None:
+    with bb.dataflow():
+        bb.emit_func_output(x)
+
+
 @pytest.mark.parametrize(
     ("step", "message"),
     [
@@ -135,6 +142,9 @@ def output_in_scope(bb: BlockBuilder, x: rx.Var) -> None:
         (dataflow_twice, "inside another"),
         (lambda bb, x: bb.end_dataflow(), "no dataflow block"),
         (output_in_scope, "still open"),
+        (lambda bb, x: bb.end_scope(), "no scope to end"),
+        (lambda bb, x: bb.end_scope(x), "no scope to end"),
+        (output_in_dataflow, "inside a dataflow block"),
     ],
 )
 def test_calls_out_of_turn_inside_a_function_are_refused(
@@ -182,6 +192,14 @@ def test_a_function_with_wrong_parameters_leaves_nothing_open(x: rx.Var) -> None
         (lambda bb: bb.emit(object()), "expected a Relax expression"),
         (lambda bb: bb.match_cast(rx.const(1), 3), "expected a StructInfo"),
         (lambda bb: bb.add_func(3, "f"), "a module holds functions"),
+        (lambda bb: bb.add_func(kernel((4,)), 3), "name of a function is a string"),
+        (lambda bb: bb.function(3, []).__enter__(), "name of a function is a string"),
+        (lambda bb: bb.get_unique_name(3), "name of a variable is a string"),
+        (lambda bb: bb.update_func("f", kernel((4,))), "known by its GlobalVar"),
+        (lambda bb: bb.declare_global("f", Object), "known by its GlobalVar"),
+        (lambda bb: bb.begin_scope(3), "parameters are a Var"),
+        (lambda bb: bb.normalize(None), "expected a Relax expression"),
+        (lambda bb: bb.call_te(lambda a: (), rx.const(1)), "gives no tensor"),
     ],
 )
 def test_arguments_of_another_kind_are_refused(

@@ -397,6 +397,26 @@ def test_a_local_function_fits_the_annotation_of_its_variable() -> None:
         derived([], seq(block(bind(wrong, function([var("p", prim())], rx.PrimValue(1)))), wrong))  # type: ignore[arg-type]
 
 
+@pytest.mark.rule("RES-42", "DER-21", "SC-4")
+def test_a_function_that_is_cast_may_call_itself_too() -> None:
+    def program(wanted: rx.StructInfo, annotation: rx.StructInfo | None = None) -> rx.Function:
+        p, f, y = var("p", prim()), var("f", annotation), var("y")
+        literal = function([p], seq(block(bind(y, f(p))), y), prim())
+        return function([], seq(block(cast(f, literal, wanted)), f))
+
+    info = func(prim(), ret=prim())
+    found = normalize_function(program(info))
+    assert found.struct_info == func(ret=info)
+    inside = bindings(bindings(found)[0].value)[0].var
+    assert inside is not None
+    assert inside.struct_info == prim()
+    assert normalize_function(found) is found
+    annotated = normalize_function(program(info, func(prim(), ret=prim())))
+    assert annotated.struct_info == func(ret=info)
+    with pytest.raises(StructInfoError, match="DER-45"):
+        normalize_function(program(func(prim(), ret=Object)))
+
+
 @pytest.mark.rule("DER-17")
 def test_a_local_function_that_is_not_recursive_has_what_was_derived() -> None:
     p, f = var("p", tensor(2, 3)), var("f")

@@ -156,6 +156,32 @@ class Module:
     assert zeros.value.struct_info == tensor(n)
 
 
+@pytest.mark.rule("FN-8", "OPT-8")
+@pytest.mark.filterwarnings("ignore:.*DER-45")
+@pytest.mark.parametrize("cast", [False, True])
+def test_a_result_that_may_not_be_what_was_promised_is_checked(cast: bool) -> None:
+    use = "R.match_cast(Module.sub(x), R.Tensor(ndim=1))" if cast else "Module.sub(x)"
+    mod = from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((5,), "float32")):
+        y = {use}
+        return y
+
+    @R.function(private=True)
+    def sub(x: R.Tensor(("k",), "float32")) -> R.Tensor(("k - 1",), "float32"):
+        n = T.int64()
+        z = R.match_cast(x, R.Tensor((n,), "float32"))
+        return z
+""")
+    assert isinstance(mod, IRModule)
+    _, check, *rest = bindings(inlined(mod))
+    assert isinstance(check, rx.MatchCast)
+    assert check.struct_info == tensor(4)
+    assert len(rest) == cast
+
+
 def test_a_function_that_is_not_called_changes_nothing() -> None:
     mod = module("return A")
     assert inlined(mod) is mod["main"]

@@ -7,8 +7,10 @@ from relaxpy.errors import StructInfoError, WellFormedError
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.derive import normalize_function
 from relaxpy.ir.structural import assert_structural_equal
+from tests.counting import calls
 from tests.ir.relax.graphs import (
     BOOL,
     bind,
@@ -375,3 +377,66 @@ def test_impure_calls_keep_their_order_and_number(x: rx.Var) -> None:
     value = rx.Tuple((show(x), show(x), x))
     found = normalize_function(function([x], value, is_pure=False))
     assert called(found) == ["relax.print", "relax.print"]
+
+
+@pytest.mark.rule("OPT-3")
+def test_a_pure_call_that_stands_in_many_places_is_bound_once(x: rx.Var) -> None:
+    shared = pure("f", x)
+    found = normalize_function(function([x], rx.Tuple((shared, pure("g", shared), shared))))
+    assert called(found) == ["f", "g"]
+    value = shared
+    for _ in range(60):
+        value = pure("h", value, value)
+    assert len(bindings(normalize_function(function([x], value)))) == 61
+
+
+@pytest.mark.rule("OPT-3", "OPT-4", "NF-17")
+def test_a_call_is_made_again_after_an_impure_one_and_an_impure_one_each_time(x: rx.Var) -> None:
+    value, effect = pure("f", x), show(x)
+    body = rx.Tuple((value, effect, value, value, effect))
+    found = normalize_function(function([x], body, is_pure=False))
+    assert called(found) == ["f", "relax.print", "f", "relax.print"]
+    hidden = seq(block(bind(var("e"), effect)), x)
+    body = rx.Tuple((value, hidden, value))
+    found = normalize_function(function([x], body, is_pure=False))
+    assert called(found) == ["f", "relax.print", "f"]
+
+
+@pytest.mark.rule("NF-18", "NF-20")
+def test_what_a_branch_binds_is_not_used_outside_it(x: rx.Var) -> None:
+    value, c = pure("f", x), var("c", BOOL)
+    found = normalize_function(function([x, c], rx.Tuple((rx.If(c, value, x), value))))
+    assert check_well_formed(found, normal_form=True) == []
+    assert called(found) == ["f"]
+    [branch, _] = bindings(found)
+    assert called(branch.value.true_branch) == ["f"]  # type: ignore[attr-defined]
+
+
+def test_deep_tuples_are_looked_at_once(x: rx.Var) -> None:
+    def nested(depth: int) -> rx.Function:
+        value: rx.Expr = pure("f", x, info=tensor(2))
+        for _ in range(depth):
+            value = rx.Tuple((value, x))
+        return function([x], rx.Tuple((value,)))
+
+    def work(depth: int) -> int:
+        func = nested(depth)
+        return calls(lambda: normalize_function(func))
+
+    assert work(100) < 2.5 * work(50)
+
+
+@pytest.mark.rule("NF-15")
+def test_a_builder_goes_on_after_a_malformed_sequence(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    n = size("n")
+    u = var("u", rx.TensorStructInfo(None, "float32", ndim=1))
+    bad = seq(dataflow(cast(None, u, tensor(n)), bind(var("a"), x(x))), x)
+    with bb.function("main", [x, u]):
+        with pytest.raises(StructInfoError, match="cannot be called"):
+            bb.emit(bad)
+        assert not bb.current_block_is_dataflow()
+        bb.match_cast(u, tensor(n))
+        shape_value = bb.emit(rx.ShapeExpr((n,)))
+        assert shape_value.struct_info == shape(n)
+        bb.emit_func_output(x)

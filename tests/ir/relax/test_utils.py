@@ -15,7 +15,6 @@ from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.derive import normalize_function
 from relaxpy.ir.relax.dump_ast import dump_ast
 from relaxpy.ir.structural import assert_structural_equal
-from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from tests.ir.relax.graphs import (
     bind,
@@ -23,6 +22,7 @@ from tests.ir.relax.graphs import (
     cast,
     dataflow,
     function,
+    kernel,
     local,
     pure,
     seq,
@@ -132,7 +132,7 @@ def test_an_expression_built_by_hand_is_given_its_info_once() -> None:
     with pytest.raises(MisuseError, match="given no info"):
         relax.expr._update_struct_info(op.add.op, tensor(3))  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="given no info"):
-        relax.expr._update_struct_info(PrimFunc((decl_buffer((2,)),), None), tensor(3))  # type: ignore[arg-type]
+        relax.expr._update_struct_info(kernel((2,)), tensor(3))
 
 
 def test_arguments_become_expressions() -> None:
