@@ -8,6 +8,7 @@ from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
+    ExternFunc,
     GlobalVar,
     ObjectStructInfo,
     PrimStructInfo,
@@ -15,10 +16,9 @@ from relaxpy.ir.relax.nodes import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
-    convert_to_expr,
 )
 from relaxpy.ir.relax.op.builtin import global_scope
-from relaxpy.ir.relax.op.call import Operands, operand_tuple
+from relaxpy.ir.relax.op.call import Operands, operand_tuple, packed_callee
 from relaxpy.ir.relax.op.memory import UNIT, datatype_by_name, tensor_in
 from relaxpy.ir.relax.op.registry import register
 
@@ -63,8 +63,8 @@ def kill_object(obj: StructInfo) -> TupleStructInfo:
 
 
 def _infer_call_tir_dyn(call: Call, ctx: Context) -> StructInfo:
-    if len(call.args) != 2 or not isinstance(call.args[0], GlobalVar):
-        raise StructInfoTypeError("takes a PrimFunc of the module and a tuple", about=call)
+    if len(call.args) != 2 or not isinstance(call.args[0], (GlobalVar, ExternFunc)):
+        raise StructInfoTypeError("takes a kernel and a tuple of arguments", about=call)
     packed = ctx.info_of(call.args[1])
     if not isinstance(packed, TupleStructInfo):
         raise StructInfoTypeError(f"the arguments are a tuple, found {packed}", about=call.args[1])
@@ -74,10 +74,13 @@ def _infer_call_tir_dyn(call: Call, ctx: Context) -> StructInfo:
 
 
 @register("relax.vm.call_tir_dyn", infer=_infer_call_tir_dyn, calls_operand=True)
-def call_tir_dyn(func: Expr, args: Operands) -> Call:
-    """Unit, after the PrimFunc `func` ran on tensors and on the members of the shape behind them.
+def call_tir_dyn(func: Expr | str, args: Operands) -> Call:
+    """Unit, after a kernel ran on tensors and on the members of the shape behind them.
 
+    Shapes:
+        func    a PrimFunc of the module, or a packed function
+        args    the tensors, then a shape
     Errors:
-        StructInfoError: `func` is no PrimFunc of the module, or no shape is last.
+        StructInfoError: `func` is neither, or no shape is last.
     """
-    return Call(Op("relax.vm.call_tir_dyn"), (convert_to_expr(func), operand_tuple(args)))
+    return Call(Op("relax.vm.call_tir_dyn"), (packed_callee(func), operand_tuple(args)))

@@ -26,6 +26,8 @@ GIVEN: list[tuple[Made, tuple[rx.StructInfo, ...], rx.StructInfo]] = [
     (lambda s: op.vm.alloc_tensor(s, 0, [2, 3], "float32"), (Object,), MATRIX),
     (lambda s: op.memory.alloc_storage(s, 0, "global", "int8"), (shape(8),), Object),
     (lambda s: op.vm.alloc_storage(s, 0, "int8"), (shape(8),), Object),
+    (lambda s: op.vm.call_tir_dyn("f", (s,)), (shape(N),), tuple_of()),
+    (lambda s: op.vm.call_tir_dyn(rx.GlobalVar("f"), (s,)), (shape(N),), tuple_of()),
     (op.memory.kill_storage, (Object,), tuple_of()),
     (op.memory.kill_tensor, (MATRIX,), tuple_of()),
     (op.vm.kill_object, (MATRIX,), tuple_of()),
@@ -121,7 +123,7 @@ REFUSED: list[tuple[Made, tuple[rx.StructInfo, ...], str]] = [
         (MATRIX,),
         "the last argument is a shape",
     ),
-    (lambda f: op.vm.call_tir_dyn(f, ()), (Object,), "takes a PrimFunc of the module"),
+    (lambda f: op.vm.call_tir_dyn(f, ()), (Object,), "takes a kernel and a tuple of arguments"),
 ]
 
 
