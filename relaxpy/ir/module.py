@@ -34,9 +34,16 @@ class IRModule(Node):
         self._functions: dict[GlobalVar, BaseFunc] = {}
         self.attrs: Attrs = as_attrs(attrs)
         self.global_infos: dict[str, tuple[object, ...]] = {
-            name: tuple(infos) for name, infos in (global_infos or {}).items()
+            name: _listed(infos) for name, infos in (global_infos or {}).items()
         }
+        if not isinstance(functions, Mapping | None):
+            raise MisuseError(
+                f"a module is made of a table from names to functions, found {functions!r:.60}",
+                about=functions,
+            )
         for name, func in (functions or {}).items():
+            if (name.name_hint if isinstance(name, GlobalVar) else name) in self._vars:
+                raise MisuseError(f"two functions are called {name}", rule="SC-9", about=name)
             self[name] = func
 
     @property
@@ -75,11 +82,9 @@ class IRModule(Node):
         return list(self._functions)
 
     def _find(self, name: GlobalVar | str) -> GlobalVar:
-        if isinstance(name, str):
-            return self.get_global_var(name)
-        if name in self._functions:
-            return name
-        return self.get_global_var(name.name_hint)
+        if isinstance(name, GlobalVar):
+            return name if name in self._functions else self.get_global_var(name.name_hint)
+        return self.get_global_var(_checked_name(name))
 
     @user_facing
     def __getitem__(self, name: GlobalVar | str) -> BaseFunc:
@@ -93,7 +98,7 @@ class IRModule(Node):
                 rule="AST-20",
                 about=func,
             )
-        hint = name if isinstance(name, str) else name.name_hint
+        hint = name.name_hint if isinstance(name, GlobalVar) else _checked_name(name)
         present = self._vars.get(hint)
         if present is None:
             present = name if isinstance(name, GlobalVar) else GlobalVar(hint)
@@ -112,7 +117,7 @@ class IRModule(Node):
     def __contains__(self, name: object) -> bool:
         if isinstance(name, GlobalVar):
             return name in self._functions
-        return name in self._vars
+        return isinstance(name, str) and name in self._vars
 
     def __iter__(self) -> Iterator[GlobalVar]:
         return iter(self.functions)
@@ -121,9 +126,11 @@ class IRModule(Node):
         return len(self._functions)
 
     @user_facing
-    def update(self, other: IRModule | Mapping[GlobalVar | str, BaseFunc]) -> None:
+    def update(
+        self, other: IRModule | Mapping[GlobalVar, BaseFunc] | Mapping[str, BaseFunc]
+    ) -> None:
         """Enter every function of `other`, in place of those of the same names."""
-        entries = other.functions if isinstance(other, IRModule) else dict(other)
+        entries = other.functions if isinstance(other, IRModule) else IRModule(other).functions
         for name, func in entries.items():
             self[name.name_hint if isinstance(name, GlobalVar) else name] = func
 
@@ -161,7 +168,7 @@ class IRModule(Node):
 
     def update_global_info(self, name: str, infos: Sequence[object]) -> None:
         """Set the global infos listed under `name`."""
-        self.global_infos[name] = tuple(infos)
+        self.global_infos[name] = _listed(infos)
 
     def replace_global_vars(
         self, replacements: Mapping[GlobalVar | str, GlobalVar | str]
@@ -198,8 +205,27 @@ class IRModule(Node):
     @staticmethod
     def from_expr(func: BaseFunc) -> IRModule:
         """A module of this one function, named by its `global_symbol`, else `main`."""
+        if not isinstance(func, BaseFunc):
+            raise MisuseError(f"expected a function, found {func!r:.60}", about=func)
         return IRModule({str(func.attrs.get("global_symbol") or "main"): func})
 
     @override
     def __hash__(self) -> int:
         return id(self) >> 4
+
+
+def _listed(infos: object) -> tuple[object, ...]:
+    """Errors: MisuseError (also TypeError) if the infos of one name are not in a list."""
+    if not isinstance(infos, (list, tuple)):
+        raise MisuseError(f"global infos stand in a list, found {infos!r:.60}", about=infos)
+    return tuple(infos)
+
+
+def _checked_name(name: object) -> str:
+    """`name`. Errors: MisuseError (also TypeError) if it is no string."""
+    if not isinstance(name, str):
+        raise MisuseError(
+            f"a function of a module is named by a string or a GlobalVar, found {name!r:.60}",
+            about=name,
+        )
+    return name

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
@@ -88,9 +89,15 @@ class Attrs(Mapping[str, "Attr"]):
     _items: Mapping[str, Attr]
 
     def __init__(self, items: Mapping[str, object] | Iterable[tuple[str, object]] = ()) -> None:
-        object.__setattr__(
-            self, "_items", MappingProxyType({str(k): freeze(v) for k, v in dict(items).items()})
-        )
+        try:
+            table = {str(k): freeze(v) for k, v in dict(items).items()}
+        except RecursionError:
+            raise MisuseError("an attribute is nested too deeply, or holds itself") from None
+        except (TypeError, ValueError):
+            raise MisuseError(
+                f"attributes are a table of names and values, found {items!r:.60}", about=items
+            ) from None
+        object.__setattr__(self, "_items", MappingProxyType(table))
 
     @override
     def __getitem__(self, key: str) -> Attr:
@@ -118,11 +125,13 @@ class Attrs(Mapping[str, "Attr"]):
 
     @override
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and dict(self._items) == dict(other)
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self.keys() == other.keys() and all(_same(v, other[k]) for k, v in self.items())
 
     @override
     def __hash__(self) -> int:
-        return hash(frozenset((k, repr(v)) for k, v in self._items.items()))
+        return hash(frozenset(self._items))  # equal values can have other texts, as 1 and 1.0 have
 
     @override
     def __repr__(self) -> str:
@@ -147,16 +156,27 @@ class Attrs(Mapping[str, "Attr"]):
         return Attrs({k: v for k, v in self._items.items() if k not in keys})
 
 
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return one is other or bool(np.array_equal(one, other))  # type: ignore[arg-type]
+    return one is other or bool(one == other)
+
+
 Attr: TypeAlias = bool | int | float | str | tuple["Attr", ...] | Attrs | Node | object | None
 EMPTY_ATTRS = Attrs()
 
 
 def freeze(value: object) -> Attr:
-    """`value` with lists as tuples and dicts as Attrs, at every depth."""
+    """`value` with lists as tuples, dicts as Attrs and arrays read-only, at every depth."""
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
     if isinstance(value, Mapping) and not isinstance(value, Attrs):
         return Attrs(value)
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.copy()
+        value.flags.writeable = False
     return value
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Self, final
 
 from typing_extensions import override
 
-from relaxpy.errors import UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.node import Node
 
 
@@ -27,13 +27,19 @@ class Op(Node):
 
     def __new__(cls, name: str) -> Self:
         """The object that stands for `name`."""
+        if not isinstance(name, str):
+            raise MisuseError(f"an operator is named by a string, found {name!r:.60}", about=name)
         op = cls._table.get(name)
         if op is None:
-            op = object.__new__(cls)
-            object.__setattr__(op, "name", name)
-            object.__setattr__(op, "_attrs", {})
-            cls._table[name] = op
+            made = object.__new__(cls)
+            object.__setattr__(made, "name", name)
+            object.__setattr__(made, "_attrs", {})
+            op = cls._table.setdefault(name, made)
         return op
+
+    @override
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError("an operator cannot be changed; set_attr extends its record")
 
     @classmethod
     def get(cls, name: str) -> Op:
@@ -42,13 +48,13 @@ class Op(Node):
         Errors:
             UnknownNameError (also ValueError, KeyError): nothing was registered under it.
         """
-        op = cls._table.get(name)
+        op = cls._table.get(name) if isinstance(name, str) else None
         if op is None or not op._attrs:
             known = cls.list_op_names()
             raise UnknownNameError(
-                f"no operator is registered as {name!r}",
+                f"no operator is registered as {name!r:.60}",
                 rule="OP-16",
-                hint=close_names(name, known),
+                hint=close_names(str(name), known),
             )
         return op
 

@@ -228,6 +228,28 @@ def test_packed_functions_and_operators_are_known_by_name():
     assert Op("relax.add").name == "relax.add"
 
 
+def test_operators_cannot_be_changed_and_are_named_by_strings():
+    with pytest.raises(AttributeError, match="an operator cannot be changed"):
+        Op("relax.add").name = "relax.sub"
+    with pytest.raises(MisuseError, match="an operator is named by a string, found 3"):
+        Op(3)
+    with pytest.raises(ValueError, match="no operator is registered as 3"):
+        Op.get(3)
+
+
+@pytest.mark.parametrize("value", [3, [1, 2], ["ab", 3]])
+def test_attributes_are_given_as_a_table(value: object):
+    with pytest.raises(MisuseError, match="attributes are a table of names and values"):
+        Attrs(value)
+
+
+def test_attributes_do_not_hold_themselves():
+    value: list[object] = []
+    value.append(value)
+    with pytest.raises(MisuseError, match="holds itself"):
+        Attrs({"a": value})
+
+
 def test_an_operator_that_nobody_registered_is_not_found():
     Op("relax.unregistered_operator")
     with pytest.raises(ValueError, match="no operator is registered") as caught:
@@ -352,6 +374,15 @@ def test_attributes_are_a_table_of_frozen_values():
     assert attrs.updated({"new": 1}).without("axes", "how") == {"new": 1}
     assert list(attrs) == ["axes", "how"]
     assert copy.deepcopy(attrs) is attrs
+    data = np.arange(3)
+    kept = Attrs({"data": data, "deep": [data]})
+    data[0] = 9
+    assert kept == Attrs({"data": np.arange(3), "deep": (np.arange(3),)})
+    assert kept != Attrs({"data": np.arange(4), "deep": (np.arange(3),)})
+    assert not kept.data.flags.writeable
+    assert Attrs({"a": 1}) == Attrs({"a": 1.0})
+    assert hash(Attrs({"a": 1})) == hash(Attrs({"a": 1.0}))
+    assert Attrs({"a": 1}) != 3
     with pytest.raises(AttributeError, match="no attribute 'axis' among axes, how"):
         _ = attrs.axis
     with pytest.raises(KeyError):

@@ -76,6 +76,7 @@ def test_buffers_are_themselves():
     assert len({A, A}) == 1
     renamed = A.with_name("B")
     assert (renamed.name, renamed.data.name, renamed.shape) == ("B", "B", A.shape)
+    assert decl_buffer((2,), buffer_type="auto_broadcast").with_name("C").buffer_type == 2
 
 
 def test_subscripts_are_loads_vectors_or_regions():
@@ -117,6 +118,42 @@ def test_a_buffer_is_not_gone_through_and_a_region_is_no_value():
 def test_loads_by_begin_and_lanes():
     assert A.vload([I, 0]) is A[I, 0]
     assert A.vload([I, 0], "float32x4") is A[I, 0:4:1]
+    assert A.vload([I, tir.Ramp(0, 2, 4)], "float32x4") is A[I, 0:8:2]
+    mask = tir.Broadcast(ops.const(True), 4)
+    assert A.vload([I, 0], "float32x4", mask).predicate is mask
+    with pytest.raises(MisuseError, match="A holds float32, no int8x4"):
+        A.vload([I, 0], "int8x4")
+    with pytest.raises(MisuseError, match="has no lanes"):
+        decl_buffer(()).vload([], "float32x4")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Range(1.5), "an end is an integer"),
+        (lambda: Range(0, tir.Var("x", "float32")), "a begin is an integer"),
+        (lambda: Range.from_min_extent(0, 1.5), "an extent is an integer"),
+        (lambda: IterVar(4, "v", 0), "a domain is a Range, a pair"),
+        (lambda: IterVar((0, 1, 2), "v", 0), "a domain is a Range, a pair"),
+        (lambda: IterVar(Range(4), 3, 0), r"defines a tir\.Var, found 3"),
+        (lambda: IterVar(Range(4), "v", 99), r"no IterVarKind is 99; there are 0 \(DataPar\)"),
+        (lambda: decl_buffer((1.5,)), "a dimension of buffer buffer is an integer"),
+        (lambda: decl_buffer((2,), strides=(1.5,)), "a stride of buffer buffer is an integer"),
+        (lambda: decl_buffer((2, 3), strides=(1,)), "has 2 dimensions and 1 strides"),
+        (lambda: decl_buffer((2,), elem_offset=1.5), "the offset of buffer buffer is an integer"),
+        (lambda: decl_buffer((2,), data=3), "is a pointer variable, found 3"),
+        (lambda: decl_buffer((2,), buffer_type="foo"), 'of type "" or "auto_broadcast"'),
+        (lambda: decl_buffer((2, 3), axis_separators=[5]), "increase from 0 to 2"),
+        (lambda: decl_buffer((2, 3), axis_separators=[2, 1]), "increase from 0 to 2"),
+        (lambda: BufferRegion(A, [1, 2]), "made of Ranges, found 1"),
+        (lambda: BufferLoad(None, (0,)), "a Buffer is accessed, found None"),
+        (lambda: BufferLoad(A, 0), "expected a list of expressions, found 0"),
+        (lambda: BufferLoad(A, (0, 0), 3), "a predicate of 1 lanes is bool, found 3"),
+    ],
+)
+def test_ranges_and_buffers_of_other_things_are_refused(make, says: str):
+    with pytest.raises(MisuseError, match=says):
+        make()
 
 
 # --- statements
@@ -166,6 +203,41 @@ def test_conditions_are_boolean(make):
     assert make(True) is not None
     with pytest.raises(MisuseError, match="expected a Boolean"):
         make(I)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: stmt.For(I, 0, 4, 0, None), "expected a statement, found None"),
+        (lambda: stmt.For("i", 0, 4, 0, NOTHING), r"defines a tir\.Var, found 'i'"),
+        (lambda: stmt.For(I, 0, 4, "parallel", NOTHING), r"no ForKind is 'parallel'.*1 \(PARA"),
+        (lambda: stmt.For(tir.Var("x", "float32"), 0, 4, 0, NOTHING), "counts integers"),
+        (lambda: stmt.For(I, 0, 4, 0, NOTHING, annotations=[1]), "attributes are a table"),
+        (lambda: stmt.LetStmt("x", 1, NOTHING), r"defines a tir\.Var, found 'x'"),
+        (lambda: stmt.LetStmt(I, 1, None), "expected a statement"),
+        (lambda: stmt.AttrStmt(None, "key", 1, 2), "expected a statement, found 2"),
+        (lambda: stmt.AssertStmt(True, "m", 3), "expected a statement"),
+        (lambda: stmt.While(True, 3), "expected a statement"),
+        (lambda: stmt.IfThenElse(True, NOTHING, 3), "expected a statement, found 3"),
+        (lambda: stmt.SeqStmt([1]), "tir.Evaluate makes one"),
+        (lambda: stmt.SeqStmt(None), "statements stand in a list"),
+        (lambda: stmt.BufferStore(3, 1.0, (0,)), "a Buffer is accessed, found 3"),
+        (lambda: stmt.BufferStore(A, 1.0, (0, 0), I), "a predicate of 1 lanes is bool"),
+        (lambda: stmt.Allocate("p", "int8", (4,), True, NOTHING), r"defines a tir\.Var"),
+        (lambda: stmt.Allocate(A.data, "int8", 4, True, NOTHING), "expected a list of expr"),
+        (lambda: stmt.DeclBuffer(3, NOTHING), "expected a Buffer, found 3"),
+        (lambda: stmt.Block((I,), (), (), "b", NOTHING), "expected a IterVar, found i"),
+        (lambda: stmt.Block((), (A,), (), "b", NOTHING), "expected a BufferRegion, found A"),
+        (lambda: stmt.Block(3, (), (), "b", NOTHING), "expected a list, found 3"),
+        (lambda: stmt.BlockRealize((), True, NOTHING), "a Block is realised"),
+        (lambda: PrimFunc(None, NOTHING), "parameters stand in a list"),
+        (lambda: PrimFunc([], 3), "the body is a statement, found 3"),
+        (lambda: PrimFunc([I], NOTHING, None, {I: 3}), "gives each handle its Buffer, found 3"),
+    ],
+)
+def test_statements_of_other_things_are_refused(make, says: str):
+    with pytest.raises(MisuseError, match=says):
+        make()
 
 
 def test_sequences_are_laid_flat():

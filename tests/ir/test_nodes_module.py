@@ -55,6 +55,35 @@ def test_an_unknown_name_is_an_error_with_a_suggestion(use):
     assert isinstance(caught.value, ValueError)
 
 
+@pytest.mark.parametrize(
+    ("use", "says"),
+    [
+        (lambda m: m[3], "named by a string or a GlobalVar, found 3"),
+        (lambda m: m.__setitem__(3, KERNEL), "named by a string or a GlobalVar, found 3"),
+        (lambda m: m.get_global_var(None), "no function None"),
+        (lambda m: m.update([1]), r"a table from names to functions, found \[1\]"),
+        (lambda m: m.update_global_info("mesh", 3), "stand in a list, found 3"),
+        (lambda m: IRModule([1]), r"a table from names to functions, found \[1\]"),
+        (lambda m: IRModule({3: KERNEL}), "named by a string or a GlobalVar, found 3"),
+        (lambda m: IRModule(attrs=3), "attributes are a table"),
+        (lambda m: IRModule(global_infos={"mesh": 3}), "stand in a list, found 3"),
+        (lambda m: IRModule.from_expr(3), "expected a function, found 3"),
+    ],
+)
+def test_what_makes_no_module_is_refused(use, says: str):
+    with pytest.raises((MisuseError, UnknownNameError), match=says):
+        use(IRModule({"f": IDENTITY}))
+
+
+@pytest.mark.rule("SC-9")
+def test_a_name_is_given_once():
+    with pytest.raises(MisuseError, match="two functions are called f") as caught:
+        IRModule({rx.GlobalVar("f"): IDENTITY, rx.GlobalVar("f"): KERNEL})
+    assert caught.value.diagnostic.rule == "SC-9"
+    assert 3 not in IRModule()
+    assert [] not in IRModule()
+
+
 def test_an_empty_module_says_that_it_is():
     with pytest.raises(UnknownNameError, match=r"'f' \(it is empty\)"):
         IRModule()["f"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from types import EllipsisType
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from typing_extensions import override
 
@@ -31,11 +32,11 @@ class Range(Node):
     def __init__(self, begin: ExprLike, end: ExprLike | None = None) -> None:
         """`Range(begin, end)`, or `Range(end)` from 0."""
         if end is None:
-            stop = ops.convert(begin)
+            stop = _whole(ops.convert(begin), "an end")
             start, size = ops.const(0, stop.dtype), stop
         else:
             start, stop = ops.match_dtypes(begin, end)
-            size = _between(start, stop)
+            size = _between(_whole(start, "a begin"), stop)
         object.__setattr__(self, "min", start)
         object.__setattr__(self, "extent", size)
 
@@ -44,6 +45,7 @@ class Range(Node):
         """The stretch from `min` with `extent` members."""
         made = cls(0)
         start, size = ops.match_dtypes(min, extent)
+        _whole(size, "an extent")
         object.__setattr__(made, "min", start)
         object.__setattr__(made, "extent", size)
         return made
@@ -65,11 +67,32 @@ class Range(Node):
         return ops.add(self.min, self.extent)
 
 
+def _whole(value: PrimExpr, what: str) -> PrimExpr:
+    """Errors: MisuseError (also TypeError) if `value` is no scalar integer."""
+    if not value.dtype.is_int or value.dtype.vector:
+        raise MisuseError(f"{what} is an integer, found `{value}` of {value.dtype}", about=value)
+    return value
+
+
 def _between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
     """stop - start, where `start + extent` gives `extent` back without any proof."""
     if stop is start:
         return ops.const(0, stop.dtype)
     return stop.b if isinstance(stop, Add) and stop.a is start else ops.sub(stop, start)
+
+
+K = TypeVar("K", bound=IntEnum)
+
+
+def enumerated(kinds: type[K], value: object) -> K:
+    """The member of `kinds` that `value` is or numbers. Errors: MisuseError if there is none."""
+    try:
+        return kinds(value)  # type: ignore[arg-type]
+    except ValueError:
+        names = ", ".join(f"{kind.value} ({kind.name})" for kind in kinds)
+        raise MisuseError(
+            f"no {kinds.__name__} is {value!r:.60}; there are {names}", about=value
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -86,13 +109,18 @@ class IterVar(Node):
 
     def __post_init__(self) -> None:
         dom = self.dom
-        if isinstance(dom, (tuple, list)):
+        if isinstance(dom, (tuple, list)) and len(dom) == 2:
             dom = Range(*dom)
             object.__setattr__(self, "dom", dom)
+        if dom is not None and not isinstance(dom, Range):
+            raise MisuseError(
+                f"a domain is a Range, a pair (begin, end) or None, found {dom!r:.60}", about=dom
+            )
         if isinstance(self.var, str):
             kind = dom.extent.dtype if isinstance(dom, Range) else INT32
             object.__setattr__(self, "var", Var(self.var, kind))
-        object.__setattr__(self, "iter_type", IterVarKind(self.iter_type))
+        ops.check_variable(self.var, "an iteration variable")
+        object.__setattr__(self, "iter_type", enumerated(IterVarKind, self.iter_type))
 
     def __prim_expr__(self) -> PrimExpr:
         return self.var
@@ -134,9 +162,27 @@ class Buffer(Node):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DataType(self.dtype))
-        object.__setattr__(self, "shape", tuple(ops.convert(s) for s in self.shape))
-        object.__setattr__(self, "strides", tuple(ops.convert(s) for s in self.strides))
-        object.__setattr__(self, "elem_offset", ops.convert(self.elem_offset))
+        object.__setattr__(self, "shape", ops.convert_all(self.shape))
+        object.__setattr__(self, "strides", ops.convert_all(self.strides))
+        object.__setattr__(self, "axis_separators", tuple(map(ops.whole, self.axis_separators)))
+        for sizes, what in ((self.shape, "dimension"), (self.strides, "stride")):
+            for size in sizes:
+                _whole(size, f"a {what} of buffer {self.name}")
+        offset = _whole(ops.convert(self.elem_offset), f"the offset of buffer {self.name}")
+        object.__setattr__(self, "elem_offset", offset)
+        if self.strides and len(self.strides) != len(self.shape):
+            raise MisuseError(
+                f"buffer {self.name} has {len(self.shape)} dimensions and {len(self.strides)} "
+                "strides"
+            )
+        if list(self.axis_separators) != sorted(
+            s for s in set(self.axis_separators) if 0 <= s <= len(self.shape)
+        ):
+            raise MisuseError(
+                f"axis separators increase from 0 to {len(self.shape)}, "
+                f"found {list(self.axis_separators)}",
+                about=self.axis_separators,
+            )
 
     @property
     def ndim(self) -> int:
@@ -173,27 +219,30 @@ class Buffer(Node):
     def __iter__(self) -> None:
         raise MisuseError(f"buffer {self.name} cannot be iterated over; loop over its indices")
 
-    def vload(self, begin: Sequence[ExprLike], dtype: str | None = None) -> BufferLoad:
-        """A load at `begin`, of as many lanes as `dtype` has."""
-        lanes = DataType(dtype).lanes if dtype else 1
-        indices = [ops.convert(b) for b in begin]
-        if lanes > 1:
-            indices[-1] = Ramp(indices[-1], 1, lanes)
-        return BufferLoad(self, tuple(indices))
+    def vload(
+        self,
+        begin: Sequence[ExprLike],
+        dtype: str | None = None,
+        predicate: PrimExpr | None = None,
+    ) -> BufferLoad:
+        """A load at `begin`, of as many lanes as `dtype` has.
+
+        Errors:
+            MisuseError (also TypeError): the elements are not of that datatype.
+        """
+        kind = self.dtype if dtype is None else DataType(dtype)
+        if kind.element != self.dtype.element or kind.lanes % self.dtype.lanes:
+            raise MisuseError(f"buffer {self.name} holds {self.dtype}, no {kind}", about=dtype)
+        indices, lanes = ops.convert_all(begin), kind.lanes // self.dtype.lanes
+        if lanes > 1 and not indices:
+            raise MisuseError(f"buffer {self.name} of rank 0 has no lanes to load")
+        if lanes > 1 and indices[-1].dtype.lanes == 1:
+            indices = (*indices[:-1], Ramp(indices[-1], 1, lanes))
+        return BufferLoad(self, indices, predicate)
 
     def with_name(self, name: str) -> Buffer:
         """This buffer under another name, on a data variable of that name."""
-        return decl_buffer(
-            self.shape,
-            self.dtype,
-            name,
-            strides=self.strides,
-            elem_offset=self.elem_offset,
-            scope=self.scope(),
-            data_alignment=self.data_alignment,
-            offset_factor=self.offset_factor,
-            axis_separators=self.axis_separators,
-        )
+        return replace(self, name=name, data=self.data.renamed(name))
 
     @override
     def __str__(self) -> str:
@@ -245,6 +294,9 @@ class BufferRegion(Node):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "region", tuple(self.region))
+        for part in self.region:
+            if not isinstance(part, Range):
+                raise MisuseError(f"a region is made of Ranges, found {part!r:.60}", about=part)
         if len(self.region) != self.buffer.ndim:
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 
@@ -274,14 +326,19 @@ class BufferLoad(PrimExpr):
         span: Span | None = None,
     ) -> Self:
         """Errors: MisuseError if the number of indices differs from the rank."""
-        return cls._make(*load_parts(buffer, indices), predicate)
+        dtype, buffer, values = load_parts(buffer, indices)
+        lanes = values[-1].dtype.lanes if values else 1
+        ops.check_lanes_of_predicate(predicate, lanes)
+        return cls._make(dtype, buffer, values, predicate)
 
 
 def load_parts(
     buffer: Buffer, indices: Sequence[ExprLike | IterVar]
 ) -> tuple[DataType, Buffer, tuple[PrimExpr, ...]]:
     """The datatype that an access to `buffer` has, and its checked indices."""
-    values = tuple(ops.convert(i) for i in indices)
+    if not isinstance(buffer, Buffer):
+        raise MisuseError(f"a Buffer is accessed, found {buffer!r:.60}", about=buffer)
+    values = ops.convert_all(indices)
     if len(values) != buffer.ndim:
         raise MisuseError(
             f"buffer {buffer.name} has {buffer.ndim} dimensions, found {len(values)} indices"
@@ -324,9 +381,14 @@ def decl_buffer(
     if data is None:
         element = DataType("int8") if kind == BOOL else kind
         data = Var(name, PointerType(PrimType(element), scope))
-    elif not isinstance(data.type_annotation, PointerType):
+    elif not isinstance(data, Var) or not isinstance(data.type_annotation, PointerType):
         raise MisuseError(
-            f"data of buffer {name} is a pointer variable, found {data.type_annotation}"
+            f"data of buffer {name} is a pointer variable, found {data!r:.60}", about=data
+        )
+    if buffer_type not in ("", "auto_broadcast", 1, 2):
+        raise MisuseError(
+            f'a buffer is of type "" or "auto_broadcast", found {buffer_type!r:.60}',
+            about=buffer_type,
         )
     dims = tuple(ops.convert(s) for s in sizes)
     offset_type = dims[0].dtype if dims else INT32

@@ -55,7 +55,22 @@ class PrimFunc(BaseFunc):
 
     def __post_init__(self) -> None:
         params: list[Var] = []
+        if not isinstance(self.params, (list, tuple)):
+            raise MisuseError(
+                f"parameters stand in a list, found {self.params!r:.60}", rule="AST-4"
+            )
+        if not isinstance(self.body, Stmt):
+            raise MisuseError(
+                f"the body is a statement, found {self.body!r:.60}", rule="AST-4", about=self.body
+            )
         buffers = dict(self.buffer_map or {})
+        for buffer in buffers.values():
+            if not isinstance(buffer, Buffer):
+                raise MisuseError(
+                    f"buffer_map gives each handle its Buffer, found {buffer!r:.60}",
+                    rule="AST-4",
+                    about=buffer,
+                )
         for param in self.params:
             if isinstance(param, Buffer):
                 handle = Var(param.name, "handle")

@@ -67,6 +67,17 @@ def _rounds_into(number: float, dtype: DataType) -> bool:
         return bool(np.isfinite(dtype.numpy().type(number)))
 
 
+def check_lanes_of_predicate(predicate: object, lanes: int) -> None:
+    """Errors: MisuseError (also TypeError) if it is neither None nor a Bool for each lane."""
+    if predicate is None:
+        return
+    if not isinstance(predicate, expr.PrimExpr) or predicate.dtype != BOOL.with_lanes(lanes):
+        raise MisuseError(
+            f"a predicate of {lanes} lanes is {BOOL.with_lanes(lanes)}, found {predicate!r:.60}",
+            about=predicate,
+        )
+
+
 def check_variable(var: object, what: str) -> None:
     """Errors: MisuseError (also TypeError) if what `what` is to define is no variable."""
     if not isinstance(var, expr.Var):
@@ -120,9 +131,9 @@ def convert(value: object) -> expr.PrimExpr:
         low, high = int_range(INT32)
         return expr.IntImm(INT32 if low <= number <= high else INT64, number)
     if isinstance(value, (float, np.floating)):
-        number = float(value)
-        beyond = math.isfinite(number) and abs(number) > float_range(FLOAT32)[1]
-        return expr.FloatImm(FLOAT64 if beyond else FLOAT32, number)
+        plain = float(value)
+        beyond = math.isfinite(plain) and abs(plain) > float_range(FLOAT32)[1]
+        return expr.FloatImm(FLOAT64 if beyond else FLOAT32, plain)
     if isinstance(value, str):
         return expr.StringImm(value)
     as_expr = getattr(value, "__prim_expr__", None)

@@ -37,12 +37,14 @@ class CommReducer(Node):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        for name in ("lhs", "rhs", "result", "identity_element"):
+            object.__setattr__(self, name, ops.convert_all(getattr(self, name)))
+        for operand in (*self.lhs, *self.rhs):
+            ops.check_variable(operand, "a reducer")
         if not len(self.lhs) == len(self.rhs) == len(self.result) == len(self.identity_element):
             raise MisuseError(
                 "a reducer has as many operands on either side as results and identities"
             )
-        for name in ("lhs", "rhs", "result", "identity_element"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def combine(self, left: Sequence[PrimExpr], right: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
         """The combination of two groups of values."""
@@ -74,7 +76,11 @@ class Reduce(PrimExpr):
         span: Span | None = None,
     ) -> Self:
         """Errors: MisuseError if an axis reduces nothing or the values are not the combiner's."""
-        source = tuple(ops.convert(s) for s in src)
+        source, index = ops.convert_all(src), ops.whole(value_index)
+        if not isinstance(combiner, CommReducer):
+            raise MisuseError(f"expected a CommReducer, found {combiner!r:.60}", about=combiner)
+        if not isinstance(rdom, (list, tuple)):
+            raise MisuseError(f"axes stand in a list, found {rdom!r:.60}", about=rdom)
         axes = tuple(rdom)
         for axis in axes:
             if not isinstance(axis, IterVar) or axis.iter_type != IterVarKind.CommReduce:
@@ -85,12 +91,13 @@ class Reduce(PrimExpr):
             raise MisuseError(
                 f"the reducer takes {len(combiner.result)} values, found {len(source)}"
             )
-        start = tuple(ops.convert(i) for i in init or ())
+        if not 0 <= index < len(source):
+            raise MisuseError(f"the reduction has {len(source)} values and none of index {index}")
+        start = ops.convert_all(init or ())
         if start and len(start) != len(source):
             raise MisuseError(f"a reduction of {len(source)} values has as many initial ones")
         test = ops.const(True, BOOL) if condition is None else ops.truth(condition)
-        dtype = source[value_index].dtype
-        return cls._make(dtype, combiner, axes, source, test, value_index, start)
+        return cls._make(source[index].dtype, combiner, axes, source, test, index, start)
 
 
 Reduction: TypeAlias = PrimExpr | tuple[PrimExpr, ...]

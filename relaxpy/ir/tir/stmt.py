@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, load_parts
+from relaxpy.ir.tir.buffer import (
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    IterVar,
+    Range,
+    enumerated,
+    load_parts,
+)
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+
+
+P = TypeVar("P")
 
 
 class ForKind(IntEnum):
@@ -39,6 +50,27 @@ def _set(node: Node, **fields: object) -> None:
         object.__setattr__(node, name, value)
 
 
+def _statement(value: object) -> Stmt:
+    """`value`. Errors: MisuseError (also TypeError) if it is no statement."""
+    if not isinstance(value, Stmt):
+        raise MisuseError(
+            f"expected a statement, found {value!r:.60}",
+            about=value,
+            hint="tir.Evaluate makes one of an expression",
+        )
+    return value
+
+
+def _all(kind: type[P], values: object) -> tuple[P, ...]:
+    """The members of a list or tuple. Errors: MisuseError if one is not of that kind."""
+    if not isinstance(values, (list, tuple)):
+        raise MisuseError(f"expected a list, found {values!r:.60}", about=values)
+    for value in values:
+        if not isinstance(value, kind):
+            raise MisuseError(f"expected a {kind.__name__}, found {value!r:.60}", about=value)
+    return tuple(values)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LetStmt(Stmt):
     """`var` stands for `value` in `body`."""
@@ -51,7 +83,8 @@ class LetStmt(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(self, value=ops.convert(self.value))
+        ops.check_variable(self.var, "a let")
+        _set(self, value=ops.convert(self.value), body=_statement(self.body))
         if self.value.dtype != self.var.dtype:
             raise MisuseError(f"{self.var.name} of {self.var.dtype} is bound to {self.value.dtype}")
 
@@ -68,7 +101,7 @@ class AttrStmt(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(self, value=ops.convert(self.value))
+        _set(self, value=ops.convert(self.value), body=_statement(self.body))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -82,7 +115,12 @@ class AssertStmt(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(self, condition=ops.truth(self.condition), message=ops.convert(self.message))
+        _set(
+            self,
+            condition=ops.truth(self.condition),
+            message=ops.convert(self.message),
+            body=_statement(self.body),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -95,7 +133,7 @@ class While(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(self, condition=ops.truth(self.condition))
+        _set(self, condition=ops.truth(self.condition), body=_statement(self.body))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -114,7 +152,12 @@ class For(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        ops.check_variable(self.loop_var, "a loop")
         kind = self.loop_var.dtype
+        if not kind.is_int or kind.vector:
+            raise MisuseError(
+                f"a loop counts integers, found {self.loop_var.name} of {kind}", about=self.loop_var
+            )
         bounds = []
         for bound in (self.min, self.extent):
             value = ops.convert(bound)
@@ -129,8 +172,9 @@ class For(Stmt):
             self,
             min=bounds[0],
             extent=bounds[1],
-            kind=ForKind(self.kind),
+            kind=enumerated(ForKind, self.kind),
             annotations=as_attrs(self.annotations),
+            body=_statement(self.body),
         )
 
 
@@ -153,6 +197,8 @@ class BufferStore(Stmt):
                 f"dtype mismatch on BufferStore: {self.buffer.name} holds {dtype}, "
                 f"the value is {value.dtype}"
             )
+        lanes = indices[-1].dtype.lanes if indices else 1
+        ops.check_lanes_of_predicate(self.predicate, lanes)
         _set(self, indices=indices, value=value)
 
 
@@ -168,7 +214,12 @@ class BufferRealize(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(self, bounds=tuple(self.bounds), condition=ops.convert(self.condition))
+        _set(
+            self,
+            bounds=tuple(self.bounds),
+            condition=ops.convert(self.condition),
+            body=_statement(self.body),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -186,10 +237,12 @@ class Allocate(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        ops.check_variable(self.buffer_var, "an allocation")
         _set(
             self,
+            body=_statement(self.body),
             dtype=DataType(self.dtype),
-            extents=tuple(ops.convert(e) for e in self.extents),
+            extents=ops.convert_all(self.extents),
             condition=ops.convert(self.condition),
             annotations=as_attrs(self.annotations),
         )
@@ -210,10 +263,12 @@ class AllocateConst(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        ops.check_variable(self.buffer_var, "an allocation")
         _set(
             self,
+            body=_statement(self.body),
             dtype=DataType(self.dtype),
-            extents=tuple(ops.convert(e) for e in self.extents),
+            extents=ops.convert_all(self.extents),
             annotations=as_attrs(self.annotations),
         )
 
@@ -228,6 +283,10 @@ class DeclBuffer(Stmt):
     body: Stmt
     span: Span | None = None
 
+    def __post_init__(self) -> None:
+        _all(Buffer, (self.buffer,))
+        _statement(self.body)
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SeqStmt(Stmt):
@@ -238,9 +297,11 @@ class SeqStmt(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.seq, (list, tuple)):
+            raise MisuseError(f"statements stand in a list, found {self.seq!r:.60}", about=self.seq)
         flat: list[Stmt] = []
         for stmt in self.seq:
-            flat += stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+            flat += stmt.seq if isinstance(stmt, SeqStmt) else (_statement(stmt),)
         _set(self, seq=tuple(flat))
 
     def __len__(self) -> int:
@@ -264,7 +325,9 @@ class IfThenElse(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(self, condition=ops.truth(self.condition))
+        _set(self, condition=ops.truth(self.condition), then_case=_statement(self.then_case))
+        if self.else_case is not None:
+            _statement(self.else_case)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -318,11 +381,12 @@ class Block(Stmt):
     def __post_init__(self) -> None:
         _set(
             self,
-            iter_vars=tuple(self.iter_vars),
-            reads=tuple(self.reads),
-            writes=tuple(self.writes),
-            alloc_buffers=tuple(self.alloc_buffers or ()),
-            match_buffers=tuple(self.match_buffers or ()),
+            iter_vars=_all(IterVar, self.iter_vars),
+            reads=_all(BufferRegion, self.reads),
+            writes=_all(BufferRegion, self.writes),
+            body=_statement(self.body),
+            alloc_buffers=_all(Buffer, self.alloc_buffers or ()),
+            match_buffers=_all(MatchBufferRegion, self.match_buffers or ()),
             annotations=as_attrs(self.annotations),
         )
 
@@ -338,7 +402,9 @@ class BlockRealize(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        values = tuple(ops.convert(v) for v in self.iter_values)
+        values = ops.convert_all(self.iter_values)
+        if not isinstance(self.block, Block):
+            raise MisuseError(f"a Block is realised, found {self.block!r:.60}", about=self.block)
         if len(values) != len(self.block.iter_vars):
             raise MisuseError(
                 f"block {self.block.name_hint} has {len(self.block.iter_vars)} iteration "
