@@ -20,6 +20,7 @@ from relaxpy.errors import (
     Span,
     UnknownAttributeError,
     is_users,
+    leave_foreign,
 )
 
 P = ParamSpec("P")
@@ -54,6 +55,10 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
                 caller = caller.f_back or caller
             tell(error, caller, given, named)
             raise  # without an argument: that does not enter this frame into the traceback again
+        except Exception as error:
+            if is_users(sys._getframe(1)):
+                leave_foreign(error)
+            raise
 
     return entry
 

@@ -12,11 +12,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType, TracebackType
-from typing import Final
+from typing import Final, Literal
 
 from typing_extensions import override
 
-_OURS: Final = frozenset(("relaxpy", "relaxpy_generated"))
+_GENERATED: Final = "relaxpy_generated"
+_OURS: Final = frozenset(("relaxpy", _GENERATED))
 _BENEATH: Final = sys.stdlib_module_names | {"numpy"}
 _NOTEBOOK: Final = frozenset(("IPython", "ipykernel"))
 #: The environment variable that keeps the frames of relaxpy in tracebacks.
@@ -197,16 +198,46 @@ def _package(frame: FrameType) -> str:
 
 def users_part(trace: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames of relaxpy and of the libraries it calls itself by."""
-    entries: list[TracebackType] = []
-    inside = False
+    return _joined(entry for entry, place in _places(trace) if place == "users'")
+
+
+def leave_foreign(error: BaseException) -> None:
+    """Of an error from users' code that relaxpy called, keep their frames and the program's lines.
+
+    Where relaxpy itself went wrong, its frames tell where.
+    """
+    places = list(_places(error.__traceback__))
+    if os.environ.get(FULL_TRACEBACK) or not places or places[-1][1] == "inside":
+        return
+    error.__traceback__ = _joined(
+        entry
+        for entry, place in places
+        if place == "users'" or _package(entry.tb_frame) == _GENERATED
+    )
+
+
+def _places(
+    trace: TracebackType | None,
+) -> Iterator[tuple[TracebackType, Literal["users'", "inside", "between"]]]:
+    """Where each frame of a traceback is: between are those of relaxpy that call users' code.
+
+    Such functions have a local variable named `_calls_users`.
+    """
+    place: Literal["users'", "inside", "between"] = "users'"
     while trace is not None:
         package = _package(trace.tb_frame)
-        inside = package in _OURS or (inside and package in _BENEATH)
-        if not inside:
-            entries.append(trace)
+        if package in _OURS:
+            calls_users = "_calls_users" in trace.tb_frame.f_code.co_varnames
+            place = "between" if calls_users else "inside"
+        elif place == "between" or package not in _BENEATH:
+            place = "users'"
+        yield trace, place
         trace = trace.tb_next
+
+
+def _joined(entries: Iterable[TracebackType]) -> TracebackType | None:
     found: TracebackType | None = None
-    for entry in reversed(entries):
+    for entry in reversed(list(entries)):
         found = TracebackType(found, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return found
 

@@ -61,7 +61,18 @@ def compile(
         faults = check_well_formed(module, check_struct_info=False)
         if faults:
             raise WellFormedError(faults)
-        module = relax_pipeline(module)
+        if not callable(relax_pipeline):
+            raise MisuseError(
+                f"relax_pipeline is a name or a pass, found {relax_pipeline!r:.60}",
+                about=relax_pipeline,
+            )
+        made = relax_pipeline(module)
+        if not isinstance(made, IRModule):
+            raise MisuseError(
+                f"relax_pipeline gives an IRModule, found {type(made).__name__}",
+                about=relax_pipeline,
+            )
+        module = made
     check_runnable(module, kernels=target == "reference")
     if target == "reference":
         return _for_reference(module)

@@ -74,13 +74,13 @@ class DynamicPrograms:
 
     def __init__(self, build: Build) -> None:
         self._build = build
-        self._made: OrderedDict[object, Program | RelaxpyError] = OrderedDict()
+        self._made: OrderedDict[object, Program | Diagnostic] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._made)
 
-    def find(self, site: OperatorCall, call: rx.Call, form: Form) -> Program | RelaxpyError:
+    def find(self, site: OperatorCall, call: rx.Call, form: Form) -> Program | Diagnostic:
         """What runs `call`, which is `site` with the operands of `form`, or why nothing does."""
         key = site.key, tuple(form.key)
         with self._lock:
@@ -89,9 +89,9 @@ class DynamicPrograms:
                 self._made.move_to_end(key)
                 return found
             try:
-                made: Program | RelaxpyError = self._lower(call, form)
+                made: Program | Diagnostic = self._lower(call, form)
             except RelaxpyError as error:
-                made = error.with_traceback(None)
+                made = error.diagnostic
             self._made[key] = made
             if len(self._made) > MAX_PROGRAMS:
                 self._made.popitem(last=False)
@@ -170,7 +170,7 @@ class DynamicOperator:
     def _program(self, values: tuple[Value, ...]) -> Program:
         """The most general program that is decided, and gives what the operator gives here."""
         found = self._inferred(values, "literal" if self._by_value else "open")
-        failure: RelaxpyError | None = None
+        failure: Diagnostic | None = None
         for symbolic, prims in self._generality(found):
             if prims != "open" and not self._by_value:
                 self._by_value = True
@@ -178,12 +178,12 @@ class DynamicOperator:
             form = Form(symbolic, prims)
             call = self._site.filled([form.operand(v) for v in values])
             program = self._programs.find(self._site, call, form)
-            if isinstance(program, RelaxpyError):
+            if isinstance(program, Diagnostic):
                 failure = program
             elif _agrees(program.result, found, form.bound):
                 return program
         assert failure is not None
-        raise failure
+        raise RuntimeCheckError(failure)
 
     def _generality(self, found: rx.StructInfo) -> Iterator[tuple[bool, Prims]]:
         """Which forms to try, from general to special."""

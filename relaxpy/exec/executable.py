@@ -20,6 +20,7 @@ from relaxpy.errors import (
     UnknownNameError,
     close_names,
     is_users,
+    leave_foreign,
 )
 from relaxpy.exec.checks import Signature
 from relaxpy.exec.report import ExecutionReport
@@ -71,6 +72,10 @@ class EntryPoint:
             if is_users(sys._getframe(1)):
                 error.leave_insides()
             raise
+        except Exception as error:
+            if is_users(sys._getframe(1)):
+                leave_foreign(error)
+            raise
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
         values = []
@@ -93,10 +98,14 @@ class EntryPoint:
             RuntimeCheckError: one is missing, too many, given twice or of an unknown name.
         """
         names = [param.name_hint for param in self.signature.params]
-        found = dict(zip(names, args, strict=False))
-        for name, value in named.items():
-            if names.count(name) != 1 or name in found:
-                problem = "is given twice" if name in found else "is no parameter's name"
+        given, rest = names[: len(args)], names[len(args) :]
+        for name in named:
+            if names.count(name) != 1 or name in given:
+                problem = "is no parameter's name"
+                if names.count(name) > 1:
+                    problem = "is the name of several parameters"
+                elif name in given:
+                    problem = "is given twice"
                 raise RuntimeCheckError(
                     f"{self.signature.name}: argument {name!r} {problem}",
                     rule="FN-11",
@@ -104,10 +113,9 @@ class EntryPoint:
                     hint=close_names(name, names),
                     notes=(f"its signature is {self.signature}",),
                 )
-            found[name] = value
         if len(args) + len(named) != len(names):
             self.signature.check_count(len(args) + len(named))
-        return tuple(found[name] for name in names)
+        return (*args, *(named[name] for name in rest))
 
     @override
     def __repr__(self) -> str:
@@ -141,10 +149,10 @@ class Executable:
         Errors:
             UnknownNameError (also KeyError, ValueError): there is none, or it is private (TOP-4).
         """
-        found = self._entries.get(name)
+        found = self._entries.get(name) if isinstance(name, str) else None
         if found is not None:
             return found
-        if name in self._private_names:
+        if isinstance(name, str) and name in self._private_names:
             raise UnknownNameError(
                 f"function {name!r} is private: it has no global_symbol", rule="TOP-4"
             )

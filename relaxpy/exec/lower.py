@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py, support
-from relaxpy.exec.checks import Signature
 from relaxpy.exec.dynamic import DynamicPrograms
 from relaxpy.exec.kernel import Kernel, Unchecked
 from relaxpy.exec.lower_function import FunctionLowering
@@ -99,7 +98,9 @@ class ModuleLowering:
         """The function that a GlobalVar stands for, as a value."""
         callee = self.callee(var)
         if isinstance(callee, rx.ExternFunc):
-            made = support.CompiledPackedCall(callee.global_symbol, (), {}, self.own_functions)
+            made = support.CompiledPackedCall(
+                callee.global_symbol, (), {}, self.own_functions, var.span
+            )
             return py.call(py.attribute(self.share(callee.global_symbol, made), "function"))
         if var not in self.value_names:
             self.value_names[var] = self.names.fresh(f"{callee.name}_value")
@@ -152,13 +153,19 @@ def lower_module(
             definitions += lowering.kernel_definitions(callee)
     tree = ast.Module([*_header(lowering), *definitions, *functions_of_graphs], [])
     source = render(tree)
-    namespace = load(source, "module", {**lowering.namespace, "rt": runtime})
+    try:
+        namespace = load(source, "module", {**lowering.namespace, "rt": runtime})
+    except IndentationError:
+        raise CompileError(
+            "branches and local functions nest deeper than Python's 100 levels of indentation",
+            hint="make functions of the module of the inner ones",
+        ) from None
     functions = {}
     for var, callee in lowering.callees.items():
         if isinstance(callee, rx.ExternFunc):
             continue
         plain = namespace[callee.name]
-        value = _function_value(module[var], callee.signature, plain)
+        value = _function_value(module[var], callee, plain)
         if isinstance(value, PrimFuncValue):
             symbol = callee.prim_func.attrs.get("global_symbol") if callee.prim_func else None
             if symbol is not None:
@@ -180,14 +187,11 @@ def _header(lowering: ModuleLowering) -> list[ast.stmt]:
 
 
 def _function_value(
-    func: rx.BaseFunc, signature: Signature, run: Callable[..., Value]
+    func: rx.BaseFunc, callee: GlobalCallee, run: Callable[..., Value]
 ) -> Closure | PrimFuncValue:
+    name = callee.signature.name
     if isinstance(func, rx.Function):
-        return Closure(run, function_info(func), signature.name)
+        return Closure(run, function_info(func), name)
     assert isinstance(func.struct_info, rx.FuncStructInfo)
-    return PrimFuncValue(partial(_run_kernel, run), func.struct_info, signature.name)
-
-
-def _run_kernel(run: Callable[..., Value], *args: Value) -> Value:
-    """EV-27: a kernel called with values, which it checks itself."""
-    return support.returned(run(*args))
+    written = {i: f"{name}: buffer {callee.signature.params[i].name_hint}" for i in callee.written}
+    return PrimFuncValue(partial(support.run_kernel, run, written), func.struct_info, name)

@@ -88,7 +88,11 @@ class CallLowering(ABC):
                 return self._known(body)
             case rx.If():
                 return self._branch_infos.get(expr, OBJECT)
-            case rx.Call(op=Op(name="relax.call_tir" | "relax.call_dps_packed")):
+            case rx.Call(
+                op=Op(
+                    name="relax.call_tir" | "relax.call_tir_with_grad" | "relax.call_dps_packed"
+                )
+            ):
                 return expr.sinfo_args[0]
             case _:
                 return OBJECT
@@ -141,7 +145,7 @@ class CallLowering(ABC):
 
     def _operator(self, call: rx.Call, name: str, hint: str) -> ast.expr:
         match name:
-            case "relax.call_tir" | "relax.call_tir_inplace":
+            case "relax.call_tir" | "relax.call_tir_inplace" | "relax.call_tir_with_grad":
                 return self._call_tir(call, hint)
             case "relax.call_dps_packed":
                 return self._call_dps_packed(call, hint)

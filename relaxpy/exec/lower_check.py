@@ -57,7 +57,9 @@ class CheckLowering:
                 kind = _PYTHON_TYPES.get(dtype) or f"{self._dtype_name(dtype)}.type"
                 out.append(_has_type(value, kind))
                 if expected is not None:
-                    self._size(py.call("int", value), expected, compared=value)
+                    whole = py.call("bool" if dtype.is_bool else "int", value)
+                    found = value if dtype.is_float else whole
+                    self._size(found, expected, compared=value)
             case rx.ShapeStructInfo(values=values, ndim=ndim):
                 out.append(_has_type(value, "rx.ShapeTuple"))
                 if ndim >= 0:

@@ -59,12 +59,14 @@ class FunctionLowering(CallLowering):
         Errors:
             CompileError: something in the function cannot be lowered.
         """
-        return self._definition(self._func, self._name, python_name)
+        return self._definition(self._func, self._name, python_name, None)
 
-    def _definition(self, func: rx.Function, name: str, python_name: str) -> ast.FunctionDef:
+    def _definition(
+        self, func: rx.Function, name: str, python_name: str, itself: rx.Var | None
+    ) -> ast.FunctionDef:
         outer_scope, outer_out, outer_owned = self._scope, self._out, self._owned
         outer_calls = self._loud, self._calls_out
-        self._scope, self._out, self._owned = outer_scope.captured(), [], set()
+        self._scope, self._out, self._owned = outer_scope.captured(itself), [], set()
         self._loud, self._calls_out = [], False
         signature = Signature.of(func, name)
         params = [self._names.fresh(p.name_hint) for p in func.params]
@@ -73,7 +75,7 @@ class FunctionLowering(CallLowering):
         full = self._check_arguments(signature, params, outer_scope)
         for param in func.params:
             self._scope.known[param] = param.struct_info or OBJECT
-        result = self._expression(func.body)
+        result = self._body(func.body, "v")
         known = self._known(func.body)
         self._check_result(signature, result, known, full, outer_scope)
         body = delete_after_last_use(self._out, self._owned)
@@ -208,7 +210,7 @@ class FunctionLowering(CallLowering):
             case rx.DataTypeImm(value=dtype):
                 return self._module.share(f"datatype_{dtype}", dtype)
             case rx.Tuple(fields=fields):
-                return py.tuple_of([self._operand(f) for f in fields])
+                return py.tuple_of(self._operands(fields))
             case rx.TupleGetItem(tuple_value=of, index=index):
                 known = self._known(of)
                 value = self._operand(of)
@@ -218,7 +220,10 @@ class FunctionLowering(CallLowering):
             case rx.ExternFunc():
                 return py.call(py.attribute(self._packed(expr, None), "function"))
             case rx.SeqExpr():
-                return self._sequence(expr, hint)
+                outer, self._scope = self._scope, self._scope.opened()
+                value = self._body(expr, hint)
+                self._scope = outer
+                return value
             case rx.If():
                 return self._conditional(expr, hint)
             case rx.Function():
@@ -236,11 +241,14 @@ class FunctionLowering(CallLowering):
             )
         return found
 
-    def _sequence(self, seq: rx.SeqExpr, hint: str) -> ast.expr:
-        for block in seq.blocks:
+    def _body(self, body: rx.Expr, hint: str) -> ast.expr:
+        """The body of a function or branch, whose scope is open (EV-20)."""
+        if not isinstance(body, rx.SeqExpr):
+            return self._expression(body, hint)
+        for block in body.blocks:
             for binding in block.bindings:
                 self._bind(binding)
-        return self._expression(seq.body, hint)
+        return self._expression(body.body, hint)
 
     def _bind(self, binding: rx.Binding) -> None:
         var = binding.var
@@ -294,7 +302,7 @@ class FunctionLowering(CallLowering):
         arms, infos = [], []
         for arm in (branch.true_branch, branch.false_branch):
             with self._branch() as statements:
-                statements.append(py.assign(name, self._expression(arm, hint)))
+                statements.append(py.assign(name, self._body(arm, hint)))
                 arms.append(statements)
                 infos.append(self._known(arm))
         self._out.append(ast.If(test, *arms))
@@ -332,7 +340,7 @@ class FunctionLowering(CallLowering):
         if var is not None:
             self._scope.functions[var] = (name, len(func.params))
             self._scope.values[var] = py.path(value_name)
-        self._out.append(self._definition(func, hint, name))
+        self._out.append(self._definition(func, hint, name, var))
         if needs_value:
             info = function_info(func)
             around = self._scope.sizes

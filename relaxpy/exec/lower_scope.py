@@ -62,11 +62,12 @@ class Scope:
     known: dict[rx.Var, rx.StructInfo] = field(default_factory=dict)
     functions: dict[rx.Var, tuple[str, int]] = field(default_factory=dict)
 
-    def captured(self) -> Scope:
-        """The surroundings of a function that stands here, less the DataflowVars (EV-11)."""
+    def captured(self, itself: rx.Var | None) -> Scope:
+        """What the function `itself` sees here: itself, but no other DataflowVar (EV-9, EV-11)."""
         inner = self.opened()
-        for var in [v for v in inner.values if isinstance(v, rx.DataflowVar)]:
+        for var in [v for v in inner.values if isinstance(v, rx.DataflowVar) and v is not itself]:
             del inner.values[var]
+            inner.functions.pop(var, None)
         return inner
 
     def opened(self) -> Scope:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
+from math import inf
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from relaxpy.errors import RuntimeCheckError
+from relaxpy.errors import MisuseError, RuntimeCheckError, counted
+from relaxpy.exec.closures import make_closure
+from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
 from relaxpy.exec.values import Array, Category, ShapeTuple, Value, category_of, describe
 
 
@@ -31,7 +33,12 @@ def tensor_to_shape(value: Value) -> ShapeTuple:
     array = _tensor(value, "tensor_to_shape", 1)
     if array.dtype.kind not in "iu":
         raise RuntimeCheckError(f"tensor_to_shape takes integers, found {describe(value)}")
-    return ShapeTuple(array.tolist())
+    try:
+        return ShapeTuple(array.tolist())
+    except MisuseError as error:
+        raise RuntimeCheckError(
+            f"tensor_to_shape: {error.diagnostic.message}", rule="PX-9"
+        ) from None
 
 
 def shape_to_tensor(value: Value) -> Array:
@@ -68,9 +75,10 @@ def assert_op(condition: Value, *values: Value, format: str = "") -> tuple[()]:
 def _formatted(format: str, values: tuple[Value, ...]) -> str:
     try:
         return format.format(*map(shown, values))
-    except (IndexError, KeyError, ValueError) as error:
+    except (LookupError, ValueError, AttributeError, TypeError, MemoryError) as error:
         raise RuntimeCheckError(
-            f"the format {format!r} does not fit its {len(values)} values: {error}"
+            f"the format {format!r} does not fit its {counted(len(values), 'value')}: "
+            f"{str(error) or 'not enough memory'}"
         ) from None
 
 
@@ -96,23 +104,27 @@ def truth(value: Value) -> bool:
     )
 
 
-def same_device(value: Value, **where: Any) -> Value:
+def same_value(value: Value, *, dst_vdevice: object = None, memory_scope: object = None) -> Value:
     """The value itself: there is one memory."""
     return value
 
 
-SPECIAL_OPERATORS = frozenset(
-    (
-        "relax.call_tir",
-        "relax.call_tir_inplace",
-        "relax.call_dps_packed",
-        "relax.call_pure_packed",
-        "relax.call_py_func",
-        "relax.invoke_closure",
-        "relax.invoke_pure_closure",
-    )
+SPECIAL_OPERATORS: Mapping[str, tuple[int, float]] = MappingProxyType(
+    {
+        "relax.call_tir": (2, 3),
+        "relax.call_tir_inplace": (2, 3),
+        "relax.call_tir_with_grad": (2, 3),
+        "relax.call_dps_packed": (2, 2),
+        "relax.call_pure_packed": (1, inf),
+        "relax.call_inplace_packed": (1, inf),
+        "relax.call_builtin_with_ctx": (2, 2),
+        "relax.call_py_func": (2, 2),
+        "relax.vm.call_tir_dyn": (2, 2),
+        "relax.invoke_closure": (2, 2),
+        "relax.invoke_pure_closure": (2, 2),
+    }
 )
-"""Operators that call something, and so need more than their values."""
+"""Operators that call something, and so need more than their values: the numbers they take."""
 
 RUNTIME_OPERATORS: Mapping[str, Callable[..., Value]] = MappingProxyType(
     {
@@ -122,8 +134,23 @@ RUNTIME_OPERATORS: Mapping[str, Callable[..., Value]] = MappingProxyType(
         "relax.null_value": null_value,
         "relax.print": print_values,
         "relax.assert_op": assert_op,
-        "relax.to_vdevice": same_device,
-        "relax.hint_on_device": same_device,
+        "relax.to_vdevice": same_value,
+        "relax.hint_on_device": same_value,
+        "relax.make_closure": make_closure,
+        "relax.builtin.alloc_tensor": new_tensor,
+        "relax.builtin.stop_lift_params": same_value,
+        "relax.memory.alloc_storage": planned_storage,
+        "relax.memory.alloc_tensor": tensor_in,
+        "relax.memory.kill_storage": released,
+        "relax.memory.kill_tensor": released,
+        "relax.memory.ensure_zero_offset": same_value,
+        "relax.memory.view": view,
+        "relax.vm.alloc_storage": new_storage,
+        "relax.vm.alloc_tensor": tensor_in,
+        "relax.vm.kill_object": released,
     }
 )
 """What each operator does to values; attributes are passed by keyword."""
+
+SHOWING_OPERATORS = frozenset(("relax.print", "relax.assert_op"))
+"""Those that write values, opaque objects among them."""

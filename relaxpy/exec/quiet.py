@@ -28,7 +28,7 @@ def _with_quiet(body: list[ast.stmt], loud: Collection[int]) -> list[ast.stmt]:
     for stmt in body:
         if isinstance(stmt, ast.If):
             stmt.body, stmt.orelse = _with_quiet(stmt.body, loud), _with_quiet(stmt.orelse, loud)
-        if id(stmt) in loud or (run and _is_allocation(stmt)):
+        if id(stmt) in loud or (run and (is_allocation(stmt) or isinstance(stmt, ast.Delete))):
             run.append(stmt)
             continue
         out += _closed(run, loud)
@@ -46,10 +46,12 @@ def _closed(run: list[ast.stmt], loud: Collection[int]) -> list[ast.stmt]:
     return [ast.With([ast.withitem(ignored)], run[:count]), *run[count:]]
 
 
-def _is_allocation(stmt: ast.stmt) -> bool:
-    """Whether all that a statement does is to make a new tensor, or to let one go."""
+def is_allocation(stmt: ast.stmt, *modules: str) -> bool:
+    """Whether all that a statement does is to make a new tensor, by `empty` of these modules."""
     match stmt:
-        case ast.Assign(value=ast.Call(func=ast.Attribute(attr=name))):
-            return name == "empty"
+        case ast.Assign(
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr="empty"))
+        ):
+            return module in (modules or ("np", "rx"))
         case _:
-            return isinstance(stmt, ast.Delete)
+            return False

@@ -278,7 +278,7 @@ class ReferenceEvaluator:
 
     def _operator(self, call: rx.Call, name: str, scope: Scope) -> Value:
         match name:
-            case "relax.call_tir" | "relax.call_tir_inplace":
+            case "relax.call_tir" | "relax.call_tir_inplace" | "relax.call_tir_with_grad":
                 return self._call_tir(call, scope)
             case "relax.call_dps_packed":
                 return self._call_dps_packed(call, scope)

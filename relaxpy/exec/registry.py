@@ -9,11 +9,11 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
     PackedFuncError,
+    Span,
     UnknownPackedFuncError,
     close_names,
 )
 from relaxpy.exec.values import Value, from_packed
-from relaxpy.ir.relax.nodes import StructInfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,7 +33,7 @@ def register_func(name: F) -> F: ...
 def register_func(
     name: str | F, f: F | None = None, override: bool = False, *, pure: bool = False
 ) -> F | Callable[[F], F]:
-    """Enter `f` under `name`; without `f`, a decorator that does. Alone, it takes `f`'s own name.
+    """Enter `f` under `name`; without `f`, a decorator that does. Alone, `f` has its own name.
 
     `pure` promises that calling `f` has no visible effect (PU-4).
 
@@ -42,7 +42,7 @@ def register_func(
         MisuseError (also TypeError): the name is no string, or `f` cannot be called.
     """
     if callable(name):
-        return _enter(name.__name__, name, override, pure)
+        return _enter(getattr(name, "__name__", ""), name, override, pure)
     if f is not None:
         return _enter(name, f, override, pure)
 
@@ -54,7 +54,7 @@ def register_func(
 
 def _enter(name: str, func: F, override: bool, pure: bool) -> F:
     if not isinstance(name, str) or not name:
-        raise MisuseError(f"a packed function's name is a string, found {name!r}", about=name)
+        raise MisuseError(f"a packed function's name is a string, found {name!r:.60}", about=name)
     if not callable(func):
         raise MisuseError(
             f"a packed function is callable, found {func!r:.60} for {name!r}", about=func
@@ -84,7 +84,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     Errors:
         UnknownPackedFuncError (also ValueError, KeyError): there is none (EV-13).
     """
-    found = _functions.get(name)
+    found = _functions.get(name) if isinstance(name, str) else None
     if found is None and not allow_missing:
         raise UnknownPackedFuncError(
             f"no packed function is registered as {name!r}",
@@ -118,6 +118,22 @@ def remove_global_func(name: str) -> None:
     _pure_names.discard(name)
 
 
-def call_packed(name: str, args: tuple[Value, ...], infos: tuple[StructInfo, ...] = ()) -> Value:
+def packed_function(name: str, own: Value | None, span: Span | None) -> Callable[..., Any]:
+    """What a program means by `name`: the registered function, else its `own` (EV-13, EV-14).
+
+    Errors:
+        UnknownPackedFuncError: there is neither; `span` is where the program asks for it.
+    """
+    found = _functions.get(name, own)
+    if found is not None:
+        return found
+    try:
+        return get_global_func(name)
+    except UnknownPackedFuncError as error:
+        raise error.located(span) from None
+
+
+def call_packed(name: str, args: tuple[Value, ...]) -> Value:
     """What the packed function under `name` gives for `args`, as a value (EV-19)."""
-    return from_packed(get_global_func(name)(*args), infos)
+    _calls_users = True
+    return from_packed(get_global_func(name)(*args), ())

@@ -102,3 +102,8 @@ def output_infos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
             )
         outputs.append(output)
     return tuple(outputs)  # type: ignore[arg-type]
+
+
+def packed_keywords(call: rx.Call) -> dict[str, object]:
+    """What a packed function is given by name; that a call is pure says nothing to it (LEG-15)."""
+    return {name: value for name, value in call.attrs.items() if name != "pure"}

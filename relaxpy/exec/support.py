@@ -8,21 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.errors import RuntimeCheckError
+from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
+from relaxpy.exec.closures import make_closure
 from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.operators import (
     assert_op,
     null_value,
     print_values,
-    same_device,
+    same_value,
     shape_of,
     shape_to_tensor,
     tensor_to_shape,
     truth,
 )
-from relaxpy.exec.registry import get_global_func
+from relaxpy.exec.registry import packed_function
 from relaxpy.exec.scalar import divisor
+from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
 from relaxpy.exec.values import (
+    Array,
     Category,
     Closure,
     PrimFuncValue,
@@ -48,25 +51,37 @@ __all__ = [
     "PrimFuncValue",
     "ShapeTuple",
     "assert_op",
+    "call_tir_dyn",
     "dtype",
     "empty",
     "field",
+    "fields",
     "floordiv",
     "floormod",
     "holds_numbers",
     "invoke",
+    "make_closure",
+    "new_storage",
+    "new_tensor",
     "null_value",
+    "planned_storage",
     "print_values",
     "quiet",
-    "returned",
-    "same_device",
+    "released",
+    "run_kernel",
+    "same_value",
     "shape_of",
     "shape_to_tensor",
     "size",
+    "sizes",
+    "tensor_in",
     "tensor_to_shape",
     "truncdiv",
     "truncmod",
     "truth",
+    "view",
+    "with_context",
+    "writable",
 ]
 
 size = check_int64
@@ -108,12 +123,36 @@ def field(value: Value, index: int) -> Value:
     return value[index]
 
 
+def fields(value: Value) -> tuple[Value, ...]:
+    """A tuple, as it is.
+
+    Errors:
+        RuntimeCheckError: it is none.
+    """
+    if category_of(value) is not Category.TUPLE:
+        raise RuntimeCheckError(f"the arguments are a tuple, found {describe(value)}", rule="OP-5")
+    found: tuple[Value, ...] = value
+    return found
+
+
+def sizes(value: Value) -> ShapeTuple:
+    """A shape value, as it is.
+
+    Errors:
+        RuntimeCheckError: it is none.
+    """
+    if type(value) is not ShapeTuple:
+        raise RuntimeCheckError(f"expected a shape, found {describe(value)}", rule="MC-2")
+    return value
+
+
 def invoke(function: Value, *args: Value) -> Value:
     """What a function value gives for `args` (EV-17 to EV-19, EV-27).
 
     Errors:
         RuntimeCheckError: it is no function, or takes another number of arguments.
     """
+    _calls_users = True
     match category_of(function):
         case Category.CLOSURE | Category.PRIM_FUNC:
             return function(*args)
@@ -123,11 +162,46 @@ def invoke(function: Value, *args: Value) -> Value:
             raise RuntimeCheckError(f"{describe(function)} cannot be called", rule="EV-17")
 
 
-def returned(value: Value) -> Value:
-    """What a kernel gave, as a value: unit if nothing (EV-27)."""
-    if value is None:
+CONTEXT = object()
+"""What `call_builtin_with_ctx` hands a packed function first: a handle, of no use to Python."""
+
+
+def with_context(function: Value, infos: tuple[StructInfo, ...], *args: Value) -> Value:
+    """What a packed function gives for the context and `args`; unit where no info is expected."""
+    if category_of(function) is not Category.PACKED_FUNC:
+        raise RuntimeCheckError(f"expected a packed function, found {describe(function)}")
+    result = function(CONTEXT, *args)
+    return from_packed(result, infos) if infos else ()
+
+
+def call_tir_dyn(kernel: Value, args: tuple[Value, ...]) -> tuple[()]:
+    """Unit, after a kernel ran on all but the last of `args` and on the members of that."""
+    invoke(kernel, *args[:-1], *args[-1])
+    return ()
+
+
+def run_kernel(kernel: Callable[..., Value], written: Mapping[int, str], *args: Value) -> Value:
+    """What a kernel gives for values, which it checks itself (EV-27); unit if nothing.
+
+    Errors:
+        RuntimeCheckError: an argument does not fit, or one that is `written` cannot be.
+    """
+    try:
+        found = kernel(*args)
+    except ValueError as error:
+        if not isinstance(error, RelaxpyError):
+            for i, name in written.items():
+                writable(args[i], name)
+        raise
+    if found is None:
         return ()
-    return prim_value(value, prim_dtype(value)) if isinstance(value, np.generic) else value
+    return prim_value(found, prim_dtype(found)) if isinstance(found, np.generic) else found
+
+
+def writable(array: Array, name: str) -> None:
+    """Errors: RuntimeCheckError unless the memory of a tensor, which messages call `name`, is."""
+    if not array.flags.writeable:
+        raise RuntimeCheckError(f"{name} lies in memory that cannot be written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +212,7 @@ class CompiledPackedCall:
     infos: tuple[StructInfo, ...]
     attrs: Mapping[str, object]
     own_functions: Mapping[str, Value]
+    span: Span | None
 
     def function(self) -> Value:
         """The registered function, else the module's own PrimFunc of that symbol.
@@ -145,13 +220,11 @@ class CompiledPackedCall:
         Errors:
             UnknownPackedFuncError: there is neither.
         """
-        own = self.own_functions.get(self.symbol)
-        if own is None:
-            return get_global_func(self.symbol)
-        return get_global_func(self.symbol, True) or own
+        return packed_function(self.symbol, self.own_functions.get(self.symbol), self.span)
 
     def __call__(self, *args: Value) -> Value:
         """The result, as a value."""
+        _calls_users = True
         return from_packed(self.function()(*args, **self.attrs), self.infos)
 
     def found(self) -> Callable[..., Value]:
@@ -161,7 +234,12 @@ class CompiledPackedCall:
             UnknownPackedFuncError: there is no such function.
         """
         function = self.function()
-        return lambda *args: from_packed(function(*args, **self.attrs), self.infos)
+
+        def call(*args: Value) -> Value:
+            _calls_users = True
+            return from_packed(function(*args, **self.attrs), self.infos)
+
+        return call
 
 
 @dataclass(frozen=True, slots=True)

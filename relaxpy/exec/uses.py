@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import chain
 
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
@@ -18,7 +19,10 @@ KernelOf = Callable[[rx.GlobalVar], PrimFunc | None]
 _CALL_TIR = Op("relax.call_tir")
 _LEAVING = frozenset(
     Op(f"tir.{name}")
-    for name in ("call_extern", "tvm_call_packed", "tvm_call_cpacked", "address_of")
+    for name in (
+        *("call_extern", "tvm_call_packed", "tvm_call_cpacked"),
+        *("address_of", "tvm_access_ptr"),
+    )
 )
 """Intrinsics that let memory out of a kernel, so that it may be written there."""
 
@@ -42,7 +46,7 @@ def _operands(node: Node) -> Iterator[Node]:
 
 
 def shared_constants(func: rx.Function, kernel_of: KernelOf) -> frozenset[rx.Expr]:
-    """Constants, and variables that may hold one, that nothing but kernels reads.
+    """Constants that nothing but kernels reads.
 
     A literal is a new tensor each time (EV-2); where no one could write to it, keep it or hand it
     on, one tensor serves all evaluations.
@@ -65,7 +69,7 @@ def shared_constants(func: rx.Function, kernel_of: KernelOf) -> frozenset[rx.Exp
             case _:
                 for operand in _operands(node):
                     handed_on.update(_spread(operand))
-    return frozenset(n for n in read - handed_on if isinstance(n, rx.Expr))
+    return frozenset(n for n in read - handed_on if isinstance(n, rx.Constant))
 
 
 def _spread(operand: Node) -> Iterator[Node]:
@@ -85,9 +89,9 @@ def written_params(kernel: PrimFunc) -> frozenset[int]:
                 written.add(buffer.data)
             case MatchBufferRegion(buffer=buffer, source=source):
                 views.append((buffer.data, source.buffer.data))
-            case tir.Call(op=op, args=args) if op in _LEAVING:
-                for arg in args:
-                    written.add(arg.buffer.data if isinstance(arg, BufferLoad) else arg)
+            case tir.Call(op=op, args=args) if op in _LEAVING or isinstance(op, rx.GlobalVar):
+                for part in chain.from_iterable(map(walk, args)):
+                    written.add(part.buffer.data if isinstance(part, BufferLoad) else part)
     for view, source_data in reversed(views):
         if view in written:
             written.add(source_data)

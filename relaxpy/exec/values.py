@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache, cached_property
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from typing_extensions import TypeIs, override
 
 from relaxpy.errors import MisuseError, RuntimeCheckError, counted
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.dtype import BOOL, FLOAT64, INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
@@ -21,6 +22,7 @@ from relaxpy.ir.traverse import substitute
 Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
 """A run-time value of any category (VAL-1 to VAL-17)."""
+_LEAST, _LARGEST = ops.int_range(INT64)
 
 
 class Category(Enum):
@@ -40,7 +42,7 @@ class ShapeTuple(tuple[int, ...]):
     """A shape value (VAL-8): an immutable tuple of integers, of a category of its own.
 
     Errors:
-        MisuseError (also ValueError, TypeError): a member is no integer.
+        MisuseError (also ValueError, TypeError): a member is no integer of 64 bits.
     """
 
     __slots__ = ()
@@ -51,6 +53,10 @@ class ShapeTuple(tuple[int, ...]):
         for member in members:
             if isinstance(member, (bool, np.bool_)) or not isinstance(member, (int, np.integer)):
                 raise MisuseError(f"a shape holds integers, found {member!r:.60}", rule="VAL-8")
+            if not _LEAST <= member <= _LARGEST:
+                raise MisuseError(
+                    f"a shape holds integers of 64 bits, found {_in_full(member)}", rule="PX-9"
+                )
         return super().__new__(cls, map(int, members))
 
     @override
@@ -155,7 +161,9 @@ def prim_dtype(value: bool | int | float | np.generic) -> DataType:
     """The datatype of a prim value: Python's int is int64, its float float64."""
     if isinstance(value, np.generic):
         return DataType(value.dtype.name)
-    return DataType("bool" if isinstance(value, bool) else type(value).__name__ + "64")
+    if isinstance(value, bool):
+        return BOOL
+    return INT64 if isinstance(value, int) else FLOAT64
 
 
 def prim_value(value: bool | int | float | np.generic, dtype: DataType) -> Value:
@@ -217,11 +225,16 @@ def from_outside(value: object, info: rx.StructInfo | None) -> Value:
     if type(value) is np.ndarray:
         return value
     read = _read(value, info)
-    if isinstance(read, int):
-        low, high = ops.int_range(INT64)
-        if not low <= read <= high:
-            raise RuntimeCheckError(f"the integer {read} needs more than 64 bits", rule="MC-9")
+    if isinstance(read, int) and not _LEAST <= read <= _LARGEST:
+        raise RuntimeCheckError(
+            f"the integer {_in_full(read)} needs more than 64 bits", rule="MC-9"
+        )
     return read
+
+
+def _in_full(value: int) -> str:
+    """An integer in digits, of which Python writes only so many."""
+    return str(value) if int(value).bit_length() < 1000 else f"of {value.bit_length()} bits"
 
 
 def _read(value: object, info: rx.StructInfo | None) -> Value:
@@ -236,14 +249,28 @@ def _read(value: object, info: rx.StructInfo | None) -> Value:
             exact = exact_scalar(value, dtype)
             return value if exact is None else exact
         case rx.TupleStructInfo(fields=fields):
-            plain = type(value) in (tuple, list)
-            if plain and len(value) == len(fields):  # type: ignore[arg-type]
-                return tuple(map(from_outside, value, fields))  # type: ignore[call-overload]
+            is_list = type(value) is list
+            if (is_list or _is_tuple(value)) and len(value) == len(fields):  # type: ignore[arg-type]
+                return _read_fields(tuple(value) if is_list else value, fields)  # type: ignore[arg-type]
             return value
-        case rx.ObjectStructInfo() | None if hasattr(value, "__dlpack__"):
-            return as_tensor(value) if not isinstance(value, np.generic) else value
+        case rx.ObjectStructInfo() | None:
+            if _is_tuple(value):
+                return _read_fields(value, (None,) * len(value))
+            if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
+                return as_tensor(value)
+            return value
         case _:
             return value
+
+
+def _is_tuple(value: object) -> TypeIs[tuple[object, ...]]:
+    return isinstance(value, tuple) and not isinstance(value, ShapeTuple)
+
+
+def _read_fields(value: tuple[object, ...], infos: Iterable[rx.StructInfo | None]) -> Value:
+    """The tuple with its fields read; the very tuple where that changes none."""
+    read = tuple(map(from_outside, value, infos))
+    return value if all(map(operator.is_, value, read)) else read
 
 
 def is_scalar(value: object) -> TypeIs[bool | int | float | np.generic]:
@@ -312,7 +339,6 @@ def check_int64(value: int) -> int:
     Errors:
         RuntimeCheckError: it needs more than 64 bits (PX-9).
     """
-    low, high = ops.int_range(INT64)
-    if low <= value <= high:
+    if _LEAST <= value <= _LARGEST:
         return value
     raise RuntimeCheckError(f"the size {value} is outside the range of int64", rule="PX-9")

@@ -1,6 +1,7 @@
 """The rules of evaluation, each on both targets."""
 
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 import numpy as np
 import pytest
@@ -757,3 +758,217 @@ def test_names_that_python_keeps_for_itself_are_no_trouble(build: Compile) -> No
     )
     arrays = [np.full(2, i, "float32") for i in range(len(hints))]
     assert all(a is b for a, b in zip(ex["main"](*arrays), arrays, strict=True))
+
+
+# ---- what is left as it is: IR that no pipeline has seen
+
+
+@pytest.mark.rule("MC-10", "RES-31")
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(0.5, "float64"), (np.float32(-0.5), "float32"), (True, "bool"), (np.uint64(2**63), "uint64")],
+)
+def test_a_scalar_variable_holds_the_scalar_of_its_datatype(
+    build: Compile, value: object, dtype: str
+) -> None:
+    p, x, y = tir.Var("p", dtype), rx.Var("x", rx.PrimStructInfo(value=tir.Var("q", dtype))), None
+    as_param = rx.Var("x", rx.PrimStructInfo(value=p))
+    cast = rx.MatchCast(y, x, rx.PrimStructInfo(value=p))
+    for params, bindings in (([as_param], []), ([x], [cast])):
+        found = build(main=function(params, bindings, rx.PrimValue(p)))["main"](value)
+        assert found == value
+        assert type(found) is type(value)
+
+
+@pytest.mark.rule("EV-23", "EV-20")
+def test_sizes_of_an_inner_sequence_end_with_it(build: Compile) -> None:
+    k, x, y = size_var("k"), rx.Var("x"), rx.Var("y")
+    cast = rx.MatchCast(rx.Var("a"), x, tensor((k,)))
+    inner = rx.SeqExpr((rx.BindingBlock((cast,)),), x)
+    steps = [(rx.Var("z"), inner), rx.MatchCast(rx.Var("b"), y, tensor((k,)))]
+    ex = build(main=function([x, y], steps, rx.ShapeExpr((k,))))
+    assert ex["main"](X, np.zeros(3, "float32")) == (3,)
+
+
+@pytest.mark.rule("EV-9", "EV-11")
+def test_a_closure_under_a_dataflow_var_holds_itself_and_no_other(build: Compile) -> None:
+    x, f, g, r = rx.Var("x"), rx.DataflowVar("f"), rx.Var("g"), rx.Var("r")
+    own = function([], [], f, name=None)
+    main = function([x], [(f, own), (r, rx.Call(f, ()))], r, dataflow=True)
+    assert isinstance(build(main=main)["main"](X), Closure)
+    other = function([], [], rx.Call(f, ()), name=None)
+    steps = [(f, own), (g, other), (r, rx.Call(g, ()))]
+    with pytest.raises((RuntimeCheckError, CompileError), match="variable f is not bound here"):
+        build(main=function([x], steps, r, dataflow=True))["main"](X)
+
+
+@pytest.mark.rule("EV-15", "EV-17", "LEG-32")
+def test_what_can_fail_is_evaluated_before_what_follows_it(build: Compile) -> None:
+    seen: list[object] = []
+    register_func("test.note", lambda v: seen.append(v) or v)
+    n, m = size_var("n"), size_var("m")
+    s = rx.Var("s", rx.ShapeStructInfo((n, m)))
+    quotient, note = rx.PrimValue(tir.FloorDiv(n, m)), packed_call("test.note", rx.PrimValue(1))
+    after_quotient = (packed_call("test.note", quotient, note), rx.Tuple((quotient, note)))
+    for expr in after_quotient:
+        with pytest.raises(RuntimeCheckError, match="division by zero"):
+            build(main=function([s], [], expr, pure=False))["main"](ShapeTuple((3, 0)))
+    with pytest.raises(UnknownPackedFuncError):
+        build(main=function([s], [], packed_call("test.none", note), pure=False))["main"](
+            ShapeTuple((3, 0))
+        )
+    assert seen == []
+    negative = rx.Call(
+        Op("relax.call_dps_packed"),
+        (rx.ExternFunc("test.none"), rx.Tuple(())),
+        sinfo_args=(tensor((n - 5,)),),
+    )
+    with pytest.raises(UnknownPackedFuncError):
+        build(main=function([s], [], negative, pure=False))["main"](ShapeTuple((3, 0)))
+    fill = prim_func(
+        [buffer((size_var("k"),), "O"), size_var("v")],
+        st.Evaluate(tir.IntImm("int32", 0)),
+        "fill",
+    )
+    gv = rx.GlobalVar("fill")
+    call = call_tir(gv, [], tensor((n - 5,)), [tir.FloorDiv(n, m)])
+    with pytest.raises(RuntimeCheckError, match="division by zero"):
+        build(IRModule({gv: fill, "main": function([s], [], call)}))["main"](ShapeTuple((3, 0)))
+
+
+@pytest.mark.rule("OP-2", "OP-5")
+def test_what_was_said_to_be_a_shape_or_tuple_must_be_one(build: Compile) -> None:
+    register_func("test.any", lambda value: value)
+    gv, x, s = rx.GlobalVar("fill"), rx.Var("x"), rx.Var("s", rx.ShapeStructInfo(ndim=1))
+    fill = prim_func([buffer((size_var("k"),), "O")], st.Evaluate(tir.IntImm("int32", 0)), "fill")
+    out = rx.TensorStructInfo(s, "float32")
+    steps = [(s, packed_call("test.any", x))]
+    ex = build(
+        IRModule({gv: fill, "main": function([x], steps, call_tir(gv, [], out), pure=False)})
+    )
+    assert ex["main"](ShapeTuple((3,))).shape == (3,)
+    for wrong in (3, None, (3,)):
+        with pytest.raises(RuntimeCheckError, match="expected a shape, found"):
+            ex["main"](wrong)
+    f, t = rx.Var("f"), rx.Var("t")
+    ex = build(main=function([f, t], [], op("invoke_closure", f, t), pure=False))
+    info = rx.FuncStructInfo((rx.ObjectStructInfo(),) * 2, rx.ObjectStructInfo())
+    pair = Closure(lambda a, b: (a, b), info)
+    assert ex["main"](pair, (1, 2)) == (1, 2)
+    for unfit in (X, ShapeTuple((1, 2)), 3):
+        with pytest.raises(RuntimeCheckError, match="the arguments are a tuple, found"):
+            ex["main"](pair, unfit)
+
+
+@pytest.mark.rule("LEG-15")
+def test_that_a_call_is_pure_is_not_told_to_the_function(build: Compile) -> None:
+    register_func("test.named", lambda *args, **named: (len(args), sorted(named)))
+    x = rx.Var("x")
+    call = rx.Call(rx.ExternFunc("test.named"), (x,), {"pure": True, "axis": 1})
+    assert build(main=function([x], [], call))["main"](3) == (1, ["axis"])
+
+
+@pytest.mark.rule("EV-2", "OP-7")
+def test_a_constant_with_a_wrong_info_is_not_believed(build: Compile) -> None:
+    literal = rx.Constant(X, tensor((5,)))
+    gv = rx.GlobalVar("copy")
+    copy = elementwise((size_var("k"),), lambda v: v, "copy")
+    ex = build(
+        IRModule({gv: copy, "main": function([], [], call_tir(gv, [literal], tensor((5,))))})
+    )
+    with pytest.raises(RuntimeCheckError, match="dimension 0 is 5, but k = 2"):
+        ex["main"]()
+    with pytest.raises(RuntimeCheckError, match="dimension 0 is 2, not 5"):
+        build(main=function([], [], literal, ret=tensor((5,))))["main"]()
+
+
+@pytest.mark.rule("EV-2")
+def test_a_kernel_that_calls_a_kernel_may_write_a_constant(build: Compile) -> None:
+    a, b, i = buffer((2,), "A"), buffer((2,), "B"), size_var("i")
+    zero, add, gv = tir.IntImm("int64", 0), rx.GlobalVar("add"), rx.GlobalVar("outer")
+    steps = st.SeqStmt((st.BufferStore(a, a[i] + 1.0, (i,)), st.BufferStore(b, a[i], (i,))))
+    inner = prim_func([a, b], st.For(i, zero, 2, st.ForKind.SERIAL, steps), "add")
+    c, d = buffer((2,), "C"), buffer((2,), "D")
+    outer = prim_func([c, d], st.Evaluate(tir.Call("void", add, (c.data, d.data))), "outer")
+    main = function([], [], call_tir(gv, [rx.const(X)], F2))
+    ex = build(IRModule({add: inner, gv: outer, "main": main}))
+    for _ in range(2):
+        np.testing.assert_array_equal(ex["main"](), X + 1)
+
+
+def in_place(args: rx.Expr) -> IRModule:
+    a, i, gv = buffer((2,), "A"), size_var("i"), rx.GlobalVar("bump")
+    zero = tir.IntImm("int64", 0)
+    body = st.For(i, zero, 2, st.ForKind.SERIAL, st.BufferStore(a, a[i] + 1.0, (i,)))
+    call = rx.Call(Op("relax.call_tir_inplace"), (gv, args), {"inplace_indices": (0,)}, (F2,))
+    params = [args] if isinstance(args, rx.Var) else list(args.fields)
+    return IRModule({gv: prim_func([a], body, "bump"), "main": function(params, [], call)})
+
+
+def test_a_field_of_a_tuple_can_be_an_output_in_place(build: Compile) -> None:
+    ex = build(in_place(rx.Var("t", rx.TupleStructInfo((F2,)))))
+    mine = X.copy()
+    assert ex["main"]((mine,)) is mine
+    np.testing.assert_array_equal(mine, X + 1)
+
+
+def test_memory_that_cannot_be_written_is_refused(build: Compile) -> None:
+    ex = build(in_place(rx.Tuple((rx.Var("x", F2),))))
+    fixed = X.copy()
+    fixed.flags.writeable = False
+    for name in ("main", "bump"):
+        with pytest.raises(RuntimeCheckError, match="bump: buffer A lies in memory that cannot be"):
+            ex[name](fixed)
+
+
+@pytest.mark.parametrize(
+    "format", ["{0.shape}", "{0[a]}", "{:d}", "{", "{1}", "{a}", "{:99999999999}"]
+)
+def test_a_format_that_does_not_fit_is_an_error_of_the_program(build: Compile, format: str) -> None:
+    x = rx.Var("x")
+    ex = build(main=function([x], [], op("print", x, format=format), pure=False))
+    with pytest.raises(RuntimeCheckError, match="does not fit its 1 value"):
+        ex["main"](3)
+
+
+@pytest.mark.rule("DER-36")
+@pytest.mark.parametrize(
+    "call",
+    [
+        op("shape_of"),
+        op("null_value", rx.PrimValue(1)),
+        op("print", rx.PrimValue(1), colour="red"),
+        op("print", rx.PrimValue(1), **{"format=exit(), b": "x"}),
+        op("call_tir"),
+        op("invoke_closure", rx.PrimValue(1)),
+    ],
+)
+def test_operands_and_attributes_that_an_operator_does_not_have_are_refused(
+    build: Compile, call: rx.Call
+) -> None:
+    with pytest.raises(CompileError, match=rf"{call.op.name}.* \(in main\)"):
+        build(main=function([], [], call, pure=False))
+
+
+def test_values_are_printed_with_the_settings_of_the_caller(build: Compile) -> None:
+    """Code of users that writes them sees their context variables."""
+    variable: ContextVar[str] = ContextVar("variable")
+    seen = []
+
+    class Shown:
+        def __str__(self) -> str:
+            seen.append((variable.get(), np.geterr()["over"]))
+            return ""
+
+    gv, x, y, z = rx.GlobalVar("power"), rx.Var("x", F2), rx.Var("y"), rx.Var("z")
+    steps = [(z, call_tir(gv, [x], F2)), (rx.Var("u"), op("print", y))]
+    mod = IRModule(
+        {
+            gv: elementwise((2,), lambda v: v * v, "power"),
+            "main": function([x, y], steps, z, pure=False),
+        }
+    )
+    variable.set("caller's")
+    with np.errstate(over="warn"):
+        build(mod)["main"](X, Shown())
+    assert seen == [("caller's", "warn")]

@@ -78,6 +78,8 @@ def test_an_unknown_function_is_named_with_close_ones() -> None:
     assert isinstance(e.value, (KeyError, ValueError))
     assert "main" in ex
     assert "mian" not in ex
+    with pytest.raises(UnknownNameError, match=r"no function \['main'\]"):
+        ex[["main"]]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
@@ -106,6 +108,18 @@ def test_misuse_of_compile_is_named(args: tuple[object, ...], message: str) -> N
 def test_an_unknown_pipeline_is_named() -> None:
     with pytest.raises(UnknownNameError, match="defualt"):
         compile(dense(), relax_pipeline="defualt")
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "message"),
+    [
+        (5, "relax_pipeline is a name or a pass, found 5"),
+        (lambda mod: None, "relax_pipeline gives an IRModule, found NoneType"),
+    ],
+)
+def test_what_is_no_pipeline_is_named(pipeline: object, message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        compile(dense(), relax_pipeline=pipeline)  # type: ignore[arg-type]
 
 
 @pytest.mark.rule("WF-24")

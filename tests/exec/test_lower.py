@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from relaxpy.errors import RuntimeCheckError
+from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.registry import register_func, remove_global_func
 from relaxpy.ir.dtype import DataType
@@ -261,3 +261,15 @@ def test_a_kernel_that_writes_its_input_checks_what_it_is_given() -> None:
     main = function([x], [], call_tir(gv, [x], tensor((2,))))
     text = source_of(IRModule({gv: prim_func([a, b], stmt.SeqStmt(stores)), "main": main}))
     assert "\nboth(x, v)\n" in text
+
+
+def test_programs_deeper_than_python_indents_are_refused() -> None:
+    c, x = rx.Var("c", tensor((), "bool")), rx.Var("x", tensor((2,)))
+    body = rx.SeqExpr((), x)
+    for _ in range(105):
+        r = rx.Var("r")
+        chosen = rx.VarBinding(r, rx.If(c, body, rx.SeqExpr((), x)))
+        body = rx.SeqExpr((rx.BindingBlock((chosen,)),), r)
+    deep = rx.Function((c, x), body, None, True, {"global_symbol": "main"})
+    with pytest.raises(CompileError, match="nest deeper than Python's 100 levels"):
+        compile(deep, relax_pipeline=None)

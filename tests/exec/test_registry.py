@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -64,6 +65,8 @@ def test_an_unknown_name_is_refused_with_close_names() -> None:
     assert isinstance(e.value, (KeyError, PackedFuncError))
     assert isinstance(e.value, UnknownNameError)
     assert get_global_func("test.identty", allow_missing=True) is None
+    with pytest.raises(UnknownPackedFuncError, match=r"\['f'\]"):
+        get_global_func(["f"])  # type: ignore[call-overload]
 
 
 def test_a_removed_function_is_gone() -> None:
@@ -83,7 +86,9 @@ def test_a_function_may_be_registered_as_pure() -> None:
     assert not is_registered_pure("test.pure")
 
 
-@pytest.mark.parametrize(("name", "func"), [(3, identity), ("", identity), ("test.x", 5)])
+@pytest.mark.parametrize(
+    ("name", "func"), [(3, identity), ("", identity), ("test.x", 5), (partial(identity), None)]
+)
 def test_misuse_is_named(name: object, func: object) -> None:
     with pytest.raises(MisuseError, match="packed function") as caught:
         register_func(name, func)  # type: ignore[call-overload]

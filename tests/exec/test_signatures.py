@@ -193,6 +193,17 @@ def test_arguments_may_be_named(build: Build) -> None:
             ex["main"](*args, **named)
 
 
+def test_parameters_of_one_name_are_given_by_position(build: Build) -> None:
+    x, y, z = rx.Var("x"), rx.Var("x"), rx.Var("z")
+    ex = build(function([x, y, z], [], rx.Tuple((x, y, z))))
+    assert ex["main"](1, 2, z=3) == (1, 2, 3)
+    for args, named in (((1,), {"x": 2, "z": 3}), ((), {"x": 2})):
+        with pytest.raises(RuntimeCheckError, match="'x' is the name of several parameters"):
+            ex["main"](*args, **named)
+    with pytest.raises(RuntimeCheckError, match="takes 3 arguments, found 2"):
+        ex["main"](1, z=3)
+
+
 def test_scalars_from_outside_are_read_by_the_parameter(build: Build) -> None:
     ex = build(taking(tensor(()), rx.PrimStructInfo("int32"), OBJECT, tensor((), "")))
     a, b, c, d = ex["main"](2, 3, 4, 5.0)

@@ -1,4 +1,6 @@
+from collections import namedtuple
 from dataclasses import dataclass
+from enum import IntEnum
 
 import ml_dtypes
 import numpy as np
@@ -255,3 +257,41 @@ def test_descriptions_name_what_was_found() -> None:
     assert describe(5) == "the int64 prim value 5"
     assert describe(None) == "the null object (None)"
     assert describe(Opaque("x")) == "an object of class Opaque"
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+def test_subclasses_of_numbers_are_numbers() -> None:
+    assert prim_dtype(Level.HIGH) == "int64"
+    assert from_outside(Level.HIGH, None) is Level.HIGH
+    assert type(from_outside(Level.HIGH, rx.PrimStructInfo("int32"))) is np.int32
+    assert from_outside(Level.HIGH, F32).dtype == np.float32
+    assert prim_dtype(type("Real", (float,), {})(2)) == "float64"
+
+
+@pytest.mark.rule("PX-9", "VAL-8")
+@pytest.mark.parametrize("size", [2**63, -(2**63) - 1, 1 << 20_000, np.uint64(2**63)], ids=type)
+def test_a_shape_of_more_than_64_bits_is_refused(size: int) -> None:
+    with pytest.raises(MisuseError, match="a shape holds integers of 64 bits, found"):
+        ShapeTuple([size])
+    assert ShapeTuple([2**63 - 1, -(2**63)]) == (2**63 - 1, -(2**63))
+    with pytest.raises(RuntimeCheckError, match="needs more than 64 bits"):
+        from_outside(1 << 20_000, None)
+
+
+@pytest.mark.rule("VAL-1", "VAL-13")
+@pytest.mark.parametrize("info", [None, rx.ObjectStructInfo()])
+def test_arrays_inside_tuples_become_plain_tensors(info: rx.StructInfo | None) -> None:
+    Pair = namedtuple("Pair", "first second")
+    masked = np.ma.masked_array([1.0, 2.0], [True, False])
+    inner, opaque = from_outside(Pair((masked,), object()), info)
+    assert type(inner[0]) is np.ndarray
+    assert np.shares_memory(inner[0], masked)
+    for unchanged in (Pair(np.zeros(2), 3), (1, opaque), (), ((),), ShapeTuple((1,))):
+        assert from_outside(unchanged, info) is unchanged
+    typed = rx.TupleStructInfo((rx.TensorStructInfo(None, "float64"), rx.ObjectStructInfo()))
+    assert type(from_outside(Pair(masked, 1), typed)[0]) is np.ndarray
+    with pytest.raises(RuntimeCheckError, match="needs more than 64 bits"):
+        from_outside(((2**70,),), info)
