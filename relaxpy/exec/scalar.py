@@ -94,7 +94,8 @@ def cast(value: Scalar, source: DataType, target: DataType) -> Scalar:
     if target.is_bool:
         return bool(value != 0)
     if not target.is_int:
-        return target.numpy().type(value)
+        # The small floats' types take no integer of more than 64 bits with sign.
+        return target.numpy().type(float(value) if target.bits < 32 else value)
     if not source.is_float:
         return wrapped(int(value), target)
     if np.isfinite(value):

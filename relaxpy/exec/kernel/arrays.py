@@ -16,11 +16,13 @@ from relaxpy.exec.kernel.loops import place_in_order
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.scope import (
+    BOOLEAN,
     ELEMENTWISE,
     INTEGER_DIVISION,
     INTRINSICS,
     NUMPY_DIVISION,
     Scope,
+    converted,
     dtype_name,
     intrinsic_name,
     literal,
@@ -268,11 +270,11 @@ class ArrayEmitter:
 
     def _cast(self, dtype: DataType, inner: PrimExpr) -> Value:
         value = self._value(inner)
-        node = call(attribute(value.node, "astype"), dtype_name(dtype))
-        return self._fresh(node, value.dims, dtype)
+        return self._fresh(converted(value.node, inner.dtype, dtype), value.dims, dtype)
 
     def _binary(self, expr: BinaryOpExpr, out: Output | None) -> Value:
-        function = ELEMENTWISE.get(type(expr))
+        operations = BOOLEAN if expr.a.dtype.is_bool else ELEMENTWISE
+        function = operations.get(type(expr))
         if function is not None:
             return self._ufunc(function, expr.dtype, [expr.a, expr.b], out)
         if expr.dtype.is_int:

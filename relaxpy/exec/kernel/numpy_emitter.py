@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
+import numpy as np
+
 from relaxpy.exec.kernel.allocation import allocations
 from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
 from relaxpy.exec.kernel.contractions import ContractionEmitter
@@ -73,6 +75,11 @@ UFUNCS: Mapping[Combine, str] = {
 }
 
 
+def _ufunc(combine: Combine, dtype: DataType) -> str:
+    """What combines two values; truth values are integers of one bit."""
+    return "np.logical_xor" if combine == "add" and dtype.is_bool else UFUNCS[combine]
+
+
 def identity(combine: Combine, dtype: DataType) -> IntImm | FloatImm:
     """What leaves every value as it is under `combine`."""
     match combine:
@@ -83,10 +90,10 @@ def identity(combine: Combine, dtype: DataType) -> IntImm | FloatImm:
         case "bitwise_and":
             low, high = ops.int_range(dtype)
             value = high if low == 0 else -1
-        case "min" if dtype.is_float:
-            value = float("inf")
-        case "max" if dtype.is_float:
-            value = float("-inf")
+        case "min" | "max" if dtype.is_float:
+            value = float("inf" if combine == "min" else "-inf")
+            if not np.isinf(dtype.numpy().type(value)):
+                value = ops.float_range(dtype)[combine == "min"]
         case "min" | "max":
             value = ops.int_range(dtype)[combine == "min"]
         case _:
@@ -333,7 +340,8 @@ class NumpyEmitter:
         target = self._emitter(spatial, statement)
         out = self._output(target, statement)
         arrays.lines += target.lines
-        reduce = f"{UFUNCS[update.combine]}.reduce"
+        combine = _ufunc(update.combine, statement.target.dtype)
+        reduce = f"{combine}.reduce"
         axis: Code = None if not spatial else over[0] if len(over) == 1 else tuple(over)
         keywords: dict[str, Code] = {"axis": axis}
         if not spatial and len(layout) == 1:
@@ -351,7 +359,7 @@ class NumpyEmitter:
             keywords["where"] = mask
         if initial is None:
             made = call(reduce, node, **keywords, dtype=dtype_name(statement.target.dtype))
-            arrays.lines.append(do(call(UFUNCS[update.combine], out.node, made, out=out.node)))
+            arrays.lines.append(do(call(combine, out.node, made, out=out.node)))
             return self._where_fixed(statement, arrays)
         arrays.lines.append(do(call(reduce, node, **keywords, out=out.node)))
         if not folded:
@@ -373,7 +381,8 @@ class NumpyEmitter:
         """The output combined with one more value for each element."""
         more = self._emitter(spatial, statement)
         value = more.compute(other)
-        more.lines.append(do(call(UFUNCS[combine], out.node, value.node, out=out.node)))
+        ufunc = _ufunc(combine, statement.target.dtype)
+        more.lines.append(do(call(ufunc, out.node, value.node, out=out.node)))
         return more.lines
 
     def _contract(self, step: Contract) -> list[ast.stmt]:
@@ -419,7 +428,8 @@ class NumpyEmitter:
         places = [arrays.compute(i).node for i in indices]
         name = self.scope.buffer(statement.target)
         shape = tuple(self.scope.index(size_of(a)) for a in step.axes)
-        ufunc: Code = UFUNCS[step.update.combine] if step.update else None
+        combine = step.update.combine if step.update else None
+        ufunc: Code = _ufunc(combine, statement.target.dtype) if combine else None
         arrays.lines.append(
             do(call("rt.scatter", name, tuple(places), value.node, shape, ufunc, mask))
         )

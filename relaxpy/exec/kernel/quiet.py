@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from relaxpy.exec.kernel.nest import every, expressions, outside_calls
-from relaxpy.exec.kernel.parts import Statement
-from relaxpy.exec.kernel.plan import Plan, Scalar, Step, flat, parts_in
+from relaxpy.exec.kernel.parts import Group, Part, Statement
+from relaxpy.exec.kernel.plan import (
+    Contract,
+    Plan,
+    Reduce,
+    Scalar,
+    Scatter,
+    Step,
+    flat,
+    parts_in,
+)
+from relaxpy.ir.node import Node
 from relaxpy.ir.tir.expr import (
     Add,
     Call,
@@ -39,16 +51,24 @@ def _reports(step: Step) -> bool:
     if isinstance(step, Scalar):
         # Scalars report integers that wrap, too.
         return True
-    for part in parts_in(step):
-        if not isinstance(part, Statement):
-            continue
-        for node in walk(part.value):
-            if isinstance(node, PrimExpr) and _operation_reports(node):
-                return True
-    return False
+    if isinstance(step, Scatter) and step.update is not None:
+        # So do minima and maxima where places may repeat, which report NaN.
+        return True
+    sources = [e for part in parts_in(step) for e in _sources(part)]
+    if isinstance(step, (Reduce, Contract)) and step.initial is not None:
+        sources.append(step.initial)
+    return any(_operation_reports(node) for source in sources for node in walk(source))
 
 
-def _operation_reports(node: PrimExpr) -> bool:
+def _sources(part: Part) -> Iterable[PrimExpr]:
+    match part:
+        case Statement(indices=indices, value=value, guards=guards):
+            return (*indices, value, *guards)
+        case Group(items=items):
+            return (e for item in every(items) for e in expressions(item))
+
+
+def _operation_reports(node: Node) -> bool:
     match node:
         case Add(a=a) | Sub(a=a) | Mul(a=a):
             return a.dtype.is_float
@@ -57,7 +77,7 @@ def _operation_reports(node: PrimExpr) -> bool:
             return a.dtype.is_float and a.dtype.bits < 32
         case Div() | Mod() | FloorDiv() | FloorMod() | Call():
             return True
-        case Cast(value=value):
-            return value.dtype.is_float
+        case Cast(value=value, dtype=dtype):
+            return value.dtype.is_float or (dtype.is_float and dtype.bits < 32)
         case _:
             return False

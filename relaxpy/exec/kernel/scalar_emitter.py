@@ -26,11 +26,13 @@ from relaxpy.exec.kernel.nest import (
 )
 from relaxpy.exec.kernel.parts import Statement, name_of
 from relaxpy.exec.kernel.scope import (
+    BOOLEAN,
     COMPARISONS,
     ELEMENTWISE,
     INTEGER_DIVISION,
     INTRINSICS,
     Scope,
+    converted,
     dtype_name,
     intrinsic_name,
     literal,
@@ -200,9 +202,11 @@ class ScalarEmitter:
             case Select(condition=test, true_value=yes, false_value=no):
                 return self._choice(test, yes, no)
             case Cast(dtype=dtype, value=inner) if inner.dtype.is_bool:
-                return call(dtype_name(dtype), self.value(inner))
+                value = self.value(inner)
+                exact = dtype.numpy().isbuiltin == 1
+                return call(dtype_name(dtype), value if exact else call("int", value))
             case Cast(dtype=dtype, value=inner):
-                return call(attribute(self.value(inner, typed=True), "astype"), dtype_name(dtype))
+                return converted(self.value(inner, typed=True), inner.dtype, dtype)
             case BinaryOpExpr():
                 return self._binary(expr)
             case Call():
@@ -239,8 +243,9 @@ class ScalarEmitter:
             return compare(a, COMPARISONS[node], b)
         if node in _OPERATORS and not dtype.is_bool:
             return binary(a, _OPERATORS[node], b)
-        if node in ELEMENTWISE:
-            return call(ELEMENTWISE[node], a, b)
+        operations = BOOLEAN if dtype.is_bool else ELEMENTWISE
+        if node in operations:
+            return call(operations[node], a, b)
         if dtype.is_int:
             return call(f"rt.{INTEGER_DIVISION[node]}", a, b)
         match expr:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest import loads
-from relaxpy.exec.pytree import Code, binary, call, code, compare, item, path
+from relaxpy.exec.pytree import Code, attribute, binary, call, code, compare, item, path
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
@@ -55,6 +55,12 @@ ELEMENTWISE: Mapping[type[PrimExpr], str] = {
     GT: "np.greater",
     GE: "np.greater_equal",
 }
+BOOLEAN: Mapping[type[PrimExpr], str] = {
+    **ELEMENTWISE,
+    Add: "np.logical_xor",
+    Sub: "np.logical_xor",
+}
+"""As `ELEMENTWISE`, of truth values, which are integers of one bit."""
 INTEGER_DIVISION: Mapping[type[PrimExpr], str] = {
     FloorDiv: "floor_divide",
     FloorMod: "remainder",
@@ -220,6 +226,14 @@ def dtype_name(dtype: DataType) -> str:
     if dtype.is_bool:
         return "np.bool_"
     return f"np.{kind.name}" if kind.isbuiltin == 1 else f"rt.small.{kind.name}"
+
+
+def converted(node: ast.expr, source: DataType, target: DataType) -> ast.Call:
+    """`node`, an array or scalar of datatype `source`, as `target`."""
+    if source.is_int and target.is_int and max(source.bits, target.bits) < 8 and not source.is_bool:
+        # There is no way between datatypes of less than a byte but through others.
+        node = call(attribute(node, "astype"), "np.int8")
+    return call(attribute(node, "astype"), dtype_name(target))
 
 
 def literal(value: IntImm | FloatImm, *, typed: bool) -> ast.expr:

@@ -96,6 +96,9 @@ def _update(value: PrimExpr, own: BufferLoad) -> Update | None:
 
 def _sides(value: PrimExpr) -> tuple[Combine, PrimExpr, PrimExpr] | None:
     match value:
+        case Min() | Max() if value.dtype.bits < 8 and not value.dtype.is_bool:
+            # These have no minima and maxima of their own, only those of wider integers.
+            return None
         case Add() | Sub() | Mul() | Min() | Max() | And():
             return _NODES[type(value)], value.a, value.b
         case Call(op=Op(name=name), args=(a, b)) if name in _CALLS:
