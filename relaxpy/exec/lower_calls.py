@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from relaxpy.errors import CompileError
@@ -14,10 +14,13 @@ from relaxpy.exec.dynamic import DynamicOperator, is_dynamic
 from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
 from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.operands import OperatorCall
-from relaxpy.exec.operators import RUNTIME_OPERATORS
+from relaxpy.exec.operators import RUNTIME_OPERATORS, SHOWING_OPERATORS
 from relaxpy.exec.proof import Sizes, sizes_in_signature, sizes_of_fitting
-from relaxpy.exec.signatures import output_infos
+from relaxpy.exec.quiet import is_allocation
+from relaxpy.exec.signatures import output_infos, packed_keywords
 from relaxpy.exec.support import CompiledPackedCall
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.python import python_callee
@@ -62,11 +65,25 @@ class CallLowering(ABC):
         return py.path(name)
 
     def _operand(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
-        """An operand: what takes more than naming is computed before, in order (EV-17)."""
+        """An operand: what takes more than naming is computed before."""
         value = self._expression(expr, hint)
         simple = isinstance(expr, (rx.Var, rx.GlobalVar, rx.StringImm, rx.DataTypeImm))
         simple = simple or isinstance(expr, (rx.PrimValue, rx.ShapeExpr, rx.Constant, rx.Tuple))
         return value if simple else self._named(value, hint)
+
+    def _operands(self, exprs: Iterable[rx.Expr | Op]) -> list[ast.expr]:
+        """Operands in order (EV-17): what stands before a computed one is computed before it."""
+        values: list[ast.expr] = []
+        for expr in exprs:
+            mark = len(self._out)
+            value = self._operand(expr)
+            if len(self._out) > mark:
+                computed = self._out[mark:]
+                del self._out[mark:]
+                values = [self._named(v, "v") for v in values]
+                self._out += computed
+            values.append(value)
+        return values
 
     # ---- what is surely known
 
@@ -82,16 +99,18 @@ class CallLowering(ABC):
                 if isinstance(known, rx.TupleStructInfo) and index < len(known.fields):
                     return known.fields[index]
                 return OBJECT
-            case rx.Constant() | rx.ShapeExpr() | rx.PrimValue():
-                return expr.struct_info or OBJECT
+            case rx.Constant(data=data):
+                return rx.TensorStructInfo(rx.ShapeExpr(data.shape), DataType(data.dtype.name))
+            case rx.ShapeExpr(values=values):
+                return rx.ShapeStructInfo(values)
+            case rx.PrimValue(value=value):
+                return rx.PrimStructInfo(value.dtype, value)
             case rx.SeqExpr(body=body):
                 return self._known(body)
             case rx.If():
                 return self._branch_infos.get(expr, OBJECT)
             case rx.Call(
-                op=Op(
-                    name="relax.call_tir" | "relax.call_tir_with_grad" | "relax.call_dps_packed"
-                )
+                op=Op(name="relax.call_tir" | "relax.call_tir_with_grad" | "relax.call_dps_packed")
             ):
                 return expr.sinfo_args[0]
             case _:
@@ -111,12 +130,10 @@ class CallLowering(ABC):
             case rx.ExternFunc() as func:
                 return self._call_packed(func, call.args, call)
             case rx.Var() as var if self._scope.functions.get(var, ("", -1))[1] == len(call.args):
-                args = [self._operand(a) for a in call.args]
+                args = self._operands(call.args)
                 return self._outward(self._scope.functions[var][0], *args)
             case op:
-                callee_value = self._operand(op, "f")
-                args = [self._operand(a) for a in call.args]
-                return self._outward("rx.invoke", callee_value, *args)
+                return self._outward("rx.invoke", *self._operands((op, *call.args)))
 
     def _outward(self, function: str | ast.expr, *args: ast.expr) -> ast.expr:
         """A call of what may run anything."""
@@ -124,24 +141,39 @@ class CallLowering(ABC):
         return py.call(function, *args)
 
     def _call_global(self, var: rx.GlobalVar, callee: GlobalCallee, call: rx.Call) -> ast.expr:
-        args = [self._operand(a) for a in call.args]
+        args = self._operands(call.args)
         if callee.prim_func is not None or len(args) != len(callee.signature.params):
             return self._outward("rx.invoke", self._module.function_value(var), *args)
         return self._outward(callee.name, *args)
 
     def _packed(self, func: rx.ExternFunc, call: rx.Call | None) -> ast.expr:
         """The call of a packed function, which looks it up each time."""
-        infos = call.sinfo_args if call is not None else ()
-        attrs = call.attrs if call is not None else {}
-        made = CompiledPackedCall(func.global_symbol, infos, attrs, self._module.own_functions)
+        made = CompiledPackedCall(
+            func.global_symbol,
+            call.sinfo_args if call is not None else (),
+            packed_keywords(call) if call is not None else {},
+            self._module.own_functions,
+            func.span if call is None else call.span,
+        )
         return self._module.share(f"packed_{func.global_symbol}", made)
 
     def _call_packed(self, func: rx.ExternFunc, args: Sequence[rx.Expr], call: rx.Call) -> ast.expr:
         callee = self._packed(func, call)
-        operands = [self._operand(a) for a in args]
-        if not all(isinstance(a, ast.Name | ast.Constant) for a in operands):
+        mark = len(self._out)
+        operands = self._operands(args)
+        if len(self._out) > mark:
+            callee = self._found_before(mark, callee)
+        elif not all(isinstance(a, ast.Name | ast.Constant) for a in operands):
             callee = py.call(py.attribute(callee, "found"))
         return self._outward(callee, *operands)
+
+    def _found_before(self, mark: int, packed: ast.expr) -> ast.expr:
+        """A packed function that is looked up before the statements from `mark` on (EV-17)."""
+        later = self._out[mark:]
+        del self._out[mark:]
+        found = self._named(py.call(py.attribute(packed, "found")), "f")
+        self._out += later
+        return found
 
     def _operator(self, call: rx.Call, name: str, hint: str) -> ast.expr:
         match name:
@@ -153,8 +185,17 @@ class CallLowering(ABC):
                 callee, *args = call.args
                 if isinstance(callee, rx.ExternFunc):
                     return self._call_packed(callee, args, call)
-                values = [self._operand(a) for a in call.args]
-                return self._outward("rx.invoke", *values)
+                return self._outward("rx.invoke", *self._operands(call.args))
+            case "relax.call_inplace_packed":
+                plain = replace(call, attrs=EMPTY_ATTRS)
+                return self._operator(plain, "relax.call_pure_packed", hint)
+            case "relax.call_builtin_with_ctx":
+                function = self._operand(call.args[0], "f")
+                infos = self._module.share("infos", call.sinfo_args)
+                given = self._spread(call.args[1])
+                return self._outward("rx.with_context", function, infos, *given)
+            case "relax.vm.call_tir_dyn":
+                return self._outward("rx.call_tir_dyn", *[self._operand(a) for a in call.args])
             case "relax.call_py_func":
                 called, operands = python_callee(call)
                 return self._call_packed(rx.ExternFunc(called), operands, call)
@@ -162,15 +203,16 @@ class CallLowering(ABC):
                 function = self._operand(call.args[0], "f")
                 return self._outward("rx.invoke", function, *self._spread(call.args[1]))
             case _ if name in RUNTIME_OPERATORS:
-                function_name = RUNTIME_OPERATORS[name].__name__
-                values = [self._operand(a) for a in call.args]
+                values = self._operands(call.args)
                 named = {key: self._attribute(value) for key, value in call.attrs.items()}
-                return py.call(f"rx.{function_name}", *values, **named)
+                # Values of users are written by code of theirs.
+                self._calls_out |= name in SHOWING_OPERATORS
+                return py.call(f"rx.{RUNTIME_OPERATORS[name].__name__}", *values, **named)
             case _ if is_dynamic(call):
                 site = OperatorCall(call)
                 made = DynamicOperator(site, self._module.programs)
                 operator = self._module.share(f"any_{name.rpartition('.')[2]}", made)
-                return py.call(operator, *[self._operand(e) for e in site.open_operands])
+                return py.call(operator, *self._operands(site.open_operands))
             case _:
                 raise CompileError(f"operator {name} has no lowering", span=call.span)
 
@@ -182,8 +224,11 @@ class CallLowering(ABC):
     def _spread(self, expr: rx.Expr) -> list[ast.expr]:
         """The fields of a tuple, as arguments."""
         if isinstance(expr, rx.Tuple):
-            return [self._operand(f) for f in expr.fields]
-        return [ast.Starred(self._operand(expr), ast.Load())]
+            return self._operands(expr.fields)
+        value = self._operand(expr)
+        if not isinstance(self._known(expr), rx.TupleStructInfo):
+            value = self._named(py.call("rx.fields", value), "fields")
+        return [ast.Starred(value, ast.Load())]
 
     def _outputs(self, call: rx.Call, hint: str) -> list[ast.expr]:
         """New tensors for what a call writes, one name each."""
@@ -201,7 +246,13 @@ class CallLowering(ABC):
             static = all(isinstance(d, tir.IntImm) and d.value >= 0 for d in dims)
             return self._named(py.call("np.empty" if static else "rx.empty", shape, dtype), hint)
         assert info.shape is not None
-        return self._named(py.call("rx.empty", self._operand(info.shape), dtype), hint)
+        return self._named(py.call("rx.empty", self._shape(info.shape), dtype), hint)
+
+    def _shape(self, expr: rx.Expr) -> ast.expr:
+        """A shape that a variable holds."""
+        value = self._operand(expr)
+        known = isinstance(self._known(expr), rx.ShapeStructInfo)
+        return value if known else py.call("rx.sizes", value)
 
     def _call_tir(self, call: rx.Call, hint: str) -> ast.expr:
         """OP-5 to OP-8, with the scalars of `tir_vars` at the end."""
@@ -218,20 +269,20 @@ class CallLowering(ABC):
         infos = output_infos(call)
         indices = call.attrs.get("inplace_indices", (-1,) * len(infos))
         assert isinstance(indices, tuple)
+        scalars = [member for shape in call.args[2:] for member in self._members(shape)]
         outputs = [
             self._allocate(info, hint if len(infos) == 1 else f"{hint}_{i}")
             if index < 0
-            else inputs[index]
+            else _input(inputs, index)
             for i, (info, index) in enumerate(zip(infos, indices, strict=True))
         ]
         fresh = [out for out, index in zip(outputs, indices, strict=True) if index < 0]
-        scalars = [member for shape in call.args[2:] for member in self._members(shape)]
         args = [*inputs, *fresh, *scalars]
         sizes = self._sizes_if_fitting(call, callee)
         if sizes is not None:
             self._run_unchecked(callee, args, {var: self._sizes.write(sizes[var]) for var in sizes})
         else:
-            self._run_checked(call, callee, args)
+            self._run_checked(call, callee, args, len(inputs))
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return py.tuple_of(outputs) if several else outputs[0]
 
@@ -260,7 +311,9 @@ class CallLowering(ABC):
         first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
         return "inplace_indices" in call.attrs or any(i < first for i in callee.written)
 
-    def _run_checked(self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr]) -> None:
+    def _run_checked(
+        self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr], inputs: int
+    ) -> None:
         """The kernel with a check of its arguments here, which says where the call stands."""
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
         fixed = not any(isinstance(arg, ast.Starred) for arg in args)
@@ -270,6 +323,9 @@ class CallLowering(ABC):
         args = [self._named(arg, "v") for arg in args]
         names = self._check_call(replace(callee.signature, span=call.span), args)
         if unchecked is None or self._writes_inputs(call, callee):
+            for i in sorted(i for i in callee.written if i < inputs):
+                what = f"{callee.name}: buffer {callee.signature.params[i].name_hint}"
+                self._out.append(py.do(py.call("rx.writable", args[i], py.text(what))))
             self._out.append(py.do(self._outward(callee.name, *args)))
             return
         wide = sizes_in_signature(callee)
@@ -291,22 +347,36 @@ class CallLowering(ABC):
             self._loud.append(run)
 
     def _members(self, shape: rx.Expr) -> list[ast.expr]:
+        """The members of a shape, as arguments that nothing can go wrong with any more."""
         if isinstance(shape, rx.ShapeExpr):
-            return [self._sizes.write(v) for v in shape.values]
-        return [ast.Starred(self._operand(shape), ast.Load())]
+            return [self._named(self._sizes.write(v), "scalar") for v in shape.values]
+        return [ast.Starred(self._named(self._shape(shape), "scalars"), ast.Load())]
 
     def _call_dps_packed(self, call: rx.Call, hint: str) -> ast.expr:
         """OP-9: as call_tir, of a packed function."""
-        inputs = self._spread(call.args[1])
-        outputs = self._outputs(call, hint)
         callee = call.args[0]
         if isinstance(callee, rx.ExternFunc):
-            made = self._outward(self._packed(callee, None), *inputs, *outputs)
+            packed, mark = self._packed(replace(callee, span=call.span), None), len(self._out)
+            inputs, outputs = self._spread(call.args[1]), self._outputs(call, hint)
+            if not all(is_allocation(stmt, "np") for stmt in self._out[mark:]):
+                packed = self._found_before(mark, packed)
+            made = self._outward(packed, *inputs, *outputs)
         else:
-            made = self._outward("rx.invoke", self._operand(callee, "f"), *inputs, *outputs)
+            function = self._operand(callee, "f")
+            inputs, outputs = self._spread(call.args[1]), self._outputs(call, hint)
+            made = self._outward("rx.invoke", function, *inputs, *outputs)
         self._out.append(py.do(made))
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return py.tuple_of(outputs) if several else outputs[0]
+
+
+def _input(inputs: Sequence[ast.expr], index: int) -> ast.expr:
+    """One of the arguments, which may be the fields of one tuple."""
+    match inputs:
+        case [ast.Starred(value=fields)]:
+            return py.item(fields, index)
+        case _:
+            return inputs[index]
 
 
 def _length(shape: rx.Expr) -> int:

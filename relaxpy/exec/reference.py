@@ -5,19 +5,21 @@ It is slow and obvious, and takes IR that is not in normal form. Kernels run sca
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError
+from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
 from relaxpy.exec.checks import Bindings, Signature, cast_title, match_cast
 from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
 from relaxpy.exec.operands import OperatorCall
 from relaxpy.exec.operators import RUNTIME_OPERATORS, SPECIAL_OPERATORS, truth
-from relaxpy.exec.registry import get_global_func
+from relaxpy.exec.registry import packed_function
 from relaxpy.exec.scalar import ScalarEvaluator, checked
-from relaxpy.exec.signatures import function_info, output_infos, signature_of
+from relaxpy.exec.signatures import function_info, output_infos, packed_keywords, signature_of
+from relaxpy.exec.support import call_tir_dyn, fields, sizes, with_context
 from relaxpy.exec.tir_reference import check_supported, run_prim_func
 from relaxpy.exec.values import (
     Array,
@@ -33,6 +35,7 @@ from relaxpy.exec.values import (
     prim_value,
 )
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.distributed import DTensorStructInfo
@@ -78,7 +81,19 @@ def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
     if not isinstance(node, rx.Call) or not isinstance(node.op, Op):
         return None
     operator = node.op.name
-    if operator in RUNTIME_OPERATORS or operator in SPECIAL_OPERATORS or is_dynamic(node):
+    if operator in RUNTIME_OPERATORS:
+        try:
+            inspect.signature(RUNTIME_OPERATORS[operator]).bind(*node.args, **node.attrs)
+        except TypeError as error:
+            return CompileError(f"{operator}: {error} (in {name})", rule="DER-36", span=node.span)
+        return None
+    if operator in SPECIAL_OPERATORS:
+        least, most = SPECIAL_OPERATORS[operator]
+        if least <= len(node.args) <= most:
+            return None
+        problem = f"{operator} does not take {counted(len(node.args), 'operand')} (in {name})"
+        return CompileError(problem, rule="DER-36", span=node.span)
+    if is_dynamic(node):
         return None
     return CompileError(
         f"operator {operator} has no lowering (in {name})",
@@ -139,7 +154,7 @@ class ReferenceEvaluator:
         if isinstance(func, PrimFunc):
             return self._prim_func(func, var.name_hint)
         if isinstance(func, rx.ExternFunc):
-            return get_global_func(func.global_symbol)
+            return self._extern(func.global_symbol, var.span)
         assert isinstance(func, rx.Function)
         return self._closure(func, Scope(var.name_hint), var.name_hint)
 
@@ -157,6 +172,7 @@ class ReferenceEvaluator:
 
     def call(self, callee: Value, args: Sequence[Value]) -> Value:
         """EV-17 to EV-19, EV-27: what a function value gives for `args`."""
+        _calls_users = True
         match category_of(callee):
             case Category.CLOSURE | Category.PRIM_FUNC:
                 return callee(*args)
@@ -196,7 +212,7 @@ class ReferenceEvaluator:
             case rx.SeqExpr():
                 return self._sequence(expr, scope.opened())
             case rx.ExternFunc(global_symbol=name):
-                return self._extern(name)
+                return self._extern(name, expr.span)
             case rx.Call():
                 return self._call(expr, scope)
             case _:
@@ -255,25 +271,29 @@ class ReferenceEvaluator:
 
         return Closure(run, function_info(func), name, captured.bindings.sizes)
 
-    def _extern(self, name: str) -> Value:
+    def _extern(self, name: str, span: Span | None) -> Value:
         """EV-13, EV-14: a registered function, else the module's own PrimFunc of that symbol."""
-        found = get_global_func(name, allow_missing=True)
-        if found is None and name in self.symbols:
-            return self.global_value(self.symbols[name])
-        return get_global_func(name) if found is None else found
+        own = self.symbols.get(name)
+        return packed_function(name, None if own is None else self.global_value(own), span)
 
     # ---- calls
 
     def _call(self, call: rx.Call, scope: Scope) -> Value:
         if isinstance(call.op, Op):
             return self._operator(call, call.op.name, scope)
-        callee = self.value(call.op, scope)
+        callee = self._callee(call.op, call, scope)
         args = [self.value(a, scope) for a in call.args]
         return self._invoke(callee, args, call)
 
+    def _callee(self, callee: rx.Expr, call: rx.Call, scope: Scope) -> Value:
+        if isinstance(callee, rx.ExternFunc):
+            return self._extern(callee.global_symbol, call.span)
+        return self.value(callee, scope)
+
     def _invoke(self, callee: Value, args: Sequence[Value], call: rx.Call) -> Value:
+        _calls_users = True
         if category_of(callee) is Category.PACKED_FUNC:
-            return from_packed(callee(*args, **call.attrs), call.sinfo_args)
+            return from_packed(callee(*args, **packed_keywords(call)), call.sinfo_args)
         return self.call(callee, args)
 
     def _operator(self, call: rx.Call, name: str, scope: Scope) -> Value:
@@ -283,15 +303,24 @@ class ReferenceEvaluator:
             case "relax.call_dps_packed":
                 return self._call_dps_packed(call, scope)
             case "relax.call_pure_packed":
-                callee, *args = (self.value(a, scope) for a in call.args)
+                callee = self._callee(call.args[0], call, scope)
+                args = [self.value(a, scope) for a in call.args[1:]]
                 return self._invoke(callee, args, call)
+            case "relax.call_inplace_packed":
+                callee, *args = (self.value(a, scope) for a in call.args)
+                return self._invoke(callee, args, replace(call, attrs=EMPTY_ATTRS))
+            case "relax.call_builtin_with_ctx":
+                callee, args = (self.value(a, scope) for a in call.args)
+                return with_context(callee, call.sinfo_args, *args)
+            case "relax.vm.call_tir_dyn":
+                return call_tir_dyn(*(self.value(a, scope) for a in call.args))
             case "relax.call_py_func":
                 called, operands = python_callee(call)
-                function = self._extern(called)
+                function = self._extern(called, call.span)
                 return self._invoke(function, [self.value(a, scope) for a in operands], call)
             case "relax.invoke_closure" | "relax.invoke_pure_closure":
                 callee, args = (self.value(a, scope) for a in call.args)
-                return self.call(callee, args)
+                return self.call(callee, fields(args))
             case _ if name in RUNTIME_OPERATORS:
                 values = [self.value(a, scope) for a in call.args]
                 return RUNTIME_OPERATORS[name](*values, **call.attrs)
@@ -315,8 +344,8 @@ class ReferenceEvaluator:
             raise RuntimeCheckError(
                 f"call_tir calls a PrimFunc, found {describe(callee)}", rule="OP-1", span=call.span
             )
-        inputs = self.value(call.args[1], scope)
-        scalars = self.value(call.args[2], scope) if len(call.args) > 2 else ()
+        inputs = fields(self.value(call.args[1], scope))
+        scalars = sizes(self.value(call.args[2], scope)) if len(call.args) > 2 else ()
         infos = output_infos(call)
         indices = call.attrs.get("inplace_indices", (-1,) * len(infos))
         assert isinstance(indices, tuple)
@@ -333,15 +362,15 @@ class ReferenceEvaluator:
         return outputs_value(call, outputs)
 
     def _call_dps_packed(self, call: rx.Call, scope: Scope) -> Value:
-        callee = self.value(call.args[0], scope)
-        inputs = self.value(call.args[1], scope)
+        callee = self._callee(call.args[0], call, scope)
+        inputs = fields(self.value(call.args[1], scope))
         outputs = [self._allocate(info, scope) for info in output_infos(call)]
         self.call(callee, (*inputs, *outputs))
         return outputs_value(call, outputs)
 
     def _allocate(self, info: rx.TensorStructInfo, scope: Scope) -> Array:
         assert info.shape is not None
-        return empty(tuple(self.value(info.shape, scope)), info.dtype.numpy())
+        return empty(sizes(self.value(info.shape, scope)), info.dtype.numpy())
 
 
 def _program_function(program: IRModule) -> Value:
