@@ -21,6 +21,7 @@ ELSEWHERE = {
     "relax.call_py_func",
     "relax.call_tir",
     "relax.call_tir_inplace",
+    "relax.call_tir_with_grad",
     "relax.hint_on_device",
     "relax.null_value",
     "relax.print",
@@ -86,6 +87,13 @@ def test_calls_and_effects_read_back():
                     a = R.call_tir(cls.k, (x,), out_sinfo=R.Tensor((4,), "float32"))
                     b = R.call_tir_inplace(
                         cls.twice, (a,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
+                    )
+                    b = R.call_tir_with_grad(
+                        cls.k, (b,), out_sinfo=R.Tensor((4,), "float32"), te_grad_name="k_grad"
+                    )
+                    b = R.call_tir_with_grad(
+                        cls.k, (b,), out_sinfo=R.Tensor((4,), "float32"), te_grad_name="k_grad",
+                        te_grad_kwargs={"k": T.float32(2), "axes": [0, 1], "how": "sum"},
                     )
                     d = R.call_dps_packed("f", (x, b), out_sinfo=R.Tensor((4,), "float32"))
                     e = R.call_pure_packed("g", d, sinfo_args=(R.Object,))

@@ -34,7 +34,7 @@ from relaxpy.ir.relax.nodes import (
     convert_to_expr,
 )
 from relaxpy.ir.relax.normalize import Normalizer
-from relaxpy.ir.relax.te_call import KernelTable, call_te
+from relaxpy.ir.relax.te_call import KernelTable, call_te, with_gradient
 from relaxpy.ir.structural import structural_equal, structural_hash
 from relaxpy.ir.tir import expr as tir
 
@@ -523,18 +523,41 @@ class BlockBuilder:
         func: Callable[..., Any],
         *args: object,
         name_hint: str = "",
-        primfunc_name_hint: str | None = None,
-        primfunc_attrs: Mapping[str, object] | None = None,
-        **kwargs: object,
+        **options: Any,
     ) -> Var:
         """Bind what `call_te` gives to a new variable and return that."""
-        call = self.call_te(
-            func,
-            *args,
-            primfunc_name_hint=primfunc_name_hint,
-            primfunc_attrs=primfunc_attrs,
-            **kwargs,
-        )
+        return self.emit(self.call_te(func, *args, **options), name_hint)
+
+    @user_facing
+    def call_te_with_grad(
+        self,
+        func: Callable[..., Any],
+        *args: object,
+        te_grad_name: str,
+        te_grad_kwargs: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> Call:
+        """As `call_te`, with a gradient: the one registered as `te_grad_name`.
+
+        It will be called with `te_grad_kwargs` beside what `func` was called with.
+
+        Errors:
+            MisuseError (also TypeError): as for `call_te`, or the gradient is named by no string.
+        """
+        return with_gradient(self.call_te(func, *args, **options), te_grad_name, te_grad_kwargs)
+
+    @user_facing
+    def emit_te_with_grad(
+        self,
+        func: Callable[..., Any],
+        *args: object,
+        te_grad_name: str,
+        te_grad_kwargs: Mapping[str, object] | None = None,
+        name_hint: str = "",
+        **options: Any,
+    ) -> Var:
+        """Bind what `call_te_with_grad` gives to a new variable and return that."""
+        call = with_gradient(self.call_te(func, *args, **options), te_grad_name, te_grad_kwargs)
         return self.emit(call, name_hint)
 
     def _free_name(self, prefix: str) -> str:

@@ -24,7 +24,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.call import call_tir
+from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.shape_vars import variables_of
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
@@ -197,6 +197,16 @@ def call_te(
     if reuse:
         builder.kernels.made[key] = kernel
     return _call_kernel(kernel, arguments)
+
+
+def with_gradient(call: Call, name: str, named: Mapping[str, object] | None) -> Call:
+    """A call of a kernel, with the gradient registered as `name` for its tensor expressions."""
+    gvar, operands, *sizes = call.args
+    made = call_tir_with_grad(
+        gvar, operands, call.sinfo_args[0], name, named, sizes[0] if sizes else None
+    )
+    assert isinstance(made, Call)
+    return made
 
 
 def _kind(value: object) -> object:

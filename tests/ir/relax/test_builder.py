@@ -1,15 +1,21 @@
 """BlockBuilder: TVM's interface, what it refuses, and what it costs."""
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
+from relaxpy import compile, te
 from relaxpy.errors import BuilderStateError, MisuseError, StructInfoError
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.derive import normalize_module
 from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.runtime import ShapeTuple
+from relaxpy.script import from_source
 from tests.counting import calls
 from tests.ir.relax.graphs import (
     BOOL,
@@ -372,3 +378,75 @@ def test_a_binding_costs_the_same_after_many_others(x: rx.Var) -> None:
             assert calls(emit) < 1.1 * first
             out = bb.emit_output(x)
         bb.emit_func_output(out)
+
+
+def scaled(a: Any, factor: Any) -> Any:
+    return te.compute(a.shape, lambda i, j: a[i, j] * factor, "scaled")
+
+
+@pytest.mark.rule("OP-5", "OP-7")
+def test_a_kernel_may_come_with_a_gradient(x: rx.Var) -> None:
+    bb = BlockBuilder()
+    with bb.function("main", x):
+        with bb.dataflow():
+            y = bb.emit_te_with_grad(
+                scaled,
+                x,
+                2.0,
+                te_grad_name="scaled_grad",
+                te_grad_kwargs={"factor": 2.0},
+                name_hint="y",
+                primfunc_name_hint="kernel",
+            )
+            z = bb.emit_output(bb.call_te_with_grad(scaled, y, 2.0, te_grad_name="scaled_grad"))
+        bb.emit_func_output(z)
+    mod = bb.finalize()
+    assert {v.name_hint for v in mod} == {"main", "kernel"}
+    first, second = (b.value for b in bindings(mod["main"]))
+    assert isinstance(first, rx.Call)
+    assert isinstance(second, rx.Call)
+    assert first.op is second.op is Op("relax.call_tir_with_grad")
+    assert first.attrs == {"te_grad_name": "scaled_grad", "te_grad_kwargs": {"factor": 2.0}}
+    assert second.attrs == {"te_grad_name": "scaled_grad"}
+    assert y.struct_info == z.struct_info == x.struct_info
+    assert_structural_equal(from_source(mod.script()), mod)
+    data = np.ones((3, 4), "float32")
+    for target in ("reference", "numpy"):
+        assert (compile(mod, target)["main"](data) == 4).all()
+
+
+def test_sizes_that_no_buffer_tells_are_passed_with_a_gradient_too() -> None:
+    bb, n = BlockBuilder(), size("n")
+    y, s = var("y", tensor(4, dtype="int64")), var("s", shape(n))
+
+    def times(a: Any, k: Any) -> Any:
+        return te.compute((4,), lambda i: a[i] * k, "times")
+
+    with bb.function("main", [y, s]):
+        call = bb.call_te_with_grad(times, y, n, te_grad_name="times_grad")
+        bb.emit_func_output(bb.emit(call))
+    assert list(call.args[2]) == [n]
+    assert (compile(bb.finalize())["main"](np.arange(4), ShapeTuple((3,))) == [0, 3, 6, 9]).all()
+
+
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        ({"te_grad_name": 3}, "te_grad_name names a gradient"),
+        ({"te_grad_name": ""}, "te_grad_name names a gradient"),
+        ({"te_grad_name": "g", "te_grad_kwargs": 3}, "te_grad_kwargs is a table"),
+    ],
+)
+def test_a_gradient_has_a_name_and_arguments_by_name(
+    x: rx.Var, gradient: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        BlockBuilder().call_te_with_grad(scaled, x, 2.0, **gradient)
+
+
+@pytest.mark.rule("DER-36")
+def test_what_is_wrong_with_a_kernel_is_so_with_a_gradient_too(x: rx.Var) -> None:
+    kernel_var = rx.GlobalVar("k")
+    bb = BlockBuilder(IRModule({"k": kernel((4,), (4,))}))
+    with bb.testing_scope(), pytest.raises(StructInfoError, match="OP-8"):
+        bb.emit(op.call_tir_with_grad(kernel_var, x, tensor(4), "g"))

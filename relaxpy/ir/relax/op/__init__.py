@@ -27,6 +27,7 @@ from relaxpy.ir.relax.op.call import (
     call_pure_packed,
     call_tir,
     call_tir_inplace,
+    call_tir_with_grad,
 )
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
@@ -42,6 +43,7 @@ __all__ = [
     "call_pure_packed",
     "call_tir",
     "call_tir_inplace",
+    "call_tir_with_grad",
     "closures",
     "creation",
     "datatype",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
-from relaxpy.ir.node import Attrs
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.nodes import (
@@ -273,6 +273,56 @@ def call_tir(
         Op("relax.call_tir"),
         _kernel_args(gvar, args, tir_vars),
         sinfo_args=(output_info(out_sinfo),),
+    )
+
+
+def _infer_with_grad(call: Call, ctx: Context) -> StructInfo:
+    name, named = call.attrs.get("te_grad_name"), call.attrs.get("te_grad_kwargs", EMPTY_ATTRS)
+    if not isinstance(name, str) or not name:
+        raise StructInfoTypeError(f"te_grad_name names a gradient, found {name!r:.60}", about=name)
+    if not isinstance(named, Mapping):
+        raise StructInfoTypeError(
+            f"te_grad_kwargs is a table of arguments by name, found {named!r:.60}", about=named
+        )
+    return _infer_call_tir(call, ctx)
+
+
+def _forward_part(builder: object, call: Call) -> Call:
+    """The call without its gradient."""
+    return Call(Op("relax.call_tir"), call.args, sinfo_args=call.sinfo_args, span=call.span)
+
+
+@register(
+    "relax.call_tir_with_grad",
+    pure=True,
+    calls_operand=True,
+    infer=_infer_with_grad,
+    unmake=_written_out,
+    legalize=_forward_part,
+)
+def call_tir_with_grad(
+    gvar: Expr,
+    args: Operands,
+    out_sinfo: Infos,
+    te_grad_name: str,
+    te_grad_kwargs: Mapping[str, object] | None = None,
+    tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
+) -> Call:
+    """As `call_tir`, with a gradient: that of tensor expressions registered as `te_grad_name`.
+
+    The gradient is called with `te_grad_kwargs` in addition; the values are those of `call_tir`.
+
+    Errors:
+        StructInfoError: as for `call_tir`, or name and arguments of the gradient are none.
+    """
+    attrs = {"te_grad_name": te_grad_name}
+    if te_grad_kwargs:
+        attrs["te_grad_kwargs"] = te_grad_kwargs  # type: ignore[assignment]
+    return Call(
+        Op("relax.call_tir_with_grad"),
+        _kernel_args(gvar, args, tir_vars),
+        Attrs(attrs),
+        (output_info(out_sinfo),),
     )
 
 

@@ -49,6 +49,7 @@ CALLS_SOMETHING = {
     "relax.call_py_func",
     "relax.call_tir",
     "relax.call_tir_inplace",
+    "relax.call_tir_with_grad",
     "relax.invoke_closure",
     "relax.invoke_pure_closure",
     "relax.vm.call_tir_dyn",
