@@ -31,6 +31,8 @@ Hook = Literal[
     "bind_symbolic_vars",
     "inline_functions",
     "is_base_of",
+    "python_functions",
+    "python_module",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -53,6 +55,8 @@ _TARGETS: dict[Hook, str] = {
     "bind_symbolic_vars": "relaxpy.ir.relax.bind:bind_symbolic_vars",
     "inline_functions": "relaxpy.ir.relax.inline:inline_functions",
     "is_base_of": "relaxpy.ir.relax.compatibility:is_base_of",
+    "python_functions": "relaxpy.ir.python_function:python_functions",
+    "python_module": "relaxpy.exec.python_module:BasePyModule",
 }
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir import hooks
 from relaxpy.ir.node import Attrs, Node, as_attrs
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.traverse import rename, walk
@@ -59,6 +60,12 @@ class IRModule(Node):
     def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
         """The entries in alphabetical order."""
         return sorted(self._functions.items(), key=lambda item: item[0].name_hint)
+
+    @property
+    def pyfuncs(self) -> dict[str, Callable[..., object]]:
+        """The Python functions of the module by name (`@I.pyfunc`), a copy of the table."""
+        found: dict[str, Callable[..., object]] = hooks.call("python_functions", self)
+        return found
 
     def items(self) -> ItemsView[GlobalVar, BaseFunc]:
         """The entries in order of entry."""

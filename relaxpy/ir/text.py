@@ -16,7 +16,7 @@ from relaxpy.ir.literal import constant_literal, float_text, python_float_text, 
 from relaxpy.ir.node import Attrs, Node, too_deep
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo
+from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.scalar_text import ATOM, UNARY, ScalarText
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import (
@@ -306,6 +306,8 @@ class ShortText:
             case DeviceMesh(shape=shape, device_ids=ids):
                 mesh = f"{self.relax_prefix}.dist.device_mesh"
                 return call(mesh, tuple_doc(map(str, shape)), Group("[", map(str, ids), "]"))
+            case Placement():
+                return string_text(str(value))
             case DummyGlobalInfo():
                 return f"{self.ir_prefix}.dummy_global_info()"
             case Buffer() | rx.Expr():

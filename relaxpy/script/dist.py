@@ -1,6 +1,37 @@
 """`R.dist`: the words of tensors that several devices hold together."""
 
-from relaxpy.ir.relax.distributed import device_mesh
-from relaxpy.script.parser.annotations import DTensor
+from __future__ import annotations
 
-__all__ = ["DTensor", "device_mesh"]
+import sys as _sys
+from typing import Any
+
+from relaxpy.entry import user_facing as _user_facing
+from relaxpy.ir.relax.distributed import device_mesh
+from relaxpy.ir.relax.op.call import call_tir
+from relaxpy.script.parser import relaxwords as _words
+from relaxpy.script.parser.annotations import DTensor
+from relaxpy.script.parser.wording import unknown_member as _unknown_member
+
+__all__ = ["DTensor", "call_tir", "device_mesh"]
+
+
+@_user_facing
+def __getattr__(name: Any) -> Any:
+    found = None if name[:1] == "_" else _words.find(f"relax.dist.{name}")
+    if found is None:
+        raise _unknown_member(_sys.modules[__name__], "R.dist", name)
+    return found
+
+
+def _offers(name: str) -> bool:
+    """Whether there is an operator of this name."""
+    return _words.find(f"relax.dist.{name}") is not None
+
+
+def _public_names() -> set[str]:
+    """The names of operators."""
+    return _words.public("relax.dist.")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_public_names()})

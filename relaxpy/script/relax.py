@@ -54,6 +54,7 @@ from relaxpy.script.parser.legacy import (
 from relaxpy.script.parser.macros import MacroDecorator as _MacroDecorator
 from relaxpy.script.parser.relaxwords import (
     ExternFunc,
+    SeqExpr,
     TupleGetItem,
     call_packed,
     const,
@@ -89,6 +90,7 @@ __all__ = [
     "Prim",
     "PrimType",
     "RuntimeDepShape",
+    "SeqExpr",
     "Shape",
     "ShapeExpr",
     "ShapeType",

@@ -175,3 +175,86 @@ def test_another_placement_is_not_accepted() -> None:
     with pytest.raises(StructInfoError, match=r"placement R, R is not S\[0\], R"):
         from_source(text)
     assert isinstance(Spread, IRModule)
+
+
+@I.ir_module
+class Operators:
+    I.module_global_infos(
+        {"mesh": [R.dist.device_mesh((2, 2), I.Range(0, 4)), R.dist.device_mesh((1,), [4])]}
+    )
+
+    @T.prim_func
+    def copy(x: T.Buffer((4, 8), "float32"), y: T.Buffer((4, 8), "float32")):
+        for i, j in T.grid(4, 8):
+            y[i, j] = x[i, j]
+
+    @R.function
+    def spread(x: R.DTensor((4, 8), "float32", "mesh[0]", "S[0], R")):
+        cls = Operators
+        a = R.dist.call_tir(cls.copy, x, R.DTensor((4, 8), "float32", "mesh[0]", "S[0], R"))
+        b = R.dist.redistribute(a, "mesh[1]", "S[1]")
+        c = R.dist.redistribute(b, device_mesh="mesh[0]", placement="R, R")
+        out = R.DTensor((4, 8), "float32", "mesh[0]", "R, R")
+        d = R.dist.call_tir_local_view(cls.copy, (c,), out_sinfo=out)
+        return (b, d)
+
+    @R.function
+    def whole(x: R.Tensor((4, "n"), "float32")):
+        y = R.dist.annotate_sharding(x, R.dist.device_mesh((2,), [0, 1]), "S[1]")
+        z = R.dist.redistribute_replica_to_shard(y, 2, axis=0)
+        return R.dist.redistribute_replica_to_shard(z, num_workers=2, axis=-1)
+
+
+def test_operators_on_spread_tensors_are_read_and_written() -> None:
+    b, d = Operators["spread"].struct_info.ret.fields
+    assert b == spread(4, 8, placement="S[1]", mesh=DeviceMesh((1,), (4,)))
+    assert d == spread(4, 8, placement="R, R")
+    infos = [b.var.struct_info for b in Operators["whole"].body.blocks[0].bindings]
+    assert [str(i) for i in infos] == [
+        'R.Tensor((4, n), dtype="float32")',
+        'R.Tensor((2, n), dtype="float32")',
+        'R.Tensor((2, n // 2), dtype="float32")',
+    ]
+    for copy in (from_source(Operators.script()), load_json(save_json(Operators))):
+        assert structural_equal(copy, Operators)
+    assert "redistribute" in dir(R.dist)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ('R.dist.annotate_sharding(x, "mesh[5]", "R")', "the module lists no mesh"),
+        ('R.dist.annotate_sharding(x, "mesh[0]", "R")', "the mesh has 2 axes, the placement 1"),
+        ('R.dist.annotate_sharding(x, "mesh[0]", "S[7], R")', "no axis 7 to split"),
+        ('R.dist.annotate_sharding(x, "mesh[0]", 3)', "placement is Placement, found 3"),
+        (
+            'R.dist.redistribute(x, "mesh[0]", "R, R")',
+            r"input is a tensor over several devices, found R\.Tensor",
+        ),
+        ("R.dist.redistribute_replica_to_shard(x, 3, 0)", "size 4 is no multiple of 3 workers"),
+        ("R.dist.redistribute_replica_to_shard(x, 0, 0)", "num_workers is at least 1, found 0"),
+        (
+            "R.dist.call_tir_local_view(cls.f, (x,), R.Tensor((4,)))",
+            r"outputs are tensors over several devices, found R\.Tensor",
+        ),
+        ("R.dist.shard(x)", r"R\.dist has no attribute 'shard'"),
+        ("R.dist._words", "refused in text"),
+    ],
+)
+def test_wrong_calls_are_located(call: str, message: str) -> None:
+    text = f"""
+@I.ir_module
+class Module:
+    I.module_global_infos({{"mesh": [R.dist.device_mesh((2, 2), [0, 1, 2, 3])]}})
+    @T.prim_func
+    def f(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
+        y[0] = x[0]
+    @R.function
+    def main(x: R.Tensor((4, "n"), "float32")):
+        cls = Module
+        return {call}
+"""
+    with pytest.raises((ParseError, StructInfoError), match=message) as caught:
+        from_source(text)
+    assert caught.value.diagnostic.span is not None
+    assert caught.value.diagnostic.span.line == 11

@@ -503,3 +503,58 @@ def test_the_truth_of_a_relax_value_is_not_known_while_reading() -> None:
             # ... None, found (0.5,)
             return x
     """)
+
+
+@pytest.mark.rule("SC-12")
+def test_a_shape_variable_may_bring_its_name() -> None:
+    k = tir.Var("k", "int64")
+
+    @R.function
+    def f(x: R.Tensor(("n",), "float32"), y: R.Object):
+        n = T.var("int64", "n")
+        k = T.var("int64", "k")
+        z = R.match_cast(y, R.Tensor((n, k), "float32"))
+        return R.shape([n, k])
+
+    assert_structural_equal(from_source(f.script()), f)
+    assert str(f.body.body) == "R.shape([n, k])"
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.var("int32", "n")
+            #   ^^^^^^^^^^^^^^^^^^^ 'n' is int64 already, it cannot be int32 [PX-9]
+            return x
+    """)
+    assert k.name == "k"
+
+
+@pytest.mark.rule("NF-14")
+def test_bindings_of_a_sequence_stand_where_it_stands() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.exp(x)
+            with R.SeqExpr():
+                y = R.abs(y)
+                with R.dataflow():
+                    z = R.exp(y)
+                    R.output(z)
+                w = R.abs(z)
+            with R.SeqExpr():
+                return y
+    """)
+    assert names(func) == ["y", "y", "z", "w"]
+    assert isinstance(func.body, rx.SeqExpr)
+    assert func.body.body is bindings(func)[0].var
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            with R.SeqExpr():
+                w = R.abs(x)
+            with R.SeqExpr() as s:
+            #                   ^ with R.dataflow() stands alone, without `as`
+                y = x
+            return w
+            #      ^ unknown name 'w'
+            # hint: what a block binds ends with it: use it there, or bind it before
+    """)

@@ -16,17 +16,41 @@ from tests.ir.relax.op.cases import CASES, Case
 
 ELSEWHERE = {
     "relax.assert_op",
+    "relax.builtin.alloc_tensor",
+    "relax.builtin.stop_lift_params",
+    "relax.call_builtin_with_ctx",
     "relax.call_dps_packed",
+    "relax.call_inplace_packed",
     "relax.call_pure_packed",
     "relax.call_py_func",
     "relax.call_tir",
     "relax.call_tir_inplace",
     "relax.call_tir_with_grad",
     "relax.hint_on_device",
+    "relax.invoke_closure",
+    "relax.invoke_pure_closure",
+    "relax.make_closure",
+    "relax.memory.alloc_storage",
+    "relax.memory.alloc_tensor",
+    "relax.memory.ensure_zero_offset",
+    "relax.memory.kill_storage",
+    "relax.memory.kill_tensor",
+    "relax.memory.view",
     "relax.null_value",
     "relax.print",
     "relax.shape_of",
+    "relax.shape_to_tensor",
+    "relax.tensor_to_shape",
     "relax.to_vdevice",
+    "relax.vm.alloc_storage",
+    "relax.vm.alloc_tensor",
+    "relax.vm.call_tir_dyn",
+    "relax.vm.kill_object",
+    # read back in test_parse_distributed.py
+    "relax.dist.annotate_sharding",
+    "relax.dist.call_tir_local_view",
+    "relax.dist.redistribute",
+    "relax.dist.redistribute_replica_to_shard",
 }
 
 
@@ -105,6 +129,51 @@ def test_calls_and_effects_read_back():
                     f = R.null_value()
                     h = R.shape_of(d)
                     return (e, f, h)
+            """
+        )
+    )
+
+
+def test_memory_closures_and_lowered_calls_read_back():
+    read_back(
+        from_source(
+            """
+            @I.ir_module
+            class Module:
+                @T.prim_func(private=True)
+                def k(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+                    for i in range(4):
+                        B[i] = A[i]
+
+                @R.function(private=True)
+                def lifted(x: R.Tensor((4,), "float32"), y: R.Object) -> R.Tensor((4,), "float32"):
+                    return x
+
+                @R.function(pure=False)
+                def main(x: R.Tensor((4,), "float32"), s: R.Tensor((2,), "int64")) -> R.Object:
+                    cls = Module
+                    a = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
+                    b = R.memory.alloc_tensor(a, 0, R.shape([4]), "float32")
+                    c = R.builtin.alloc_tensor(R.shape([4]), "float32", 0, storage_scope="local")
+                    d = R.vm.alloc_storage(R.shape([16]), 0, "uint8")
+                    e = R.vm.alloc_tensor(d, 0, R.shape([4]), "float32")
+                    R.vm.call_tir_dyn(cls.k, (x, e, R.shape([4])))
+                    f = R.memory.view(e, R.shape([2, 2]))
+                    g = R.memory.ensure_zero_offset(f)
+                    h = R.builtin.stop_lift_params(x)
+                    i = R.make_closure(cls.lifted, (x,))
+                    j = R.invoke_closure(i, (h,), sinfo_args=R.Tensor((4,), "float32"))
+                    k = R.invoke_pure_closure(i, (j,), sinfo_args=R.Tensor((4,), "float32"))
+                    l = R.call_inplace_packed(
+                        "p", x, k, inplace_indices=[0], sinfo_args=R.Tensor((4,), "float32")
+                    )
+                    m = R.call_builtin_with_ctx("q", (l,), sinfo_args=R.Tensor((4,), "float32"))
+                    n = R.tensor_to_shape(s)
+                    o = R.shape_to_tensor(n)
+                    R.memory.kill_tensor(b)
+                    R.memory.kill_storage(a)
+                    R.vm.kill_object(d)
+                    return (c, g, m, o)
             """
         )
     )

@@ -379,6 +379,11 @@ class DataflowForm(Form):
 
 
 @dataclass(frozen=True, slots=True)
+class SeqForm(Form):
+    """`with R.SeqExpr()`."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutputForm(Form):
     """The variables that a dataflow block hands on."""
 

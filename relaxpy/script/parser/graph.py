@@ -126,7 +126,7 @@ class GraphReader(GraphUnrolled):
             case ast.Expr(value=value):
                 self.expression(value)
             case ast.With():
-                self.with_dataflow(node)
+                self.with_block(node)
             case ast.If():
                 self.branch(node)
             case ast.Return():

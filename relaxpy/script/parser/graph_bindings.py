@@ -91,7 +91,7 @@ class GraphBindings(GraphState):
         annotation: rx.StructInfo | None = None,
     ) -> None:
         """Give `name` the meaning of `value`: Relax values are bound, Python's keep their names."""
-        if isinstance(value, SizeVar) and not value.name:
+        if isinstance(value, SizeVar) and value.name in ("", name):
             self.declare_size(name, value, at)
             return
         if isinstance(value, forms.UnknownShape):
@@ -166,7 +166,7 @@ class GraphBindings(GraphState):
                     rule="PX-9",
                 )
         else:
-            known = self.now.sizes[name] = value.renamed(name)
+            known = self.now.sizes[name] = value if value.name else value.renamed(name)
         if self.scope.find_bound(name) is not known:
             self.scope.set(name, known)
 

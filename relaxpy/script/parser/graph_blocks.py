@@ -24,17 +24,21 @@ class GraphBlocks(GraphBindings):
 
     # --- blocks
 
-    def with_dataflow(self, node: ast.With) -> None:
-        """Read `with R.dataflow():`."""
+    def with_block(self, node: ast.With) -> None:
+        """Read `with R.dataflow():`, or `with R.SeqExpr():`, whose bindings stand here (NF-14)."""
         item = node.items[0]
         form = self.values.value(item.context_expr)
-        if not isinstance(form, forms.DataflowForm):
+        if not isinstance(form, (forms.DataflowForm, forms.SeqForm)):
             raise self.error(
                 item.context_expr, f"with takes R.dataflow() in Relax, found {describe(form)}"
             )
         if len(node.items) > 1 or item.optional_vars is not None:
             extra = item.optional_vars or node.items[1].context_expr
             raise self.error(extra, "with R.dataflow() stands alone, without `as`")
+        if isinstance(form, forms.SeqForm):
+            with self.scope.inner():
+                self.statements.read(node.body, self.statement)
+            return
         now = self.now
         if now.dataflow is not None:
             raise self.error(item.context_expr, "a dataflow block cannot stand inside another")

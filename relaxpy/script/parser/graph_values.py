@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.context import written_at
+from relaxpy.ir.relax.distributed import DeviceMesh
 from relaxpy.ir.relax.op import operators
 from relaxpy.ir.relax.op.call import info_list
 from relaxpy.ir.relax.op.registry import OpDef
@@ -262,12 +263,17 @@ class GraphEvaluator(Evaluator):
     ) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of an operator, with the devices that the module lists for their names."""
         for i, parameter in enumerate(function.parameters):
-            if VDevice not in parameter.choices:
+            find: Callable[[str], VDevice | DeviceMesh]
+            if VDevice in parameter.choices:
+                find = self.devices.find
+            elif DeviceMesh in parameter.choices:
+                find = self.devices.mesh
+            else:
                 continue
             if i < len(args) and isinstance(args[i], str):
-                args = [*args[:i], self.devices.find(args[i]), *args[i + 1 :]]
+                args = [*args[:i], find(args[i]), *args[i + 1 :]]
             elif isinstance(kwargs.get(parameter.name), str):
-                kwargs = kwargs | {parameter.name: self.devices.find(kwargs[parameter.name])}
+                kwargs = kwargs | {parameter.name: find(kwargs[parameter.name])}
         return args, kwargs
 
     def called(

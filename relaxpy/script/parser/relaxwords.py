@@ -25,6 +25,11 @@ def dataflow() -> forms.DataflowForm:
     return forms.DataflowForm()
 
 
+def SeqExpr() -> forms.SeqForm:
+    """Bindings with names of their own: `with R.SeqExpr():`."""
+    return forms.SeqForm()
+
+
 def output(*variables: rx.Var) -> forms.OutputForm:
     """The variables that the dataflow block hands on."""
     return forms.OutputForm(variables)

@@ -136,8 +136,12 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
     ]
     if not lines:
         return None
-    if min(lines) >= node.lineno:
+    first = min(lines)
+    if first >= node.lineno:
         return "it is bound further down: move that before its first use"
+    branches = (part for part in ast.walk(around) if isinstance(part, ast.If))
+    if not any(part.lineno <= first <= (part.end_lineno or first) for part in branches):
+        return "what a block binds ends with it: use it there, or bind it before"
     return "what a branch binds ends with it: bind the same name last in both branches"
 
 

@@ -9,6 +9,7 @@ from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, co
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -80,7 +81,7 @@ def packed_callee(func: Expr | str) -> Expr:
     raise MisuseError(f"expected a packed function or its name, found {func!r:.60}", about=func)
 
 
-def _operands(call: Call, ctx: Context) -> tuple[Expr, tuple[StructInfo, ...]]:
+def operand_infos(call: Call, ctx: Context) -> tuple[Expr, tuple[StructInfo, ...]]:
     """What is called, and the infos of the operands in the tuple after it."""
     if len(call.args) < 2:
         raise StructInfoTypeError(
@@ -105,7 +106,7 @@ def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
     [info] = call.sinfo_args
     fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
     outputs = []
-    for field in fields:
+    for field in map(_whole, fields):
         if not isinstance(field, TensorStructInfo):
             raise StructInfoTypeError(
                 f"outputs are tensors, found {field}", rule="OP-3", about=field
@@ -122,6 +123,11 @@ def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
             )
         outputs.append(field)
     return tuple(outputs)
+
+
+def _whole(info: StructInfo) -> StructInfo:
+    """The whole of a tensor that several devices hold together; anything else is itself."""
+    return info.tensor_sinfo if isinstance(info, DTensorStructInfo) else info
 
 
 def _scalars(call: Call, ctx: Context) -> tuple[StructInfo, ...]:
@@ -217,13 +223,13 @@ def _plainly_fits(found: StructInfo, param: StructInfo, images: Mapping[Var, Pri
 
 
 def _infer_call_tir(call: Call, ctx: Context) -> StructInfo:
-    callee, inputs = _operands(call, ctx)
+    callee, inputs = operand_infos(call, ctx)
     outputs = _outputs(call, "OP-3")
-    _check_kernel(callee, inputs, outputs, _scalars(call, ctx), call, ctx)
+    _check_kernel(callee, tuple(map(_whole, inputs)), outputs, _scalars(call, ctx), call, ctx)
     return call.sinfo_args[0]
 
 
-def _written_out(call: Call) -> Written:
+def written_out(call: Call) -> Written:
     """The arguments of an operator with operands in a tuple and infos of outputs."""
     [out] = call.sinfo_args
     named: dict[str, object] = dict(call.attrs)
@@ -235,7 +241,8 @@ def _written_out(call: Call) -> Written:
     return [shown, call.args[1]], named
 
 
-def _kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...]:
+def kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...]:
+    """The operands of a call of a PrimFunc: it, a tuple of its inputs, and scalars as a shape."""
     if not isinstance(gvar, Expr):
         raise MisuseError(
             f"expected a PrimFunc of the module, found {gvar!r:.60}", rule="OP-1", about=gvar
@@ -250,7 +257,7 @@ def _kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ..
 
 
 @register(
-    "relax.call_tir", pure=True, calls_operand=True, infer=_infer_call_tir, unmake=_written_out
+    "relax.call_tir", pure=True, calls_operand=True, infer=_infer_call_tir, unmake=written_out
 )
 def call_tir(
     gvar: Expr,
@@ -271,7 +278,7 @@ def call_tir(
     """
     return Call(
         Op("relax.call_tir"),
-        _kernel_args(gvar, args, tir_vars),
+        kernel_args(gvar, args, tir_vars),
         sinfo_args=(output_info(out_sinfo),),
     )
 
@@ -297,7 +304,7 @@ def _forward_part(builder: object, call: Call) -> Call:
     pure=True,
     calls_operand=True,
     infer=_infer_with_grad,
-    unmake=_written_out,
+    unmake=written_out,
     legalize=_forward_part,
 )
 def call_tir_with_grad(
@@ -320,14 +327,14 @@ def call_tir_with_grad(
         attrs["te_grad_kwargs"] = te_grad_kwargs  # type: ignore[assignment]
     return Call(
         Op("relax.call_tir_with_grad"),
-        _kernel_args(gvar, args, tir_vars),
+        kernel_args(gvar, args, tir_vars),
         Attrs(attrs),
         (output_info(out_sinfo),),
     )
 
 
 def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
-    callee, inputs = _operands(call, ctx)
+    callee, inputs = operand_infos(call, ctx)
     outputs = _outputs(call, "OP-3")
     indices = call.attrs.get("inplace_indices")
     if not isinstance(indices, tuple) or len(indices) != len(outputs):
@@ -379,7 +386,7 @@ def _check_same_tensor(
     pure=True,
     calls_operand=True,
     infer=_infer_inplace,
-    unmake=_written_out,
+    unmake=written_out,
 )
 def call_tir_inplace(
     gvar: Expr,
@@ -398,14 +405,14 @@ def call_tir_inplace(
     indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
     return Call(
         Op("relax.call_tir_inplace"),
-        _kernel_args(gvar, args, tir_vars),
+        kernel_args(gvar, args, tir_vars),
         Attrs({"inplace_indices": indices}),
         (output_info(out_sinfo),),
     )
 
 
 def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:
-    callee, _ = _operands(call, ctx)
+    callee, _ = operand_infos(call, ctx)
     _outputs(call, "OP-11")
     _check_packed(callee, ctx)
     return call.sinfo_args[0]
@@ -420,7 +427,7 @@ def _check_packed(callee: Expr, ctx: Context) -> FuncStructInfo:
     return info
 
 
-@register("relax.call_dps_packed", infer=_infer_dps_packed, unmake=_written_out, calls_operand=True)
+@register("relax.call_dps_packed", infer=_infer_dps_packed, unmake=written_out, calls_operand=True)
 def call_dps_packed(func: Expr | str, args: Operands, out_sinfo: Infos) -> Call:
     """What the packed function `func` writes into new tensors of the given infos.
 

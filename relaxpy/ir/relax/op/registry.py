@@ -27,6 +27,7 @@ from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context, written_at
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -53,6 +54,7 @@ _KIND_NAMES = {
     ShapeStructInfo: "a shape",
     PrimStructInfo: "a scalar",
     TupleStructInfo: "a tuple",
+    DTensorStructInfo: "a tensor over several devices",
 }
 
 

@@ -1,0 +1,136 @@
+"""Operators on tensors that the devices of a mesh hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.errors import StructInfoTypeError
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo
+from relaxpy.ir.relax.op.call import (
+    Infos,
+    Operands,
+    kernel_args,
+    operand_infos,
+    output_info,
+    written_out,
+)
+from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.rules import literal_shape, normal_axis, refuse, tensor
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import PrimExpr
+
+
+def _read_placement(arguments: dict[str, Any]) -> None:
+    """A string stands for the placement written so."""
+    given = arguments["placement"]
+    if isinstance(given, str):
+        arguments["placement"] = Placement.from_text(given)
+
+
+@register("relax.dist.annotate_sharding", pure=True, adapt=_read_placement)
+def annotate_sharding(
+    input: TensorStructInfo, device_mesh: DeviceMesh, placement: Placement
+) -> TensorStructInfo:
+    """The tensor itself, which passes are asked to spread over a mesh.
+
+    Shapes:
+        input   any whose rank has the axes that are split
+        result  as input
+    Errors:
+        MisuseError: the placement does not fit the mesh or the tensor.
+    """
+    DTensorStructInfo(input, device_mesh, placement)
+    return input
+
+
+@register("relax.dist.redistribute", pure=True, adapt=_read_placement)
+def redistribute(
+    input: DTensorStructInfo, device_mesh: DeviceMesh, placement: Placement
+) -> DTensorStructInfo:
+    """The tensor, spread over a mesh in another way.
+
+    Shapes:
+        input   any whose rank has the axes that are split
+        result  as input, on that mesh
+    Errors:
+        MisuseError: the placement does not fit the mesh or the tensor.
+    """
+    return DTensorStructInfo(input.tensor_sinfo, device_mesh, placement)
+
+
+@register("relax.dist.redistribute_replica_to_shard", pure=True)
+def redistribute_replica_to_shard(
+    input: TensorStructInfo, num_workers: int, axis: int, ctx: Context
+) -> TensorStructInfo:
+    """The part that one of `num_workers` workers keeps of a tensor that all of them have.
+
+    Shapes:
+        input   any; its size along `axis` is a multiple of `num_workers`
+        result  as input, that size divided
+    Errors:
+        StructInfoError: there are no workers, or the size provably is no multiple.
+    """
+    if num_workers < 1:
+        raise refuse(f"num_workers is at least 1, found {num_workers}", num_workers)
+    if input.ndim < 0:
+        return tensor(None, input.dtype, input.vdevice)
+    where = normal_axis(axis, input.ndim)
+    shape = literal_shape(input)
+    if shape is None:
+        return tensor(None, input.dtype, input.vdevice, input.ndim)
+    rest = ops.floormod(shape[where], num_workers)
+    if ctx.prove_equal(rest, ops.const(0, rest.dtype)) is False:
+        size = getattr(shape[where], "value", shape[where])
+        raise refuse(f"size {size} is no multiple of {num_workers} workers", num_workers)
+    part = ops.floordiv(shape[where], num_workers)
+    return tensor((*shape[:where], part, *shape[where + 1 :]), input.dtype, input.vdevice)
+
+
+def _infer_local_view(call: Call, ctx: Context) -> StructInfo:
+    operand_infos(call, ctx)
+    if len(call.sinfo_args) != 1:
+        raise StructInfoTypeError(
+            f"takes one info of the output, found {len(call.sinfo_args)}", about=call
+        )
+    [info] = call.sinfo_args
+    for field in info.fields if isinstance(info, TupleStructInfo) else (info,):
+        if not isinstance(field, DTensorStructInfo):
+            raise StructInfoTypeError(
+                f"outputs are tensors over several devices, found {field}",
+                hint="write R.DTensor(...)",
+                about=field,
+            )
+    return info
+
+
+@register(
+    "relax.dist.call_tir_local_view",
+    pure=True,
+    calls_operand=True,
+    infer=_infer_local_view,
+    unmake=written_out,
+)
+def call_tir_local_view(
+    gvar: Expr,
+    args: Operands,
+    out_sinfo: Infos,
+    tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
+) -> Call:
+    """What the PrimFunc `gvar` writes on each device from the parts of `args` that lie there.
+
+    Shapes:
+        args       what the PrimFunc takes before its outputs
+        out_sinfo  the whole tensors, how they are spread included; a list for several
+        result     the tensor, or the tuple of them
+    Errors:
+        StructInfoError: an output is no tensor over several devices.
+    """
+    return Call(
+        Op("relax.dist.call_tir_local_view"),
+        kernel_args(gvar, args, tir_vars),
+        sinfo_args=(output_info(out_sinfo),),
+    )
