@@ -24,21 +24,25 @@ from relaxpy.ir.relax.op.rules import (
     tensor,
 )
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.builder import BlockBuilder
 
 
+def _product(x1: Tensor, x2: Tensor, out_dtype: str | None, dtype: str) -> Tensor:
+    product = topi.matmul(x1, x2, out_dtype)
+    return product if product.dtype == dtype else topi.cast(product, dtype)
+
+
 def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:
     info = builder.struct_info_of(call)
     assert isinstance(info, TensorStructInfo)
-    first = builder.struct_info_of(call.args[0])
-    assert isinstance(first, TensorStructInfo)
     a, b = (known_shape(builder, operand) for operand in call.args)
     if not same(a[-1], b[-2:][0]):
         return call
-    wide = None if info.dtype == first.dtype else str(info.dtype)
-    return te_kernel(builder, topi.matmul, "matmul", *call.args, out_dtype=wide)
+    wide = call.attrs["out_dtype"]
+    return te_kernel(builder, _product, "matmul", *call.args, out_dtype=wide, dtype=str(info.dtype))
 
 
 @register("relax.matmul", pure=True, legalize=_legalize_matmul)

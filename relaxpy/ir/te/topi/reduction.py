@@ -153,8 +153,9 @@ def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The square root of the variance."""
-    return elementwise.sqrt(variance(x, axis, keepdims))
+    """The square root of the variance, in the datatype of x."""
+    root = elementwise.sqrt(variance(x, axis, keepdims))
+    return root if root.dtype == x.dtype else elementwise.cast(root, x.dtype)
 
 
 def _arg(x: Tensor, best: Tensor, axis: Axes, *, keepdims: bool, last: bool, dtype: str) -> Tensor:

@@ -351,7 +351,9 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
         left = a(*_batch_index(lead_a, lead, batch), *i, k.var)
         right = b(*_batch_index(lead_b, lead, batch), k.var, *rest)
         term = ops.mul(factor(left), factor(right))
-        return ops.const(0, term.dtype) if is_const(extent, 0) else reduce.sum(term, axis=k)
+        if is_const(extent, 0):
+            return ops.const(0, term.dtype)
+        return (reduce.any if term.dtype.is_bool else reduce.sum)(term, axis=k)
 
     made: Tensor = te.compute([*batch, *m, *n], element, name="matmul")
     return made

@@ -124,7 +124,7 @@ def _binary() -> Iterator[Case]:
             pairs["int"] = (i, right)
         if name in COMPARISONS | {"maximum", "minimum"}:
             pairs["large"] = (LARGE, LARGE[::-1].copy())
-        if name in ("add", "multiply", "maximum", "minimum", "logical_and", "equal", "bitwise_or"):
+        if name in bits | {"add", "multiply", "maximum", "minimum", "logical_and", "equal"}:
             both = np.array([True, True, False, False]), np.array([True, False, True, False])
             pairs["bool"] = both
         for label, inputs in pairs.items():
@@ -147,6 +147,10 @@ def _binary() -> Iterator[Case]:
         BINARY["less"],
         np.less,
     )
+
+
+def _whole_variance(x: Array) -> Any:
+    return np.trunc(np.mean((x - np.trunc(np.mean(x))) ** 2))
 
 
 def _reductions() -> Iterator[Case]:
@@ -173,9 +177,13 @@ def _reductions() -> Iterator[Case]:
         for label, special in (("nan", SPECIAL), ("-inf", np.full((2,), -np.inf, "float32"))):
             if label == "nan" or name in ("sum", "max", "min", "prod"):
                 yield Case(f"relax.{name}", label, (special,), make, function)
-        if name not in ("std", "variance"):
-            trunc = (lambda v: np.trunc(np.mean(v))) if name == "mean" else function
-            yield Case(f"relax.{name}", "int", (integers(2, 3),), make, trunc)
+        whole: dict[str, Callable[..., Any]] = {
+            "mean": lambda v: np.trunc(np.mean(v)),
+            "variance": _whole_variance,
+            "std": lambda v: np.trunc(np.sqrt(_whole_variance(v))),
+        }
+        wholly = whole.get(name, function)
+        yield Case(f"relax.{name}", "int", (integers(2, 3),), make, wholly)
         if name in ("sum", "prod"):
 
             def inner(v: rx.Expr, make: Any = make) -> Any:
@@ -534,6 +542,9 @@ def _matmul() -> Iterator[Case]:
     yield Case(
         "relax.matmul", "out_dtype", narrow, lambda v, w: op.matmul(v, w, "float32"), np.matmul
     )
+    truths = np.array([[True, False], [True, True]])
+    yield Case("relax.matmul", "bool", (truths, truths), op.matmul, np.matmul)
+    yield Case("relax.matmul", "bool and float", (truths, floats(2, 3)), op.matmul, np.matmul)
     yield Case("relax.matmul", "ints", (integers(2, 3), integers(3, 2)), op.matmul, np.matmul)
 
 
