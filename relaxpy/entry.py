@@ -39,21 +39,14 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
     def entry(*args: P.args, **kwargs: P.kwargs) -> T:
         __tracebackhide__ = True
         try:
-            return function(*args, **kwargs)
-        except RecursionError:
-            if not is_users(sys._getframe(1)):
-                raise  # further out there is room to say so
-            raise nested_too_deeply() from None
+            try:
+                return function(*args, **kwargs)
+            except RecursionError:
+                if not is_users(sys._getframe(1)):
+                    raise  # further out there is room to say so
+                raise nested_too_deeply() from None
         except RelaxpyError as error:
-            caller = sys._getframe(1)
-            given: tuple[object, ...] = args
-            named: Mapping[str, object] = kwargs
-            if caller.f_code.co_filename == "<string>" and not is_users(caller):
-                # The `__init__` that a dataclass was given calls `__post_init__`.
-                code, named = caller.f_code, caller.f_locals
-                given = tuple(named[n] for n in code.co_varnames[: code.co_argcount])
-                caller = caller.f_back or caller
-            tell(error, caller, given, named)
+            tell(error, sys._getframe(1), args, kwargs)
             raise  # without an argument: that does not enter this frame into the traceback again
         except Exception as error:
             if is_users(sys._getframe(1)):
@@ -61,6 +54,12 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return entry
+
+
+def user_constructed(kind: type[T]) -> type[T]:
+    """The class `kind`, a dataclass, with a constructor that is `user_facing`."""
+    kind.__init__ = user_facing(kind.__init__)  # type: ignore[misc]
+    return kind
 
 
 def nested_too_deeply() -> MisuseError:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
+from relaxpy.entry import user_constructed, user_facing
 from relaxpy.errors import (
     MisuseError,
     RelaxpyError,
@@ -259,6 +259,7 @@ def verify(mod: IRModule) -> None:
         raise WellFormedError(found)
 
 
+@user_constructed
 @dataclass(frozen=True)
 class Sequential(Pass):
     """The passes one after the other, each where the context enables it, after what it requires."""
@@ -269,7 +270,6 @@ class Sequential(Pass):
     required: Sequence[str] = ()  # type: ignore[misc,assignment]
     traceable: bool = False
 
-    @user_facing
     def __post_init__(self) -> None:
         for step in self.passes:
             if not isinstance(step, Pass):

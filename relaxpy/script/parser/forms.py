@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from relaxpy.entry import user_facing
+from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import ops
@@ -129,6 +129,7 @@ def _integers(values: Any, what: str) -> tuple[ExprLike, ...]:
     return tuple(values)
 
 
+@user_constructed
 @dataclass(frozen=True, slots=True)
 class BufferSpec(Form):
     """A buffer without its name: `T.Buffer((4, 4), "float32")`.
@@ -148,7 +149,6 @@ class BufferSpec(Form):
     buffer_type: str = ""
     axis_separators: tuple[int, ...] | None = None
 
-    @user_facing
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _sizes(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype or "float32"))
