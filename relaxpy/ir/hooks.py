@@ -31,7 +31,6 @@ Hook = Literal[
     "bind_symbolic_vars",
     "inline_functions",
     "is_base_of",
-    "python_functions",
     "python_module",
 ]
 
@@ -55,7 +54,6 @@ _TARGETS: dict[Hook, str] = {
     "bind_symbolic_vars": "relaxpy.ir.relax.bind:bind_symbolic_vars",
     "inline_functions": "relaxpy.ir.relax.inline:inline_functions",
     "is_base_of": "relaxpy.ir.relax.compatibility:is_base_of",
-    "python_functions": "relaxpy.ir.python_function:python_functions",
     "python_module": "relaxpy.exec.python_module:BasePyModule",
 }
 

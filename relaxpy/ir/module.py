@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
+from typing import Any
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
-from relaxpy.ir import hooks
 from relaxpy.ir.node import Attrs, Node, as_attrs
+from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.traverse import rename, walk
 
@@ -22,7 +23,7 @@ class IRModule(Node):
         MisuseError (also TypeError): what is entered is no function.
     """
 
-    __slots__ = ("_functions", "_vars", "attrs", "global_infos")
+    __slots__ = ("_functions", "_python_class", "_vars", "attrs", "global_infos")
     _fields = ("functions_by_name", "attrs", "global_infos")
 
     def __init__(
@@ -33,6 +34,7 @@ class IRModule(Node):
     ) -> None:
         self._vars: dict[str, GlobalVar] = {}
         self._functions: dict[GlobalVar, BaseFunc] = {}
+        self._python_class: Callable[..., Any] | None = None
         self.attrs: Attrs = as_attrs(attrs)
         self.global_infos: dict[str, tuple[object, ...]] = {
             name: _listed(infos) for name, infos in (global_infos or {}).items()
@@ -57,6 +59,26 @@ class IRModule(Node):
         """A copy of the table keyed by plain names."""
         return {var.name_hint: func for var, func in self._functions.items()}
 
+    def written_as(self, python_class: Callable[..., Any]) -> IRModule:
+        """This module as a Python class; a call of it gives an instance."""
+        made = self.clone()
+        made._python_class = python_class
+        return made
+
+    @user_facing
+    def __call__(self, device: object = None, target: object = None) -> Any:
+        """An instance of the class derived from BasePyModule that the module was written as.
+
+        Errors:
+            MisuseError (also TypeError): it was written as no such class.
+        """
+        if self._python_class is None:
+            raise MisuseError(
+                "a module by itself is not called",
+                hint="relaxpy.compile(mod)[name](...) runs a function of it",
+            )
+        return self._python_class(self, device, target)
+
     def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
         """The entries in alphabetical order."""
         return sorted(self._functions.items(), key=lambda item: item[0].name_hint)
@@ -64,8 +86,8 @@ class IRModule(Node):
     @property
     def pyfuncs(self) -> dict[str, Callable[..., object]]:
         """The Python functions of the module by name (`@I.pyfunc`), a copy of the table."""
-        found: dict[str, Callable[..., object]] = hooks.call("python_functions", self)
-        return found
+        found = {name: behind(func) for name, func in self.functions_by_name.items()}
+        return {name: function for name, function in found.items() if function is not None}
 
     def items(self) -> ItemsView[GlobalVar, BaseFunc]:
         """The entries in order of entry."""
@@ -147,7 +169,9 @@ class IRModule(Node):
 
     def clone(self) -> IRModule:
         """A module with the same entries; changing one leaves the other as it is."""
-        return IRModule(self._functions, self.attrs, self.global_infos)
+        made = IRModule(self._functions, self.attrs, self.global_infos)
+        made._python_class = self._python_class
+        return made
 
     @override
     def __copy__(self) -> IRModule:
