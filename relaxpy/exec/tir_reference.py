@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.ops import int_range
-from relaxpy.ir.traverse import walk
+from relaxpy.ir.traverse import substitute, walk
 from relaxpy.ir.types import PointerType
 
 if TYPE_CHECKING:
@@ -86,20 +87,12 @@ def run_prim_func(
         return KernelRun(func, name, call_global).run(args)
 
 
-def _only_reduces(var: tir.Var, stmt: st.Stmt) -> bool:
-    """Whether all that `stmt` does is run blocks that have an init and reduce over `var`."""
-    match stmt:
-        case st.SeqStmt(seq=seq):
-            return all(_only_reduces(var, part) for part in seq)
-        case st.For(min=low, extent=extent, body=body):
-            return var not in {*walk(low), *walk(extent)} and _only_reduces(var, body)
-        case st.BlockRealize(iter_values=values, block=st.Block(init=st.Stmt(), iter_vars=axes)):
-            return all(
-                axis.iter_type == tir.IterVarKind.CommReduce or var not in set(walk(value))
-                for axis, value in zip(axes, values, strict=True)
-            )
-        case _:
-            return False
+def _conjuncts(condition: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
+    if isinstance(condition, tir.And):
+        yield from _conjuncts(condition.a)
+        yield from _conjuncts(condition.b)
+    else:
+        yield condition
 
 
 class KernelRun(ScalarEvaluator):
@@ -113,7 +106,8 @@ class KernelRun(ScalarEvaluator):
         self.call_global = call_global
         self.arrays: dict[Buffer, Array] = {}
         self.memory: dict[tir.Var, Array] = {}
-        self.initialising = False
+        self.empty: frozenset[tir.Var] = frozenset()
+        """The loops without any round, of which blocks begin."""
 
     def run(self, args: Sequence[Value]) -> Value | None:
         """Bind the parameters, run the body."""
@@ -215,11 +209,9 @@ class KernelRun(ScalarEvaluator):
                     self.execute(part)
             case st.For(loop_var=var, min=low, extent=extent, body=body):
                 start, count = self.value(low), self.value(extent)
-                if count <= 0 and _only_reduces(var, body):
-                    with self._initialising():
-                        self._loop(var, range(start, start + 1), body)
-                else:
-                    self._loop(var, range(start, start + count), body)
+                self._loop(var, range(start, start + count), lambda: self.execute(body))
+                if count <= 0:
+                    self._begin(stmt, ())
             case st.BufferStore():
                 self._store(stmt)
             case st.BlockRealize(iter_values=iter_values, predicate=predicate, block=block):
@@ -273,12 +265,12 @@ class KernelRun(ScalarEvaluator):
         finally:
             self.values = outer
 
-    def _loop(self, var: tir.Var, numbers: range, body: st.Stmt) -> None:
+    def _loop(self, var: tir.Var, numbers: range, perform: Callable[[], None]) -> None:
         outer = self.values
         for number in numbers:
             self.values = {**outer, var: number}
             try:
-                self.execute(body)
+                perform()
             except _Continue:
                 continue
             except _Break:
@@ -297,30 +289,83 @@ class KernelRun(ScalarEvaluator):
 
     def _block(self, block: st.Block) -> None:
         """The block's buffers, then its init where all reduction variables start, then its body."""
+        self._enter(block)
+        if block.init is not None and self._starts(block):
+            self.execute(block.init)
+        self.execute(block.body)
+
+    def _enter(self, block: st.Block) -> None:
         for buffer in block.alloc_buffers:
             self.arrays[buffer] = _poisoned(tuple(map(self.value, buffer.shape)), buffer.dtype)
             self.memory[buffer.data] = self.arrays[buffer]
         for match_buffer in block.match_buffers:
             self._match_region(match_buffer.buffer, match_buffer.source)
-        if block.init is not None:
-            starts = (
-                self.value(i.var) == self.value(i.dom.min)
-                for i in block.iter_vars
-                if i.iter_type == tir.IterVarKind.CommReduce and i.dom is not None
-            )
-            if all(starts):
-                self.execute(block.init)
-        if not self.initialising:
-            self.execute(block.body)
 
-    @contextmanager
-    def _initialising(self) -> Iterator[None]:
-        """Blocks only begin: what a reduction without any round gives is its init."""
-        outer, self.initialising = self.initialising, True
-        try:
-            yield
-        finally:
-            self.initialising = outer
+    def _starts(self, block: st.Block) -> bool:
+        """Whether all reduction variables are where they start."""
+        return all(
+            self.value(i.var) == self.value(i.dom.min)
+            for i in block.iter_vars
+            if i.iter_type == tir.IterVarKind.CommReduce and i.dom is not None
+        )
+
+    # ---- reductions without any round: what they give is the init
+
+    def _begin(self, stmt: st.Stmt, conditions: Sequence[tir.PrimExpr]) -> None:
+        """Begin the blocks in `stmt` that all loops without a round only reduce.
+
+        Of the `conditions` around them those that speak of such a loop are not asked.
+        """
+        match stmt:
+            case st.SeqStmt(seq=seq):
+                for part in seq:
+                    self._begin(part, conditions)
+            case st.For(loop_var=var, min=low, extent=extent, body=body):
+                start, count = self.value(low), self.value(extent)
+                outer = self.empty
+                if count <= 0:
+                    self.empty, count = outer | {var}, 1
+                self._loop(var, range(start, start + count), lambda: self._begin(body, conditions))
+                self.empty = outer
+            case st.BlockRealize(iter_values=values, predicate=predicate, block=block):
+                self._begin_block(values, block, (*conditions, predicate))
+            case st.IfThenElse(condition=condition, then_case=yes, else_case=no):
+                self._begin(yes, (*conditions, condition))
+                if no is not None:
+                    self._begin(no, (*conditions, tir.Not(condition)))
+            case st.LetStmt(var=var, value=bound, body=body):
+                self._begin(substitute(body, {var: bound}), conditions)
+            case st.AttrStmt(body=body) | st.AssertStmt(body=body):
+                self._begin(body, conditions)
+            case _:
+                pass
+
+    def _begin_block(
+        self,
+        values: Sequence[tir.PrimExpr],
+        block: st.Block,
+        conditions: Sequence[tir.PrimExpr],
+    ) -> None:
+        if block.init is None:
+            bound = dict(zip((i.var for i in block.iter_vars), values, strict=True))
+            inner = substitute(replace(block, iter_vars=()), bound)
+            with self._scope({}):
+                self._enter(inner)
+                self._begin(inner.body, conditions)
+            return
+        reducing, kept = set[object](), set[object]()
+        for i, value in zip(block.iter_vars, values, strict=True):
+            found = reducing if i.iter_type == tir.IterVarKind.CommReduce else kept
+            found.update(walk(value))
+        tests = (test for condition in conditions for test in _conjuncts(condition))
+        asked = [test for test in tests if self.empty.isdisjoint(walk(test))]
+        if self.empty <= reducing - kept and all(map(self.value, asked)):
+            with self._scope(
+                {i.var: self.value(v) for i, v in zip(block.iter_vars, values, strict=True)}
+            ):
+                self._enter(block)
+                if self._starts(block):
+                    self.execute(block.init)
 
     def _match_region(self, buffer: Buffer, source: BufferRegion) -> None:
         whole = self.array(source.buffer)

@@ -9,32 +9,41 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from relaxpy.exec.kernel.plan import Plan
+from relaxpy.exec.kernel.nest import Nest
 from relaxpy.exec.kernel.scope import Scope, dtype_name
 from relaxpy.exec.pytree import Code, assign, call, code, text
 from relaxpy.ir.tir.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.expr import PrimExpr, Var
 
 _WRITTEN_OUT = 32
 """Elements up to which a constant is written as numbers."""
 
 
 def allocations(
-    plan: Plan, scope: Scope, buffers: Iterable[Buffer], shared: Mapping[Buffer, Buffer]
+    nest: Nest, scope: Scope, buffers: Iterable[Buffer], shared: Mapping[Buffer, Buffer]
 ) -> Iterator[ast.stmt]:
-    """Lines that make `buffers`, those in `shared` being other names of another's memory."""
+    """Lines that make `buffers`, those in `shared` being other names of another's memory.
+
+    And the constants and views of `nest`.
+    """
     for buffer in buffers:
         owner = shared.get(buffer)
         if owner is not None:
             scope.buffers[buffer] = scope.buffer(owner)
             continue
-        shape = tuple(scope.index(s) for s in buffer.shape)
+        shape = tuple(_size(scope, s) for s in buffer.shape)
         yield assign(scope.buffer(buffer), call("np.empty", shape, dtype_name(buffer.dtype)))
-    for buffer, data in plan.nest.constants.items():
+    for buffer, data in nest.constants.items():
         yield assign(scope.buffer(buffer), _constant(buffer, data))
-    for view, root in plan.views.items():
+    for view, root in nest.views.items():
         yield assign(scope.buffer(view), _laid_over(scope, view, root))
+
+
+def _size(scope: Scope, size: PrimExpr) -> ast.expr:
+    """A size of fresh memory, none where the loop that would fill it has no round."""
+    found = scope.index(size)
+    return found if as_poly(size).is_at_least(0, scope.sizes) else call("max", found, 0)
 
 
 def _laid_over(scope: Scope, view: Buffer, root: Buffer) -> ast.expr:

@@ -44,12 +44,13 @@ def block_rows(
     steps: Sequence[Step],
     local: Container[Buffer],
     shared: Mapping[Buffer, Buffer],
+    fixed: Container[Buffer],
     sizes: Container[Var],
 ) -> tuple[Step, ...]:
     """`steps` with runs of them that share an axis, element for element, drawn into blocks.
 
     `local` are the buffers that nothing outside the kernel sees, `shared` gives for some buffers
-    those whose memory they use.
+    those whose memory they use. What writes to buffers in `fixed` stays by itself.
     """
     found: list[Step] = []
     run: list[Whole] = []
@@ -58,17 +59,17 @@ def block_rows(
         axis = (
             None
             if isinstance(step, (Serial, Scalar, Blocked))
-            else _extended(run, axes, step, shared)
+            else _extended(run, axes, step, shared, fixed)
         )
         if axis is None:
             found += _closed(run, axes, steps, local, shared, sizes)
             run, axes = [], []
             if isinstance(step, Serial):
-                step = replace(step, steps=block_rows(step.steps, (), shared, sizes))
+                step = replace(step, steps=block_rows(step.steps, (), shared, fixed, sizes))
             axis = (
                 None
                 if isinstance(step, (Serial, Scalar, Blocked))
-                else _extended([], [], step, shared)
+                else _extended([], [], step, shared, fixed)
             )
         if axis is None:
             found.append(step)
@@ -80,9 +81,15 @@ def block_rows(
 
 
 def _extended(
-    run: Sequence[Whole], axes: Sequence[Axis], step: Whole, shared: Mapping[Buffer, Buffer]
+    run: Sequence[Whole],
+    axes: Sequence[Axis],
+    step: Whole,
+    shared: Mapping[Buffer, Buffer],
+    fixed: Container[Buffer],
 ) -> Axis | None:
     """The axis of `step` along which it can join the run, or None."""
+    if any(w.buffer in fixed for part in parts_in(step) for w in part.writes):
+        return None
     if isinstance(step, (Scan, Scatter)) or (isinstance(step, Contract) and not _is_row_wise(step)):
         return None
     for axis in step.axes:

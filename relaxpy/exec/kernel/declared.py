@@ -33,7 +33,8 @@ class Declared:
         self._flat: dict[tuple[Buffer, DataType], Buffer] = {}
         self._late: set[Buffer] = set()
         self._memory: dict[Var, Buffer] = {}
-        self._known: set[Buffer] = set(func.buffer_map.values())
+        self._arguments = frozenset(func.buffer_map.values())
+        self._known: set[Buffer] = set(self._arguments)
         self._fixed: set[Var] = set(func.params)
         for param, buffer in func.buffer_map.items():
             self._memory[param] = self._memory[buffer.data] = buffer
@@ -131,6 +132,10 @@ class Declared:
         for index, step in zip(indices, strides_of(buffer), strict=True):
             place = ops.add(*ops.match_dtypes(place, ops.mul(*ops.match_dtypes(index, step))))
         return self._laid_flat(root, buffer.dtype), (place,)
+
+    def is_argument(self, root: Buffer) -> bool:
+        """Whether the caller brings the memory of `root`."""
+        return root in self._arguments or root in self.pointers.values()
 
     def root(self, buffer: Buffer) -> Buffer:
         """The buffer whose memory `buffer` is part of, as far as that is known."""

@@ -11,9 +11,9 @@ from relaxpy.exec.kernel.bounds import extremes, is_injective
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement
 from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
-from relaxpy.ir.tir.affine import Affine, Poly, as_poly
+from relaxpy.ir.tir.affine import Affine, Poly, as_poly, quotient
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.expr import PrimExpr, Var
 
 EARLIER: Final = "<"
 SAME: Final = "="
@@ -89,11 +89,13 @@ def _reversed(found: Directions) -> Directions:
 def _pairs(first: Part, second: Part) -> Iterator[tuple[Access, Access, bool]]:
     """Accesses of which one writes, and whether their order counts both ways within one part.
 
-    What a part accumulates meets itself in any order.
+    What a part accumulates meets itself in any order, but not in memory that it has two names for.
     """
     if first is second:
         match first:
             case Group() if arg_extreme_of(first) is not None:
+                every = product(first.writes, (*first.writes, *first.reads))
+                yield from ((x, y, True) for x, y in every if x.buffer is not y.buffer)
                 return
             case Statement(write=write) if update_of(first) is not None:
                 yield from ((write, y, False) for y in first.reads if not _same_access(y, write))
@@ -143,10 +145,10 @@ def directions(
     shared = {axis.var: level for level, axis in enumerate(x_axes[:common])}
     if len(x.maps) != len(y.maps) or x.buffer is not y.buffer:
         return possible
-    for f, g in zip(x.maps, y.maps, strict=True):
+    for f, g, size in zip(x.maps, y.maps, x.buffer.shape, strict=False):
         if f is None or g is None:
             continue
-        if not _restrict(possible, f, x_axes, g, y_axes, shared, sizes):
+        if not _restrict(possible, f, x_axes, g, y_axes, shared, size, sizes):
             return None
     return possible if all(possible) else None
 
@@ -174,9 +176,13 @@ def _restrict(
     g: Affine,
     y_axes: Sequence[Axis],
     shared: dict[Var, int],
+    size: PrimExpr,
     sizes: Container[Var],
 ) -> bool:
-    """Narrow `possible` by one dimension, x at `f` and y at `g` there; False if they never meet."""
+    """Narrow `possible` by one dimension of that `size`, x at `f` and y at `g` there.
+
+    False if they never meet.
+    """
     gap = f.offset - g.offset
     if not f.coefficients and not g.coefficients:
         constant = gap.constant
@@ -190,8 +196,13 @@ def _restrict(
             [(var, factor)] = f.coefficients.items()
             level = shared[var]
             pair = x_axes[level], y_axes[level]
+            if not gap.terms:
+                if _moves(factor, size, sizes):
+                    possible[level] &= {SAME}
+                return True
             return _one_axis(possible, level, factor, gap, pair, sizes)
-        if not gap.terms and is_injective(f, x_axes, sizes):
+        alike = all(_run_alike(x_axes[shared[v]], y_axes[shared[v]]) for v in f.coefficients)
+        if not gap.terms and alike and is_injective(f, x_axes, sizes):
             for var in f.coefficients:
                 possible[shared[var]] &= {SAME}
             return True
@@ -201,6 +212,17 @@ def _restrict(
     f_low, f_high = lowest
     g_low, g_high = highest
     return not ((f_low - g_high).is_at_least(1, sizes) or (g_low - f_high).is_at_least(1, sizes))
+
+
+def _run_alike(a: Axis, b: Axis) -> bool:
+    return as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))
+
+
+def _moves(factor: Poly, size: PrimExpr, sizes: Container[Var]) -> bool:
+    """Whether a stride of `factor` is never 0, unless the dimension has no element."""
+    if any((factor * sign).is_at_least(1, sizes) for sign in (1, -1)):
+        return True
+    return quotient(as_poly(size), factor) is not None
 
 
 def _one_axis(
@@ -213,9 +235,6 @@ def _one_axis(
 ) -> bool:
     """x at factor * v + gap and y at factor * v: y's round comes gap / factor later."""
     step, distance = factor.constant, gap.constant
-    if not gap.terms:
-        possible[level] &= {SAME}
-        return True
     if step is None or distance is None:
         sign = 0 if step is None else (1 if step > 0 else -1)
         if sign and (gap * sign).is_at_least(1, sizes):

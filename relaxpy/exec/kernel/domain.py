@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from relaxpy.exec.kernel.nest import Axis
+from relaxpy.exec.kernel.nest import Axis, loads
+from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly
-from relaxpy.ir.tir.expr import EQ, GE, GT, LE, LT, NE, And, IntImm, Not, Or, PrimExpr, Var
+from relaxpy.ir.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    CmpExpr,
+    IntImm,
+    Not,
+    Or,
+    PrimExpr,
+    Var,
+)
 
 Box = tuple[Axis, ...]
 MAX_BOXES = 16
@@ -24,7 +39,10 @@ class Division:
 
 
 def divide(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Division | None:
-    """`box` divided by `condition`, or None where the parts are no boxes, or too many."""
+    """`box` divided by `condition`, or None where the parts are no boxes, or too many.
+
+    What is read from memory divides nothing: unlike indices, it wraps round, and may be NaN.
+    """
     found = _divide(condition, box, sizes)
     if found is None or len(found.holds) + len(found.fails) > MAX_BOXES:
         return None
@@ -51,6 +69,8 @@ def _divide(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Division | 
             return _either(a, b, box, sizes)
         case And(a=a, b=b):
             return _both(a, b, box, sizes)
+        case CmpExpr(a=a) if not a.dtype.is_int or any(True for _ in loads(condition)):
+            return None
         case LT(a=a, b=b):
             return _at_least(as_poly(b) - as_poly(a) - 1, box, sizes)
         case LE(a=a, b=b):
@@ -59,9 +79,9 @@ def _divide(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Division | 
             return _at_least(as_poly(a) - as_poly(b) - 1, box, sizes)
         case GE(a=a, b=b):
             return _at_least(as_poly(a) - as_poly(b), box, sizes)
-        case EQ(a=a, b=b) if a.dtype.is_int:
+        case EQ(a=a, b=b):
             return _both(LE(a, b), LE(b, a), box, sizes)
-        case NE(a=a, b=b) if a.dtype.is_int:
+        case NE(a=a, b=b):
             return _divide(Not(EQ(a, b)), box, sizes)
         case _:
             return None
@@ -131,7 +151,7 @@ def _cut(found: Affine, step: int) -> Poly:
 
 
 def _nonempty(box: Box, place: int, axis: Axis, sizes: Container[Var]) -> tuple[Box, ...]:
-    if (as_poly(axis.start) - as_poly(axis.stop)).is_at_least(0, sizes):
+    if is_empty(axis, sizes):
         return ()
     return ((*box[:place], axis, *box[place + 1 :]),)
 
@@ -159,12 +179,42 @@ def is_point(axis: Axis) -> bool:
     return (as_poly(axis.stop) - as_poly(axis.start)).same(1)
 
 
+def is_empty(axis: Axis, sizes: Container[Var]) -> bool:
+    """Whether the axis is proved to have no round."""
+    return (as_poly(axis.start) - as_poly(axis.stop)).is_at_least(0, sizes)
+
+
 def nonempty(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
     """The condition that `axis` has a round, or None where that is proved."""
     start, stop = as_poly(axis.start), as_poly(axis.stop)
     if (stop - start).is_at_least(1, sizes):
         return None
     return ops.convert(start.expr() < stop.expr())
+
+
+def no_round(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
+    """The condition that `axis` has no round, or None where that is disproved."""
+    start, stop = as_poly(axis.start), as_poly(axis.stop)
+    if (stop - start).is_at_least(1, sizes):
+        return None
+    return ops.convert(stop.expr() <= start.expr())
+
+
+def keeps_first(part: Axis, whole: Axis, sizes: Container[Var]) -> bool:
+    """Whether `part` of a divided axis is proved to have the first round of `whole`, if any."""
+    if not as_poly(part.start).same(as_poly(whole.start)):
+        return False
+    some = nonempty(part, sizes)
+    same = some is None or as_poly(part.stop).same(as_poly(whole.stop))
+    return same or follows(some, (whole,), sizes)
+
+
+def follows(test: PrimExpr, axes: Iterable[Axis], sizes: Container[Var]) -> bool:
+    """Whether `test` is proved where each of `axes` has a round."""
+    known = [some for axis in axes if (some := nonempty(axis, sizes)) is not None]
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(ops.all_of(True, *known)):
+        return analyzer.can_prove(test)
 
 
 def may_be_empty(axis: Axis, sizes: Container[Var]) -> bool:

@@ -5,40 +5,71 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
+from relaxpy.exec.kernel.bounds import is_inside
 from relaxpy.exec.kernel.domain import nonempty
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Statement
-from relaxpy.exec.kernel.plan import Contract, Map, Reduce, Scalar, Serial, Step, parts_in
+from relaxpy.exec.kernel.plan import (
+    Contract,
+    Map,
+    Reduce,
+    Scalar,
+    Serial,
+    Step,
+    accesses,
+    parts_in,
+)
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import Affine, affine, as_poly
+from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.traverse import substitute
 
 
-def fold_initial(steps: Sequence[Step], sizes: Container[Var]) -> tuple[Step, ...]:
-    """`steps` with each store of an initial value drawn into the accumulation that it is for."""
-    found = [_inner(step, sizes) for step in steps]
-    for at, step in enumerate(found):
-        if isinstance(step, (Reduce, Contract)) and step.initial is None:
-            source = _initial(found, at, sizes)
+def fold_initial(
+    steps: Sequence[Step], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+) -> tuple[Step, ...]:
+    """`steps` with each store of an initial value drawn into the accumulation that it is for.
+
+    `roots` are the buffers whose memory others are laid over.
+    """
+    found = [
+        replace(step, steps=fold_initial(step.steps, sizes, roots))
+        if isinstance(step, Serial)
+        else step
+        for step in steps
+    ]
+    at = 0
+    while at < len(found):
+        step = found[at]
+        if isinstance(step, (Reduce, Contract)) and _takes_all(step, sizes):
+            source = _initial(found, at, sizes, roots)
             if source is not None:
                 place, value, always = source
                 found[at] = replace(step, initial=value, begins_always=always)
                 del found[place]
-                return fold_initial(found, sizes)
+                at -= 1
+        at += 1
     return tuple(found)
 
 
-def _inner(step: Step, sizes: Container[Var]) -> Step:
-    if isinstance(step, Serial):
-        return replace(step, steps=fold_initial(step.steps, sizes))
-    return step
+def _takes_all(step: Reduce | Contract, sizes: Container[Var]) -> bool:
+    """Whether each element takes part, whatever the guards leave over for it to accumulate."""
+    statement = step.statement
+    axes = (*step.axes, *step.over)
+    variables = {a.var for a in axes}
+    return not statement.guards or (
+        all(mentions(guard, variables) for guard in statement.guards)
+        and all(
+            is_inside(index, size, axes, sizes)
+            for index, size in zip(statement.indices, statement.target.shape, strict=True)
+        )
+    )
 
 
 def _initial(
-    steps: Sequence[Step], at: int, sizes: Container[Var]
+    steps: Sequence[Step], at: int, sizes: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> tuple[int, PrimExpr, bool] | None:
     """The step before `at` that only stores the initial value of that accumulation, and it.
 
@@ -47,9 +78,10 @@ def _initial(
     step = steps[at]
     assert isinstance(step, (Reduce, Contract))
     target = step.statement.target
+    memory = roots.get(target, target)
     for place in range(at - 1, -1, -1):
         before = steps[place]
-        if not _touches(before, target):
+        if all(roots.get(a.buffer, a.buffer) is not memory for a in accesses(before)):
             continue
         match before:
             case Map(statement=store, axes=axes):
@@ -62,10 +94,11 @@ def _initial(
         if store.target is not target or not (always or _same_guards(store, step, sizes)):
             return None
         renamed = _same_places(store, axes, step.statement, step.axes)
-        if renamed is None or any(load.buffer is target for load in loads(store.value)):
-            return None
-        written = {w.buffer for s in steps[place + 1 : at] for p in parts_in(s) for w in p.writes}
-        if any(load.buffer in written for load in loads(store.value)):
+        between = {w.buffer for s in steps[place + 1 : at] for p in parts_in(s) for w in p.writes}
+        written = {memory, *(roots.get(b, b) for b in between)}
+        if renamed is None or any(
+            roots.get(load.buffer, load.buffer) in written for load in loads(store.value)
+        ):
             return None
         return place, substitute(store.value, renamed), always
     return None
@@ -83,10 +116,6 @@ def _same_guards(store: Statement, step: Reduce | Contract, sizes: Container[Var
     analyzer = Analyzer()
     with analyzer.constraint_scope(ops.all_of(*tests)):
         return all(analyzer.can_prove(guard) for guard in guards - tests)
-
-
-def _touches(step: Step, buffer: Buffer) -> bool:
-    return any(a.buffer is buffer for part in parts_in(step) for a in (*part.reads, *part.writes))
 
 
 def _same_places(

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from relaxpy.exec.kernel.domain import conjuncts, divide
+from relaxpy.exec.kernel.domain import conjuncts, divide, keeps_first
 from relaxpy.exec.kernel.nest import (
     Axis,
     Branch,
@@ -84,7 +84,7 @@ class _Loops:
 
     def _loop(self, loop: Loop, outer: tuple[Axis, ...]) -> Item:
         joined = loop
-        while (found := _joined(joined, outer)) is not None:
+        while (found := _joined(joined, self.sizes)) is not None:
             joined = found
         joined = self._narrowed(joined, outer)
         axes = (*outer, joined.axis)
@@ -142,8 +142,11 @@ class _Loops:
         whole: PrimExpr = ops.const(0, kind)
         for digit in digits:
             whole = ops.add(ops.mul(whole, digit.stop), digit.var)
-        body = tuple(_substituted(i, {axis.var: whole}) for i in loop.body)
-        found: Item = Loop(digits[-1], _firsts(body, [axis], digits, outer))
+        firsts = _firsts(loop.body, [axis], digits, self.sizes)
+        if firsts is None:
+            return None
+        body = tuple(_substituted(i, {axis.var: whole}) for i in firsts)
+        found: Item = Loop(digits[-1], body)
         for digit in reversed(digits[:-1]):
             found = Loop(digit, (found,))
         assert isinstance(found, Loop)
@@ -213,7 +216,7 @@ def _all(item: Item) -> Iterator[PrimExpr]:
 # ---- joining
 
 
-def _joined(loop: Loop, outer: tuple[Axis, ...]) -> Loop | None:
+def _joined(loop: Loop, sizes: Container[Var]) -> Loop | None:
     """One loop for `loop` and the one that is its body, if only their joint place matters."""
     match loop.body:
         case (Loop(axis=inner, body=body),):
@@ -225,11 +228,11 @@ def _joined(loop: Loop, outer: tuple[Axis, ...]) -> Loop | None:
     joint = joint_axis(loop.axis, inner)
     if joint is None:
         return None
+    firsts = _firsts(body, [loop.axis, inner], [joint.axis], sizes)
+    if firsts is None:
+        return None
     values = {inner.var: joint.inner}
-    found = tuple(
-        mapped(_substituted(i, values), canonical)
-        for i in _firsts(body, [loop.axis, inner], [joint.axis], outer)
-    )
+    found = tuple(mapped(_substituted(i, values), canonical) for i in firsts)
     used = [e for i in found for e in _all(i)]
     if any(mentions(e, {loop.axis.var}) for e in used):
         return None
@@ -283,31 +286,40 @@ def _substituted(item: Item, values: Mapping[Var, PrimExpr]) -> Item:
 
 
 def _firsts(
-    items: tuple[Item, ...],
-    old: Sequence[Axis],
-    new: Sequence[Axis],
-    outer: Sequence[Axis],
-) -> tuple[Item, ...]:
-    """`items` where the first round of all the axes `old` is that of the axes `new`."""
-    gone = {a.var for a in old}
+    items: tuple[Item, ...], old: Sequence[Axis], new: Sequence[Axis], sizes: Container[Var]
+) -> tuple[Item, ...] | None:
+    """`items` where the first round of all the axes `old` is that of the axes `new`.
 
-    def changed(item: Item, axes: tuple[Axis, ...]) -> Item:
+    None where some of these axes begin a block without the others, or in a round that is gone.
+    """
+    gone = {a.var: a for a in old}
+    starts = {ops.convert(a.var.equal(a.start)) for a in old}
+    begins = [ops.convert(a.var.equal(a.start)) for a in new]
+    branches = (i for i in every(items) if isinstance(i, Branch) and i.first)
+    for branch in branches:
+        own = [a for a in branch.first if a.var in gone]
+        if own and not (
+            len(own) == len(gone) and all(keeps_first(gone[a.var], a, sizes) for a in own)
+        ):
+            return None
+
+    def changed(item: Item) -> Item:
         match item:
-            case Loop(axis=axis, body=body):
-                return replace(item, body=tuple(changed(i, (*axes, axis)) for i in body))
-            case Branch(body=body, orelse=orelse, first=first):
-                yes, no = (tuple(changed(i, axes) for i in part) for part in (body, orelse))
-                if not gone <= first:
-                    return replace(item, body=yes, orelse=no)
-                first = first - gone | {a.var for a in new}
-                tests = (ops.convert(a.var.equal(a.start)) for a in axes if a.var in first)
-                return Branch(ops.all_of(*tests), yes, no, first)
-            case Repeat(body=body):
-                return replace(item, body=tuple(changed(i, axes) for i in body))
+            case Loop(body=body) | Repeat(body=body):
+                return replace(item, body=tuple(map(changed, body)))
+            case Branch(condition=condition, body=body, orelse=orelse, first=first):
+                yes, no = tuple(map(changed, body)), tuple(map(changed, orelse))
+                left = tuple(a for a in first if a.var not in gone)
+                if len(left) == len(first):
+                    return Branch(condition, yes, no, first)
+                tests = list(conjuncts(condition))
+                if starts <= set(tests):
+                    tests = [*begins, *(test for test in tests if test not in starts)]
+                return Branch(ops.all_of(*tests), yes, no, (*left, *new))
             case _:
                 return item
 
-    return tuple(changed(i, (*outer, *new)) for i in items)
+    return tuple(map(changed, items))
 
 
 # ---- taking apart

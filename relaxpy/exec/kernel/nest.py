@@ -37,13 +37,15 @@ class Loop:
 class Branch:
     """`body` where `condition` holds, else `orelse`.
 
-    In a block's init the condition is that the loops of `first` are in their first round.
+    A block's init has the loops that only reduce as `first`, as they were written. Where one of
+    these has no round the body is performed all the same, once for all of them, with the variables
+    at the starts; and the conditions around it on a loop that has no round are not asked.
     """
 
     condition: PrimExpr
     body: tuple[Item, ...]
     orelse: tuple[Item, ...] = ()
-    first: frozenset[Var] = frozenset()
+    first: tuple[Axis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +139,8 @@ class Nest:
     """A whole kernel: its items, the buffers it makes, and those laid over another's memory.
 
     `constants` are made with what they hold, and only read. `pointers` stand for the memory of
-    arguments that are no buffers: their own datatype and size mean nothing.
+    arguments that are no buffers: their own datatype and size mean nothing. The items mean what the
+    program means `in_any_memory`, or else only where no two arguments share any.
     """
 
     items: tuple[Item, ...]
@@ -145,6 +148,11 @@ class Nest:
     views: Mapping[Buffer, Buffer]
     constants: Mapping[Buffer, object]
     pointers: Mapping[Var, Buffer]
+    in_any_memory: bool
+
+    def memory(self, buffer: Buffer) -> Buffer:
+        """The buffer whose memory `buffer` is laid over; by itself, that is its own."""
+        return self.views.get(buffer, buffer)
 
 
 def bodies(item: Item) -> tuple[tuple[Item, ...], ...]:
@@ -163,7 +171,9 @@ def expressions(item: Item) -> tuple[PrimExpr, ...]:
     match item:
         case Loop(axis=axis):
             return axis.start, axis.stop
-        case Branch(condition=condition) | Repeat(condition=condition):
+        case Branch(condition=condition, first=first):
+            return condition, *(bound for axis in first for bound in (axis.start, axis.stop))
+        case Repeat(condition=condition):
             return (condition,)
         case Store(indices=indices, value=value):
             return *indices, value
@@ -193,14 +203,17 @@ def mapped(item: Item, change: Callable[[PrimExpr], PrimExpr]) -> Item:
     def inside(items: tuple[Item, ...]) -> tuple[Item, ...]:
         return tuple(mapped(i, change) for i in items)
 
+    def moved(axis: Axis) -> Axis:
+        start, stop = change(axis.start), change(axis.stop)
+        same = start is axis.start and stop is axis.stop
+        return axis if same else Axis(axis.var, start, stop)
+
     match item:
         case Loop(axis=axis, body=body):
-            start, stop = change(axis.start), change(axis.stop)
-            same = start is axis.start and stop is axis.stop
-            return Loop(axis if same else Axis(axis.var, start, stop), inside(body))
-        case Branch(condition=condition, body=body, orelse=orelse):
-            found = change(condition)
-            return replace(item, condition=found, body=inside(body), orelse=inside(orelse))
+            return Loop(moved(axis), inside(body))
+        case Branch(condition=condition, body=body, orelse=orelse, first=first):
+            changed_first = tuple(map(moved, first))
+            return Branch(change(condition), inside(body), inside(orelse), changed_first)
         case Repeat(condition=condition, body=body):
             return Repeat(change(condition), inside(body))
         case Store(indices=indices, value=value):

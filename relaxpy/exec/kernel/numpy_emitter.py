@@ -11,6 +11,7 @@ import numpy as np
 
 from relaxpy.exec.kernel.allocation import allocations
 from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
+from relaxpy.exec.kernel.beginnings import with_beginnings
 from relaxpy.exec.kernel.contractions import ContractionEmitter
 from relaxpy.exec.kernel.domain import may_be_empty, nonempty
 from relaxpy.exec.kernel.emitted import Emitted
@@ -133,7 +134,7 @@ class NumpyEmitter:
             self.scope.buffers[memory] = self.scope.variable(param)
         checks = entry.check()
         parameters = dict(self.scope.buffers)
-        made = allocations(self.plan, self.scope, self.plan.made, self.plan.shared)
+        made = allocations(self.plan.nest, self.scope, self.plan.made, self.plan.shared)
         work = [*made, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
         return Emitted(
@@ -158,9 +159,11 @@ class NumpyEmitter:
         if not tests:
             return []
         condition = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), [*tests])
-        local = (entry.buffer for entry in self.plan.nest.local)
-        lines = list(allocations(self.plan, self.scope, local, {}))
-        lines += ScalarEmitter(self.scope, self.plan.name).items(self.plan.nest.items)
+        nest = self.plan.ordered
+        local = (entry.buffer for entry in nest.local)
+        lines = list(allocations(nest, self.scope, local, {}))
+        items = with_beginnings(nest.items, self.plan.sizes)
+        lines += ScalarEmitter(self.scope, self.plan.name).items(items)
         if not may_warn(self.plan):
             # Unlike arrays, scalars warn when integers wrap.
             lines = [within(call("np.errstate", all=text("ignore")), lines)]

@@ -6,7 +6,18 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from relaxpy.exec.kernel.domain import Box, conjuncts, divide, is_point, nonempty
+from relaxpy.exec.kernel.beginnings import with_beginnings
+from relaxpy.exec.kernel.domain import (
+    Box,
+    conjuncts,
+    divide,
+    follows,
+    is_empty,
+    is_point,
+    keeps_first,
+    no_round,
+    nonempty,
+)
 from relaxpy.exec.kernel.nest import (
     Axis,
     Bind,
@@ -190,6 +201,7 @@ class _Collector:
         ordered: frozenset[Var],
         reason: str,
     ) -> Group:
+        items = with_beginnings(items, self.sizes)
         if guards:
             items = (Branch(ops.all_of(*guards), items),)
         block = next((i.block for i in every(items) if isinstance(i, Store)), None)
@@ -208,10 +220,7 @@ class _Collector:
                 axis = Axis(axis.var, start, stop)
                 outer = {a.var for a in box}
                 moving = {v for v in outer if mentions(axis.start, {v}) or mentions(axis.stop, {v})}
-                written = stored(body)
-                changing = any(
-                    load.buffer in written for e in (axis.start, axis.stop) for load in loads(e)
-                )
+                changing = any(self.overwritten(e, body) for e in (axis.start, axis.stop))
                 invoked = any(True for e in (axis.start, axis.stop) for _ in outside_calls(e))
                 if invoked or changing or any(isinstance(i, Jump) for i in body):
                     reason = "a loop whose end is decided while it runs"
@@ -235,15 +244,18 @@ class _Collector:
         self, branch: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Part]:
         condition = branch.condition
-        first = branch.first or (frozenset() if branch.orelse else _first_rounds(condition, box))
+        if branch.first:
+            yield from self.init(branch, box, guards, ordered)
+            return
+        first = frozenset() if branch.orelse else _first_rounds(condition, box)
         if first:
             start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
-            # A block begins even where its reduction has no round: its result is then the init.
-            some = () if branch.first else (a for a in box if a.var in first)
+            some = (a for a in box if a.var in first)
             tests = [t for a in some if (t := nonempty(a, self.sizes)) is not None]
             yield from self.collect(branch.body, tuple(start), (*guards, *tests), ordered)
             return
-        found = None if _moving(box) else divide(condition, box, self.sizes)
+        whole = _moving(box) or any(is_empty(a, self.sizes) for a in box)
+        found = None if whole else divide(condition, box, self.sizes)
         if found is not None:
             for parts, body in ((found.holds, branch.body), (found.fails, branch.orelse)):
                 for part in parts if body else ():
@@ -254,8 +266,7 @@ class _Collector:
             reason = next(r for i in every((branch,)) if (r := _called(i)))
             yield self.group((branch,), box, guards, ordered, reason)
             return
-        written = stored((branch,))
-        if any(load.buffer in written for load in loads(condition)):
+        if self.overwritten(condition, (branch,)):
             reason = "the branch overwrites what its condition reads"
             yield self.group((branch,), box, guards, ordered, reason)
             return
@@ -265,11 +276,59 @@ class _Collector:
                 branch.orelse, box, (*guards, ops.logical_not(condition)), ordered
             )
 
+    def init(
+        self, init: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
+    ) -> Iterator[Part]:
+        """A block's init: in the first round of its loops, and where one of these has no round."""
+        first = {a.var: a for a in init.first}
+        start: Box = ()
+        tests = []
+        for axis in box:
+            begin, end = _settled((axis.start, axis.stop), start)
+            if (whole := first.get(axis.var)) is not None:
+                begin, end = _settled((whole.start, ops.add(whole.start, 1)), start)
+                if not keeps_first(axis, whole, self.sizes):
+                    inside = ops.convert(axis.start <= axis.var), ops.convert(axis.var < axis.stop)
+                    tests += inside
+            start = (*start, Axis(axis.var, begin, end))
+        tests += (test for guard in guards for test in conjuncts(guard))
+        asked = tuple(self.asked(tests, init.first, start))
+        if {a.var for a in init.first} == _first_rounds(init.condition, start):
+            yield from self.collect(init.body, start, asked, ordered)
+            return
+        yield from self.branch(replace(init, first=()), box, guards, ordered)
+        none = [t for a in init.first if (t := no_round(a, self.sizes)) is not None]
+        if none:
+            asked = (ops.any_of(*none), *asked, init.condition)
+            yield from self.collect(init.body, start, asked, ordered)
+
+    def asked(
+        self, tests: Iterable[PrimExpr], first: tuple[Axis, ...], start: Box
+    ) -> Iterator[PrimExpr]:
+        """Of `tests` in the first round of the loops `first` what is left to ask.
+
+        Those that speak of a loop without any round are not asked.
+        """
+        for test in tests:
+            about = [a for a in first if mentions(test, {a.var})]
+            if not about:
+                yield test
+                continue
+            [found] = _settled((test,), start)
+            if not follows(found, about, self.sizes):
+                none = (t for a in about if (t := no_round(a, self.sizes)) is not None)
+                yield ops.any_of(*none, found)
+
+    def overwritten(self, expr: PrimExpr, items: tuple[Item, ...]) -> bool:
+        """Whether `items` store to memory that `expr` reads."""
+        written = set(map(self.nest.memory, stored(items)))
+        return any(self.nest.memory(load.buffer) in written for load in loads(expr))
+
     def statements(
         self, store: Store, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Part]:
         """The store over its box, divided where an if_then_else in the value can be decided."""
-        if any((as_poly(a.start) - as_poly(a.stop)).is_at_least(0, self.sizes) for a in box):
+        if any(is_empty(a, self.sizes) for a in box):
             return
         indices, value = _settled(store.indices, box), _settled((store.value,), box)[0]
         guards = tuple(_settled(guards, box))

@@ -144,12 +144,14 @@ class Plan:
     """All that is decided about a kernel.
 
     `made` are the buffers it makes itself, `shared` gives for some of these another buffer whose
-    memory they use, `views` those laid over other buffers' memory.
+    memory they use, `views` those laid over other buffers' memory. Where arguments share memory
+    that is written, `ordered` runs item by item instead of the steps.
     """
 
     func: PrimFunc
     name: str
     nest: Nest
+    ordered: Nest
     sizes: frozenset[Var]
     steps: tuple[Step, ...]
     made: tuple[Buffer, ...]

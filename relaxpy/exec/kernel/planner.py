@@ -26,17 +26,18 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     buffers = list(func.buffer_map.values())
     sizes = frozenset(v for b in buffers for v in _variables(b))
     nest = tidy(expand_locals(read(func)), sizes)
+    ordered = nest if nest.in_any_memory else read(func, overlapping=True)
     parts = parts_of(nest, sizes)
     steps = schedule(parts, sizes, nest.views)
-    steps = fold_initial(steps, sizes)
+    steps = fold_initial(steps, sizes, nest.views)
     made = [local.buffer for local in nest.local]
     laid_over = {*nest.views, *nest.views.values()}
     shared = shared_memory(steps, made, laid_over)
     private = [b for b in made if b not in shared and b not in laid_over]
-    steps = block_rows(steps, private, shared, sizes)
+    steps = block_rows(steps, private, shared, laid_over, sizes)
     within = {b for step in steps if isinstance(step, Blocked) for b in step.local}
     whole = tuple(b for b in made if b not in within)
-    return Plan(func, name, nest, sizes, steps, whole, shared, nest.views)
+    return Plan(func, name, nest, ordered, sizes, steps, whole, shared, nest.views)
 
 
 def _variables(buffer: Buffer) -> set[Var]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -72,21 +72,31 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 
-def read(func: PrimFunc) -> Nest:
-    """The nest of `func`.
+def read(func: PrimFunc, *, overlapping: bool = False) -> Nest:
+    """The nest of `func`; its arguments share no memory unless they are `overlapping`.
 
     Errors:
         CompileError: a statement or intrinsic has no meaning outside special hardware.
     """
-    reader = _Reader(func)
+    reader = _Reader(func, overlapping=overlapping)
     items = tuple(reader.items(func.body))
     found = reader.declared
-    return Nest(items, tuple(found.local), found.views, found.constants, found.pointers)
+    return Nest(
+        items,
+        tuple(found.local),
+        found.views,
+        found.constants,
+        found.pointers,
+        in_any_memory=not reader.apart,
+    )
 
 
 class _Reader:
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, *, overlapping: bool) -> None:
         self.func = func
+        self.overlapping = overlapping
+        self.apart = False
+        """Whether something was read as it is only where arguments share no memory."""
         self.declared = Declared(func)
         self.axes: list[Axis] = []
         self.used: set[Var] = set(func.params)
@@ -161,9 +171,12 @@ class _Reader:
         block = realize.block
         values: dict[Var, PrimExpr] = {}
         reduced: list[tuple[PrimExpr, PrimExpr]] = []
+        kept: set[Var] = set()
         for iter_var, bound in zip(block.iter_vars, realize.iter_values, strict=True):
             values[iter_var.var] = ops.cast_to(bound, iter_var.var.dtype)
-            if iter_var.iter_type == IterVarKind.CommReduce and iter_var.dom is not None:
+            if iter_var.iter_type != IterVarKind.CommReduce:
+                kept |= {part for part in walk(bound) if isinstance(part, Var)}
+            elif iter_var.dom is not None:
                 reduced.append((self.value(bound), iter_var.dom.min))
         bare = replace(block, iter_vars=(), reads=(), writes=())
         inner = substitute(bare, values)
@@ -177,7 +190,7 @@ class _Reader:
             self.declared.match(match)
         if inner.init is not None:
             init = tuple(self.items(inner.init))
-            found += self._at_start(init, reduced)
+            found += self._at_start(init, reduced, kept)
         found += self.items(inner.body)
         self.block = outer
         predicate = self.value(realize.predicate)
@@ -187,20 +200,28 @@ class _Reader:
             yield Branch(predicate, tuple(found))
 
     def _at_start(
-        self, init: tuple[Item, ...], reduced: Sequence[tuple[PrimExpr, PrimExpr]]
+        self,
+        init: tuple[Item, ...],
+        reduced: Sequence[tuple[PrimExpr, PrimExpr]],
+        kept: Container[Var],
     ) -> tuple[Item, ...]:
-        """`init`, where each value that drives a reduction is the least one beside it."""
-        first: set[Var] = set()
+        """`init`, where each value that drives a reduction is the least one beside it.
+
+        The loops of variables in `kept` do not only reduce.
+        """
+        starting: set[Var] = set()
         tests = []
         for bound, least in reduced:
             driving = self._driving(bound, least)
             if driving is None:
                 tests.append(ops.convert(bound.equal(ops.cast_to(least, bound.dtype))))
-            first |= driving or set()
-        starts = [ops.convert(a.var.equal(a.start)) for a in self.axes if a.var in first]
-        if first:
-            init = (Branch(ops.all_of(*starts), init, first=frozenset(first)),)
-        return (Branch(ops.all_of(*tests), init),) if tests else init
+            starting |= driving or set()
+        starts = [ops.convert(a.var.equal(a.start)) for a in self.axes if a.var in starting]
+        if not (starts or tests):
+            return init
+        used = {part for bound, _ in reduced for part in walk(bound)}
+        first = tuple(a for a in self.axes if a.var in used and a.var not in kept)
+        return (Branch(ops.all_of(*tests, *starts), init, first=first),)
 
     def _driving(self, bound: PrimExpr, least: PrimExpr) -> set[Var] | None:
         """The loops that are in their first rounds just where `bound` is `least`, or None."""
@@ -269,7 +290,11 @@ class _Reader:
         parts = [store.value, *store.indices]
         if store.predicate is not None:
             parts.append(store.predicate)
-        own = [load for p in parts for load in loads(p) if load.buffer.data is store.buffer.data]
+        root = self.declared.root(store.buffer)
+        reads = [load for p in parts for load in loads(p)]
+        own = [load for load in reads if self.declared.root(load.buffer) is root]
+        if self._may_meet({root}, {self.declared.root(load.buffer) for load in reads} - {root}):
+            return True
         if not own and not any(True for p in parts for _ in outside_calls(p)):
             return False
         last = store.indices[-1]
@@ -280,6 +305,12 @@ class _Reader:
             for load in own
         )
         return not (own and apart and aligned)
+
+    def _may_meet(self, written: Set[Buffer], read: Set[Buffer]) -> bool:
+        """Whether memory that is `written` may be some that is `read` under another name."""
+        both = all(any(map(self.declared.is_argument, side)) for side in (written, read))
+        self.apart |= both and not self.overlapping
+        return both and self.overlapping
 
     def _at_once(self, store: BufferStore, lanes: int) -> Iterator[Item]:
         """All lanes are computed, then all are stored."""
@@ -299,7 +330,8 @@ class _Reader:
         called = any(True for _ in outside_calls(value))
         reads = {self.declared.root(load.buffer) for load in loads(value)}
         handed_on = reads and any(True for _ in outside_calls(body))
-        if not (called or handed_on or reads & written):
+        changed = reads & written or self._may_meet(written, reads)
+        if not (called or handed_on or changed):
             yield from self.items(substitute(body, {var: value}))
         elif var.dtype.lanes == 1:
             yield Bind(var, value)

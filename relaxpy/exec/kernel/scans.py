@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from relaxpy.exec.kernel.bounds import is_one_to_one
 from relaxpy.exec.kernel.nest import Axis, loads
@@ -10,16 +10,24 @@ from relaxpy.exec.kernel.parts import Statement
 from relaxpy.exec.kernel.plan import Scan
 from relaxpy.exec.kernel.updates import update_from
 from relaxpy.ir.tir.affine import Affine, affine
-from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Var
 
 
-def scan_of(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]) -> Scan | None:
-    """The scan that `statement` is over `axes`, or None."""
-    own = {load for load in loads(statement.value) if load.buffer is statement.target}
+def scan_of(
+    statement: Statement,
+    axes: tuple[Axis, ...],
+    sizes: Container[Var],
+    roots: Mapping[Buffer, Buffer],
+) -> Scan | None:
+    """The scan that `statement` is over `axes`, or None; `roots` as in `edges`."""
+    target = roots.get(statement.target, statement.target)
+    own = {v for v in loads(statement.value) if roots.get(v.buffer, v.buffer) is target}
     if len(own) != 1 or statement.guards or statement.ordered or statement.target.dtype.is_bool:
         return None
     [before] = own
+    if before.buffer is not statement.target:
+        return None
     update = update_from(statement.value, before)
     axis = _carrier(statement, before, axes)
     if update is None or axis is None or update.combine in ("and", "or"):

@@ -27,14 +27,21 @@ from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 def schedule(
     parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> tuple[Step, ...]:
-    """Steps that perform `parts`, which stand in the order of the text."""
-    return tuple(_Scheduler(parts, sizes).steps(range(len(parts)), edges(parts, sizes, roots), ()))
+    """Steps that perform `parts`, which stand in the order of the text.
+
+    `roots` are the buffers whose memory others are laid over.
+    """
+    orders = edges(parts, sizes, roots)
+    return tuple(_Scheduler(parts, sizes, roots).steps(range(len(parts)), orders, ()))
 
 
 class _Scheduler:
-    def __init__(self, parts: Sequence[Part], sizes: Container[Var]) -> None:
+    def __init__(
+        self, parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+    ) -> None:
         self.parts = parts
         self.sizes = sizes
+        self.roots = roots
 
     def steps(
         self, members: Iterable[int], orders: set[Edge], serial: tuple[Axis, ...]
@@ -69,7 +76,7 @@ class _Scheduler:
         """The component with one more of its common loops around it."""
         parts = [self.parts[i] for i in component]
         if len(parts) == 1 and isinstance(parts[0], Statement):
-            scan = scan_of(parts[0], _free(parts[0], serial), self.sizes)
+            scan = scan_of(parts[0], _free(parts[0], serial), self.sizes, self.roots)
             if scan is not None:
                 yield scan
                 return

@@ -1,0 +1,79 @@
+"""Reductions without any round where a program runs in the order of its text: their init."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
+
+from relaxpy.exec.kernel.domain import conjuncts, no_round
+from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Loop, Make, Repeat, mapped
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.traverse import substitute
+
+
+def with_beginnings(items: tuple[Item, ...], sizes: Container[Var]) -> tuple[Item, ...]:
+    """`items`, where each loop without a round still begins the blocks that it only reduces."""
+    return tuple(found for item in items for found in _item(item, sizes))
+
+
+def _item(item: Item, sizes: Container[Var]) -> Iterator[Item]:
+    match item:
+        case Loop(axis=axis, body=body):
+            yield Loop(axis, with_beginnings(body, sizes))
+            none = no_round(axis, sizes)
+            begun = () if none is None else tuple(_begun(body, axis, ()))
+            if begun and none is not None:
+                yield Branch(none, with_beginnings(begun, sizes))
+        case Branch(body=body, orelse=orelse):
+            yes, no = with_beginnings(body, sizes), with_beginnings(orelse, sizes)
+            yield replace(item, body=yes, orelse=no)
+        case Repeat(body=body):
+            yield replace(item, body=with_beginnings(body, sizes))
+        case _:
+            yield item
+
+
+def _begun(items: tuple[Item, ...], loop: Axis, conditions: tuple[PrimExpr, ...]) -> Iterator[Item]:
+    """The inits in `items` of blocks that `loop` only reduces, where it has no round.
+
+    Of the `conditions` around them those that speak of this loop are not asked.
+    """
+    start = {loop.var: ops.cast_to(loop.start, loop.var.dtype)}
+    for place, item in enumerate(items):
+        match item:
+            case Branch(first=first) if first:
+                if any(axis.var is loop.var for axis in first):
+                    asked = [test for test in conditions if not mentions(test, {loop.var})]
+                    begun = _substituted(_at_start(item, loop), start)
+                    yield from (Branch(ops.all_of(*asked), begun),) if asked else begun
+            case Branch(condition=condition, body=body, orelse=orelse):
+                yield from _begun(body, loop, (*conditions, *conjuncts(condition)))
+                yield from _begun(orelse, loop, (*conditions, ops.logical_not(condition)))
+            case Loop(axis=axis, body=body):
+                found = tuple(_begun(body, loop, conditions))
+                if found:
+                    yield from _substituted((Loop(axis, found),), start)
+            case Bind(var=var, value=value):
+                rest = _substituted(items[place + 1 :], {var: value})
+                yield from _begun(rest, loop, conditions)
+                return
+            case Make():
+                yield item
+            case _:
+                pass
+
+
+def _at_start(init: Branch, loop: Axis) -> tuple[Item, ...]:
+    """`init` in the first round of `loop`."""
+    here = ops.convert(loop.var.equal(loop.start))
+    tests = [test for test in conjuncts(init.condition) if test is not here]
+    others = tuple(axis for axis in init.first if axis.var is not loop.var)
+    if not (tests or others):
+        return init.body
+    return (replace(init, condition=ops.all_of(True, *tests), first=others),)
+
+
+def _substituted(items: tuple[Item, ...], values: Mapping[Var, PrimExpr]) -> tuple[Item, ...]:
+    return tuple(mapped(item, lambda expr: substitute(expr, values)) for item in items)

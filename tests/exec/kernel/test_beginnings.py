@@ -1,0 +1,265 @@
+"""When a block begins: in the first round of its reduction, or where that has no round at all."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.compile import compile
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, load, methods
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+
+@T.prim_func
+def split(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, k0, k1 in T.grid(3, (m + 3) // 4, 4):
+        with T.block("sum"):
+            T.where(k0 * 4 + k1 < m)
+            vi = T.axis.spatial(3, i)
+            vk = T.axis.reduce(m, k0 * 4 + k1)
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+
+
+@T.prim_func
+def split_outside(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for k0, i, k1 in T.grid((m + 3) // 4, 3, 4):
+        with T.block("sum"):
+            T.where(k0 * 4 + k1 < m and i < 2)
+            vi = T.axis.spatial(3, i)
+            vk = T.axis.reduce(m, k0 * 4 + k1)
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+
+
+@T.prim_func
+def fused(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m, 4), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, f in T.grid(3, m * 4):
+        with T.block("sum"):
+            vi = T.axis.spatial(3, i)
+            vj = T.axis.reduce(m, f // 4)
+            vk = T.axis.reduce(4, f % 4)
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vj, vk]
+
+
+@T.prim_func
+def repeated(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, f in T.grid(3, m * 4):
+        with T.block("begins_four_times"):
+            vi = T.axis.spatial(3, i)
+            vj = T.axis.reduce(m, f // 4)
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vj]
+
+
+@T.prim_func
+def beside_another(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, k in T.grid(3, m):
+        with T.block("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+        with T.block("copy"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            X[vi, vk] = Y[vi] * T.float32(2)
+
+
+@T.prim_func
+def triangle(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, k0 in T.grid(3, m):
+        for k1 in range(k0, m):
+            with T.block("sum"):
+                vi = T.axis.spatial(3, i)
+                vj = T.axis.reduce(m, k0)
+                vk = T.axis.reduce(m, k1)
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vj] * X[vi, vk]
+
+
+@T.prim_func
+def masked(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, k in T.grid(3, m):
+        with T.block("sum"):
+            T.where(X[i, k] < T.float32(5))
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+
+
+@T.prim_func
+def under_conditions(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i in range(3):
+        if i > 0:
+            for k in range(m):
+                if k < 2:
+                    with T.block("sum"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            Y[vi] = T.float32(100)
+                        Y[vi] = Y[vi] + X[vi, vk]
+                else:
+                    with T.block("rest"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            Y[vi] = T.float32(7)
+                        Y[vi] = Y[vi] - X[vi, vk]
+
+
+@T.prim_func
+def nested_init(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for k in range(m):
+        with T.block("rows"):
+            vk = T.axis.reduce(m, k)
+            with T.init():
+                for i in range(3):
+                    with T.block("start"):
+                        vi = T.axis.spatial(3, i)
+                        Y[vi] = T.float32(100)
+            for i in range(3):
+                with T.block("sum"):
+                    vi = T.axis.spatial(3, i)
+                    Y[vi] = Y[vi] + X[vi, vk]
+
+
+@T.prim_func
+def before_a_return(x: T.handle, y: T.handle) -> T.int32:
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i in range(3):
+        for k in range(m):
+            with T.block("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vk]
+        if i == 1:
+            T.evaluate(T.ret(i))
+    T.evaluate(T.ret(9))
+
+
+PROGRAMS = [
+    split,
+    split_outside,
+    repeated,
+    beside_another,
+    triangle,
+    masked,
+    under_conditions,
+    nested_init,
+    before_a_return,
+]
+
+
+@pytest.mark.parametrize("m", [0, 1, 3, 6])
+@pytest.mark.parametrize("func", PROGRAMS)
+def test_a_block_begins_once(func: PrimFunc, m: int) -> None:
+    check(func, numbers(3, m), numbers(3))
+
+
+@pytest.mark.parametrize("m", [0, 1, 3])
+def test_a_fused_reduction_begins_once(m: int) -> None:
+    check(fused, numbers(3, m, 4), numbers(3))
+    assert methods(fused) == ["add reduction over f, f"]
+
+
+@pytest.mark.parametrize("m", [0, 1, 3])
+@pytest.mark.parametrize("func", PROGRAMS)
+def test_a_block_begins_in_memory_that_overlaps(func: PrimFunc, m: int) -> None:
+    base = numbers(12)
+
+    def arguments(memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return memory[: 3 * m].reshape(3, m), memory[1:4]
+
+    theirs = run(func, arguments, base, "reference")
+    np.testing.assert_array_equal(run(func, arguments, base, "numpy"), theirs)
+
+
+def run(
+    func: PrimFunc,
+    arguments: Callable[[np.ndarray], tuple[np.ndarray, ...]],
+    base: np.ndarray,
+    target: str,
+) -> np.ndarray:
+    memory = base.copy()
+    compile(func, target)[func.attrs["global_symbol"]](*arguments(memory))
+    return memory
+
+
+@T.prim_func
+def later_than_the_start(X: T.Buffer((3, 4), "float32"), Y: T.Buffer((3,), "float32")):
+    for i, k in T.grid(3, 4):
+        with T.block("sum"):
+            T.where(k >= 1)
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+
+
+@T.prim_func
+def up_to(X: T.Buffer((3, 4), "float32"), Y: T.Buffer((3,), "float32"), end: T.int64):
+    for i, k in T.grid(3, 4):
+        with T.block("sum"):
+            T.where(k < end)
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+
+
+def test_a_first_round_that_is_left_out_begins_nothing() -> None:
+    check(later_than_the_start, numbers(3, 4), numbers(3))
+    for end in (0, 2, 9):
+        check(up_to, numbers(3, 4), numbers(3), end)
+    found = numbers(3)
+    load(up_to)(numbers(3, 4), found, 0)
+    np.testing.assert_array_equal(found, numbers(3))
+
+
+def test_the_sum_of_nothing_is_what_it_begins_with() -> None:
+    for func in (split, split_outside, beside_another, masked, nested_init):
+        found = numbers(3)
+        load(func)(numbers(3, 0), found)
+        kept = 3 if func is split_outside else 100
+        assert found.tolist() == [100, 100, kept]

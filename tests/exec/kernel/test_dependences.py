@@ -1,0 +1,255 @@
+"""Programs whose parts meet in memory in ways that are easily overlooked, beside the reference."""
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.tir_reference import run_prim_func
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, load, methods
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+
+@T.prim_func
+def halves_of_rows(A: T.Buffer((24,), "float32"), B: T.Buffer((4, 8), "float32")):
+    for i, j in T.grid(4, 8):
+        if j < 4:
+            A[4 * i + j] = B[i, j]
+        else:
+            B[i, j] = A[4 * i + j]
+
+
+def test_digits_are_no_number_where_two_parts_run_through_different_ones() -> None:
+    check(halves_of_rows, numbers(24), numbers(4, 8))
+
+
+@T.prim_func
+def strided(
+    A: T.Buffer((8,), "float32"),
+    B: T.Buffer((4,), "float32"),
+    C: T.Buffer((4,), "float32"),
+    step: T.int64,
+):
+    for i in range(4):
+        A[i * step] = B[i]
+        C[i] = A[i * step]
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_a_stride_may_be_zero(step: int) -> None:
+    check(strided, numbers(8), numbers(4) * 3, numbers(4), step)
+
+
+@T.prim_func
+def columns(a: T.handle, b: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n * m,), "float32")
+    B = T.match_buffer(b, (n, m), "float32")
+    for i in range(n):
+        A[i * m] = B[i, 0]
+        B[i, 1] = A[i * m] + T.float32(1)
+
+
+def test_a_stride_that_is_a_size_of_its_dimension_meets_no_element_twice() -> None:
+    check(columns, numbers(12), numbers(3, 4))
+    assert methods(columns) == ["elementwise", "elementwise"]
+
+
+@T.prim_func
+def condition_on_a_view(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")):
+    F = T.decl_buffer((6,), "float32", data=A.data)
+    for i in range(6):
+        if F[i] > T.float32(2):
+            A[i] = T.float32(0)
+            B[i] = T.float32(9)
+
+
+@T.prim_func
+def running_over_a_view(C: T.Buffer((7,), "float32")):
+    V = T.decl_buffer((7,), "float32", data=C.data)
+    for i in range(6):
+        C[i + 1] = C[i] + V[i]
+
+
+@T.prim_func
+def start_overwritten_by_a_view(Y: T.Buffer((3,), "float32"), X: T.Buffer((3, 4), "float32")):
+    V = T.decl_buffer((3,), "float32", data=Y.data)
+    for i in range(3):
+        Y[i] = T.float32(0)
+    for i in range(3):
+        V[i] = T.float32(5)
+    for i, k in T.grid(3, 4):
+        Y[i] = Y[i] + X[i, k]
+
+
+@T.prim_func
+def start_read_before_a_view_changes_it(
+    Z: T.Buffer((3,), "float32"), X: T.Buffer((3, 4), "float32")
+):
+    V = T.decl_buffer((3,), "float32", data=Z.data)
+    Y = T.alloc_buffer((3,), "float32")
+    for i in range(3):
+        Y[i] = Z[i]
+    for i in range(3):
+        V[i] = T.float32(5)
+    for i, k in T.grid(3, 4):
+        Y[i] = Y[i] + X[i, k]
+    for i in range(3):
+        Z[i] = Y[i]
+
+
+@T.prim_func
+def extreme_of_a_view(best: T.Buffer((6,), "float32"), place: T.Buffer((6,), "int64")):
+    V = T.decl_buffer((6,), "float32", data=best.data)
+    for k in range(6):
+        if V[k] * T.float32(2) > best[3]:
+            best[3] = V[k] * T.float32(2)
+            place[0] = k
+
+
+@T.prim_func
+def later_rows_through_a_view(
+    X: T.Buffer((40000, 6), "float32"),
+    Y: T.Buffer((40000, 6), "float32"),
+    Z: T.Buffer((40000, 3), "float32"),
+):
+    V = T.decl_buffer((40000, 3), "float32", data=Y.data, elem_offset=120000)
+    for i, j in T.grid(40000, 6):
+        Y[i, j] = T.exp(X[i, j]) * T.float32(2) + T.float32(1) + X[i, j]
+    for i, j in T.grid(40000, 3):
+        Z[i, j] = T.exp(-V[i, j]) + V[i, j] * T.float32(3)
+
+
+@pytest.mark.parametrize(
+    ("func", "shapes"),
+    [
+        (condition_on_a_view, [(6,), (6,)]),
+        (running_over_a_view, [(7,)]),
+        (start_overwritten_by_a_view, [(3,), (3, 4)]),
+        (start_read_before_a_view_changes_it, [(3,), (3, 4)]),
+    ],
+)
+def test_a_buffer_and_a_view_are_one_memory(func: PrimFunc, shapes: list[tuple[int, ...]]) -> None:
+    check(func, *(numbers(*s) for s in shapes))
+
+
+def test_rows_of_a_view_are_not_those_of_its_memory() -> None:
+    x = np.linspace(-1, 1, 240000, dtype=np.float32).reshape(40000, 6)
+    y, z = np.empty_like(x), np.empty((40000, 3), np.float32)
+    load(later_rows_through_a_view)(x, y, z)
+    later = y.reshape(-1)[120000:].reshape(40000, 3)
+    np.testing.assert_allclose(z, np.exp(-later) + later * 3, rtol=1e-6)
+
+
+def test_an_extreme_may_be_sought_in_its_own_memory() -> None:
+    check(extreme_of_a_view, np.array([1, 7, 3, 2, 9, 8], np.float32), np.zeros(6, np.int64))
+
+
+@T.prim_func
+def bound_before(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    x: T.float32 = A[0]
+    B[0] = T.float32(50)
+    B[1] = x
+
+
+@T.prim_func
+def vectors(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    B[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 1, 4)] + T.Broadcast(T.float32(1), 4)
+
+
+@pytest.mark.parametrize("offset", range(4))
+@pytest.mark.parametrize("func", [bound_before, vectors])
+def test_what_is_read_first_is_read_first_in_memory_that_overlaps(
+    func: PrimFunc, offset: int
+) -> None:
+    found = []
+    for run in (load(func), lambda *args: run_prim_func(func, args)):
+        memory = numbers(8)
+        run(memory[:4], memory[offset : offset + 4])
+        found.append(memory)
+    np.testing.assert_array_equal(*found)
+
+
+@T.prim_func
+def vector_from_a_region(A: T.Buffer((8,), "float32")):
+    with T.block("b"):
+        R = T.match_buffer(A[1:5], (4,), "float32", offset_factor=1)
+        R[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 1, 4)]
+
+
+def test_lanes_are_read_before_they_are_stored_through_a_matched_region() -> None:
+    check(vector_from_a_region, numbers(8))
+
+
+@T.prim_func
+def is_number(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
+    for i in range(4):
+        if X[i] <= X[i]:
+            Y[i] = T.float32(1)
+        else:
+            Y[i] = T.float32(2)
+
+
+@T.prim_func
+def has_a_successor(X: T.Buffer((4,), "int8"), Y: T.Buffer((4,), "float32")):
+    for i in range(4):
+        Y[i] = T.if_then_else(X[i] + T.int8(1) > X[i], T.float32(1), T.float32(2))
+
+
+def test_what_holds_of_indices_need_not_hold_of_data() -> None:
+    check(is_number, np.array([1, np.nan, 3, np.inf], np.float32), numbers(4))
+    check(has_a_successor, np.array([1, 127, 3, -5], np.int8), numbers(4))
+
+
+@T.prim_func
+def scratch_in_a_loop(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(n - 5):
+        with T.block("row"):
+            vi = T.axis.spatial(n, i)
+            row = T.alloc_buffer((4,), "float32")
+            for j in range(4):
+                row[j] = A[vi] + T.float32(1)
+            B[vi] = row[3]
+
+
+@pytest.mark.parametrize("n", [0, 3, 5, 7])
+def test_a_loop_whose_end_lies_before_its_start_has_no_round(n: int) -> None:
+    check(scratch_in_a_loop, numbers(n), numbers(n))
+
+
+@T.prim_func
+def if_asked(
+    X: T.Buffer((3, 4), "float32"), F: T.Buffer((1,), "float32"), Y: T.Buffer((3,), "float32")
+):
+    for i in range(3):
+        Y[i] = T.float32(0)
+    for i, k in T.grid(3, 4):
+        if F[0] > T.float32(0):
+            Y[i] = Y[i] + X[i, k]
+
+
+@T.prim_func
+def where_it_fits(x: T.handle, y: T.handle, g: T.handle):
+    n = T.int64()
+    m = T.int64()
+    X = T.match_buffer(x, (n, 4), "float32")
+    Y = T.match_buffer(y, (m,), "float32")
+    G = T.match_buffer(g, (n,), "float32")
+    for i in range(n):
+        Y[i] = T.float32(7)
+    for i, k in T.grid(n, 4):
+        if G[i] > T.float32(2):
+            Y[i] = Y[i] + X[i, k]
+
+
+def test_a_start_stays_where_a_condition_leaves_nothing_to_add() -> None:
+    check(if_asked, numbers(3, 4), numbers(1), numbers(3))
+    check(if_asked, numbers(3, 4), -numbers(1), numbers(3))
+    check(where_it_fits, numbers(3, 4), numbers(5), numbers(3))
