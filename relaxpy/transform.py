@@ -1,18 +1,18 @@
 """Passes, what composes them, and what watches them."""
 
-from relaxpy.ir.instruments import (
-    PassPrintingInstrument,
-    PassTimingInstrument,
-    PrintAfterAll,
-    PrintBeforeAll,
-    WellFormedInstrument,
-)
 from relaxpy.ir.transform import (
+    ApplyPassToFunction,
     Pass,
     PassContext,
     PassInfo,
     PassInstrument,
+    PassPrintingInstrument,
+    PassTimingInstrument,
+    PrintAfterAll,
+    PrintBeforeAll,
+    PrintIR,
     Sequential,
+    WellFormedInstrument,
     get_pipeline,
     list_pipelines,
     module_pass,
@@ -21,6 +21,7 @@ from relaxpy.ir.transform import (
 )
 
 __all__ = [
+    "ApplyPassToFunction",
     "Pass",
     "PassContext",
     "PassInfo",
@@ -29,6 +30,7 @@ __all__ = [
     "PassTimingInstrument",
     "PrintAfterAll",
     "PrintBeforeAll",
+    "PrintIR",
     "Sequential",
     "WellFormedInstrument",
     "get_pipeline",

@@ -1,4 +1,4 @@
-"""Instruments for passes: how long each took, the module before and after, whether it is sound."""
+"""What watches passes: how long each took, the module between them, whether it is sound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.errors import WellFormedError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import PassInfo, PassInstrument
+from relaxpy.ir.passes import Pass, PassContext, PassInfo, PassInstrument, listed
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 
 
@@ -20,7 +20,7 @@ class _Timed:
 
     name: str
     start: float
-    seconds: float = 0.0
+    seconds: float | None = None
     inner: list[_Timed] = field(default_factory=list)
 
 
@@ -38,28 +38,34 @@ class PassTimingInstrument(PassInstrument):
     @override
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         run = _Timed(info.name, time.perf_counter())
+        # What failed was never reported as done: it is not what this pass runs in.
+        del self._open[len(PassContext.current().running) - 1 :]
         (self._open[-1].inner if self._open else self._runs).append(run)
         self._open.append(run)
 
     @override
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        del self._open[len(PassContext.current().running) :]
         run = self._open.pop()
         run.seconds = time.perf_counter() - run.start
 
     def render(self) -> str:
         """One line a run: the pass, its time, and in brackets its share of what ran around it.
 
+        A pass that fails is not done, and takes no time.
+
         Units:
             milliseconds; inner runs are indented.
         """
-        whole = sum(run.seconds for run in self._runs)
+        whole = sum(run.seconds or 0.0 for run in self._runs)
         return "\n".join(line for run in self._runs for line in _lines(run, whole, 0))
 
 
 def _lines(run: _Timed, around: float, depth: int) -> list[str]:
-    share = run.seconds / around if around else 1.0
-    head = f"{'  ' * depth}{run.name}: {run.seconds * 1e3:.3f} ms ({share:.0%})"
-    return [head, *(line for part in run.inner for line in _lines(part, run.seconds, depth + 1))]
+    seconds = run.seconds or 0.0
+    time_taken = f"{seconds * 1e3:.3f} ms ({seconds / around if around else 1.0:.0%})"
+    head = f"{'  ' * depth}{run.name}: {time_taken if run.seconds is not None else 'not done'}"
+    return [head, *(line for part in run.inner for line in _lines(part, seconds, depth + 1))]
 
 
 class PassPrintingInstrument(PassInstrument):
@@ -68,8 +74,8 @@ class PassPrintingInstrument(PassInstrument):
     def __init__(
         self, before: Sequence[str] | None = None, after: Sequence[str] | None = None
     ) -> None:
-        self._before = tuple(before or ())
-        self._after = tuple(after or ())
+        self._before = listed(before, "names of passes")
+        self._after = listed(after, "names of passes")
 
     @override
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -98,9 +104,22 @@ class PrintAfterAll(PassInstrument):
         _print(f"after {info.name}", mod)
 
 
-def _print(title: str, mod: IRModule) -> None:
+@dataclass(frozen=True)
+class PrintIR(Pass):
+    """Prints the module below a line with `header`, and gives it back as it is."""
+
+    header: str = ""
+    show_meta_data: bool = False
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        _print(f"PrintIR({self.header})", mod, show_meta=self.show_meta_data)
+        return mod
+
+
+def _print(title: str, mod: IRModule, **options: bool) -> None:
     print(f"# {title}")
-    print(mod.script())
+    print(mod.script(**options))
 
 
 class WellFormedInstrument(PassInstrument):

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
@@ -24,6 +24,7 @@ from relaxpy.errors import (
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 
+V = TypeVar("V")
 _known: dict[str, type[Pass]] = {}
 
 
@@ -126,7 +127,8 @@ def register_config(name: str, kind: type) -> None:
 class PassContext:
     """How passes run: up to which level, which always or never, watched by which instruments.
 
-    With `check`, what each pass makes is checked for well-formedness.
+    With `check`, what each pass makes is checked for well-formedness. `running` are the passes that
+    run at the moment, each inside the one before it.
 
     Errors:
         MisuseError: a key of `config` is unknown or its value of the wrong type.
@@ -138,19 +140,26 @@ class PassContext:
     instruments: Sequence[PassInstrument] | None = None
     config: Mapping[str, Any] | None = None
     check: bool = field(default=False, kw_only=True)
+    running: list[PassInfo] = field(default_factory=list, init=False, repr=False)
     _entered: list[Any] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.required_pass = tuple(self.required_pass or ())
-        self.disabled_pass = tuple(self.disabled_pass or ())
-        self.instruments = tuple(self.instruments or ())
+        if isinstance(self.opt_level, bool) or not isinstance(self.opt_level, int):
+            raise MisuseError(
+                f"opt_level is an integer, found {self.opt_level!r:.60}", about=self.opt_level
+            )
+        self.required_pass = listed(self.required_pass, "names of passes")
+        self.disabled_pass = listed(self.disabled_pass, "names of passes")
+        self.instruments = listed(self.instruments, "instruments")
+        if not isinstance(self.config, Mapping | None):
+            raise MisuseError(f"config is a table, found {self.config!r:.60}", about=self.config)
         self.config = dict(self.config or {})
         for key, value in self.config.items():
             kind = _configs.get(key)
             if kind is None:
                 raise MisuseError(
                     f"there is no option {key!r} for passes",
-                    hint=close_names(key, _configs),
+                    hint=close_names(str(key), _configs),
                     about=key,
                 )
             if not isinstance(value, kind):
@@ -170,8 +179,8 @@ class PassContext:
         return {name: {"type": kind.__name__} for name, kind in sorted(_configs.items())}
 
     def __enter__(self) -> Self:
-        self._entered.append(_current.set(self))
         self._enter_instruments()
+        self._entered.append(_current.set(self))
         return self
 
     def __exit__(
@@ -180,10 +189,8 @@ class PassContext:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            self._exit_instruments()
-        finally:
-            _current.reset(self._entered.pop())
+        _current.reset(self._entered.pop())
+        self._exit_instruments()
 
     def _enter_instruments(self) -> None:
         with ExitStack() as entered:
@@ -193,14 +200,24 @@ class PassContext:
             entered.pop_all()
 
     def _exit_instruments(self) -> None:
-        for instrument in self.instruments or ():
-            instrument.exit_pass_ctx()
+        """Leave all instruments, the first one first, even if one of them fails."""
+        with ExitStack() as left:
+            for instrument in reversed(self.instruments or ()):
+                left.callback(instrument.exit_pass_ctx)
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
         """Leave the instruments there are and enter others in their place."""
-        self._exit_instruments()
-        self.instruments = tuple(instruments or ())
-        self._enter_instruments()
+        others = listed(instruments, "instruments")
+        try:
+            self._exit_instruments()
+        finally:
+            self.instruments = ()
+        self.instruments = others
+        try:
+            self._enter_instruments()
+        except BaseException:
+            self.instruments = ()  # what was not entered is not left
+            raise
 
     def is_enabled(self, info: PassInfo) -> bool:
         """Whether a pass of a sequence runs at this level."""
@@ -220,18 +237,31 @@ class PassContext:
         wanted = [i.should_run(mod, info) for i in instruments]
         if not required and not all(wanted):
             return mod
-        for instrument in instruments:
-            instrument.run_before_pass(mod, info)
-        with _noting(f"in pass {info.name}"):
-            result = step.transform(mod, self)
-        if not isinstance(result, IRModule):
-            raise TransformError(f"pass {info.name} gave {type(result).__name__}, not an IRModule")
-        if self.check and result is not mod:
-            with _noting(f"after pass {info.name}"):
-                verify(result)
-        for instrument in instruments:
-            instrument.run_after_pass(result, info)
+        self.running.append(info)
+        try:
+            for instrument in instruments:
+                instrument.run_before_pass(mod, info)
+            with _noting(f"in pass {info.name}"):
+                result = step.transform(mod, self)
+            if not isinstance(result, IRModule):
+                raise TransformError(
+                    f"pass {info.name} gave {type(result).__name__}, not an IRModule"
+                )
+            if self.check and result is not mod:
+                with _noting(f"after pass {info.name}"):
+                    verify(result)
+            for instrument in instruments:
+                instrument.run_after_pass(result, info)
+        finally:
+            self.running.pop()
         return result
+
+
+def listed(values: Sequence[V] | None, what: str) -> tuple[V, ...]:
+    """Errors: MisuseError (also TypeError) if `values` is neither a list nor None."""
+    if isinstance(values, str) or not isinstance(values, Sequence | None):
+        raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
+    return tuple(values or ())
 
 
 _current: ContextVar[PassContext | None] = ContextVar("relaxpy_pass_context", default=None)
@@ -271,7 +301,7 @@ class Sequential(Pass):
     traceable: bool = False
 
     def __post_init__(self) -> None:
-        for step in self.passes:
+        for step in listed(self.passes, "passes"):
             if not isinstance(step, Pass):
                 made = isinstance(step, type) and issubclass(step, Pass)
                 raise MisuseError(
@@ -303,13 +333,19 @@ def named_pass(name: str) -> Pass:
 
     Errors:
         UnknownNameError: there is none.
+        MisuseError: it does not run without options.
     """
     plain = name.rpartition(".")[2]
     if plain not in _known:
         raise UnknownNameError(
             f"there is no pass named {name!r}", hint=close_names(plain, _known), about=name
         )
-    return _known[plain]()
+    try:
+        return _known[plain]()
+    except TypeError:
+        raise MisuseError(
+            f"pass {plain} has options, so that it cannot be required by its name", about=name
+        ) from None
 
 
 ModuleFunction: TypeAlias = Callable[[IRModule, PassContext], IRModule]
@@ -321,6 +357,7 @@ class FunctionalPass(Pass):
 
     function: ModuleFunction
     known_as: PassInfo
+    owner: object | None = None
 
     @property
     @override
@@ -333,8 +370,10 @@ class FunctionalPass(Pass):
 
     def __getattr__(self, name: str) -> Any:
         """Attributes of the object whose method the pass runs."""
-        owner = self.__dict__.get("function")
-        return getattr(getattr(owner, "__self__", None), name)
+        owner = self.__dict__.get("owner")
+        if owner is None:
+            raise AttributeError(f"a {type(self).__name__} has no attribute {name!r}", name=name)
+        return getattr(owner, name)
 
 
 def decorated_pass(
@@ -349,15 +388,13 @@ def decorated_pass(
         MisuseError (also TypeError): it is neither a function nor a class with that `method`.
     """
     if isinstance(pass_func, type):
-        step = getattr(pass_func, method, None)
-        if step is None:
+        if getattr(pass_func, method, None) is None:
             raise MisuseError(f"class {pass_func.__name__} has no method {method}")
         made_by = pass_func
 
         def make(*args: Any, **kwargs: Any) -> FunctionalPass:
-            return FunctionalPass(
-                lift(getattr(made_by(*args, **kwargs), method)), info(made_by.__name__)
-            )
+            owner = made_by(*args, **kwargs)
+            return FunctionalPass(lift(getattr(owner, method)), info(made_by.__name__), owner)
 
         make.__name__ = made_by.__name__
         make.__doc__ = made_by.__doc__

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.apply_pass import ApplyPassToFunction
 from relaxpy.ir.instruments import (
     PassPrintingInstrument,
     PassTimingInstrument,
     PrintAfterAll,
     PrintBeforeAll,
+    PrintIR,
     WellFormedInstrument,
 )
 from relaxpy.ir.passes import (
@@ -26,6 +28,7 @@ from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
 
 __all__ = [
+    "ApplyPassToFunction",
     "Pass",
     "PassContext",
     "PassInfo",
@@ -34,6 +37,7 @@ __all__ = [
     "PassTimingInstrument",
     "PrintAfterAll",
     "PrintBeforeAll",
+    "PrintIR",
     "Sequential",
     "WellFormedInstrument",
     "get_pipeline",

@@ -166,11 +166,42 @@ def test_a_context_decides_which_passes_of_a_sequence_run(mod: IRModule) -> None
         assert notes(Note("asked for by name")(mod)) == ("asked for by name",)
 
 
+def test_what_a_pass_requires_needs_no_options(mod: IRModule) -> None:
+    @module_pass(opt_level=0, required=["FunctionalPass"])
+    def needy(mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+    with pytest.raises(MisuseError, match="pass FunctionalPass has options"):
+        Sequential([needy])(mod)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"opt_level": "2"}, "opt_level is an integer, found '2'"),
+        ({"opt_level": True}, "opt_level is an integer"),
+        ({"disabled_pass": "Note"}, "a list of names of passes, found 'Note'"),
+        ({"required_pass": 3}, "a list of names of passes, found 3"),
+        ({"instruments": Recorder([])}, "a list of instruments, found Recorder"),
+        ({"config": [1]}, r"config is a table, found \[1\]"),
+        ({"config": {3: 4}}, "no option 3 for passes"),
+    ],
+)
+def test_contexts_of_other_things_are_refused(options: dict[str, object], says: str) -> None:
+    with pytest.raises(MisuseError, match=says):
+        PassContext(**options)  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="a list of passes, found 3"):
+        Sequential(3)  # type: ignore[arg-type]
+
+
 def test_contexts_nest(mod: IRModule) -> None:
     assert PassContext.current().opt_level == 2
     with PassContext(opt_level=1) as outer:
         with PassContext(opt_level=3) as inner:
             assert PassContext.current() is inner
+        assert PassContext.current() is outer
+        with pytest.raises(ZeroDivisionError), PassContext(opt_level=0):
+            _ = 1 // 0
         assert PassContext.current() is outer
 
 
@@ -229,6 +260,31 @@ def test_an_instrument_that_fails_to_begin_ends_those_before_it(mod: IRModule) -
     with pytest.raises(TransformError), PassContext(instruments=[Recorder(seen), Broken()]):
         pass
     assert seen == ["enter", "exit"]
+    assert PassContext.current().instruments == ()
+
+    with PassContext(instruments=[Recorder(seen)]) as ctx:
+        with pytest.raises(TransformError):
+            ctx.override_instruments([Recorder(seen), Broken()])
+        assert ctx.instruments == ()
+    assert seen == ["enter", "exit"] * 3
+
+
+def test_an_instrument_that_fails_to_end_does_not_keep_the_others() -> None:
+    seen: list[str] = []
+
+    @pass_instrument
+    class Broken:
+        def exit_pass_ctx(self) -> None:
+            seen.append("broken")
+            raise TransformError("no")
+
+    with (
+        pytest.raises(TransformError, match="no"),
+        PassContext(instruments=[Recorder(seen), Broken(), Recorder(seen)]),
+    ):
+        pass
+    assert seen == ["enter", "enter", "exit", "broken", "exit"]
+    assert PassContext.current().instruments == ()
 
 
 def test_any_class_can_become_an_instrument(mod: IRModule) -> None:
@@ -297,6 +353,24 @@ def test_a_pass_gives_a_module(mod: IRModule) -> None:
 
     with pytest.raises(TransformError, match="forgets gave NoneType"):
         forgets(mod)
+
+
+def test_a_pass_over_functions_shows_the_attributes_of_its_object(mod: IRModule) -> None:
+    @function_pass(opt_level=0)
+    class Stamp:
+        text = "ok"
+
+        def transform_function(
+            self, func: rx.Function, mod: IRModule, ctx: PassContext
+        ) -> rx.Function:
+            return func
+
+    assert Stamp().text == "ok"
+    with pytest.raises(AttributeError, match="'Stamp' object has no attribute 'nothing'"):
+        _ = Stamp().nothing
+    plain = module_pass(lambda mod, ctx: mod, opt_level=0)
+    with pytest.raises(AttributeError, match="a FunctionalPass has no attribute 'nothing'"):
+        _ = plain.nothing
 
 
 def test_what_cannot_be_a_pass_is_refused() -> None:

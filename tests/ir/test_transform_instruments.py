@@ -1,12 +1,13 @@
 """Instruments that come with passes: timing, printing, checking."""
 
+import contextlib
 import re
 from dataclasses import dataclass
 
 import pytest
 from typing_extensions import override
 
-from relaxpy.errors import WellFormedError
+from relaxpy.errors import TransformError, WellFormedError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.transform import Normalize
 from relaxpy.ir.transform import (
@@ -16,8 +17,10 @@ from relaxpy.ir.transform import (
     PassTimingInstrument,
     PrintAfterAll,
     PrintBeforeAll,
+    PrintIR,
     Sequential,
     WellFormedInstrument,
+    module_pass,
 )
 from tests.ir.relax.graphs import function, module, shape_of, var
 from tests.ir.relax.infos import tensor
@@ -49,6 +52,30 @@ def test_times_are_nested_as_the_passes_are(mod: IRModule) -> None:
     assert timing.render() == text
     with PassContext(instruments=[timing]):
         assert timing.render() == ""
+
+
+def test_a_pass_that_fails_takes_no_time_and_holds_no_other(mod: IRModule) -> None:
+    @module_pass(opt_level=0, name="fails")
+    def fails(mod: IRModule, ctx: PassContext) -> IRModule:
+        Normalize()(mod)
+        raise TransformError("no")
+
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        for step in (fails, Normalize()):
+            with contextlib.suppress(TransformError):
+                step(mod)
+        lines = timing.render().splitlines()
+    assert lines[0] == "fails: not done"
+    assert [line.split(":")[0] for line in lines] == ["fails", "  Normalize", "Normalize"]
+
+
+def test_a_pass_can_print(mod: IRModule, capsys: pytest.CaptureFixture[str]) -> None:
+    assert PrintIR("before all")(mod) is mod
+    assert PrintIR(show_meta_data=True)(mod) is mod
+    first, second = capsys.readouterr().out.split("# PrintIR()\n")
+    assert first == f"# PrintIR(before all)\n{mod.script()}\n"
+    assert second == f"{mod.script(show_meta=True)}\n"
 
 
 def test_modules_are_printed_around_named_passes(
