@@ -58,7 +58,7 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
 
 def user_constructed(kind: type[T]) -> type[T]:
     """The class `kind`, a dataclass, with a constructor that is `user_facing`."""
-    kind.__init__ = user_facing(kind.__init__)  # type: ignore[misc]
+    kind.__init__ = user_facing(kind.__init__)  # type: ignore[method-assign]
     return kind
 
 

@@ -16,6 +16,8 @@ from typing import Final, Literal
 
 from typing_extensions import override
 
+from relaxpy.screen import Piece, coloured, ipython, takes_colour
+
 _GENERATED: Final = "relaxpy_generated"
 _OURS: Final = frozenset(("relaxpy", _GENERATED))
 _BENEATH: Final = sys.stdlib_module_names | {"numpy"}
@@ -85,6 +87,11 @@ class Diagnostic:
     hint: str | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def where(self) -> str:
+        """The position as messages begin with it; empty without one."""
+        return "" if self.span is None else f"{self.span}: "
+
     def excerpt(self) -> tuple[str, str] | None:
         """The source line and, below it, the carets; None without a position."""
         span = self.span
@@ -100,19 +107,29 @@ class Diagnostic:
 
     @override
     def __str__(self) -> str:
-        return self.text(f"{self.span}: " if self.span is not None else "")
+        return self.text(self.where)
 
     def text(self, where: str) -> str:
         """The message behind the position `where`, the excerpt, notes and hint below it."""
-        rule = f" [{self.rule}]" if self.rule else ""
-        lines = [f"{where}{self.message}{rule}"]
+        return "".join(part for part, _ in self.pieces(where))
+
+    def pieces(self, where: str) -> Iterator[Piece]:
+        """The parts of that text, with their styles."""
+        yield where, "bold"
+        yield self.message, "bold red"
+        if self.rule:
+            yield f" [{self.rule}]", "magenta"
         excerpt = self.excerpt()
         if excerpt is not None:
-            lines += [f"    {part}" for part in excerpt]
-        lines += [f"  note: {note}" for note in self.notes]
+            line, carets = excerpt
+            yield f"\n    {line}\n    ", ""
+            yield carets, "bold red"
+        for note in self.notes:
+            yield "\n  note: ", "cyan"
+            yield note, ""
         if self.hint:
-            lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+            yield "\n  hint: ", "green"
+            yield self.hint, ""
 
 
 class RelaxpyError(Exception):
@@ -158,10 +175,18 @@ class RelaxpyError(Exception):
         return self
 
     def leave_insides(self) -> None:
-        """Keep of the traceback the frames that are not of relaxpy, nor of what it generated."""
-        if not os.environ.get(FULL_TRACEBACK):
-            self.__traceback__ = users_part(self.__traceback__)
-            self.__suppress_context__ = True
+        """Make this error what users meet: with their frames alone, in colour if nobody catches it.
+
+        What relaxpy was handling is no context of theirs.
+        """
+        if sys.excepthook is sys.__excepthook__ and takes_colour(sys.stderr):
+            sys.excepthook = show_uncaught
+        if os.environ.get(FULL_TRACEBACK):
+            return
+        self.__traceback__ = users_part(self.__traceback__)
+        while (context := self.__context__) is not None and _began_inside(context):
+            self.__context__ = context.__context__
+        self.__suppress_context__ = self.__cause__ is not None
 
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython and Jupyter show: where the user's own code was, the message."""
@@ -174,22 +199,54 @@ class RelaxpyError(Exception):
                 f"{_place(file)}, line {line}",
                 "    " + linecache.getline(file, line).strip(),
             ]
-        text = f"{type(self).__name__}: " + "\n".join(
-            d.text(_readable(d.span)) for d in self.diagnostics
-        )
+        marked = [list(d.pieces(_readable(d.span))) for d in self.diagnostics]
+        message = "\n".join("".join(part for part, _ in pieces) for pieces in marked)
+        lines += [f"{type(self).__name__}: {message}", *getattr(self, "__notes__", ())]
         cause = self.__cause__
         if cause is not None:
-            text += f"\ncaused by {type(cause).__name__}: {cause}"
-        return lines + text.split("\n")
+            lines.append(f"caused by {type(cause).__name__}: {cause}")
+        text = "\n".join(lines)
+        plain = str(getattr(ipython(), "colors", "")).lower() == "nocolor"
+        if takes_colour(sys.stdout) and not plain:
+            text = coloured(text, marked, sys.stdout)
+        return text.split("\n")
 
     @override
     def __str__(self) -> str:
         return "\n".join(str(d) for d in self.diagnostics)
 
 
+def show_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print an error that nobody caught as Python does; on a terminal, those of relaxpy in colour.
+
+    It stands in the place of Python's own `sys.excepthook` from the first error that users meet on.
+    """
+    stream = sys.stderr
+    if not isinstance(error, RelaxpyError) or not takes_colour(stream):
+        sys.__excepthook__(kind, error, trace)
+        return
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.insert(0, current)
+        implied = None if current.__suppress_context__ else current.__context__
+        current = current.__cause__ or implied
+    diagnostics = (d for e in chain if isinstance(e, RelaxpyError) for d in e.diagnostics)
+    text = "".join(traceback.format_exception(kind, error, trace))
+    stream.write(coloured(text, (list(d.pieces(d.where)) for d in diagnostics), stream))
+
+
 def is_users(frame: FrameType) -> bool:
     """Whether a frame runs code that is neither relaxpy's nor generated by it."""
     return _package(frame) not in _OURS
+
+
+def _began_inside(error: BaseException) -> bool:
+    """Whether an error was handled by relaxpy, rather than by users' code."""
+    trace = error.__traceback__
+    return trace is None or not is_users(trace.tb_frame)
 
 
 def _package(frame: FrameType) -> str:
@@ -253,7 +310,7 @@ def _users_lines(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
 
 def _place(file: str) -> str:
     """What a notebook calls one of its cells; other files as they are."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = ipython()
     name = None if shell is None else shell.compile.format_code_name(file)
     return f"File {file}" if name is None else " ".join(name)
 

@@ -11,11 +11,12 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").rglob("*.py"))
 
 ROOMS = {
-    "errors": set(),
+    "screen": set(),
+    "errors": {"screen"},
     "entry": {"errors"},
     "pysource": {"errors"},
     "ir": {"errors", "entry", "ir"},
-    "script": {"errors", "entry", "pysource", "ir", "script"},
+    "script": {"errors", "entry", "screen", "pysource", "ir", "script"},
     "exec": {"errors", "entry", "pysource", "ir", "exec"},
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}

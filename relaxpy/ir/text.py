@@ -17,6 +17,7 @@ from relaxpy.ir.node import Attrs, Node, too_deep
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.ty import Type, wrap_type
 from relaxpy.ir.scalar_text import ATOM, UNARY, ScalarText
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import (
@@ -299,6 +300,8 @@ class ShortText:
                 return self.prim_doc(value)
             case rx.StructInfo():
                 return self.info_doc(value)
+            case Type():
+                return self.info_doc(wrap_type(value))
             case VDevice():
                 return self.listed_device_doc(value)
             case Device(kind=kind, index=index):
@@ -359,6 +362,8 @@ def _short_text(node: Node) -> str:
         return writer.prim(node)
     if isinstance(node, rx.StructInfo):
         return writer.info(node)
+    if isinstance(node, Type):
+        return writer.info(wrap_type(node))
     if isinstance(node, BufferRegion):
         return flat(writer.region_doc(node))
     if isinstance(node, IterVar):

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, ty
 from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
@@ -112,6 +112,18 @@ def test_what_is_nested_too_deeply_is_named():
     assert func._repr_mimebundle_()["text/plain"] == str(func)
     with pytest.raises(MisuseError, match="nested too deeply to be shown"):
         func.script()
+
+
+def test_types_are_shown_as_the_infos_that_say_no_more():
+    kind: ty.Type = ty.TupleType([ty.ObjectType(), ty.DynTensorType(2)])
+    shown = 'Q.Tuple(Q.Object, Q.Tensor(dtype="float32", ndim=2))'
+    assert kind.script(relax_prefix="Q") == shown
+    assert kind._repr_mimebundle_()["text/plain"] == repr(kind) == shown.replace("Q", "R")
+    for _ in range(5000):
+        kind = ty.TupleType([kind])
+    assert str(kind) == "<TupleType, nested too deeply to be shown>"
+    with pytest.raises(MisuseError, match="nested too deeply to be shown"):
+        kind.script()
 
 
 def test_elsewhere_the_text_is_printed_plainly(capsys: pytest.CaptureFixture[str]):

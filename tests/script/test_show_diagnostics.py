@@ -4,8 +4,8 @@ import pytest
 from rich.text import Text
 
 from relaxpy.errors import Diagnostic, ParseError
+from relaxpy.screen import coloured
 from relaxpy.script import from_source, show_diagnostics
-from relaxpy.script.printer.diagnostics import coloured
 
 WRONG = """
 @R.function
@@ -55,5 +55,23 @@ def test_a_terminal_gets_colours_and_the_same_text(monkeypatch: pytest.MonkeyPat
         Diagnostic("a [bold]message[/bold]", "WF-1a", hint="a [hint]", notes=("one", "two")),
     ],
 )
-def test_markup_in_messages_is_text(diagnostic: Diagnostic) -> None:
-    assert coloured(diagnostic).plain == str(diagnostic)
+def test_markup_in_messages_is_text(
+    diagnostic: Diagnostic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = coloured(str(diagnostic), [list(diagnostic.pieces(""))], Terminal())
+    assert "\x1b[" in shown
+    assert Text.from_ansi(shown).plain == str(diagnostic)
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_who_wants_no_colours_gets_none(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = failure()
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv(name, value)
+    show_diagnostics(error)
+    assert screen.getvalue() == f"{error}\n"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from typing_extensions import override
-
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, StructInfoTypeError
 from relaxpy.ir.dtype import VOID, DataType
@@ -21,11 +19,6 @@ class Type(Node):
 
     def __struct_info__(self) -> rx.StructInfo:
         return wrap_type(self)
-
-    @override
-    def script(self, **options: object) -> str:
-        """The text of the info that adds nothing to this type."""
-        return str(wrap_type(self))
 
 
 def _rank(ndim: int) -> None:

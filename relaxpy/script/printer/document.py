@@ -9,6 +9,7 @@ from relaxpy.ir.literal import constant_literal, string_text
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.ty import Type, wrap_type
 from relaxpy.ir.text import short_text
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferRegion
@@ -174,6 +175,8 @@ class Document:
                 kernels.statement(node)
             case rx.StructInfo():
                 self.writer.line(text.info_doc(node))
+            case Type():
+                self.writer.line(text.info_doc(wrap_type(node)))
             case tir.PrimExpr():
                 self.writer.line(text.prim_doc(node))
             case BufferRegion():

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.node import Node
+from relaxpy.screen import ipython
 from relaxpy.script.printer.document import Document
 from relaxpy.script.printer.options import Options
 
@@ -60,7 +61,8 @@ def metadata(node: Node, **options: object) -> Mapping[str, Sequence[object]]:
 def show(node: Node, **options: object) -> None:
     """Print the text of `node`, in colour on a terminal and in a notebook."""
     text = script(node, **options)
-    if not (sys.stdout.isatty() or _is_notebook()):
+    in_notebook = hasattr(ipython(), "kernel")
+    if not (sys.stdout.isatty() or in_notebook):
         print(text)
         return
     # Only here is there a screen to colour, and rich takes long to load.
@@ -69,11 +71,6 @@ def show(node: Node, **options: object) -> None:
     coloured = syntax("", "python", theme="ansi_dark", background_color="default").highlight(text)
     # A screen may be narrower than the text, of which nothing may be missing.
     console.print(coloured, soft_wrap=True, end="")
-
-
-def _is_notebook() -> bool:
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return hasattr(shell, "kernel")
 
 
 def html(node: Node) -> dict[str, str]:

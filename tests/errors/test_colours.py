@@ -1,0 +1,213 @@
+"""Errors that nobody catches, in colour on a terminal; everything else as Python has it."""
+
+import io
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+from relaxpy.script import from_source
+
+pty = pytest.importorskip("pty")
+
+ROOT = Path(__file__).parents[2]
+HEAD = """
+import sys
+from relaxpy.errors import RelaxpyError
+from relaxpy.script import relax as R, from_source
+
+def wrong():
+    from_source("@R.function\\ndef f(x: R.Tensor):\\n    return y\\n")
+"""
+PROGRAMS = {
+    "decorated": """
+        @R.function
+        def main(x: R.Tensor((3, 4), "float32")):
+            y = R.matmul(x, x)
+            return R.nn.reluu(x)
+    """,
+    "called": "wrong()",
+    "caught before": """
+        try:
+            wrong()
+        except RelaxpyError as error:
+            kept = error
+        raise kept
+    """,
+    "from another": """
+        try:
+            wrong()
+        except RelaxpyError as error:
+            kept = error
+        try:
+            1 / 0
+        except ZeroDivisionError as error:
+            raise kept from error
+    """,
+    "while another is handled": """
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            wrong()
+    """,
+    "the cause of its like": """
+        try:
+            wrong()
+        except RelaxpyError as error:
+            wrong_again = RelaxpyError("not this program", notes=["it is wrong"])
+            error.add_note("a note of the user's")
+            raise wrong_again from error
+    """,
+}
+PLAIN = {
+    "another error": """
+        try:
+            wrong()
+        except RelaxpyError:
+            pass
+        1 / 0
+    """,
+    "the cause of another": """
+        try:
+            wrong()
+        except RelaxpyError as error:
+            raise OSError("no") from error
+    """,
+    "in a group": """
+        try:
+            wrong()
+        except RelaxpyError as error:
+            kept = error
+        raise ExceptionGroup("several", [kept, ValueError("and this")])
+    """,
+    "a hook of the user's": """
+        def hook(kind, error, trace):
+            sys.stderr.write(f"mine: {error}")
+        sys.excepthook = hook
+        wrong()
+    """,
+    "in a thread": """
+        import threading
+        thread = threading.Thread(target=wrong, name="T")
+        thread.start()
+        thread.join()
+    """,
+}
+
+
+def environment(**changes: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+    return {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "30", **changes}
+
+
+def on_terminal(*args: str, **changes: str) -> str:
+    """What a Python program writes to the terminal on which it runs."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, *args]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(**changes)
+    ):
+        os.close(theirs)
+        out = b""
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            out += part
+    os.close(ours)
+    return out.decode().replace("\r\n", "\n")
+
+
+def elsewhere(*args: str) -> str:
+    command = [sys.executable, *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    return done.stderr
+
+
+def script(tmp_path: Path, body: str) -> str:
+    path = tmp_path / "model.py"
+    path.write_text(HEAD + textwrap.dedent(body))
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_what_nobody_caught_is_coloured_and_says_the_same(tmp_path: Path, kind: str) -> None:
+    path = script(tmp_path, PROGRAMS[kind])
+    plain = elsewhere(path)
+    assert "\x1b" not in plain
+    assert "relaxpy.errors." in plain
+    shown = on_terminal(path)
+    assert "\x1b[1;31m" in shown
+    assert Text.from_ansi(shown).plain.rstrip("\n") == plain.rstrip("\n")
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_everything_else_is_as_python_has_it(tmp_path: Path, kind: str) -> None:
+    path = script(tmp_path, PLAIN[kind])
+    # Newer Pythons have colours of their own, which they do without for this.
+    assert on_terminal(path, PYTHON_COLORS="0") == elsewhere(path) != ""
+
+
+@pytest.mark.parametrize("name", ["NO_COLOR", "TERM"])
+def test_who_wants_no_colours_gets_none(tmp_path: Path, name: str) -> None:
+    path = script(tmp_path, PROGRAMS["decorated"])
+    assert on_terminal(path, **{name: "dumb"}, PYTHON_COLORS="0") == elsewhere(path)
+
+
+def test_nothing_is_put_in_place_before_an_error_leaves(tmp_path: Path) -> None:
+    body = """
+        print(sys.excepthook is sys.__excepthook__)
+        try:
+            wrong()
+        except RelaxpyError:
+            print(sys.excepthook is sys.__excepthook__, "rich" in sys.modules)
+    """
+    path = script(tmp_path, body)
+    assert on_terminal(path) == "True\nFalse False\n"
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\nTrue False\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_ipython_on_a_terminal_gets_colours_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="unknown name") as caught:
+        from_source("@R.function\ndef f(x: R.Tensor):\n    return y\n")
+    error = caught.value
+    error.add_note("a note")
+    plain = error._render_traceback_()
+    assert plain[-4:] == [
+        "ParseError: File <string>, line 3, column 12: unknown name 'y'",
+        "        return y",
+        "               ^",
+        "a note",
+    ]
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = "\n".join(error._render_traceback_())
+    assert "\x1b[1;31munknown name 'y'" in shown
+    assert Text.from_ansi(shown).plain == "\n".join(plain)
+
+
+def test_what_users_were_handling_stays_the_context_and_what_relaxpy_was_goes() -> None:
+    def handle() -> None:
+        try:
+            raise OSError("mine")
+        except OSError:
+            from_source("@R.function\ndef f(x: R.Tensor):\n    return y\n")
+
+    with pytest.raises(ValueError, match="unknown name") as caught:
+        handle()
+    assert isinstance(caught.value.__context__, OSError)
+    assert not caught.value.__suppress_context__
