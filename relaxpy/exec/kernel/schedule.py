@@ -166,7 +166,10 @@ def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]
     if update.combine == "add" and not statement.guards:
         factors = tuple(_factors(update.operand))
         summed = {a.var for a in over}
-        if sum(mentions(f, summed) for f in factors) > 1 and not statement.target.dtype.is_bool:
+        several = sum(mentions(f, summed) for f in factors) > 1
+        # An axis that nothing mentions repeats the sum, which no product of matrices does.
+        whole = all(mentions(update.operand, {v}) for v in summed)
+        if several and whole and not statement.target.dtype.is_bool:
             return Contract(statement, spatial, over, factors)
     return Reduce(statement, spatial, over, update)
 

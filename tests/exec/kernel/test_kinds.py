@@ -523,3 +523,15 @@ def test_rows_are_taken_whole_where_they_lie_in_order(m: int) -> None:
         index[0, 0] = -1
         with pytest.raises(RuntimeCheckError, match="index -1 is outside"):
             load(embed_rows)(floats(5, 4), index, floats(m, 2, 4))
+
+
+@T.prim_func
+def repeated(
+    A: T.Buffer((4, 3), "float32"), B: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")
+):
+    for i, _r, k in T.grid(4, 5, 3):
+        C[i] = C[i] + A[i, k] * B[k]
+
+
+def test_a_product_is_summed_as_often_as_its_loops_run() -> None:
+    check(repeated, floats(4, 3), floats(3), floats(4), rtol=1e-4)
