@@ -212,8 +212,8 @@ def arange(
     Errors:
         StructInfoError: the step is 0.
     """
-    assert end is not None
-    assert dtype is not None
+    if end is None or dtype is None:  # of a call that was built by hand
+        raise refuse_type("takes start, end and step, and a dtype")
     bounds = _range_bounds((start, end, step))
     if bounds is None:
         return tensor(None, dtype, ndim=1)

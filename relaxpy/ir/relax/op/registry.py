@@ -99,15 +99,16 @@ class Parameter:
         Errors:
             MisuseError (also TypeError): it has another type.
         """
-        names = [_name_of(c) for c in self.choices]
+        if type(value) in self.choices:
+            return value
         for choice in self.choices:
-            if choice is type(None) and value is None:
-                return None
             if choice is DataType and isinstance(value, (str, type, np.dtype)):
                 return _datatype(value)
             if choice is int and isinstance(value, (int, np.integer)) and type(value) is not bool:
                 return int(value)
-            if choice is float and isinstance(value, (int, float, np.number)):
+            if choice is bool and isinstance(value, np.bool_):
+                return bool(value)
+            if choice is float and isinstance(value, (int, float, np.integer, np.floating)):
                 return float(value)
             if get_origin(choice) is tuple:
                 members = _as_members(value, get_args(choice)[0])
@@ -116,10 +117,8 @@ class Parameter:
                 continue
             if choice not in (int, float, DataType) and _is_instance(value, choice):
                 return value
-        raise MisuseError(
-            f"{self.name} is {' or '.join(names)}, found {value!r:.60}",
-            about=value,
-        )
+        names = " or ".join(map(_name_of, self.choices))
+        raise MisuseError(f"{self.name} is {names}, found {value!r:.60}", about=value)
 
 
 def _is_instance(value: object, choice: object) -> bool:
@@ -153,6 +152,8 @@ def _name_of(choice: object) -> str:
 
 def _as_members(value: object, member: object) -> tuple[object, ...] | None:
     """The members of a list, or of a lone value, where all are of type `member`."""
+    if type(value) is tuple and all(type(v) is member for v in value):
+        return value
     values = value if isinstance(value, (list, tuple)) else (value,)
     if member is int:
         values = [int(v) if isinstance(v, np.integer) else v for v in values]
@@ -376,16 +377,34 @@ class OpDef:
             if not isinstance(info, parameter.kinds):
                 raise _wrong_kind(parameter, arg, info)
             infos.append(info)
-        named: dict[str, object] = {}
-        for name, value in call.attrs.items():
+        named = self._values(call)
+        for name, kind in self._injected.items():
+            named[name] = call if kind is Call else ctx
+        return infos, named
+
+    def _values(self, call: Call) -> dict[str, object]:
+        """The attributes of a call, each of its type; those left out have their defaults."""
+        for name in call.attrs:
             if name not in self._attributes:
                 raise StructInfoTypeError(
                     f"has no attribute {name!r}", hint=close_names(name, self._attributes)
                 )
-            named[name] = value
-        for name, kind in self._injected.items():
-            named[name] = call if kind is Call else ctx
-        return infos, named
+        named: dict[str, object] = {}
+        for name, parameter in self._attributes.items():
+            if name in call.attrs:
+                named[name] = parameter.attribute(call.attrs[name])
+            elif parameter.required:
+                raise StructInfoTypeError(f"the attribute {name} is missing")
+            else:
+                named[name] = parameter.default
+        return named
+
+    def completed(self, call: Call) -> Call:
+        """`call`, which may have been built by hand, with every attribute, each of its type."""
+        if self._infer is not None:
+            return call
+        attrs = Attrs(self._values(call))
+        return call if attrs == call.attrs else replace(call, attrs=attrs)
 
     def arguments(self, call: Call) -> Written:
         """The positional and keyword arguments of which `make` makes `call` again."""

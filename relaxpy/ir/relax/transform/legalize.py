@@ -29,6 +29,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.op.registry import find
 
 Legalization = Callable[[BlockBuilder, Call], Any]
 
@@ -135,8 +136,10 @@ class _Legalizer:
             self._report(call, "has no legalisation" if rule is None else "has open operands")
             return call
         assert callable(rule)
-        made = self._emitted(rule, call, dataflow=dataflow)
-        if made is call:
+        record = find(call.op)
+        whole = call if record is None else record.completed(call)
+        made = self._emitted(rule, whole, dataflow=dataflow)
+        if made is whole:
             self._report(call, "was left by its legalisation")
             return call
         if isinstance(made, Call) and made.op is call.op:

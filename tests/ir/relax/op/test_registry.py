@@ -5,7 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, UnknownNameError
+from relaxpy.errors import (
+    MisuseError,
+    RelaxpyError,
+    StructInfoError,
+    StructInfoTypeError,
+    UnknownNameError,
+)
+from relaxpy.exec.compile import compile
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
@@ -13,6 +20,7 @@ from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.op import registry
 from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from tests.ir.relax.graphs import shape_of, var
 from tests.ir.relax.infos import Object, prim, shape, tensor
 
@@ -197,3 +205,34 @@ def test_a_record_is_extended_from_outside(window: OpDef) -> None:
     window.op.set_attr("FPrimalGradient", legalize)
     assert window.legalize is legalize
     assert window.gradient is legalize
+
+
+BY_HAND: list[tuple[rx.Call, str]] = [
+    (rx.Call(Op("relax.sum"), (X,), {"axis": "x"}), r"axis is int or a list of them or None"),  # type: ignore[arg-type]
+    (rx.Call(Op("relax.sum"), (X,), {"keepdims": 1}), r"keepdims is bool, found 1"),  # type: ignore[arg-type]
+    (rx.Call(Op("relax.astype"), (X,)), r"relax\.astype: the attribute dtype is missing"),
+    (rx.Call(Op("relax.zeros"), (rx.ShapeExpr((2,)),), {"dtype": None}), r"dtype is DataType"),  # type: ignore[arg-type]
+    (rx.Call(Op("relax.arange"), (rx.PrimValue(2),)), r"takes start, end and step, and a dtype"),
+]
+
+
+@pytest.mark.rule("DER-36")
+@pytest.mark.parametrize(("call", "message"), BY_HAND)
+def test_attributes_of_a_call_built_by_hand_are_checked(call: rx.Call, message: str) -> None:
+    bb = BlockBuilder()
+    with bb.testing_scope(), pytest.raises(RelaxpyError, match=message) as caught:
+        bb.emit(call)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_what_a_call_built_by_hand_leaves_out_has_its_default() -> None:
+    builder = BlockBuilder()
+    with builder.function("main", [x := var("x", tensor(2, 3))]):
+        parts = [
+            builder.emit(rx.Call(Op("relax.sum"), (x,), {"axis": np.int64(1)})),  # type: ignore[arg-type]
+            builder.emit(rx.Call(Op("relax.concat"), (rx.Tuple((x, x)),))),
+        ]
+        builder.emit_func_output(rx.Tuple(tuple(parts)))
+    total, joined = compile(LegalizeOps()(builder.get()))["main"](np.ones((2, 3), "float32"))
+    np.testing.assert_array_equal(total, [3, 3])
+    assert joined.shape == (4, 3)
