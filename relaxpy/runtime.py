@@ -1,6 +1,7 @@
 """Values at run time, and what runs on them."""
 
 from relaxpy.exec.executable import Executable
+from relaxpy.exec.instrument import VMInstrumentReturnKind
 from relaxpy.exec.registry import (
     get_global_func,
     list_global_func_names,
@@ -20,6 +21,7 @@ __all__ = [
     "Device",
     "Executable",
     "ShapeTuple",
+    "VMInstrumentReturnKind",
     "VirtualMachine",
     "category_of",
     "cpu",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -12,12 +12,14 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, WellFormedError, close_names
 from relaxpy.exec.dynamic import dynamic_calls, operator_name
 from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable
+from relaxpy.exec.instrument import Instrument
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.lower import LoweredModule, lower_module
 from relaxpy.exec.operands import OperatorCall
 from relaxpy.exec.reference import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.signatures import public_signatures
+from relaxpy.exec.values import Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -121,25 +123,55 @@ def _as_module(mod: object) -> IRModule:
 
 
 def _for_reference(module: IRModule) -> Executable:
-    evaluator = ReferenceEvaluator(module)
-    public = public_signatures(module)
-    entries = {
-        symbol: EntryPoint(signature, evaluator.global_value(module.get_global_var(name)))
-        for symbol, (name, signature) in public.items()
-    }
-    names = {name for name, _ in public.values()}
     rows = tuple(
         ReportRow(name, "(all)", "reference evaluator", "target is reference")
         for name, func in module.functions_by_name.items()
         if isinstance(func, PrimFunc)
     )
+
+    def functions(instrument: Instrument | None) -> Mapping[str, Callable[..., Value]]:
+        evaluator = ReferenceEvaluator(module, instrument)
+        return {var.name_hint: evaluator.global_value(var) for var in module.functions}
+
+    return _executable(module, "reference", functions(None), module.script, rows, functions)
+
+
+def _for_numpy(module: IRModule) -> Executable:
+    lowered = lower_module(module, compile_kernel, runtime)
+
+    def functions(instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
+        return lower_module(module, compile_kernel, runtime, instrument).functions
+
+    return _executable(
+        module, "numpy", lowered.functions, lowered.source, _rows(lowered), functions
+    )
+
+
+def _executable(
+    module: IRModule,
+    target: Target,
+    functions: Mapping[str, Callable[..., Value]],
+    source: str | Callable[[], str],
+    rows: tuple[ReportRow, ...],
+    watched: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
+) -> Executable:
+    public = public_signatures(module)
+
+    def entries(functions: Mapping[str, Callable[..., Value]]) -> dict[str, EntryPoint]:
+        return {
+            symbol: EntryPoint(signature, functions[name])
+            for symbol, (name, signature) in public.items()
+        }
+
+    names = {name for name, _ in public.values()}
     return Executable(
-        entries,
-        target="reference",
-        source=module.script,
+        entries(functions),
+        target=target,
+        source=source,
         report=ExecutionReport((*rows, *_dynamic_rows(module))),
         module=module,
         private_names=module.functions_by_name.keys() - names,
+        watched=lambda instrument: entries(watched(instrument)),
     )
 
 
@@ -157,22 +189,4 @@ def _rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
         ReportRow(name, block.block, block.method, block.reason)
         for name, kernel in lowered.kernels.items()
         for block in kernel.report
-    )
-
-
-def _for_numpy(module: IRModule) -> Executable:
-    lowered = lower_module(module, compile_kernel, runtime)
-    public = public_signatures(module)
-    entries = {
-        symbol: EntryPoint(signature, lowered.functions[name])
-        for symbol, (name, signature) in public.items()
-    }
-    names = {name for name, _ in public.values()}
-    return Executable(
-        entries,
-        target="numpy",
-        source=lowered.source,
-        report=ExecutionReport((*_rows(lowered), *_dynamic_rows(module))),
-        module=module,
-        private_names=module.functions_by_name.keys() - names,
     )

@@ -128,6 +128,11 @@ class DynamicOperator:
         self._known: dict[object, Callable[..., Value]] = {}
         self._by_value = False
 
+    @property
+    def name(self) -> str:
+        """The name of the operator."""
+        return operator_name(self._site.call)
+
     def __call__(self, *values: Value) -> Value:
         """The result, for the values of the open operands.
 
@@ -200,22 +205,24 @@ class DynamicOperator:
         return infer_op_call(call.op, call, Context())
 
     def _refusal(self, found: Diagnostic, values: tuple[Value, ...]) -> RuntimeCheckError:
-        call = self._site.call
         form = Form(symbolic=False, prims="literal")
         notes: list[str] = []
         try:
             args = self._site.filled([form.operand(v) for v in values]).args
         except RuntimeCheckError:
             args = ()
-        name = operator_name(call)
-        record = registered_ops().get(name)
+        record = registered_ops().get(self.name)
         names = [p.name for p in record.parameters if p.is_operand] if record is not None else []
         for i, arg in enumerate(args):
             operand = names[i] if len(names) == len(args) else f"operand {i + 1}"
             notes.append(f"{operand} is {Context().info_of(arg)}")
-        about = "" if found.message.startswith(name) else f"{name}: "
+        about = "" if found.message.startswith(self.name) else f"{self.name}: "
         return RuntimeCheckError(
-            about + found.message, rule=found.rule, span=call.span, hint=found.hint, notes=notes
+            about + found.message,
+            rule=found.rule,
+            span=self._site.call.span,
+            hint=found.hint,
+            notes=notes,
         )
 
 

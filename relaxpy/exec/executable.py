@@ -23,6 +23,7 @@ from relaxpy.errors import (
     leave_foreign,
 )
 from relaxpy.exec.checks import Signature
+from relaxpy.exec.instrument import Instrument
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.values import Value, from_outside
 from relaxpy.ir.module import IRModule
@@ -123,7 +124,7 @@ class EntryPoint:
 
 
 class Executable:
-    """Compiled functions by name."""
+    """Compiled functions by name; `watched` gives them with an instrument, compiled anew."""
 
     def __init__(
         self,
@@ -133,9 +134,11 @@ class Executable:
         source: str | Callable[[], str],
         report: ExecutionReport,
         module: IRModule,
-        private_names: Collection[str] = (),
+        private_names: Collection[str],
+        watched: Callable[[Instrument], Mapping[str, EntryPoint]],
     ) -> None:
         self.target = target
+        self.watched = watched
         self._module = module
         self._source = source
         self._entries = dict(entries)

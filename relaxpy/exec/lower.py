@@ -6,15 +6,18 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py, support
-from relaxpy.exec.dynamic import DynamicPrograms
+from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms
+from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.kernel import Kernel, Unchecked
 from relaxpy.exec.lower_function import FunctionLowering
 from relaxpy.exec.lower_scope import GlobalCallee
 from relaxpy.exec.signatures import function_info, signature_of
+from relaxpy.exec.support import WatchedPackedCall, invoke_watched
 from relaxpy.exec.uses import written_params
 from relaxpy.exec.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
@@ -38,8 +41,14 @@ class ModuleLowering:
     """Names and shared objects of one module's text."""
 
     def __init__(
-        self, module: IRModule, compile_kernel: KernelCompiler, programs: DynamicPrograms
+        self,
+        module: IRModule,
+        compile_kernel: KernelCompiler,
+        programs: DynamicPrograms,
+        *,
+        is_watched: bool,
     ) -> None:
+        self.is_watched = is_watched
         self._module = module
         self._compile_kernel = compile_kernel
         self.programs = programs
@@ -86,8 +95,8 @@ class ModuleLowering:
         self._without_checks.add(callee.name)
         return callee.kernel.unchecked
 
-    def kernel_definitions(self, callee: GlobalCallee) -> list[ast.stmt]:
-        """The functions that are the kernel of `callee`."""
+    def kernel_definitions(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
+        """The functions that are the kernel of `callee`: that which does the work comes first."""
         assert callee.kernel is not None
         found = callee.kernel.unchecked
         if found is None or callee.name not in self._without_checks:
@@ -128,9 +137,15 @@ class ModuleLowering:
 
 
 def lower_module(
-    module: IRModule, compile_kernel: KernelCompiler, runtime: object
+    module: IRModule,
+    compile_kernel: KernelCompiler,
+    runtime: object,
+    instrument: Instrument | None = None,
 ) -> LoweredModule:
     """Every function of `module` as Python, loaded; `runtime` is what kernels call `rt`.
+
+    The calls that functions make of each other, of kernels, packed functions and operators lowered
+    at run time are shown to `instrument`.
 
     Errors:
         CompileError: something in the module cannot be lowered.
@@ -139,7 +154,8 @@ def lower_module(
     def build(program: IRModule) -> Callable[..., Value]:
         return lower_module(program, compile_kernel, runtime).functions["main"]
 
-    lowering = ModuleLowering(module, compile_kernel, DynamicPrograms(build))
+    is_watched = instrument is not None
+    lowering = ModuleLowering(module, compile_kernel, DynamicPrograms(build), is_watched=is_watched)
     functions_of_graphs = [
         lowering.definition(func, var)
         for var, func in module.functions.items()
@@ -160,11 +176,14 @@ def lower_module(
             "branches and local functions nest deeper than Python's 100 levels of indentation",
             hint="make functions of the module of the inner ones",
         ) from None
+    plain_functions = dict(namespace)
+    if instrument is not None:
+        _watch(lowering, namespace, instrument)
     functions = {}
     for var, callee in lowering.callees.items():
         if isinstance(callee, rx.ExternFunc):
             continue
-        plain = namespace[callee.name]
+        plain = (plain_functions if callee.prim_func is None else namespace)[callee.name]
         value = _function_value(module[var], callee, plain)
         if isinstance(value, PrimFuncValue):
             symbol = callee.prim_func.attrs.get("global_symbol") if callee.prim_func else None
@@ -174,6 +193,26 @@ def lower_module(
             namespace[lowering.value_names[var]] = value
         functions[var.name_hint] = value if isinstance(value, PrimFuncValue) else plain
     return LoweredModule(source, functions, kernels)
+
+
+def _watch(lowering: ModuleLowering, namespace: dict[str, Any], instrument: Instrument) -> None:
+    """Put what shows its calls in the place of every function that the text calls by a name."""
+    for name, value in lowering.namespace.items():
+        if isinstance(value, support.CompiledPackedCall):
+            namespace[name] = WatchedPackedCall(value, instrument)
+        elif isinstance(value, DynamicOperator):
+            namespace[name] = Watched(value, value.name, instrument)
+    for var, callee in lowering.callees.items():
+        if isinstance(callee, rx.ExternFunc):
+            continue
+        name = callee.name
+        if callee.kernel is not None:
+            name = lowering.kernel_definitions(callee)[0].name
+        count = len(callee.signature.params)
+        namespace[name] = Watched(namespace[name], var.name_hint, instrument, count)
+    functions = {name: getattr(support, name) for name in support.__all__}
+    functions["invoke"] = partial(invoke_watched, instrument)
+    namespace["rx"] = SimpleNamespace(**functions)
 
 
 def _header(lowering: ModuleLowering) -> list[ast.stmt]:

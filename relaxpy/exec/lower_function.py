@@ -81,7 +81,7 @@ class FunctionLowering(CallLowering):
         body = delete_after_last_use(self._out, self._owned)
         doc = py.do(py.text(str(signature)))
         made = py.function(python_name, params, [doc, *body])
-        silence(made, self._loud, whole=not self._calls_out)
+        silence(made, self._loud, whole=not (self._calls_out or self._module.is_watched))
         self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned
         self._loud, self._calls_out = outer_calls
         return made

@@ -33,6 +33,7 @@ class Globals(Protocol):
     """What a function needs to know of the module around it."""
 
     names: Names
+    is_watched: bool
     own_functions: dict[str, object]
     programs: DynamicPrograms
 

@@ -6,7 +6,7 @@ It is slow and obvious, and takes IR that is not in normal form. Kernels run sca
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,12 +14,13 @@ import numpy as np
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
 from relaxpy.exec.checks import Bindings, Signature, cast_title, match_cast
 from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
+from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.operands import OperatorCall
 from relaxpy.exec.operators import RUNTIME_OPERATORS, SPECIAL_OPERATORS, truth
 from relaxpy.exec.registry import packed_function
 from relaxpy.exec.scalar import ScalarEvaluator, checked
 from relaxpy.exec.signatures import function_info, output_infos, packed_keywords, signature_of
-from relaxpy.exec.support import call_tir_dyn, fields, sizes, with_context
+from relaxpy.exec.support import call_tir_dyn, fields, packed_name, sizes, with_context
 from relaxpy.exec.tir_reference import check_supported, run_prim_func
 from relaxpy.exec.values import (
     Array,
@@ -130,8 +131,9 @@ class Scope:
 class ReferenceEvaluator:
     """Runs the functions of one module."""
 
-    def __init__(self, module: IRModule) -> None:
+    def __init__(self, module: IRModule, instrument: Instrument | None = None) -> None:
         self.module = module
+        self._instrument = instrument
         self.symbols = {
             str(func.attrs["global_symbol"]): var
             for var, func in module.functions.items()
@@ -159,13 +161,24 @@ class ReferenceEvaluator:
         return self._closure(func, Scope(var.name_hint), var.name_hint)
 
     def _prim_func(self, func: PrimFunc, name: str) -> PrimFuncValue:
+        def work(*args: Value) -> Value:
+            return run_prim_func(func, args, name, self._call_global)
+
+        watched = self._watched(work, name)
+
         def run(*args: Value) -> Value:
-            result = run_prim_func(func, args, name, self._call_global)
+            result = watched(*args)
             return () if result is None else result
 
         info = func.struct_info
         assert isinstance(info, rx.FuncStructInfo)
         return PrimFuncValue(run, info, name)
+
+    def _watched(self, function: Callable[..., Value], symbol: str) -> Callable[..., Value]:
+        """`function`, whose calls the instrument sees if there is one."""
+        if self._instrument is None:
+            return function
+        return Watched(function, symbol, self._instrument)
 
     def _call_global(self, var: rx.GlobalVar, args: tuple[Value, ...]) -> Value:
         return self.call(self.global_value(var), args)
@@ -286,9 +299,18 @@ class ReferenceEvaluator:
         return self._invoke(callee, args, call)
 
     def _callee(self, callee: rx.Expr, call: rx.Call, scope: Scope) -> Value:
+        """What is called; an instrument sees packed functions, and those called by name."""
         if isinstance(callee, rx.ExternFunc):
-            return self._extern(callee.global_symbol, call.span)
-        return self.value(callee, scope)
+            symbol = callee.global_symbol
+            function = self._extern(symbol, call.span)
+        else:
+            function = self.value(callee, scope)
+            symbol = callee.name_hint if isinstance(callee, rx.GlobalVar) else packed_name(function)
+        category = category_of(function)
+        by_name = category is Category.CLOSURE and isinstance(callee, rx.GlobalVar)
+        if by_name or category is Category.PACKED_FUNC:
+            return self._watched(function, symbol)
+        return function
 
     def _invoke(self, callee: Value, args: Sequence[Value], call: rx.Call) -> Value:
         _calls_users = True
@@ -307,7 +329,8 @@ class ReferenceEvaluator:
                 args = [self.value(a, scope) for a in call.args[1:]]
                 return self._invoke(callee, args, call)
             case "relax.call_inplace_packed":
-                callee, *args = (self.value(a, scope) for a in call.args)
+                callee = self._callee(call.args[0], call, scope)
+                args = [self.value(a, scope) for a in call.args[1:]]
                 return self._invoke(callee, args, replace(call, attrs=EMPTY_ATTRS))
             case "relax.call_builtin_with_ctx":
                 callee, args = (self.value(a, scope) for a in call.args)
@@ -316,11 +339,11 @@ class ReferenceEvaluator:
                 return call_tir_dyn(*(self.value(a, scope) for a in call.args))
             case "relax.call_py_func":
                 called, operands = python_callee(call)
-                function = self._extern(called, call.span)
+                function = self._callee(rx.ExternFunc(called), call, scope)
                 return self._invoke(function, [self.value(a, scope) for a in operands], call)
             case "relax.invoke_closure" | "relax.invoke_pure_closure":
-                callee, args = (self.value(a, scope) for a in call.args)
-                return self.call(callee, fields(args))
+                callee = self._callee(call.args[0], call, scope)
+                return self.call(callee, fields(self.value(call.args[1], scope)))
             case _ if name in RUNTIME_OPERATORS:
                 values = [self.value(a, scope) for a in call.args]
                 return RUNTIME_OPERATORS[name](*values, **call.attrs)
@@ -335,7 +358,8 @@ class ReferenceEvaluator:
         operator = self._dynamic.get(call)
         if operator is None:
             operator = self._dynamic[call] = DynamicOperator(site, self._programs)
-        return operator(*[self.value(operand, scope) for operand in site.open_operands])
+        run = self._watched(operator, operator.name)
+        return run(*[self.value(operand, scope) for operand in site.open_operands])
 
     def _call_tir(self, call: rx.Call, scope: Scope) -> Value:
         """OP-5 to OP-8, with the scalars of `tir_vars` at the end."""

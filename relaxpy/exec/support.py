@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
 from relaxpy.exec.closures import make_closure
+from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.operators import (
     assert_op,
@@ -240,6 +242,38 @@ class CompiledPackedCall:
             return from_packed(function(*args, **self.attrs), self.infos)
 
         return call
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedPackedCall:
+    """A call of a packed function that `instrument` sees."""
+
+    call: CompiledPackedCall
+    instrument: Instrument
+
+    def function(self) -> Value:
+        """The function as a value."""
+        return self.call.function()
+
+    def found(self) -> Watched:
+        """The call, looked up before its arguments are evaluated."""
+        return Watched(self.call.found(), self.call.symbol, self.instrument)
+
+    def __call__(self, *args: Value) -> Value:
+        """The result, as a value."""
+        return self.found()(*args)
+
+
+def invoke_watched(instrument: Instrument, function: Value, *args: Value) -> Value:
+    """As `invoke`; the instrument sees calls of packed functions."""
+    if category_of(function) is not Category.PACKED_FUNC:
+        return invoke(function, *args)
+    return Watched(partial(invoke, function), packed_name(function), instrument)(*args)
+
+
+def packed_name(function: Value) -> str:
+    """What an instrument is told of a packed function that is called as a value."""
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 @dataclass(frozen=True, slots=True)

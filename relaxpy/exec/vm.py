@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter
+from functools import partial
+from time import perf_counter, sleep
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
 from relaxpy.exec.executable import EntryPoint, Executable
+from relaxpy.exec.instrument import Instrument, Profiler, ProfileReport
+from relaxpy.exec.registry import get_global_func
 from relaxpy.exec.values import FunctionValue, Value, describe
 
 
@@ -20,13 +23,13 @@ from relaxpy.exec.values import FunctionValue, Value, describe
 class SavedFunction:
     """A function with its arguments, to be called without any."""
 
-    function: EntryPoint
+    function: Callable[[], EntryPoint]
     args: tuple[object, ...]
     include_return: bool
 
     def __call__(self) -> Value:
         """The function's result, or None where results were not asked for."""
-        result = self.function(*self.args)
+        result = self.function()(*self.args)
         return result if self.include_return else None
 
 
@@ -71,21 +74,36 @@ class BenchmarkResult:
 
 
 class VirtualMachine:
-    """Runs functions of an executable; `device` is accepted, all values being in main memory."""
+    """Runs functions of an executable, TVM's way.
+
+    `device` and `memory_cfg` are accepted: all values are in main memory, which Python manages.
+    """
+
+    NAIVE_ALLOCATOR = 1
+    POOLED_ALLOCATOR = 2
 
     @user_facing
-    def __init__(self, executable: Executable, device: object = None) -> None:
-        """Errors: MisuseError (also TypeError): `executable` is none."""
-        if not isinstance(executable, Executable):
+    def __init__(
+        self,
+        rt_mod: Executable,
+        device: object = None,
+        memory_cfg: object = None,
+        profile: bool = False,
+    ) -> None:
+        """Errors: MisuseError (also TypeError): `rt_mod` is no Executable."""
+        if not isinstance(rt_mod, Executable):
             raise MisuseError(
-                f"a VirtualMachine runs an Executable, found {type(executable).__name__}",
+                f"a VirtualMachine runs an Executable, found {type(rt_mod).__name__}",
                 hint="compile the module first: relaxpy.compile(mod)",
+                about=rt_mod,
             )
-        self._executable = executable
+        self._executable = rt_mod
         self.device = device
         self._saved: dict[str, SavedFunction] = {}
         self._inputs: dict[str, tuple[object, ...]] = {}
         self._outputs: dict[str, Value] = {}
+        self._instrument: Instrument | None = None
+        self._watched: Mapping[str, EntryPoint] | None = None
 
     @user_facing
     def __getitem__(self, name: str) -> Callable[..., Value]:
@@ -94,7 +112,21 @@ class VirtualMachine:
         Errors:
             UnknownNameError (also KeyError, ValueError): there is none.
         """
-        return self._saved.get(name) or self._executable[name]
+        saved = self._saved.get(name) if isinstance(name, str) else None
+        return saved or self._function(name)
+
+    def _function(self, name: str) -> EntryPoint:
+        found = self._executable[name]
+        return found if self._instrument is None else self._seen()[name]
+
+    def _seen(self) -> Mapping[str, EntryPoint]:
+        """The functions, compiled to show their calls to the instrument of the moment."""
+        if self._watched is None:
+            self._watched = self._executable.watched(self._show)
+        return self._watched
+
+    def _show(self, *call: Value) -> object:
+        return None if self._instrument is None else self._instrument(*call)
 
     @property
     def module(self) -> Executable:
@@ -102,28 +134,81 @@ class VirtualMachine:
         return self._executable
 
     @user_facing
+    def set_instrument(self, instrument: Instrument | None) -> None:
+        """Show every call that functions make to `instrument` from now on; None ends it.
+
+        That are calls of kernels, of the module's functions by name, of packed functions, and of
+        operators that are lowered at run time. Before each `instrument(function, name, True, None,
+        *args)` is called, and after it `instrument(function, name, False, result, *args)`. The
+        outputs of a kernel are among its arguments. `VMInstrumentReturnKind.SKIP_RUN` before a call
+        skips it: nothing is written, and the result is the null object.
+
+        Functions taken from the machine earlier are not watched.
+
+        Errors:
+            MisuseError (also TypeError): it cannot be called.
+        """
+        if instrument is not None and not callable(instrument):
+            raise MisuseError(
+                f"an instrument is a function, found {describe(instrument)}", about=instrument
+            )
+        self._instrument = instrument
+
+    @user_facing
+    def profile(self, func_name: str, *args: object) -> ProfileReport:
+        """Where the time of a call of function `func_name` goes: to which of the calls it makes.
+
+        A first call warms up, without an instrument.
+
+        Errors:
+            UnknownNameError: there is no such function. RuntimeCheckError: a check failed.
+        """
+        function, before = self._executable[func_name], self._instrument
+        function(*args)
+        profiler = Profiler()
+        self._instrument = profiler
+        try:
+            watched = self._seen()[func_name]
+            watched(*args)
+            profiler = self._instrument = Profiler()
+            profiler.begin(func_name)
+            watched(*args)
+            return profiler.report(profiler.end())
+        finally:
+            self._instrument = before
+
+    @user_facing
     def time_evaluator(
         self,
         func_name: str,
         dev: object = None,
-        *,
         number: int = 10,
         repeat: int = 1,
         min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
         """What times function `func_name` for the arguments it is called with.
 
         After one call to warm up there are `repeat` rounds of `number` calls each, or of as many
-        more as take `min_repeat_ms`.
+        more as take `min_repeat_ms`. Before each round the packed function `f_preproc` is called
+        with the arguments; after every `repeats_to_cooldown` rounds there is a pause.
 
         Units:
-            min_repeat_ms  milliseconds
+            min_repeat_ms, cooldown_interval_ms  milliseconds
         Errors:
             UnknownNameError: there is no such function. MisuseError: a number is not positive.
         """
         function = self[func_name]
-        if number < 1 or repeat < 1:
-            raise MisuseError(f"number and repeat are positive, found {number} and {repeat}")
+        for name, count in (
+            ("number", number),
+            ("repeat", repeat),
+            ("repeats_to_cooldown", repeats_to_cooldown),
+        ):
+            if not isinstance(count, int) or count < 1:
+                raise MisuseError(f"{name} is a positive integer, found {count!r}", about=count)
+        prepare = get_global_func(f_preproc) if f_preproc else None
 
         def seconds(args: tuple[object, ...], count: int) -> float:
             start = perf_counter()
@@ -137,7 +222,14 @@ class VirtualMachine:
             while min_repeat_ms > 0 and (taken := seconds(args, count)) * 1e3 < min_repeat_ms:
                 missing = min_repeat_ms / max(taken * 1e3, min_repeat_ms / 10)
                 count = math.ceil(count * min(10.0, 1.2 * missing))
-            return BenchmarkResult(tuple(seconds(args, count) / count for _ in range(repeat)))
+            results = []
+            for i in range(repeat):
+                if i and i % repeats_to_cooldown == 0:
+                    sleep(cooldown_interval_ms / 1e3)
+                if prepare is not None:
+                    prepare(*args)
+                results.append(seconds(args, count) / count)
+            return BenchmarkResult(tuple(results))
 
         return measure
 
@@ -171,7 +263,9 @@ class VirtualMachine:
         if saved_name in self._executable or saved_name in self._saved:
             raise MisuseError(f"there is already a function {saved_name!r}")
         placed = function.place(args, kwargs)
-        self._saved[saved_name] = SavedFunction(function, placed, include_return)
+        self._saved[saved_name] = SavedFunction(
+            partial(self._function, func_name), placed, include_return
+        )
 
     @user_facing
     def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
@@ -190,7 +284,7 @@ class VirtualMachine:
         Errors:
             RuntimeCheckError: none were set, or a check of the program failed.
         """
-        function = self._executable[func_name]
+        function = self._function(func_name)
         if func_name not in self._inputs:
             raise RuntimeCheckError(
                 f"no input was set for {func_name}", hint=f"call set_input({func_name!r}, ...)"

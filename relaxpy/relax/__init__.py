@@ -1,6 +1,7 @@
 """The graph level: expressions, struct info, and what works on them."""
 
 from relaxpy.exec.compile import compile as build
+from relaxpy.exec.instrument import VMInstrumentReturnKind
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.relax.binding_rewrite import DataflowBlockRewrite
 from relaxpy.ir.relax.builder import BlockBuilder
@@ -108,6 +109,7 @@ __all__ = [
     "TupleGetItem",
     "TupleStructInfo",
     "TupleType",
+    "VMInstrumentReturnKind",
     "Var",
     "VarBinding",
     "VirtualMachine",

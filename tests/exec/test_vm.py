@@ -1,3 +1,6 @@
+import json
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -6,6 +9,8 @@ from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.relax import VMInstrumentReturnKind
+from relaxpy.script import ir as I, relax as R, tir as T
 from tests.exec.kernels import function, module, size_var, tensor
 
 N, M = size_var("n"), size_var("m")
@@ -79,8 +84,135 @@ def test_calls_are_timed(vm: VirtualMachine) -> None:
     assert 0 < long.mean < 2e-3
     with pytest.raises(UnknownNameError, match="no function 'pear'"):
         vm.time_evaluator("pear")
-    with pytest.raises(MisuseError, match="positive"):
-        vm.time_evaluator("pair", number=0)
+    for wrong in ({"number": 0}, {"repeat": 1.5}, {"repeats_to_cooldown": 0}):
+        with pytest.raises(MisuseError, match=f"{next(iter(wrong))} is a positive integer"):
+            vm.time_evaluator("pair", **wrong)  # type: ignore[arg-type]
     with pytest.raises(RuntimeCheckError, match="takes 2 arguments"):
         vm.time_evaluator("pair")(X)
     assert vm.module["pair"](X, X) == (X, X)
+
+
+def test_rounds_are_prepared_and_cooled_down(
+    vm: VirtualMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[object] = []
+    monkeypatch.setattr("relaxpy.exec.vm.sleep", steps.append)
+    relaxpy.register_func("test.prepare", lambda *args: steps.append(len(args)))
+    try:
+        found = vm.time_evaluator("pair", "cpu", 1, 4, 0, 20, 2, "test.prepare")(X, X)
+    finally:
+        relaxpy.runtime.remove_global_func("test.prepare")
+    assert len(found.results) == 4
+    assert steps == [2, 2, 0.02, 2, 2]
+    with pytest.raises(UnknownNameError, match=r"'test\.prepare'"):
+        vm.time_evaluator("pair", f_preproc="test.prepare")
+
+
+@I.ir_module
+class Chain:
+    @T.prim_func(private=True)
+    def double(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            with T.block("double"):
+                vi = T.axis.spatial(n, i)
+                B[vi] = A[vi] * T.float32(2)
+
+    @R.function(private=True)
+    def inner(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        return R.call_tir(Chain.double, (x,), out_sinfo=R.Tensor((n,), "float32"))
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")) -> R.Object:
+        y = Chain.inner(x)
+        f = R.ExternFunc("test.same")
+        z = R.call_packed("test.same", y, sinfo_args=R.Tensor(ndim=1))
+        w = f(z)
+        return R.add(z, z), w
+
+
+@pytest.fixture(params=["numpy", "reference"])
+def chain(request: pytest.FixtureRequest) -> Iterator[VirtualMachine]:
+    def same(value: object) -> object:
+        return value
+
+    relaxpy.register_func("test.same", same)
+    yield VirtualMachine(relaxpy.compile(Chain, request.param), memory_cfg="naive", profile=True)
+    relaxpy.runtime.remove_global_func("test.same")
+
+
+def test_an_instrument_sees_every_call_before_and_after(chain: VirtualMachine) -> None:
+    seen: list[tuple[object, ...]] = []
+    function = chain["main"]
+    chain.set_instrument(lambda function, *call: seen.append((callable(function), *call)))
+    chain.save_function("main", "saved", X)
+    for run in (lambda: chain["main"](X), chain["saved"]):
+        total, same = run()
+        assert total.tolist() == [4, 4]
+        assert same.tolist() == [2, 2]
+        before, after = ([c for c in seen if c[2] is when] for when in (True, False))
+        assert [c[1] for c in before] == ["inner", "double", "test.same", "same", "relax.add"]
+        assert [c[1] for c in after] == ["double", "inner", "test.same", "same", "relax.add"]
+        assert all(c[0] is True for c in seen)
+        assert all(c[3] is None for c in (*before, after[0]))
+        assert after[1][3] is same
+        assert [len(c) - 4 for c in before] == [1, 2, 1, 1, 2]
+        assert before[0][4] is X
+        seen.clear()
+    function(X)
+    chain.module["main"](X)
+    chain.set_instrument(None)
+    chain["main"](X)
+    assert seen == []
+
+
+def test_an_instrument_may_skip_a_call(chain: VirtualMachine) -> None:
+    def instrument(function: object, name: str, before: bool, *rest: object) -> int:
+        assert before or name != "double"
+        kinds = VMInstrumentReturnKind
+        return kinds.SKIP_RUN if name == "double" else kinds.NO_OP
+
+    chain.set_instrument(instrument)
+    assert chain["main"](X)[1].shape == (2,)
+    chain.set_instrument(lambda function, name, *rest: int(name == "inner"))
+    with pytest.raises(RuntimeCheckError, match=r"relax\.add"):
+        chain["main"](X)
+    with pytest.raises(MisuseError, match="an instrument is a function, found the int64 prim"):
+        chain.set_instrument(5)  # type: ignore[arg-type]
+
+
+def test_an_error_of_an_instrument_is_the_users(chain: VirtualMachine) -> None:
+    def instrument(*call: object) -> None:
+        raise OSError("full")
+
+    chain.set_instrument(instrument)
+    with pytest.raises(OSError, match="full") as caught:
+        chain["main"](X)
+    assert not any("relaxpy/exec" in str(entry.path) for entry in caught.traceback)
+
+
+def test_a_profile_says_where_the_time_goes(chain: VirtualMachine) -> None:
+    report = chain.profile("main", X)
+    names = {"main", "inner", "double", "test.same", "same", "relax.add"}
+    assert {row.name: row.count for row in report.rows} == dict.fromkeys(names, 1)
+    durations = [row.duration for row in report.rows]
+    assert durations == sorted(durations, reverse=True)
+    assert sum(durations) == pytest.approx(report.duration)
+    lines = str(report).splitlines()
+    assert lines[0].split() == ["Name", "Duration", "(us)", "Percent", "Count"]
+    assert lines[-1].split()[0::2] == ["total", "100.00"]
+    assert {line.split(",")[0] for line in report.csv().splitlines()[1:]} == names
+    assert {row["Name"] for row in json.loads(report.json())} == names
+    seen: list[object] = []
+    chain.set_instrument(lambda *call: seen.append(call))
+    chain.profile("main", X)
+    assert seen == []
+    chain["main"](X)
+    assert seen
+    with pytest.raises(UnknownNameError, match="no function 'mian'"):
+        chain.profile("mian", X)
+    with pytest.raises(RuntimeCheckError, match="takes 1 argument, found 0"):
+        chain.profile("main")
