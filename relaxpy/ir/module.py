@@ -173,6 +173,17 @@ class IRModule(Node):
         made._python_class = self._python_class
         return made
 
+    def with_fields(self, **changes: Any) -> IRModule:
+        """A copy with some of `_fields` replaced, under the same GlobalVars."""
+        functions = changes.get("functions_by_name", self.functions_by_name)
+        made = IRModule(
+            {var: functions[var.name_hint] for var in self._functions},
+            changes.get("attrs", self.attrs),
+            changes.get("global_infos", self.global_infos),
+        )
+        made._python_class = self._python_class
+        return made
+
     @override
     def __copy__(self) -> IRModule:
         return self.clone()

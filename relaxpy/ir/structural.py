@@ -178,7 +178,7 @@ class _Walk:
                 return self.whole([kind.name], value, kind, sizes, path, later, depth + 1)
             later.append((value, defines, sizes, path))
             return _LATER
-        if isinstance(value, tuple):
+        if isinstance(value, (tuple, list)):
             parts: list[object] = ["tuple"]
             for i, item in enumerate(value):
                 parts.append(self.part(item, defines, sizes, (path, i), later, depth))
@@ -339,7 +339,7 @@ def _members(subject: object) -> list[tuple[Step, object]]:
     """The parts of a node, a tuple or a table, each with the step that leads to it."""
     if isinstance(subject, Node):
         return [(name, getattr(subject, name)) for name, _, _ in _KINDS[type(subject)].fields]
-    if isinstance(subject, tuple):
+    if isinstance(subject, (tuple, list)):
         return list(enumerate(subject))
     if isinstance(subject, Mapping):
         return [(repr(str(key)), subject[key]) for key in sorted(subject, key=str)]

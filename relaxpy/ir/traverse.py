@@ -95,6 +95,8 @@ def _map(fn: Callable[[Node], Node], value: Any) -> Any:
     if isinstance(value, Attrs):
         table = {k: _map(fn, v) for k, v in value.items()}
         return value if all(table[k] is v for k, v in value.items()) else Attrs(table)
+    if isinstance(value, dict):
+        return {k: _map(fn, v) for k, v in value.items()}
     return value
 
 

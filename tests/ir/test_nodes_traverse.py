@@ -2,6 +2,7 @@
 
 import pytest
 
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
@@ -54,6 +55,17 @@ def test_what_does_not_change_is_the_same_object():
     assert map_children(lambda child: child, root) is root
     assert substitute(root, {M: N}) is root
     assert substitute(root, {}) is root
+
+
+def test_modules_are_rewritten_under_their_names():
+    mod = IRModule({"f": rx.Function([X], call("exp", X))}, {"a": 1}, {"mesh": [X]})
+    assert rewrite(mod, lambda node: None) is mod
+    assert substitute(mod, {M: N}) is mod
+    after = rewrite(mod, lambda node: call("log", X) if isinstance(node, rx.Call) else None)
+    assert after["f"].body.op is Op("relax.log")
+    assert after.get_global_var("f") is mod.get_global_var("f")
+    assert (after.attrs, after.global_infos) == (mod.attrs, mod.global_infos)
+    assert mod["f"].body.op is Op("relax.exp")
 
 
 def test_a_rule_is_applied_once_to_each_node_and_sharing_is_kept():

@@ -207,6 +207,18 @@ def test_attributes_differ_by_type(one: object, other: object):
     assert not structural_equal(func.with_attr("a", one), func.with_attr("a", other))
 
 
+def test_lists_and_tables_of_nodes_are_compared():
+    n, m = var(), var()
+    assert_same([Tensor((n,)), {"a": n}], [Tensor((n,)), {"a": n}])
+    assert_same([1, [2]], (1, (2,)))
+    assert not structural_equal([n], [m])
+    assert not structural_equal([1], [True])
+    assert structural_equal([n, n], [m, m], map_free_vars=True)
+    found = first_mismatch([1, {"a": [2]}], [1, {"a": [3]}])
+    assert found is not None
+    assert found.path == "[1]['a'][0]"
+
+
 def test_nan_attributes_and_literals_are_equal():
     func = rx.Function([], rx.const(1))
     assert_same(func.with_attr("a", float("nan")), func.with_attr("a", float("nan")))
