@@ -62,7 +62,7 @@ def _widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimE
                 return wide[node]
             case tir.IntImm(dtype=dtype, value=value) if not dtype.is_bool:
                 return tir.IntImm(INT64, value)
-            case tir.Cast(value=value) if value.dtype == INT64:
+            case tir.Cast(dtype=dtype, value=value) if value.dtype == INT64 and dtype.is_int:
                 return value
             case _:
                 return None

@@ -157,6 +157,23 @@ def test_sizes_that_may_be_equal_are_compared_when_they_arrive(
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda n: op.arange(10, 0, rx.PrimValue(n * -1)), lambda n: np.arange(10, 0, -n)),
+        (lambda n: op.arange(0, 10, rx.PrimValue(n)), lambda n: np.arange(0, 10, n)),
+        (lambda n: op.arange(0, rx.PrimValue(n), 0.5), lambda n: np.arange(0, n, 0.5)),
+    ],
+)
+def test_ranges_may_have_sizes_for_bounds_and_steps(
+    make: Callable[[tir.Var], rx.Expr], expected: Callable[[int], Any], target: str
+) -> None:
+    main = compile(function(lambda x: make(N), tensor(N)), target)["main"]
+    for n in (1, 3, 4):
+        np.testing.assert_array_equal(main(np.zeros(n, "float32")), expected(n))
+
+
 def test_nothing_is_said_of_calls_that_are_lowered_already() -> None:
     mod = function(lambda x: op.call_pure_packed("f", x, sinfo_args=tensor(2)), tensor(2))
     with warnings.catch_warnings():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +164,7 @@ def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
     """How many of start, start + step, … lie before `end`.
 
     Errors:
-        StructInfoError: the step is 0.
+        StructInfoError: the step is 0, or one of the three is no finite number.
     """
     if isinstance(step, (IntImm, FloatImm)) and step.value == 0:
         raise refuse("step is other than 0", step)
@@ -172,14 +173,18 @@ def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
         first, last, by = (ops.cast_to(v, INT64) for v in (start, end, step))
         if isinstance(by, IntImm) and by.value < 0:
             first, last, by = last, first, ops.const(-by.value, INT64)
+        if not isinstance(by, IntImm):  # which may be negative
+            return simplify(ops.sub(zero, ops.floordiv(ops.sub(first, last), by)))
         length = simplify(ops.ceildiv(ops.sub(last, first), by))
         return ops.maximum(length, zero) if isinstance(length, IntImm) else length
     first, last, by = (ops.cast_to(v, "float64") for v in (start, end, step))
-    count = intrin.ceil(ops.div(ops.sub(last, first), by))
+    for value in (first, last, by):
+        if isinstance(value, FloatImm) and not math.isfinite(value.value):
+            raise refuse(f"start, end and step are finite, found {value.value}", value)
     if all(isinstance(v, FloatImm) for v in (first, last, by)):
         exact = np.ceil((last.value - first.value) / by.value)  # type: ignore[attr-defined]
         return ops.const(max(0, int(exact)), INT64)
-    return ops.cast_to(count, INT64)
+    return ops.cast_to(intrin.ceil(ops.div(ops.sub(last, first), by)), INT64)
 
 
 def _range_bounds(infos: tuple[StructInfo, ...]) -> list[PrimExpr] | None:
@@ -210,7 +215,7 @@ def arange(
     Shapes:
         result  (ceil((end - start) / step),), in int64 where all three are integers, else float32
     Errors:
-        StructInfoError: the step is 0.
+        StructInfoError: the step is 0, or one of the three is no finite number.
     """
     if end is None or dtype is None:  # of a call that was built by hand
         raise refuse_type("takes start, end and step, and a dtype")

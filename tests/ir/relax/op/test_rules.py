@@ -517,6 +517,8 @@ def test_creation() -> None:
     check(lambda: op.arange(2, n, 1, "float32"), (), tensor(N - 2))
     check(op.arange, (prim(),), rank(1, dtype="int64"))
     refused(lambda: op.arange(0, 5, 0), (), "step is other than 0")
+    for number in (float("nan"), float("inf")):
+        refused(lambda v=number: op.arange(0, v), (), "start, end and step are finite, found")
     refused(lambda: op.zeros((2,), ""), (), "a tensor is made in a datatype")
     refused(lambda x: op.zeros(x, "int8"), (tensor(2),), "shape is a shape, found")
     with pytest.raises(MisuseError, match="end is a number, found 'x'"):
