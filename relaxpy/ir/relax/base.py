@@ -80,6 +80,11 @@ class Expr(Node):
         """
         return cast("Iterator[Expr]", hooks.call("unpack_tuple", self))
 
+    @property
+    def struct_info_(self) -> StructInfo | None:
+        """TVM's name for the field behind `struct_info`."""
+        return self.struct_info
+
     def with_struct_info(self, struct_info: StructInfo | None) -> Self:
         """This node built anew with another info."""
         return replace(self, struct_info=struct_info)  # type: ignore[type-var]

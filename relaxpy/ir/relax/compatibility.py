@@ -9,6 +9,7 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.base import as_struct_info
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.shape_vars import (
@@ -246,8 +247,10 @@ def check_compatibility(
 
     Rule:
         CMP-4 to CMP-24. `shape_vars` are in scope around both: no Func info owns them (SC-16).
+    Errors:
+        MisuseError (also TypeError): one of the two is no info.
     """
-    return _Check(None).compare(value, expected, shape_vars)
+    return _Check(None).compare(as_struct_info(value), as_struct_info(expected), shape_vars)
 
 
 @user_facing
@@ -259,7 +262,7 @@ def explain_incompatibility(
     A proved mismatch is named before an unproved match: `dimension 1: 5 is not 6`.
     """
     findings: list[tuple[Compatibility, str]] = []
-    _Check(findings).compare(value, expected, shape_vars)
+    _Check(findings).compare(as_struct_info(value), as_struct_info(expected), shape_vars)
     return min(findings, key=lambda f: f[0])[1] if findings else None
 
 
@@ -285,6 +288,7 @@ def provably_disjoint(
         RES-19: different kinds, forms, arities, lengths, known ranks or datatypes, or a provably
         unequal size, at any depth outside functions.
     """
+    a, b = as_struct_info(a), as_struct_info(b)
     if isinstance(a, rx.ObjectStructInfo) or isinstance(b, rx.ObjectStructInfo):
         return False
     match a, b:

@@ -164,13 +164,14 @@ class PyExprMutator(ExprFunctor):
     def visit_function_(self, op: Function) -> Any:
         params = tuple(self._parameter(p) for p in op.params)
         body = self.visit_with_new_scope(op.body, params)
-        ret = op.ret_struct_info
-        if body is op.body and all(a is b for a, b in zip(params, op.params, strict=True)):
+        ret = None if op.ret_struct_info is None else self._info(op.ret_struct_info)
+        same = body is op.body and ret is op.ret_struct_info
+        if same and all(a is b for a, b in zip(params, op.params, strict=True)):
             return op
-        if ret is not None and body.struct_info is not None:
-            ret = self._info(ret)
-            if check_compatibility(body.struct_info, ret) is Compatibility.INCOMPATIBLE:
-                ret = body.struct_info
+        found = body.struct_info
+        if ret is not None and found is not None:
+            fits = check_compatibility(found, ret) is not Compatibility.INCOMPATIBLE
+            ret = ret if fits else found
         return rebuild(op, params=params, body=body, ret_struct_info=ret)
 
     def _parameter(self, param: Var) -> Var:

@@ -7,6 +7,7 @@ from itertools import chain
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.base import as_struct_info
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.shape_vars import (
     definable_shape_vars,
@@ -29,7 +30,7 @@ def shape_var_map(
     Rule:
         MAP-1 to MAP-8. The variables in `bound` are in scope around both.
     """
-    return map_params((s1,), (s2,), bound)
+    return map_params((as_struct_info(s1),), (as_struct_info(s2),), bound)
 
 
 def map_params(

@@ -10,6 +10,7 @@ from relaxpy.errors import MisuseError, StructInfoTypeError
 from relaxpy.ir.dtype import VOID, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.base import as_members, as_struct_info, check_kind
 
 
 class Type(Node):
@@ -21,9 +22,17 @@ class Type(Node):
         return wrap_type(self)
 
 
-def _rank(ndim: int) -> None:
-    if ndim < -1:
-        raise MisuseError(f"ndim is -1 (unknown) or at least 0, found {ndim}", rule="TYP-1")
+def _rank(ndim: object) -> None:
+    if not isinstance(ndim, int) or ndim < -1:
+        raise MisuseError(f"ndim is -1 (unknown) or at least 0, found {ndim!r}", rule="TYP-1")
+
+
+def _types(values: object) -> tuple[AnyType, ...]:
+    """A list of types as a tuple."""
+    found = as_members(values, "types", "TYP-1")
+    for value in found:
+        check_kind(value, Type, "a Relax type", "TYP-1")
+    return found
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -67,7 +76,7 @@ class TupleType(Type):
     fields: tuple[AnyType, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", tuple(self.fields))
+        object.__setattr__(self, "fields", _types(self.fields))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,7 +89,8 @@ class FuncType(Type):
     pure: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arg_types", tuple(self.arg_types))
+        check_kind(self.ret_type, Type, "a Relax type", "TYP-1")
+        object.__setattr__(self, "arg_types", _types(self.arg_types))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,8 +107,10 @@ def erase_struct_info(info: rx.StructInfo) -> AnyType:
 
     Rule:
         TYP-2, TYP-3.
+    Errors:
+        MisuseError (also TypeError): `info` is none.
     """
-    match info:
+    match as_struct_info(info):
         case rx.TensorStructInfo(ndim=ndim, dtype=dtype):
             return DynTensorType(ndim, dtype)
         case rx.ShapeStructInfo(ndim=ndim):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from typing_extensions import override
 
-from relaxpy.errors import BuilderStateError, MisuseError, StructInfoError
+from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyWarning, StructInfoError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
@@ -35,7 +35,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import shape, tensor
+from tests.ir.relax.infos import rank, shape, tensor
 
 PROGRAM = """
 @I.ir_module
@@ -551,6 +551,10 @@ def test_a_shape_that_changes_changes_the_infos_around_it() -> None:
     after = Eight().visit_expr(func)
     assert after.params[0].struct_info == tensor(8, 2)
     assert after.struct_info.ret == tensor(8, 2)
+    y = var("y", rank(1))
+    with pytest.warns(RelaxpyWarning, match="DER-45"):
+        promising = normalize_function(function([y], y, tensor(n)))
+    assert Eight().visit_expr(promising).ret_struct_info == tensor(8)
 
 
 def test_blocks_can_be_built_on_their_own() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import (
     BaseCheckResult,
@@ -12,11 +15,14 @@ from relaxpy.ir.relax.relations import (
     definable_shape_vars,
     explain_incompatibility,
     free_shape_vars,
+    is_base_of,
     map_params,
     provably_disjoint,
     rename_apart,
     shape_var_map,
     struct_info_base_check,
+    struct_info_glb,
+    struct_info_lca,
     substitute_info,
 )
 from relaxpy.ir.tir import expr as tir
@@ -243,6 +249,19 @@ def test_the_innermost_difference_is_named(
     value: rx.StructInfo, expected: rx.StructInfo, text: str
 ) -> None:
     assert explain_incompatibility(value, expected) == text
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        *(check_compatibility, explain_incompatibility, provably_disjoint, shape_var_map),
+        *(struct_info_base_check, struct_info_glb, struct_info_lca, is_base_of),
+    ],
+)
+def test_only_infos_are_related(ask: Callable[[object, object], object]) -> None:
+    for pair in ((3, Object), (tensor(N), "float32"), (tensor(N), None)):
+        with pytest.raises(MisuseError, match="expected a StructInfo"):
+            ask(*pair)
 
 
 @pytest.mark.parametrize(

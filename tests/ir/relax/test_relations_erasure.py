@@ -324,4 +324,14 @@ def test_types_are_compared_by_structure() -> None:
         ShapeType(-2)
     with pytest.raises(MisuseError, match="type"):
         wrap_type("float32")  # type: ignore[arg-type]
+    for wrong in (
+        lambda: ShapeType("2"),  # type: ignore[arg-type]
+        lambda: TupleType(3),  # type: ignore[arg-type]
+        lambda: TupleType((tensor(2),)),  # type: ignore[arg-type]
+        lambda: FuncType((F32,), 3),  # type: ignore[arg-type]
+        lambda: FuncType(F32, F32),  # type: ignore[arg-type]
+        lambda: erase_struct_info(3),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError):
+            wrong()
     assert str(fn(F32, ret=ObjectType())) == str(func(rank(2), ret=Object))
