@@ -202,7 +202,7 @@ def argmax(
     Of equals the first counts, or the `last`; so does `best` itself in its place if `by_place`.
     """
     _extreme(
-        np.argmax,
+        np.ndarray.argmax,
         np.greater_equal if last and not by_place else np.greater,
         values,
         best,
@@ -227,7 +227,7 @@ def argmin(
 ) -> None:
     """As `argmax`, of the least."""
     _extreme(
-        np.argmin,
+        np.ndarray.argmin,
         np.less_equal if last and not by_place else np.less,
         values,
         best,
@@ -272,8 +272,11 @@ def _extreme(
         where = where * step + first
     if by_place and not every:
         improved |= (found == best) & (where > place if last else where < place)
-    np.copyto(place, where, where=every or improved, casting="unsafe")
-    np.copyto(best, found, where=every or improved)
+    if every:
+        place[...], best[...] = where, found
+        return
+    np.copyto(place, where, where=improved, casting="unsafe")
+    np.copyto(best, found, where=improved)
 
 
 def _extreme_with_nan(
