@@ -116,6 +116,9 @@ def literal(value: object, dtype: DataType) -> Constant:
 
 def fit_numbers(arguments: dict[str, Any]) -> None:
     """Let a Python number among two operands take the datatype of the other one."""
+    for name in _NAMES:
+        if isinstance(arguments[name], np.ndarray):
+            arguments[name] = const(arguments[name])
     for name, other in (_NAMES, _NAMES[::-1]):
         value, beside = arguments[name], arguments[other]
         if isinstance(value, Expr) or not isinstance(value, (bool, numbers.Real, np.bool_)):

@@ -57,9 +57,9 @@ def take(
     if axis is None and x.ndim not in (-1, 1):
         raise refuse(f"without an axis x has rank 1, found {x}", x)
     rank = 0 if isinstance(indices, PrimStructInfo) else indices.ndim
+    where = normal_axis(axis or 0, x.ndim) if x.ndim >= 0 else 0
     if x.ndim < 0 or rank < 0:
         return tensor(None, x.dtype, x.vdevice)
-    where = normal_axis(axis or 0, x.ndim)
     shape = literal_shape(x)
     picked = () if isinstance(indices, PrimStructInfo) else literal_shape(indices)
     if shape is None or picked is None:

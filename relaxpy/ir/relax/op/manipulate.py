@@ -17,6 +17,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     TupleStructInfo,
     as_shape,
+    const,
 )
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import (
@@ -109,6 +110,8 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
         MisuseError: -1 stands twice, another size is negative, or x has no known shape to look at.
     """
     given, x = arguments["shape"], arguments["x"]
+    if isinstance(x, np.ndarray):
+        x = arguments["x"] = const(x)
     if isinstance(given, Expr):
         return
     shape = list(given) if isinstance(given, (list, tuple)) else [given]
@@ -260,9 +263,12 @@ def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> Te
     """
     if axes is not None and x.ndim >= 0 and len(axes) != x.ndim:
         raise refuse(f"axes {list(axes)} do not permute rank {x.ndim}", axes)
+    if axes is None and x.ndim < 0:
+        return tensor(None, x.dtype, x.vdevice)
+    ndim = x.ndim if axes is None else len(axes)
+    order = tuple(range(ndim))[::-1] if axes is None else normal_axes(axes, ndim, "axes:")
     if x.ndim < 0:
-        return tensor(None, x.dtype, x.vdevice, -1 if axes is None else len(axes))
-    order = tuple(range(x.ndim))[::-1] if axes is None else normal_axes(axes, x.ndim, "axes:")
+        return tensor(None, x.dtype, x.vdevice, ndim)
     if order == tuple(range(x.ndim)):
         return x
     shape = literal_shape(x)
@@ -319,9 +325,8 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
     where = normal_axis(axis or 0, ndim)
     if len(infos) == 1:
         return infos[0]
-    known = [info for info in infos if literal_shape(info) is not None]
-    shapes = [s for s in map(literal_shape, known) if s is not None]
-    decided = not shapes or unify_sizes(shapes, known, "tensors", where)
+    decided = unify_sizes(infos, "tensors", where)
+    shapes = [s for s in map(literal_shape, infos) if s is not None]
     if not decided or len(shapes) < len(infos):
         return tensor(None, dtype, vdevice, ndim)
     sizes = list(shapes[0])
@@ -346,9 +351,8 @@ def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
     if ndim < 0:
         return tensor(None, dtype, vdevice)
     where = normal_axis(axis, ndim + 1)
-    known = [info for info in infos if literal_shape(info) is not None]
-    shapes = [s for s in map(literal_shape, known) if s is not None]
-    decided = not shapes or unify_sizes(shapes, known, "tensors")
+    decided = unify_sizes(infos, "tensors")
+    shapes = [s for s in map(literal_shape, infos) if s is not None]
     if not decided or len(shapes) < len(infos):
         return tensor(None, dtype, vdevice, ndim + 1)
     count = ops.const(len(infos), "int64")

@@ -131,7 +131,7 @@ def _normalized(
     sizes = literal_shape(data)
     decided = sizes is not None
     for name, info in params.items():
-        if info.dtype != data.dtype:
+        if info.dtype != data.dtype and not (info.dtype.is_void or data.dtype.is_void):
             raise refuse_type(
                 f"{name} has the datatype of data, found {info.dtype} and {data.dtype}", info
             )

@@ -247,25 +247,26 @@ def broadcast(infos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[
     return whole, ndim
 
 
-def unify_sizes(
-    shapes: Sequence[Sizes], infos: Sequence[StructInfo], what: str, skip: int | None = None
-) -> bool:
-    """Whether shapes of one rank are provably equal, but for axis `skip`.
+def unify_sizes(infos: Sequence[TensorStructInfo], what: str, skip: int | None = None) -> bool:
+    """Whether tensors of one rank have provably one shape, but for axis `skip`, as far as known.
 
     Errors:
-        StructInfoError: they are provably different; names the first size that is.
+        StructInfoError: two shapes are provably different; names the first size that is.
     """
     decided = True
-    for k, shape in enumerate(shapes[1:], start=1):
-        for axis, (a, b) in enumerate(zip(shapes[0], shape, strict=True)):
-            if axis == skip:
-                continue
-            answer = prove_equal(a, b)
+    first: tuple[int, Sizes] | None = None
+    for number, info in enumerate(infos, start=1):
+        shape = literal_shape(info)
+        if shape is None:
+            continue
+        first = first or (number, shape)
+        for axis, (a, b) in enumerate(zip(first[1], shape, strict=True)):
+            answer = axis == skip or prove_equal(a, b)
             if answer is False:
                 raise refuse(
-                    f"{what} differ in dimension {axis}: {shown(a)} in the first, "
-                    f"{shown(b)} in number {k + 1}",
-                    infos[k],
+                    f"{what} differ in dimension {axis}: {shown(a)} in number {first[0]}, "
+                    f"{shown(b)} in number {number}",
+                    info,
                 )
             decided = decided and answer is True
     return decided

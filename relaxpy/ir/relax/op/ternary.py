@@ -39,7 +39,7 @@ def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) 
     shapes = [literal_shape(info) for info in infos]
     listed = [shape for shape in shapes if shape is not None]
     if len(listed) == len(infos):
-        if not unify_sizes(listed, infos, "shapes of x1, x2, x3"):
+        if not unify_sizes(infos, "shapes of x1, x2, x3"):
             raise refuse(
                 f"x1, x2, x3 have one shape, which cannot be proved of {x1}, {x2}, {x3}",
                 hint="say that they have with R.match_cast first",

@@ -10,7 +10,7 @@ import pytest
 
 from relaxpy.errors import MisuseError, StructInfoError
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.infos import prim, shape, tensor, tuple_of
 
@@ -94,3 +94,9 @@ def test_what_does_not_fit_names_the_operator_and_the_operand() -> None:
     assert isinstance(caught.value, TypeError)
     with pytest.raises(MisuseError, match="expected a Relax expression, found object"):
         X + object()  # type: ignore[operator]
+
+
+def test_arrays_are_operands_of_known_shape() -> None:
+    table = np.ones((2, 3), "float32")
+    assert op.reshape(table, (-1,)).struct_info == tensor(6)
+    assert op.add(table, 1).struct_info == tensor(2, 3)
