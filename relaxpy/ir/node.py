@@ -169,7 +169,10 @@ EMPTY_ATTRS = Attrs()
 
 
 def freeze(value: object) -> Attr:
-    """`value` with lists as tuples, dicts as Attrs and arrays read-only, at every depth."""
+    """`value` with lists as tuples, dicts as Attrs and arrays read-only, at every depth.
+
+    Literals of the loop level are what Python writes for them.
+    """
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
     if isinstance(value, Mapping) and not isinstance(value, Attrs):
@@ -177,7 +180,8 @@ def freeze(value: object) -> Attr:
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value = value.copy()
         value.flags.writeable = False
-    return value
+    plain = getattr(value, "__attr__", None)
+    return value if plain is None else plain()
 
 
 def as_attrs(value: Mapping[str, object] | None) -> Attrs:

@@ -535,3 +535,21 @@ def test_a_function_called_on_expressions_builds_a_call():
     assert isinstance(func((Y, Y)).args[0], rx.Tuple)
     with pytest.raises(MisuseError, match=r"by position, found x=\.\.\."):
         func(x=Y)
+
+
+def test_literals_among_attributes_are_pythons():
+    found = Attrs(
+        {
+            "number": tir.IntImm("int32", 3),
+            "truth": tir.IntImm("bool", 1),
+            "text": tir.StringImm("x"),
+            "members": [tir.IntImm("int32", 1), {"inner": tir.IntImm("int32", 2)}],
+            "wide": tir.IntImm("int64", 3),
+        }
+    )
+    assert found["number"] == 3
+    assert type(found["number"]) is int
+    assert found["truth"] is True
+    assert type(found["text"]) is str
+    assert found["members"] == (1, Attrs({"inner": 2}))
+    assert isinstance(found["wide"], tir.IntImm)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import BOOL, HANDLE, DataType
+from relaxpy.ir.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
@@ -100,6 +100,12 @@ class IntImm(ConstExpr):
     def __bool__(self) -> bool:
         return bool(self.value)
 
+    def __attr__(self) -> object:
+        """Among attributes the literals that Python writes are Python's."""
+        if self.dtype.is_bool:
+            return bool(self.value)
+        return self.value if self.dtype == INT32 else self
+
 
 class FloatImm(ConstExpr):
     """A floating literal."""
@@ -129,6 +135,10 @@ class StringImm(ConstExpr):
     def __new__(cls, value: str, span: Span | None = None) -> Self:
         """The literal `value`."""
         return cls._make(HANDLE, str(value))
+
+    def __attr__(self) -> object:
+        """Among attributes a string is Python's."""
+        return self.value
 
     @override
     def __eq__(self, other: object) -> Any:

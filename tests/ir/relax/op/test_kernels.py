@@ -137,6 +137,7 @@ def test_every_operator_is_documented_lowered_and_compared() -> None:
         assert record.__doc__, name
         elsewhere = RUNS_AS_IT_STANDS | CALLS_SOMETHING | NEEDS_DEVICES
         assert name in compared or name in elsewhere, name
-        assert (record.legalize is not None) == (name in compared), name
+        if name not in CALLS_SOMETHING:
+            assert (record.legalize is not None) == (name in compared), name
         if name in compared:
             assert record.pure, name
