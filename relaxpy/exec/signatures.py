@@ -73,9 +73,11 @@ def _widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimE
 
 
 def function_info(func: rx.Function) -> rx.FuncStructInfo:
-    """The info of a function: the derived one, else what its signature says."""
-    if isinstance(func.struct_info, rx.FuncStructInfo):
-        return func.struct_info
+    """The info of a function: the derived one if it is one of such functions, or its signature."""
+    match func.struct_info:
+        case rx.FuncStructInfo(params=params) as derived if params is not None:
+            if len(params) == len(func.params):
+                return derived
     infos = (p.struct_info or rx.ObjectStructInfo() for p in func.params)
     return rx.FuncStructInfo(
         tuple(infos), func.ret_struct_info or rx.ObjectStructInfo(), func.is_pure

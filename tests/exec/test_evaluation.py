@@ -972,3 +972,22 @@ def test_values_are_printed_with_the_settings_of_the_caller(build: Compile) -> N
     with np.errstate(over="warn"):
         build(mod)["main"](X, Shown())
     assert seen == [("caller's", "warn")]
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        rx.FuncStructInfo.opaque_func(),
+        rx.FuncStructInfo((rx.ObjectStructInfo(),) * 2, rx.ObjectStructInfo()),
+    ],
+)
+def test_a_function_with_the_info_of_another_is_called_by_its_signature(
+    build: Compile, info: rx.FuncStructInfo
+) -> None:
+    x, y, gv = rx.Var("x"), rx.Var("y", F2), rx.GlobalVar("inner")
+    inner = rx.Function((y,), seq(y), F2, struct_info=info)
+    ex = build(IRModule({gv: inner, "main": function([x], [], rx.Tuple((gv, rx.Call(gv, (x,)))))}))
+    closure, result = ex["main"](X)
+    assert result is X
+    assert closure(X) is X
+    assert closure.struct_info == rx.FuncStructInfo((F2,), F2)
