@@ -1,26 +1,8 @@
 """The operators of Relax, each in its one home; importing this package registers all of them."""
 
-from relaxpy.ir.relax.op import (
-    binary,
-    builtin,
-    closures,
-    creation,
-    datatype,
-    devices,
-    distributed,
-    indexing,
-    linear_algebra,
-    manipulate,
-    memory,
-    nn,
-    packed,
-    python,
-    search,
-    statistical,
-    ternary,
-    unary,
-    vm,
-)
+from pkgutil import iter_modules, resolve_name
+
+from relaxpy.ir.relax.op import builtin, distributed, memory, nn, vm
 from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.call import (
     call_dps_packed,
@@ -34,10 +16,12 @@ from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
 from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
 
+for _home in iter_modules(__path__):
+    resolve_name(f"{__name__}.{_home.name}")
+
 __all__ = [
     "OpDef",
     "assert_op",
-    "binary",
     "builtin",
     "call_dps_packed",
     "call_packed",
@@ -45,29 +29,16 @@ __all__ = [
     "call_tir",
     "call_tir_inplace",
     "call_tir_with_grad",
-    "closures",
-    "creation",
-    "datatype",
-    "devices",
     "distributed",
-    "indexing",
     "linear",
-    "linear_algebra",
-    "manipulate",
     "memory",
     "nn",
     "null_value",
-    "packed",
     "print",
-    "python",
     "register",
     "registered_ops",
-    "search",
     "shape_of",
-    "statistical",
     "stop_lift_params",
-    "ternary",
-    "unary",
     "vm",
 ]
 
