@@ -16,6 +16,7 @@ from relaxpy.exec.instrument import Instrument
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.lower import LoweredModule, lower_module
 from relaxpy.exec.operands import OperatorCall
+from relaxpy.exec.python_functions import with_instance
 from relaxpy.exec.reference import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.signatures import public_signatures
@@ -49,7 +50,7 @@ def compile(
         MisuseError (also TypeError, ValueError): `mod` is no module, or there is no such target.
         UnknownNameError (also ValueError): there is no pipeline of that name.
     """
-    module = _as_module(mod)
+    module = with_instance(_as_module(mod))
     target = "numpy" if target is None else target
     if target not in get_args(Target):
         raise MisuseError(

@@ -16,11 +16,13 @@ from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.kernel import Kernel, Unchecked
 from relaxpy.exec.lower_function import FunctionLowering
 from relaxpy.exec.lower_scope import GlobalCallee
+from relaxpy.exec.python_functions import symbol_of, symbols
 from relaxpy.exec.signatures import function_info, signature_of
 from relaxpy.exec.support import WatchedPackedCall, invoke_watched
 from relaxpy.exec.uses import written_params
 from relaxpy.exec.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.pysource import Names, load, render
@@ -53,7 +55,7 @@ class ModuleLowering:
         self._compile_kernel = compile_kernel
         self.programs = programs
         self.names = Names(("np", "math", "rt", "rx", "ndarray"))
-        self.own_functions: dict[str, Value] = {}
+        self.own_functions: dict[str, Value] = dict(symbols(module))
         self.namespace: dict[str, Any] = {}
         self.dtypes: dict[str, str] = {}
         self.value_names: dict[rx.GlobalVar, str] = {}
@@ -88,6 +90,11 @@ class ModuleLowering:
             raise CompileError(f"the module has no function {var.name_hint}", rule="SC-1")
         return self.callees[var]
 
+    def python_callee(self, name: str) -> rx.ExternFunc:
+        """What `call_py_func` calls by a name: a Python function of the module, or a packed one."""
+        own = next((func for var, func in self.callees.items() if var.name_hint == name), None)
+        return own if isinstance(own, rx.ExternFunc) and behind(own) else rx.ExternFunc(name)
+
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
         """The kernel of `callee` without its checks, which becomes part of the text."""
         assert callee.kernel is not None
@@ -108,7 +115,7 @@ class ModuleLowering:
         callee = self.callee(var)
         if isinstance(callee, rx.ExternFunc):
             made = support.CompiledPackedCall(
-                callee.global_symbol, (), {}, self.own_functions, var.span
+                symbol_of(callee), (), {}, self.own_functions, var.span
             )
             return py.call(py.attribute(self.share(callee.global_symbol, made), "function"))
         if var not in self.value_names:

@@ -16,6 +16,7 @@ from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.operands import OperatorCall
 from relaxpy.exec.operators import RUNTIME_OPERATORS, SHOWING_OPERATORS
 from relaxpy.exec.proof import Sizes, sizes_in_signature, sizes_of_fitting
+from relaxpy.exec.python_functions import symbol_of
 from relaxpy.exec.quiet import is_allocation
 from relaxpy.exec.signatures import output_infos, packed_keywords
 from relaxpy.exec.support import CompiledPackedCall
@@ -149,7 +150,7 @@ class CallLowering(ABC):
     def _packed(self, func: rx.ExternFunc, call: rx.Call | None) -> ast.expr:
         """The call of a packed function, which looks it up each time."""
         made = CompiledPackedCall(
-            func.global_symbol,
+            symbol_of(func),
             call.sinfo_args if call is not None else (),
             packed_keywords(call) if call is not None else {},
             self._module.own_functions,
@@ -198,7 +199,7 @@ class CallLowering(ABC):
                 return self._outward("rx.call_tir_dyn", *[self._operand(a) for a in call.args])
             case "relax.call_py_func":
                 called, operands = python_callee(call)
-                return self._call_packed(rx.ExternFunc(called), operands, call)
+                return self._call_packed(self._module.python_callee(called), operands, call)
             case "relax.invoke_closure" | "relax.invoke_pure_closure":
                 function = self._operand(call.args[0], "f")
                 return self._outward("rx.invoke", function, *self._spread(call.args[1]))

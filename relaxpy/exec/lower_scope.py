@@ -40,6 +40,9 @@ class Globals(Protocol):
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
         """What a GlobalVar stands for."""
 
+    def python_callee(self, name: str) -> rx.ExternFunc:
+        """What `call_py_func` calls by a name."""
+
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
         """The kernel of `callee` without its checks, which becomes part of the text."""
 

@@ -38,6 +38,7 @@ from relaxpy.exec.values import (
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
+from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.python import python_callee
@@ -156,7 +157,7 @@ class ReferenceEvaluator:
         if isinstance(func, PrimFunc):
             return self._prim_func(func, var.name_hint)
         if isinstance(func, rx.ExternFunc):
-            return self._extern(func.global_symbol, var.span)
+            return behind(func) or self._extern(func.global_symbol, var.span)
         assert isinstance(func, rx.Function)
         return self._closure(func, Scope(var.name_hint), var.name_hint)
 
@@ -298,11 +299,16 @@ class ReferenceEvaluator:
         args = [self.value(a, scope) for a in call.args]
         return self._invoke(callee, args, call)
 
+    def _python_callee(self, name: str) -> rx.BaseFunc:
+        """What `call_py_func` calls by a name: a Python function of the module, or a packed one."""
+        own = self.module.functions_by_name.get(name)
+        return rx.ExternFunc(name) if own is None or behind(own) is None else own
+
     def _callee(self, callee: rx.Expr, call: rx.Call, scope: Scope) -> Value:
         """What is called; an instrument sees packed functions, and those called by name."""
         if isinstance(callee, rx.ExternFunc):
             symbol = callee.global_symbol
-            function = self._extern(symbol, call.span)
+            function = behind(callee) or self._extern(symbol, call.span)
         else:
             function = self.value(callee, scope)
             symbol = callee.name_hint if isinstance(callee, rx.GlobalVar) else packed_name(function)
@@ -339,7 +345,7 @@ class ReferenceEvaluator:
                 return call_tir_dyn(*(self.value(a, scope) for a in call.args))
             case "relax.call_py_func":
                 called, operands = python_callee(call)
-                function = self._callee(rx.ExternFunc(called), call, scope)
+                function = self._callee(self._python_callee(called), call, scope)
                 return self._invoke(function, [self.value(a, scope) for a in operands], call)
             case "relax.invoke_closure" | "relax.invoke_pure_closure":
                 callee = self._callee(call.args[0], call, scope)

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir import hooks
 from relaxpy.ir.node import Attrs, Node, as_attrs
 from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
@@ -65,6 +66,11 @@ class IRModule(Node):
         made._python_class = python_class
         return made
 
+    @property
+    def is_python_class(self) -> bool:
+        """Whether it was written as a class derived from BasePyModule."""
+        return self._python_class is not None
+
     @user_facing
     def __call__(self, device: object = None, target: object = None) -> Any:
         """An instance of the class derived from BasePyModule that the module was written as.
@@ -72,6 +78,8 @@ class IRModule(Node):
         Errors:
             MisuseError (also TypeError): it was written as no such class.
         """
+        if self._python_class is None and self.pyfuncs:
+            return hooks.call("python_module", self, device, target)
         if self._python_class is None:
             raise MisuseError(
                 "a module by itself is not called",

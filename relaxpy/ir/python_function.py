@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax.nodes import BaseFunc, ExternFunc
 
 IS_PYTHON = "is_pyfunc"
@@ -26,7 +27,8 @@ class PythonText(str):
 
 def python_function(name: str, text: str, function: Callable[..., Any] | None = None) -> ExternFunc:
     """The entry of a module for a Python function; without `function`, one that is only text."""
-    return ExternFunc(name, attrs={IS_PYTHON: True, SOURCE: PythonText(text, function)})
+    attrs = {"global_symbol": name, IS_PYTHON: True, SOURCE: PythonText(text, function)}
+    return ExternFunc(name, attrs=Attrs(attrs))
 
 
 def is_python_function(func: BaseFunc) -> bool:

@@ -2,6 +2,7 @@
 
 from relaxpy.exec.compile import compile as build
 from relaxpy.exec.instrument import VMInstrumentReturnKind
+from relaxpy.exec.python_module import BasePyModule
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.relax.binding_rewrite import DataflowBlockRewrite
 from relaxpy.ir.relax.builder import BlockBuilder
@@ -54,6 +55,7 @@ from relaxpy.ir.relax.utils import extern
 from relaxpy.ir.transform import get_pipeline, register_pipeline
 from relaxpy.relax import (
     analysis,
+    base_py_module,
     binding_rewrite,
     block_builder,
     distributed,
@@ -69,6 +71,7 @@ from relaxpy.relax import (
 from relaxpy.relax.expr_functor import ExprMutator, ExprVisitor
 
 __all__ = [
+    "BasePyModule",
     "Binding",
     "BindingBlock",
     "BlockBuilder",
@@ -114,6 +117,7 @@ __all__ = [
     "VarBinding",
     "VirtualMachine",
     "analysis",
+    "base_py_module",
     "binding_rewrite",
     "block_builder",
     "build",

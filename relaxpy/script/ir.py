@@ -11,6 +11,7 @@ from relaxpy.script.parser import forms as _forms
 from relaxpy.script.parser.decorate import ModuleDecorator as _ModuleDecorator
 
 ir_module = _ModuleDecorator()
+pyfunc = _forms.PythonOptions()
 dummy_global_info = _infos.DummyGlobalInfo
 vdevice = _infos.VDevice
 
@@ -21,6 +22,7 @@ __all__ = [
     "lookup_vdevice",
     "module_attrs",
     "module_global_infos",
+    "pyfunc",
     "vdevice",
 ]
 

@@ -16,7 +16,12 @@ from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.reading import Definition, read_function, read_module
+from relaxpy.script.parser.reading import (
+    Definition,
+    PythonParts,
+    read_function,
+    read_module,
+)
 from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names, frame_names
 from relaxpy.script.parser.text import Program, source_at, source_of
 
@@ -178,6 +183,7 @@ def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Progra
 def defined_module(options: forms.ModuleOptions, cls: type, frame: FrameType) -> IRModule:
     """The module that the text of `cls` describes, the class being made in `frame`."""
     members = {name: m for name, m in vars(cls).items() if isinstance(m, Deferred)}
+    functions = {n: m for n, m in vars(cls).items() if isinstance(m, FunctionType | staticmethod)}
     node, program = _class_definition(cls, frame)
     module_names = sys.modules[cls.__module__].__dict__ if cls.__module__ in sys.modules else {}
     scope = Scope(frame_names(frame), frame.f_globals, module_names, BUILTINS)
@@ -186,4 +192,5 @@ def defined_module(options: forms.ModuleOptions, cls: type, frame: FrameType) ->
         member = members.get(name)
         return member.names if member is not None else ()
 
-    return read_module(node, program, scope, options, names_of=names_of)
+    python = PythonParts(cls, functions)
+    return read_module(node, program, scope, options, names_of=names_of, python=python)

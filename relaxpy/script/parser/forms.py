@@ -48,6 +48,19 @@ class ModuleOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class PythonOptions:
+    """`I.pyfunc`: a function of Python's own, which is kept as it is."""
+
+    def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
+        """`function` itself; the class around it enters it into its module."""
+        if not callable(function):
+            raise MisuseError(
+                f"I.pyfunc decorates a function, found {function!r:.60}", about=function
+            )
+        return function
+
+
+@dataclass(frozen=True, slots=True)
 class Word:
     """A datatype: `T.int32` in an annotation, `T.int32(x)` a value, `T.int32()` a variable."""
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from relaxpy.errors import RelaxpyError, WellFormedError
+from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
+from relaxpy.ir import hooks
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.python_function import python_function
 from relaxpy.ir.relax.analysis.calls import strongly_connected
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.builder import BlockBuilder
@@ -17,7 +21,7 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.graph import GraphReader
-from relaxpy.script.parser.graph_state import declared_pure, name_of
+from relaxpy.script.parser.graph_state import declared_pure, ends_in, name_of
 from relaxpy.script.parser.graph_values import GraphEvaluator, ModuleRef
 from relaxpy.script.parser.guard import OPEN, Guard
 from relaxpy.script.parser.kernel import KernelReader
@@ -94,6 +98,31 @@ def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> forms.FunctionO
         f"function {node.name!r} is neither a graph function nor a kernel",
         hint="decorate it with @R.function or @T.prim_func",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PythonParts:
+    """The class that describes a module, as Python made it, and the functions in it."""
+
+    kind: type
+    functions: Mapping[str, Callable[..., Any]]
+
+
+def is_python(node: ast.FunctionDef, values: GraphEvaluator) -> bool:
+    """Whether a function is decorated to be one of Python's own."""
+    marks = [part for part in node.decorator_list if ends_in(part, "pyfunc")]
+    return any(isinstance(values.value(mark), forms.PythonOptions) for mark in marks)
+
+
+def text_without_mark(node: ast.FunctionDef, program: Program) -> str:
+    """The text of a function less its indentation and the line `@I.pyfunc`."""
+    start = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+    marks = {part.lineno for part in node.decorator_list if ends_in(part, "pyfunc")}
+    kept = [n for n in range(start, (node.end_lineno or node.lineno) + 1) if n not in marks]
+    lines = [program.lines[n - 1] for n in kept]
+    first = program.lines[node.lineno - 1]
+    indent = first[: len(first) - len(first.lstrip())]
+    return "\n".join(line.removeprefix(indent) for line in lines)
 
 
 def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) -> Macro | None:
@@ -260,7 +289,10 @@ class ModuleReader:
         *,
         guard: Guard = OPEN,
         names_of: Callable[[str], Sequence[Mapping[str, object]]] = lambda _: (),
+        python: PythonParts | None = None,
     ) -> None:
+        self.python = python
+        self.derived = False
         self.program = program
         self.scope = scope
         self.report = report
@@ -276,9 +308,7 @@ class ModuleReader:
     def module(self, node: ast.ClassDef) -> IRModule | None:
         """The module that a class describes, or None where something is wrong and reported."""
         before = len(self.report.errors)
-        if node.bases or node.keywords:
-            where = (node.bases or [k.value for k in node.keywords])[0]
-            raise self.program.error(where, "the class of a module has no bases")
+        self.read_bases(node)
         self.scope.set(node.name, self.functions.module)
         Statements(self.program, self.scope, self.report).read(
             docstring_removed(node.body), self.member
@@ -287,17 +317,59 @@ class ModuleReader:
         if len(self.report.errors) > before:
             return None
         read = self.functions.read
-        return IRModule(
+        made = IRModule(
             {self.functions.gvars[name]: read[name] for name in self.order}
             | self.functions.added(),
             self.attrs,
             self.infos,
         )
+        if not self.derived:
+            return made
+        return made.written_as(self.python.kind if self.python is not None else _any_python_module)
+
+    def read_bases(self, node: ast.ClassDef) -> None:
+        """Read what the class derives from: nothing, or a BasePyModule.
+
+        Errors:
+            ParseError: it derives from something else.
+        """
+        for base in node.bases:
+            if self.python is None:  # nothing of a text is run, so the name is all there is to it
+                known = ends_in(base, "BasePyModule")
+            else:
+                known = getattr(self.values.value(base), "__python_module__", False)
+            if not known:
+                raise self.program.error(
+                    base, "the class of a module has no bases, unless that is BasePyModule"
+                )
+            self.derived = True
+        if node.keywords:
+            where = node.keywords[0].value
+            raise self.program.error(where, "the class of a module takes no options")
+
+    def python_function(self, node: ast.FunctionDef) -> None:
+        """Enter a function of Python's own, whose body is not read."""
+        if not self.derived:
+            raise self.program.error(
+                name_of(node),
+                f"Python function {node.name!r} needs a class derived from BasePyModule",
+                hint="write class M(BasePyModule), with relaxpy.relax.BasePyModule",
+            )
+        text = text_without_mark(node, self.program)
+        functions = {} if self.python is None else self.python.functions
+        function = inspect.unwrap(functions[node.name]) if node.name in functions else None
+        self.order.append(node.name)
+        self.functions.define(node.name, python_function(node.name, text, function))
 
     def member(self, node: ast.stmt) -> None:
         """Read one statement of the class."""
         match node:
             case ast.FunctionDef(name=name):
+                if name in self.functions.gvars:
+                    raise self.twice(name_of(node), name)
+                if is_python(node, self.values):
+                    self.python_function(node)
+                    return
                 macro = macro_of(node, self.program, self.values)
                 if macro is not None:
                     self.scope.set(name, macro)
@@ -308,6 +380,8 @@ class ModuleReader:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 found = self.values.value(value)
                 if isinstance(found, BaseFunc):
+                    if name in self.functions.gvars:
+                        raise self.twice(node.targets[0], name)
                     self.order.append(name)
                     self.functions.define(name, found)
                 else:
@@ -318,6 +392,12 @@ class ModuleReader:
                 return
             case _:
                 raise refusal(self.program, node, "a module")
+
+    def twice(self, node: ast.expr, name: str) -> ParseError:
+        """The error for a function whose name is taken."""
+        return self.program.error(
+            node, f"the module has two functions named {name!r}", rule="TOP-1"
+        )
 
     def say(self, form: object, node: ast.expr) -> None:
         """Act upon a record about the module."""
@@ -333,6 +413,11 @@ class ModuleReader:
                 self.functions.devices.infos = self.infos
             case _:
                 raise self.program.error(node, "this does nothing in a module")
+
+
+def _any_python_module(module: IRModule, device: object, target: object) -> Any:
+    """An instance of the class that a text says a module to be, less what Python knows of it."""
+    return hooks.call("python_module", module, device, target)
 
 
 def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> BaseFunc:
@@ -359,6 +444,7 @@ def read_module(
     *,
     guard: Guard = OPEN,
     names_of: Callable[[str], Sequence[Mapping[str, object]]] = lambda _: (),
+    python: PythonParts | None = None,
 ) -> IRModule:
     """The module that a class describes.
 
@@ -367,7 +453,7 @@ def read_module(
     """
     found: IRModule | None = None
     with reported(program) as report:
-        reader = ModuleReader(program, scope, report, guard=guard, names_of=names_of)
+        reader = ModuleReader(program, scope, report, guard=guard, names_of=names_of, python=python)
         found = reader.module(node)
         if found is not None and options.check_well_formed:
             check(found)

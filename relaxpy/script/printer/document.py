@@ -8,6 +8,7 @@ from relaxpy.ir.doc import Concat, Doc, Group, call
 from relaxpy.ir.literal import constant_literal, string_text
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
+from relaxpy.ir.python_function import is_python_function, text_of
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.ty import Type, wrap_type
 from relaxpy.ir.text import short_text
@@ -113,10 +114,12 @@ class Document:
         functions = module.functions
         kernels = any(isinstance(f, PrimFunc) for f in functions.values())
         graphs = any(not isinstance(f, PrimFunc) for f in functions.values())
-        self._header(ir=True, relax=graphs, tir=kernels or graphs)
+        python = any(map(is_python_function, functions.values())) or module.is_python_class
+        self._header(ir=True, relax=graphs, tir=kernels or graphs, python=python)
         options, writer = self.options, self.writer
         writer.line(f"@{options.ir_prefix}.ir_module")
-        writer.line(f"class {self._title}:")
+        header = f"class {self._title}(BasePyModule):" if python else f"class {self._title}:"
+        writer.line(header)
         prefix = options.module_alias or self._title
         reserved = self._reserved - {self.options.module_alias}
         found = function_names((var.name_hint for var in functions), reserved)
@@ -126,15 +129,19 @@ class Document:
         with writer.indented():
             self._module_tables(module)
             for var, func in functions.items():
-                if writer.lines[-1] != f"class {self._title}:":
+                if writer.lines[-1] != header:
                     writer.blank()
                 names = self._names(qualified)
                 if isinstance(func, (rx.Function, PrimFunc)):
                     self._function(func, plain[var], names, alias)
+                elif is_python_function(func):
+                    writer.line(f"@{options.ir_prefix}.pyfunc")
+                    text = text_of(func) or f"def {plain[var]}(self, *args): ...  # text unknown"
+                    writer.verbatim(text)
                 else:
-                    text = ScriptText(names, options, self.metadata)
-                    writer.line(f"{plain[var]} = ", text.leaf_doc(func))
-            if writer.lines[-1] == f"class {self._title}:":
+                    leaf = ScriptText(names, options, self.metadata).leaf_doc(func)
+                    writer.line(f"{plain[var]} = ", leaf)
+            if writer.lines[-1] == header:
                 writer.line("pass")
 
     def _module_tables(self, module: IRModule) -> None:
@@ -146,7 +153,7 @@ class Document:
             table = text.table_doc(module.global_infos)
             self.writer.line(call(f"{prefix}.module_global_infos", table))
 
-    def _header(self, *, ir: bool, relax: bool, tir: bool) -> None:
+    def _header(self, *, ir: bool, relax: bool, tir: bool, python: bool = False) -> None:
         """A comment that says what to import before the text."""
         options = self.options
         wanted = [
@@ -156,6 +163,8 @@ class Document:
         ]
         names = ", ".join(f"{name} as {prefix}" for name, prefix, used in wanted if used)
         self.writer.line(f"# from relaxpy.script import {names}")
+        if python:
+            self.writer.line("# from relaxpy.relax import BasePyModule")
         self.writer.blank()
 
     # Fragments

@@ -49,6 +49,10 @@ class Writer:
         else:
             self.line(Group(f"def {name}(", params, ")"), " -> ", result, ":")
 
+    def verbatim(self, text: str) -> None:
+        """Write lines as they are, at the current indentation."""
+        self.lines += [" " * self.indent + line if line else "" for line in text.split("\n")]
+
     def blank(self) -> None:
         """Write an empty line."""
         self.lines.append("")

@@ -54,17 +54,17 @@ def _written(call: Call) -> Written:
     name, fields = python_callee(call)
     [info] = call.sinfo_args
     shown = list(info.fields) if isinstance(info, TupleStructInfo) else info
-    return [name, *fields], {"out_sinfo": shown}
+    return [name, Tuple(fields)], {"out_sinfo": shown}
 
 
 @register("relax.call_py_func", pure=True, infer=_infer, unmake=_written)
 def call_py_func(py_func_name: str, *args: Operand, out_sinfo: Infos) -> Call:
-    """What the Python function registered under a name gives for `args`.
+    """What a Python function gives for `args`: one of the module, else a registered one.
 
     Declared pure: whoever writes it promises that the call has no visible effect.
 
     Shapes:
-        args    any
+        args    any, one by one or in one tuple
         result  `out_sinfo`, which is checked where it matters; a tuple for a list of infos
     Errors:
         MisuseError (also TypeError): the name is no string.
@@ -74,6 +74,8 @@ def call_py_func(py_func_name: str, *args: Operand, out_sinfo: Infos) -> Call:
         raise MisuseError(
             f"a Python function is called by its name, found {name!r:.60}", about=name
         )
+    if len(args) == 1 and isinstance(args[0], (tuple, list, Tuple)):
+        args = tuple(args[0].fields if isinstance(args[0], Tuple) else args[0])
     return Call(
         Op("relax.call_py_func"),
         (StringImm(name), Tuple(tuple(convert_to_expr(a) for a in args))),

@@ -1,0 +1,52 @@
+"""Python functions of a module: made methods of an instance, and found by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import MethodType
+from typing import Any
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.python_function import behind, python_function, text_of
+from relaxpy.ir.relax.nodes import ExternFunc
+
+
+def takes_self(function: Callable[..., Any]) -> bool:
+    """Whether a function is a method that belongs to no object yet."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a function of C
+        return False
+    return names[:1] == ["self"]
+
+
+def bound_to(instance: object, module: IRModule) -> IRModule:
+    """`module` with its Python functions as methods of `instance`."""
+    result = module
+    for name, function in module.pyfuncs.items():
+        if takes_self(function):
+            result = module.clone() if result is module else result
+            method = MethodType(function, instance)
+            result[name] = python_function(name, text_of(module[name]), method)
+    return result
+
+
+def with_instance(module: IRModule) -> IRModule:
+    """`module` with its Python functions as methods of an instance of their class."""
+    if not any(map(takes_self, module.pyfuncs.values())):
+        return module
+    return bound_to(module(), module)
+
+
+def symbols(module: IRModule) -> Mapping[str, Callable[..., Any]]:
+    """The Python functions of `module` by symbols that no packed function is registered under."""
+    own = (func for func in module.functions.values() if isinstance(func, ExternFunc))
+    found = ((symbol_of(func), behind(func)) for func in own)
+    return {symbol: function for symbol, function in found if function is not None}
+
+
+def symbol_of(func: ExternFunc) -> str:
+    """The symbol by which generated code finds a packed or a Python function."""
+    name = func.global_symbol
+    return name if behind(func) is None else f"@I.pyfunc {name}"

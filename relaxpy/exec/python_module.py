@@ -1,0 +1,365 @@
+"""BasePyModule: a module whose graph functions, kernels and Python functions call each other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property, wraps
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.exec.compile import compile
+from relaxpy.exec.executable import Executable
+from relaxpy.exec.python_functions import takes_self
+from relaxpy.exec.registry import get_global_func
+from relaxpy.exec.vm import VirtualMachine
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.python_function import is_python_function, python_function
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.traverse import substitute
+
+_TARGETS = ("numpy", "reference")
+
+#: Whether the call that is running came with tensors of torch, so that its results are such.
+_torch: ContextVar[bool] = ContextVar("_torch", default=False)
+
+
+class BasePyModule:
+    """Runs the functions of a module as methods: graph functions, kernels and Python functions.
+
+    What is called with tensors of torch gives such, and hands such to Python functions; anything
+    else gives NumPy's arrays. Everything is compiled together, when it is first needed.
+
+    Errors:
+        MisuseError (also TypeError): `ir_mod` is no module.
+    """
+
+    #: Tells the parser which classes a module may derive from.
+    __python_module__ = True
+
+    @user_facing
+    def __init__(self, ir_mod: IRModule, device: object = None, target: object = None) -> None:
+        if not isinstance(ir_mod, IRModule):
+            raise MisuseError(f"expected an IRModule, found {type(ir_mod).__name__}", about=ir_mod)
+        self.ir_mod = ir_mod
+        self.device = device
+        self.target = target if target in _TARGETS else "numpy"
+        self.pyfuncs: dict[str, Callable[..., Any]] = dict(ir_mod.pyfuncs)
+        self.extern_funcs: dict[str, Callable[..., Any]] = {}
+        functions = ir_mod.functions_by_name
+        self.tir_func_names = [n for n, f in functions.items() if isinstance(f, PrimFunc)]
+        self.relax_func_names = [n for n, f in functions.items() if isinstance(f, rx.Function)]
+        for name in (*self.relax_func_names, *self.tir_func_names):
+            setattr(self, name, self._runs(name))
+        for name, function in self.pyfuncs.items():
+            setattr(self, name, self._method(function))
+
+    # --- what is compiled
+
+    @cached_property
+    def executable(self) -> Executable:
+        """All functions, private ones included, compiled together."""
+        module = self.ir_mod.clone()
+        for name, function in self.pyfuncs.items():
+            if name not in module or is_python_function(module[name]):
+                module[name] = python_function(name, "", self._from_program(function))
+        for name in (*self.relax_func_names, *self.tir_func_names):
+            if "global_symbol" not in module[name].attrs:
+                module[name] = module[name].with_attr("global_symbol", name)
+        return compile(module, self.target)
+
+    @property
+    def compiled_tir_funcs(self) -> dict[str, Callable[..., Any]]:
+        """The kernels by name."""
+        return {name: getattr(self, name) for name in self.tir_func_names}
+
+    @property
+    def relax_vm(self) -> VirtualMachine:
+        """A VirtualMachine over the compiled functions."""
+        return VirtualMachine(self.executable)
+
+    def _runs(self, name: str) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with _like(args) as given:
+                return _handed_out(self.executable[name](*given, **kwargs))
+
+        run.__name__ = run.__qualname__ = name
+        run.__doc__ = f"Function {name} of the module."
+        return run
+
+    def _method(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return MethodType(function, self) if takes_self(function) else function
+
+    def _from_program(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A Python function as programs call it."""
+        method = self._method(function)
+
+        @wraps(function)
+        def run(*args: Any) -> Any:
+            return method(*(_handed_out(arg) for arg in args))
+
+        del run.__wrapped__  # its signature is its own: it takes no self
+        return run
+
+    # --- calls by name
+
+    @user_facing
+    def call_py_func(self, func_name: str, args: Sequence[Any]) -> Any:
+        """What the Python function of this name gives for `args`.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is none.
+        """
+        function = self.pyfuncs.get(func_name)
+        if function is None:
+            raise UnknownNameError(
+                f"Python function {func_name!r} not found in the module",
+                hint=close_names(str(func_name), self.pyfuncs),
+                about=func_name,
+            )
+        return self._method(function)(*args)
+
+    @user_facing
+    def call_tir(
+        self, tir_func: str | Callable[..., Any] | PrimFunc, args: Sequence[Any], out_sinfo: Any
+    ) -> Any:
+        """What a kernel, named or given, writes into new tensors, `args` being its inputs.
+
+        Shapes:
+            out_sinfo  an info or a shape of the output, or a list of them; sizes that it leaves
+                       open are those of the kernel
+        Errors:
+            UnknownNameError (also KeyError, ValueError): the module has no such kernel.
+            MisuseError: the sizes of an output cannot be told from the inputs.
+        """
+        name = self._kernel_name(tir_func)
+        kernel = self.ir_mod[name]
+        assert isinstance(kernel, PrimFunc)
+        with _like(args) as given:
+            outputs = _outputs(kernel, given, out_sinfo)
+            self.executable[name](*given, *outputs)
+            found = [_handed_out(output) for output in outputs]
+        return found[0] if len(found) == 1 else found
+
+    @user_facing
+    def call_dps_packed(self, func_name: str, args: Sequence[Any], out_sinfo: Any) -> Any:
+        """What a function gives for `args`: a method, or a packed function that writes its outputs.
+
+        Errors:
+            UnknownPackedFuncError (also KeyError, ValueError): there is neither.
+        """
+        own = getattr(self, func_name, None)
+        if callable(own):
+            return own(*args)
+        function = self.extern_funcs[func_name] = get_global_func(func_name)
+        with _like(args) as given:
+            outputs = _outputs(None, given, out_sinfo)
+            function(*given, *outputs)
+            found = [_handed_out(output) for output in outputs]
+        return found[0] if len(found) == 1 else found
+
+    def _kernel_name(self, tir_func: object) -> str:
+        for name in self.tir_func_names:
+            kernel = self.ir_mod[name]
+            if tir_func is kernel or tir_func == name or tir_func is getattr(self, name):
+                return name
+            if isinstance(tir_func, PrimFunc) and tir_func.attrs.get("global_symbol") == name:
+                return name
+        raise UnknownNameError(
+            f"the module has no kernel {str(tir_func)[:60]!r}; it has "
+            + (", ".join(self.tir_func_names) or "none"),
+            hint=close_names(str(tir_func), self.tir_func_names),
+            about=tir_func,
+        )
+
+    # --- what there is
+
+    def add_python_function(self, name: str, func: Callable[..., Any]) -> None:
+        """Enter a Python function under `name`; one whose first parameter is `self` is a method."""
+        if not callable(func):
+            raise MisuseError(f"a Python function is callable, found {func!r:.60}", about=func)
+        self.pyfuncs[name] = func
+        setattr(self, name, self._method(func))
+        self.__dict__.pop("executable", None)
+
+    def get_function(self, name: str) -> Callable[..., Any] | None:
+        """The compiled function of this name, or a packed one called before, if there is one."""
+        if name in self.tir_func_names or name in self.relax_func_names:
+            found: Callable[..., Any] = getattr(self, name)
+            return found
+        return self.extern_funcs.get(name)
+
+    def list_functions(self) -> dict[str, list[str]]:
+        """The names of all functions, by kind."""
+        return {
+            "tir": list(self.tir_func_names),
+            "relax": list(self.relax_func_names),
+            "extern": list(self.extern_funcs),
+            "python": list(self.pyfuncs),
+        }
+
+    def script(self, **options: Any) -> str:
+        """The text of the module, that of its Python functions included."""
+        return self.ir_mod.script(**options)
+
+    def show(self, *args: Any, **options: Any) -> None:
+        """Print the text of the module, in colour where that can be shown."""
+        self.ir_mod.show(*args, **options)
+
+    def __getitem__(self, name: rx.GlobalVar | str) -> rx.BaseFunc:
+        return self.ir_mod[name]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "ir_mod" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.ir_mod, name)
+
+    # --- tensors of torch, by the names that TVM's programs use
+
+    def _convert_pytorch_to_tvm(self, tensors: Any) -> Any:
+        """Tensors as NumPy's arrays."""
+        if isinstance(tensors, (list, tuple)):
+            return [self._convert_pytorch_to_tvm(tensor) for tensor in tensors]
+        return _plain(tensors) if _is_torch(tensors) else np.asarray(tensors)
+
+    def _convert_tvm_to_pytorch(self, tensors: Any) -> Any:
+        """NumPy's arrays as tensors of torch, where torch is in use."""
+        if isinstance(tensors, (list, tuple)):
+            return [self._convert_tvm_to_pytorch(tensor) for tensor in tensors]
+        return _as_torch(tensors) if "torch" in sys.modules else tensors
+
+
+def _is_torch(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
+
+
+def _plain(value: Any) -> Any:
+    """A tensor of torch as an array over the same memory where that is possible."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value))
+    return value.detach().cpu().numpy() if _is_torch(value) else value
+
+
+def _as_torch(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    return sys.modules["torch"].from_numpy(value)
+
+
+def _handed_out(value: Any) -> Any:
+    """A result as the caller of the running call wants it."""
+    if not _torch.get():
+        return value
+    if isinstance(value, tuple):
+        return tuple(map(_handed_out, value))
+    return _as_torch(value)
+
+
+@contextmanager
+def _like(args: Sequence[Any]) -> Iterator[list[Any]]:
+    """`args` as arrays; results are tensors of torch meanwhile if one of these is."""
+    token = _torch.set(any(map(_is_torch, args)) or (_torch.get() and not _all_arrays(args)))
+    try:
+        yield [_plain(arg) for arg in args]
+    finally:
+        _torch.reset(token)
+
+
+def _all_arrays(args: Sequence[Any]) -> bool:
+    return any(isinstance(arg, np.ndarray) for arg in args)
+
+
+def _outputs(kernel: PrimFunc | None, args: Sequence[Any], out_sinfo: Any) -> list[Any]:
+    """New tensors for the outputs of a kernel or packed function."""
+    wanted = out_sinfo if isinstance(out_sinfo, list) else [out_sinfo]
+    if isinstance(out_sinfo, (list, tuple)) and all(isinstance(s, int) for s in out_sinfo):
+        wanted = [tuple(out_sinfo)]
+    sizes, own = _sizes(kernel, args)
+    buffers = own[len(own) - len(wanted) :] if len(own) >= len(wanted) else []
+    made = []
+    for k, info in enumerate(wanted):
+        shape, dtype = _shape_and_dtype(info)
+        buffer = buffers[k] if len(buffers) == len(wanted) else None
+        extents = []
+        for axis, size in enumerate(shape):
+            known = _number(size, sizes)
+            if known is None and buffer is not None and axis < len(buffer[0]):
+                known = _number(buffer[0][axis], sizes)
+            if known is None:
+                known = _same_axis(args, len(shape), axis)
+            if known is None:
+                raise MisuseError(
+                    f"size {axis} of the output, {size}, cannot be told from the inputs",
+                    hint="give the sizes of the output as integers",
+                    about=out_sinfo,
+                )
+            extents.append(known)
+        kind = DataType(dtype or (buffer[1] if buffer is not None else "float32"))
+        made.append(np.zeros(extents, kind.numpy()))
+    return made
+
+
+def _shape_and_dtype(info: Any) -> tuple[Sequence[Any], Any]:
+    if isinstance(info, (tuple, list)):
+        return info, None
+    shape, dtype = getattr(info, "shape", None), getattr(info, "dtype", None)
+    if isinstance(shape, rx.ShapeExpr):
+        shape = shape.values
+    if not isinstance(shape, (tuple, list)):
+        raise MisuseError(
+            f"an output is described by an info with a shape, found {str(info)[:60]}",
+            hint='write R.Tensor((4,), "float32")',
+            about=info,
+        )
+    return shape, dtype
+
+
+_Shapes = list[tuple[Sequence[PrimExpr], DataType]]
+
+
+def _sizes(kernel: PrimFunc | None, args: Sequence[Any]) -> tuple[Mapping[Var, PrimExpr], _Shapes]:
+    """The sizes that a kernel reads off its inputs, and the shapes of its buffers."""
+    found: dict[Var, PrimExpr] = {}
+    if kernel is None:
+        return found, []
+    buffers: _Shapes = []
+    for k, param in enumerate(kernel.params):
+        buffer = kernel.buffer_map.get(param)
+        if buffer is None:
+            if k < len(args) and isinstance(args[k], (int, np.integer)):
+                found[param] = IntImm(param.dtype, int(args[k]))
+            continue
+        buffers.append((buffer.shape, buffer.dtype))
+        shape = getattr(args[k], "shape", ()) if k < len(args) else ()
+        for size, extent in zip(buffer.shape, shape, strict=False):
+            if isinstance(size, Var):
+                found.setdefault(size, IntImm(size.dtype, int(extent)))
+    return found, buffers
+
+
+def _number(size: Any, sizes: Mapping[Var, PrimExpr]) -> int | None:
+    if isinstance(size, (int, np.integer)) and not isinstance(size, bool):
+        return int(size)
+    if isinstance(size, PrimExpr):
+        named = {v.name: value for v, value in sizes.items()}
+        size = simplify(substitute(size, sizes))
+        if isinstance(size, Var) and size.name in named:
+            size = named[size.name]
+        return size.value if isinstance(size, IntImm) else None
+    return None
+
+
+def _same_axis(args: Sequence[Any], ndim: int, axis: int) -> int | None:
+    """The size of the first input of this rank along this axis, as TVM takes it."""
+    shapes = (getattr(arg, "shape", ()) for arg in args)
+    return next((int(shape[axis]) for shape in shapes if len(shape) == ndim), None)
