@@ -121,8 +121,9 @@ class CheckLowering:
         out.append(py.compare(found, ast.Eq, expected))
 
     def _dimensions(self, found: ast.expr, dims: Sequence[tir.PrimExpr]) -> None:
-        new = [self._is_new(d) for d in dims]
-        if not any(new):
+        """All at once where that is sure to give an answer, else from left to right (MC-8)."""
+        sure = all(isinstance(d, (tir.Var, tir.IntImm)) for d in dims)
+        if sure and not any(map(self._is_new, dims)):
             self._later.append(lambda: self._same(found, dims, self.check.comparisons))
             return
         for axis, expr in enumerate(dims):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.errors import MatchCastError, Source, Span
+from relaxpy.errors import MatchCastError, RuntimeCheckError, Source, Span
 from relaxpy.exec.checks import Bindings, match_cast
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
+from relaxpy.exec.registry import register_func, remove_global_func
 from relaxpy.exec.values import Closure, PrimFuncValue, ShapeTuple
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
@@ -148,6 +149,17 @@ def test_the_place_where_a_size_was_bound_is_named(cast: Cast) -> None:
         cast(F, tensor((N, N)))
 
 
+@pytest.mark.rule("MC-8", "PX-3")
+def test_a_size_that_differs_comes_before_one_that_cannot_be_computed(cast: Cast) -> None:
+    quotient = tir.FloorDiv(N, M)
+    sizes = rx.ShapeStructInfo((N, M))
+    zero = ShapeTuple((3, 0))
+    differs = rx.TupleStructInfo((sizes, tensor((N + 1, quotient))))
+    refused(cast, (zero, F), differs, r"dimension 0 is 2, but n \+ 1 = 4", "MC-7")
+    with pytest.raises(RuntimeCheckError, match="division by zero"):
+        cast((zero, F.T), differs)
+
+
 @pytest.mark.rule("MC-9")
 @pytest.mark.parametrize(
     ("value", "dtype"),
@@ -253,8 +265,6 @@ def test_a_cast_without_variable_checks_and_binds(target: str) -> None:
 @pytest.mark.rule("EV-22")
 @pytest.mark.parametrize("target", ["reference", "numpy"])
 def test_the_value_of_a_cast_is_evaluated_once(target: str) -> None:
-    from relaxpy.exec.registry import register_func, remove_global_func
-
     calls: list[int] = []
     register_func("test.once", lambda: calls.append(1) or F)
     try:
