@@ -8,11 +8,15 @@ import hashlib
 import keyword
 import linecache
 import unicodedata
+import warnings
 import weakref
 from collections.abc import Iterable
 from typing import Any, Final
 
-import astor
+with warnings.catch_warnings():
+    # It asks for node classes by names that newer Pythons warn of.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import astor
 
 _SOURCE_KEY: Final = "__relaxpy_source__"
 
