@@ -32,6 +32,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import distributed, nodes as rx, ty
 from relaxpy.ir.tir import buffer as tir_buffer, expr as tir, reduce as tir_reduce, stmt as tir_stmt
 from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.types import PointerType, PrimType
 
 FORMAT = "relaxpy-ir"
@@ -74,6 +75,7 @@ _KINDS: dict[str, type[Node]] = {
     **_concrete(global_info, "ir"),
     **_concrete(device, "ir"),
     "tir.PrimFunc": PrimFunc,
+    "tir.IndexMap": IndexMap,
     "ir.DummyGlobalInfo": DummyGlobalInfo,
     "ir.Op": Op,
     "ir.VDevice": VDevice,

@@ -41,6 +41,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.tir.intrin import (
     CallEffectKind,
     abs,
@@ -180,6 +181,7 @@ __all__ = [
     "For",
     "ForKind",
     "IfThenElse",
+    "IndexMap",
     "IntImm",
     "IterVar",
     "IterVarKind",

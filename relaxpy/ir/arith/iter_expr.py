@@ -1,0 +1,142 @@
+"""Iterators split and fused: the expressions that affine maps of iterators are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import ClassVar, Self
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr
+
+
+class IterMapLevel(IntEnum):
+    """What a map of iterators must be: onto and one-to-one, onto, or anything."""
+
+    Bijective = 0
+    Surjective = 1
+    NoCheck = 3
+
+    @staticmethod
+    def from_str(name: str) -> IterMapLevel:
+        """The level `name`, in any case. Errors: MisuseError (also ValueError) if there is none."""
+        levels = {level.name.lower(): level for level in IterMapLevel}
+        found = levels.get(str(name).lower())
+        if found is None:
+            raise MisuseError(f"no level is called {name!r}; there are {', '.join(levels)}")
+        return found
+
+
+class IterMapExpr(PrimExpr):
+    """Base of iterators and of what they are split and fused into."""
+
+    __slots__ = ()
+
+
+class IterMark(IterMapExpr):
+    """An iterator: `source`, an expression or a sum of other iterators, runs from 0 to `extent`."""
+
+    __slots__ = ("extent", "source")
+    __match_args__ = ("source", "extent")
+    _fields: ClassVar[tuple[str, ...]] = ("source", "extent")
+    source: PrimExpr
+    extent: PrimExpr
+
+    def __new__(cls, source: PrimExpr, extent: ExprLike) -> Self:
+        """An iterator over `source`."""
+        start = ops.convert(source)
+        return cls._make(start.dtype, start, ops.cast_to(ops.convert(extent), start.dtype))
+
+    @override
+    def __str__(self) -> str:
+        return f"IterMark({self.source}, extent={self.extent})"
+
+
+class IterSplitExpr(IterMapExpr):
+    """`floormod(floordiv(source, lower_factor), extent) * scale`: some digits of an iterator."""
+
+    __slots__ = ("extent", "lower_factor", "scale", "source")
+    __match_args__ = ("source", "lower_factor", "extent", "scale")
+    _fields: ClassVar[tuple[str, ...]] = ("source", "lower_factor", "extent", "scale")
+    source: IterMark
+    lower_factor: PrimExpr
+    extent: PrimExpr
+    scale: PrimExpr
+
+    def __new__(
+        cls,
+        source: IterMark,
+        lower_factor: ExprLike = 1,
+        extent: ExprLike | None = None,
+        scale: ExprLike = 1,
+    ) -> Self:
+        """Errors: MisuseError (also TypeError) if `source` is no IterMark."""
+        if not isinstance(source, IterMark):
+            raise MisuseError(f"an IterMark is split, found {source!r:.60}", about=source)
+        numbers = (lower_factor, source.extent if extent is None else extent, scale)
+        parts = (ops.cast_to(ops.convert(n), source.dtype) for n in numbers)
+        return cls._make(source.dtype, source, *parts)
+
+    @override
+    def __str__(self) -> str:
+        return (
+            f"IterSplitExpr({self.source}, lower_factor={self.lower_factor}, "
+            f"extent={self.extent}, scale={self.scale})"
+        )
+
+
+class IterSumExpr(IterMapExpr):
+    """The sum of the `args` and of `base`, in which no iterator occurs."""
+
+    __slots__ = ("args", "base")
+    __match_args__ = ("args", "base")
+    _fields: ClassVar[tuple[str, ...]] = ("args", "base")
+    args: tuple[IterSplitExpr, ...]
+    base: PrimExpr
+
+    def __new__(cls, args: Sequence[IterSplitExpr], base: ExprLike = 0) -> Self:
+        """Errors: MisuseError (also TypeError) if something else than splits is added."""
+        for arg in args:
+            if not isinstance(arg, IterSplitExpr):
+                raise MisuseError(f"an IterSumExpr adds splits, found {arg!r:.60}", about=arg)
+        rest = ops.convert(base)
+        if args:
+            rest = ops.cast_to(rest, args[0].dtype)
+        return cls._make(rest.dtype, tuple(args), rest)
+
+    @override
+    def __str__(self) -> str:
+        return f"IterSumExpr([{', '.join(map(str, self.args))}], {self.base})"
+
+
+def normalize_iter_map_to_expr(expr: PrimExpr) -> PrimExpr:
+    """What an iterator, a split or a sum of them is, in ordinary arithmetic."""
+    match expr:
+        case IterMark(source=source):
+            return normalize_iter_map_to_expr(source)
+        case IterSplitExpr(source=mark, lower_factor=factor, extent=extent, scale=scale):
+            if is_number(extent, 1):
+                return ops.const(0, expr.dtype)
+            value = normalize_iter_map_to_expr(mark)
+            if not is_number(factor, 1):
+                value = ops.floordiv(value, factor)
+            if not prove_equal(ops.mul(factor, extent), mark.extent):
+                value = ops.floormod(value, extent)
+            return ops.mul(value, scale)
+        case IterSumExpr(args=args, base=base):
+            total: PrimExpr | None = None
+            for arg in args:
+                value = normalize_iter_map_to_expr(arg)
+                total = value if total is None else ops.add(total, value)
+            return base if total is None else ops.add(total, base)
+        case _:
+            return expr
+
+
+def is_number(value: PrimExpr, number: int) -> bool:
+    """Whether `value` is the literal `number`."""
+    return isinstance(value, IntImm) and value.value == number

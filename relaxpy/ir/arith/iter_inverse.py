@@ -1,0 +1,106 @@
+"""From the values of a map of iterators back to the iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+
+
+@user_facing
+def inverse_affine_iter_map(
+    iter_map: Sequence[IterSumExpr], outputs: Sequence[ExprLike]
+) -> dict[Var, PrimExpr]:
+    """What the iterators are where the indices of a detected map have the values `outputs`.
+
+    Digits of iterators that no index has are 0.
+
+    Errors:
+        MisuseError (also ValueError): there are more or fewer outputs than indices, or an index is
+            a sum of several splits.
+    """
+    marks = values_of_marks(iter_map, outputs)
+    return {
+        var: value
+        for mark, known in marks.items()
+        if not isinstance(mark.source, IterSumExpr)
+        for var, value in [_variable(mark.source, known)]
+    }
+
+
+def values_of_marks(
+    iter_map: Sequence[IterSumExpr], outputs: Sequence[ExprLike]
+) -> dict[IterMark, PrimExpr]:
+    """What every iterator of a map is, fused ones included, by the values of the indices."""
+    values = ops.convert_all(list(outputs))
+    if len(values) != len(iter_map):
+        raise MisuseError(f"there are {len(iter_map)} indices and {len(values)} outputs")
+    found: dict[IterMark, PrimExpr] = {}
+    for index, value in zip(iter_map, values, strict=True):
+        if len(index.args) > 1:
+            raise MisuseError(f"an index of several splits has no inverse: {index}", about=index)
+        for arg in index.args:
+            shifted = ops.sub(ops.cast_to(value, arg.dtype), index.base)
+            _enter(found, arg, _unscaled(shifted, arg.scale))
+    for mark in _outer_first(iter_map):
+        if isinstance(mark.source, IterSumExpr):
+            _take_apart(found, mark.source, found.setdefault(mark, ops.const(0, mark.dtype)))
+    return found
+
+
+def _enter(found: dict[IterMark, PrimExpr], split: IterSplitExpr, digits: PrimExpr) -> None:
+    part = ops.mul(digits, split.lower_factor)
+    known = found.get(split.source)
+    found[split.source] = part if known is None else ops.add(known, part)
+
+
+def _unscaled(value: PrimExpr, scale: PrimExpr) -> PrimExpr:
+    if isinstance(scale, tir.IntImm) and scale.value < 0:
+        return ops.floordiv(ops.mul(value, -1), ops.const(-scale.value, scale.dtype))
+    return ops.floordiv(value, scale)
+
+
+def _take_apart(found: dict[IterMark, PrimExpr], source: IterSumExpr, value: PrimExpr) -> None:
+    """Enter the parts of a fused iterator: coarser ones stand before finer ones."""
+    if len(source.args) == 1:
+        [arg] = source.args
+        _enter(found, arg, _unscaled(ops.sub(value, source.base), arg.scale))
+        return
+    for place, arg in enumerate(source.args):
+        factor = arg.scale
+        negative = isinstance(factor, tir.IntImm) and factor.value < 0
+        digits = ops.floordiv(value, ops.mul(factor, -1) if negative else factor)
+        if place:
+            digits = ops.floormod(digits, arg.extent)
+        _enter(found, arg, ops.sub(ops.sub(arg.extent, 1), digits) if negative else digits)
+
+
+def _outer_first(iter_map: Sequence[IterSumExpr]) -> list[IterMark]:
+    """All iterators, each before those that it is made of."""
+    order: list[IterMark] = []
+    done: set[IterMark] = set()
+    stack = [(arg.source, False) for index in iter_map for arg in index.args]
+    while stack:
+        mark, ready = stack.pop()
+        if ready:
+            order.append(mark)
+        elif mark not in done:
+            done.add(mark)
+            stack.append((mark, True))
+            if isinstance(mark.source, IterSumExpr):
+                stack += [(arg.source, False) for arg in mark.source.args]
+    return order[::-1]
+
+
+def _variable(source: PrimExpr, value: PrimExpr) -> tuple[Var, PrimExpr]:
+    match source:
+        case Var():
+            return source, value
+        case tir.Sub(a=Var() as var, b=start):
+            return var, ops.add(value, start)
+        case _:
+            raise MisuseError(f"an iterator over `{source}` has no variable", about=source)

@@ -1,0 +1,193 @@
+"""Detection of index maps that only split, fuse and shift iterators, and so lose nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.iter_expr import (
+    IterMapLevel,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    is_number,
+    normalize_iter_map_to_expr,
+)
+from relaxpy.ir.arith.iter_reader import (
+    AgainError,
+    Padded,
+    Reader,
+    RefusedError,
+    analyzer_of,
+    size_of,
+)
+from relaxpy.ir.dtype import BOOL
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+
+
+@dataclass(frozen=True, slots=True)
+class IterMapResult:
+    """The indices as sums of iterators; where that is impossible, none, and `errors` say why.
+
+    `padding_predicate` holds where an index does not come from the iterators but from padding. Of
+    what was checked it is known whether it is `one_to_one`, apart from padding.
+    """
+
+    indices: tuple[IterSumExpr, ...]
+    errors: tuple[str, ...]
+    padding_predicate: PrimExpr
+    padded: tuple[Padded, ...] = ()
+    one_to_one: bool = False
+
+
+@user_facing
+def detect_iter_map(
+    indices: Sequence[ExprLike],
+    input_iters: Mapping[Var, Range],
+    predicate: ExprLike = True,
+    check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> IterMapResult:
+    """The `indices` over the `input_iters`, as far as `predicate` holds, as sums of iterators.
+
+    Onto means that together they take every value of the box their extents span, one-to-one that
+    no two values of the iterators give the same. Where that is not asked for, an iterator that a
+    divisor does not divide is padded. Symbolic extents and divisors are taken to be positive.
+    """
+    level = _level(check_level)
+    condition = ops.truth(predicate)
+    pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
+    values = ops.convert_all(indices)
+    while True:
+        reader = Reader(input_iters, level, simplify_trivial_iterators, pads)
+        try:
+            reader.assume(condition)
+            found = tuple(reader.index(value) for value in values)
+            one_to_one = _checked(reader, level, found)
+        except AgainError:
+            continue
+        except RefusedError as error:
+            return IterMapResult((), (str(error),), ops.const(False, BOOL))
+        holds = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in reader.padded.values()]
+        padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
+        return IterMapResult(found, (), padding, tuple(reader.padded.values()), one_to_one)
+
+
+def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> IterSumExpr:
+    """One index as a sum of splits, fused no more than quotients ask for.
+
+    Errors:
+        MisuseError (also ValueError): it is no such sum.
+    """
+    pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
+    while True:
+        reader = Reader(input_iters, IterMapLevel.NoCheck, True, pads)
+        try:
+            return reader.read(ops.convert(index)).expr()
+        except AgainError:
+            continue
+        except RefusedError as error:
+            raise MisuseError(str(error), about=index) from None
+
+
+def iter_map_simplify(
+    indices: Sequence[ExprLike],
+    input_iters: Mapping[Var, Range],
+    predicate: ExprLike = True,
+    check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> list[PrimExpr]:
+    """The `indices` in simplest terms, as iterators where they are such a map."""
+    found = detect_iter_map(
+        indices, input_iters, predicate, check_level, simplify_trivial_iterators
+    )
+    simplify = analyzer_of(input_iters).simplify
+    if found.errors:
+        return [simplify(index) for index in indices]
+    return [simplify(normalize_iter_map_to_expr(index)) for index in found.indices]
+
+
+def _level(level: IterMapLevel | str | int) -> IterMapLevel:
+    if isinstance(level, str):
+        return IterMapLevel.from_str(level)
+    try:
+        return IterMapLevel(level)
+    except ValueError:
+        raise MisuseError(f"no IterMapLevel is {level!r:.60}", about=level) from None
+
+
+def _checked(reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...]) -> bool:
+    """Whether the map is one-to-one as well. Errors: RefusedError if it is not as `level` says."""
+    if level == IterMapLevel.NoCheck:
+        return False
+    _Check(reader, level, indices).run()
+    try:
+        _Check(reader, IterMapLevel.Bijective, indices).run()
+    except RefusedError:
+        return False
+    return True
+
+
+class _Check:
+    """Whether the indices use each digit of each iterator once, and none in part."""
+
+    def __init__(
+        self, reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...]
+    ) -> None:
+        self.reader = reader
+        self.level = level
+        self.indices = indices
+        self.used: dict[IterMark, list[IterSplitExpr]] = {}
+
+    def run(self) -> None:
+        self.collect(arg for index in self.indices for arg in index.args)
+        if self.level == IterMapLevel.Bijective:
+            for var, mark in self.reader.leaves.items():
+                if mark not in self.used and not is_number(mark.extent, 1):
+                    raise RefusedError(f"the iterator {var.name} is not used")
+        known = {id(found.mark): found.mark for found in self.reader.constrained}
+        unused = [mark for mark in known.values() if mark not in self.used]
+        if unused and self.level == IterMapLevel.Bijective:
+            raise RefusedError("what the predicate is about is not used as a whole")
+        for mark in unused:  # what is bounded together is not free apart
+            self.collect([IterSplitExpr(mark)])
+        for mark, splits in self.used.items():
+            self.digits(mark, splits)
+
+    def collect(self, splits: Iterable[IterSplitExpr]) -> None:
+        waiting = list(splits)
+        while waiting:
+            split = waiting.pop()
+            mark = split.source
+            if is_number(split.extent, 1) and not is_number(mark.extent, 1):
+                continue
+            if mark not in self.used and isinstance(mark.source, IterSumExpr):
+                waiting += mark.source.args
+            self.used.setdefault(mark, []).append(split)
+
+    def digits(self, mark: IterMark, splits: list[IterSplitExpr]) -> None:
+        reader, waiting = self.reader, list(splits)
+        expected: PrimExpr = ops.const(1, mark.dtype)
+        while waiting:
+            found = next((s for s in waiting if reader.same(s.lower_factor, expected)), None)
+            if found is None and self.level == IterMapLevel.Surjective:
+                found = min(waiting, key=lambda s: size_of(s.lower_factor))
+                found = found if reader.divides(expected, found.lower_factor) else None
+            if found is None:
+                raise RefusedError(f"digits of `{self.text(mark)}` are used twice or left out")
+            waiting.remove(found)
+            expected = reader.times(found.lower_factor, found.extent)
+        if self.level == IterMapLevel.Bijective and not reader.same(expected, mark.extent):
+            raise RefusedError(f"the highest digits of `{self.text(mark)}` are left out")
+        if not reader.divides(expected, mark.extent):
+            raise RefusedError(
+                f"`{self.text(mark)}` of extent {mark.extent} does not fill digits up to {expected}"
+            )
+
+    @staticmethod
+    def text(mark: IterMark) -> PrimExpr:
+        return normalize_iter_map_to_expr(mark)

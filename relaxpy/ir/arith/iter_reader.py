@@ -1,0 +1,481 @@
+"""Reading index expressions as sums of iterators: split, fused, padded and bounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.iter_expr import (
+    IterMapLevel,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    is_number,
+    normalize_iter_map_to_expr,
+)
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """An iterator made longer at its ends, and where what was there before lies in it."""
+
+    mark: IterMark
+    begin: PrimExpr
+    end: PrimExpr
+
+    def is_padding(self, value: PrimExpr) -> PrimExpr:
+        """Whether a value of the iterator is none that was there before."""
+        after = ops.compare(tir.GE, value, self.end)
+        return after if is_number(self.begin, 0) else ops.any_of(value < self.begin, after)
+
+
+def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:
+    """What is known of the iterators. Errors: MisuseError if one has no Range."""
+    analyzer = Analyzer()
+    for var, domain in iters.items():
+        if not isinstance(var, Var) or not isinstance(domain, Range):
+            raise MisuseError(
+                f"input_iters gives each tir.Var its Range, found {var!r:.60}: {domain!r:.60}",
+                about=domain,
+            )
+        analyzer.bind(var, domain)
+    return analyzer
+
+
+class RefusedError(Exception):
+    """The indices are no such map; the text says why."""
+
+
+class AgainError(Exception):
+    """It is known by now how an iterator is padded: everything that uses it is to be read anew."""
+
+
+@dataclass(slots=True)
+class Sum:
+    """Splits of scale 1, each with what it is multiplied by, and what is added to them."""
+
+    terms: dict[IterSplitExpr, PrimExpr]
+    base: PrimExpr
+
+    def expr(self) -> IterSumExpr:
+        """This sum as a node."""
+        return IterSumExpr([_scaled(split, s) for split, s in self.terms.items()], self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Constrained:
+    """What a condition says: the sum of `parts`, which is `mark` less `offset`."""
+
+    parts: Mapping[IterSplitExpr, PrimExpr]
+    mark: IterMark
+    offset: PrimExpr
+
+
+def _scaled(split: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
+    return IterSplitExpr(split.source, split.lower_factor, split.extent, scale)
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads expressions over iterators; `pads` outlives it, and says what is padded for whom."""
+
+    iters: Mapping[Var, Range]
+    level: IterMapLevel
+    simplify_trivial: bool
+    pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]]
+    padded: dict[IterSplitExpr, Padded] = field(default_factory=dict)
+    constrained: list[Constrained] = field(default_factory=list)
+    leaves: dict[Var, IterMark] = field(default_factory=dict)
+    analyzer: Analyzer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.analyzer = analyzer_of(self.iters)
+        for var, domain in self.iters.items():
+            if not is_number(domain.extent, 1) or not self.simplify_trivial:
+                start = ops.cast_to(domain.min, var.dtype)
+                self.leaves[var] = IterMark(ops.sub(var, start), domain.extent)
+
+    # --- arithmetic
+
+    def simple(self, value: PrimExpr) -> PrimExpr:
+        """`value` simplified under the bounds of the iterators."""
+        return value if isinstance(value, IntImm) else self.analyzer.simplify(value)
+
+    def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """a * b."""
+        return self.simple(ops.mul(a, b))
+
+    def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """a / b, rounded down."""
+        return self.simple(ops.floordiv(a, b))
+
+    def remainder(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """The remainder of `quotient`."""
+        return self.simple(ops.floormod(a, b))
+
+    def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
+        """Whether `value` is known to be a multiple of `divisor`."""
+        return not is_number(divisor, 0) and is_number(self.remainder(value, divisor), 0)
+
+    def same(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """Whether the two are known to be equal."""
+        return a is b or self.analyzer.can_prove_equal(a, b)
+
+    def holds(self, condition: PrimExpr) -> bool:
+        """Whether `condition` is known to hold."""
+        return self.analyzer.can_prove(condition)
+
+    def add(self, one: Sum, other: Sum, sign: int = 1) -> Sum:
+        """`one` and `sign` times `other`."""
+        terms = dict(one.terms)
+        for split, scale in other.terms.items():
+            step = ops.mul(scale, sign)
+            terms[split] = self.simple(ops.add(terms[split], step)) if split in terms else step
+        base = self.simple(ops.add(one.base, ops.mul(other.base, sign)))
+        return self.tidy({s: k for s, k in terms.items() if not is_number(k, 0)}, base)
+
+    def multiply(self, total: Sum, factor: PrimExpr) -> Sum:
+        """`total` times what has no iterator in it."""
+        terms = {split: self.times(scale, factor) for split, scale in total.terms.items()}
+        kept = {s: k for s, k in terms.items() if not is_number(k, 0)}
+        return Sum(kept, self.times(total.base, factor))
+
+    # --- from expressions to sums
+
+    def index(self, expr: PrimExpr) -> IterSumExpr:
+        """An index as one split, shifted and scaled."""
+        total = self.read(expr)
+        if len(total.terms) < 2:
+            return total.expr()
+        split, scale, base = self.fused(total)
+        return IterSumExpr([_scaled(split, scale)], base)
+
+    def read(self, expr: PrimExpr) -> Sum:
+        """An expression as a sum of splits."""
+        if not mentions(expr, self.iters):
+            return Sum({}, self.simple(expr))
+        match expr:
+            case Var():
+                start = ops.cast_to(self.iters[expr].min, expr.dtype)
+                mark = self.leaves.get(expr)
+                whole = {} if mark is None else {IterSplitExpr(mark): ops.const(1, expr.dtype)}
+                return self.tidy(whole, self.simple(start))
+            case tir.Add(a=a, b=b):
+                return self.add(self.read(a), self.read(b))
+            case tir.Sub(a=a, b=b):
+                return self.add(self.read(a), self.read(b), -1)
+            case tir.Mul(a=a, b=b):
+                left, right = self.read(a), self.read(b)
+                if left.terms and right.terms:
+                    raise RefusedError(f"`{expr}` multiplies iterators")
+                return (
+                    self.multiply(left, right.base)
+                    if left.terms
+                    else self.multiply(right, left.base)
+                )
+            case tir.FloorDiv(a=a, b=b) | tir.FloorMod(a=a, b=b):
+                return self.divided(expr, self.read(a), self.read(b))
+            case tir.Div(a=a, b=b) | tir.Mod(a=a, b=b) if self.is_natural(a):
+                return self.divided(expr, self.read(a), self.read(b))
+            case _:
+                raise RefusedError(f"`{expr}` is no sum, quotient or remainder of iterators")
+
+    def is_natural(self, value: PrimExpr) -> bool:
+        """Whether `value` is known not to be negative."""
+        return self.holds(ops.compare(tir.GE, value, 0))
+
+    def tidy(self, terms: dict[IterSplitExpr, PrimExpr], base: PrimExpr) -> Sum:
+        """The sum with what a condition is about as one, and neighbouring digits together."""
+        total = Sum(terms, base)
+        for known in self.constrained:
+            total = self.under(known, total)
+        joined = True
+        while joined:
+            joined = False
+            for low, high in _pairs(total.terms):
+                scale = total.terms[low]
+                if (
+                    low.source is high.source
+                    and self.same(high.lower_factor, ops.mul(low.lower_factor, low.extent))
+                    and self.same(total.terms[high], ops.mul(scale, low.extent))
+                ):
+                    both = self.times(low.extent, high.extent)
+                    del total.terms[low], total.terms[high]
+                    split = IterSplitExpr(low.source, low.lower_factor, both)
+                    return self.add(total, Sum({split: scale}, ops.const(0, base.dtype)))
+        return total
+
+    def under(self, known: Constrained, total: Sum) -> Sum:
+        """`total` with the sum that a condition is about as an iterator of its own."""
+        if not all(part in total.terms for part in known.parts):
+            return total
+        factors = [self.quotient(total.terms[part], scale) for part, scale in known.parts.items()]
+        factor = factors[0]
+        for part, scale in known.parts.items():
+            if not self.same(self.times(scale, factor), total.terms[part]):
+                return total
+        rest = {s: k for s, k in total.terms.items() if s not in known.parts}
+        base = self.simple(ops.sub(total.base, ops.mul(known.offset, factor)))
+        return Sum({**rest, IterSplitExpr(known.mark): factor}, base)
+
+    # --- fusing and splitting
+
+    def fused(self, total: Sum) -> tuple[IterSplitExpr, PrimExpr, PrimExpr]:
+        """A sum as one split, what it is multiplied by (positive), and what is added to it."""
+        items = [(s, k) for s, k in total.terms.items() if not is_number(s.extent, 1)]
+        zero = ops.const(0, total.base.dtype)
+        if not items:
+            items = list(total.terms.items())[:1]  # all are 0
+        for first, scale in sorted(items, key=lambda item: size_of(item[1])):
+            chain = self.chain(items, first)
+            if chain is None:
+                continue
+            unit = _absolute(scale)
+            if len(chain) == 1 and unit is scale:
+                return first, scale, total.base
+            args, shift, extent = [], zero, zero
+            for split, factor in chain:
+                negative = _is_negative(total.terms[split])
+                args.append(_scaled(split, ops.mul(factor, -1) if negative else factor))
+                if negative:
+                    last = ops.sub(split.extent, 1)
+                    shift = self.simple(ops.add(shift, ops.mul(factor, last)))
+                extent = self.times(factor, split.extent)
+            mark = IterMark(IterSumExpr(args[::-1], shift), extent)
+            base = self.simple(ops.sub(total.base, ops.mul(shift, unit)))
+            return IterSplitExpr(mark), unit, base
+        text = " + ".join(f"({normalize_iter_map_to_expr(s)}) * {k}" for s, k in items)
+        raise RefusedError(f"`{text}` leaves values out, or takes one several times")
+
+    def chain(
+        self, items: list[tuple[IterSplitExpr, PrimExpr]], first: IterSplitExpr
+    ) -> list[tuple[IterSplitExpr, PrimExpr]] | None:
+        """The splits from `first`, the finest, to the coarsest, with their relative scales."""
+        scales = {split: _absolute(scale) for split, scale in items}
+        unit = scales.pop(first)
+        chain: list[tuple[IterSplitExpr, PrimExpr]] = [(first, ops.const(1, unit.dtype))]
+        factor: PrimExpr = self.simple(first.extent)
+        while scales:
+            expected = self.times(unit, factor)
+            found = next((s for s, k in scales.items() if self.same(k, expected)), None)
+            if found is None and self.level == IterMapLevel.NoCheck:
+                found, factor = self.beyond(scales, unit, expected) or (None, factor)
+            if found is None:
+                return None
+            chain.append((found, factor))
+            factor = self.times(factor, found.extent)
+            del scales[found]
+        return chain
+
+    def beyond(
+        self, scales: Mapping[IterSplitExpr, PrimExpr], unit: PrimExpr, least: PrimExpr
+    ) -> tuple[IterSplitExpr, PrimExpr] | None:
+        """The split with the next scale that leaves a gap, and its relative scale."""
+        larger = [
+            (k.value, s)
+            for s, k in scales.items()
+            if isinstance(k, IntImm)
+            and isinstance(least, IntImm)
+            and isinstance(unit, IntImm)
+            and k.value > least.value
+            and k.value % unit.value == 0
+        ]
+        if not larger:
+            return None
+        _, split = min(larger, key=lambda item: item[0])
+        return split, self.quotient(scales[split], unit)
+
+    def divided(self, expr: PrimExpr, total: Sum, by: Sum) -> Sum:
+        """The quotient or the remainder of a sum."""
+        divisor = by.base
+        if by.terms or (isinstance(divisor, IntImm) and divisor.value <= 0):
+            raise RefusedError(f"`{expr}` divides by what is no positive number")
+        whole = isinstance(expr, (tir.FloorDiv, tir.Div))
+        multiples = {s: k for s, k in total.terms.items() if self.divides(divisor, k)}
+        rest = Sum({s: k for s, k in total.terms.items() if s not in multiples}, total.base)
+        taken = {s: self.quotient(k, divisor) for s, k in multiples.items()}
+        outside = Sum(taken, ops.const(0, total.base.dtype))
+        if not rest.terms:
+            if whole:
+                return self.add(outside, Sum({}, self.quotient(rest.base, divisor)))
+            return Sum({}, self.remainder(rest.base, divisor))
+        split, scale, base = self.fused(rest)
+        last = ops.add(base, ops.mul(scale, ops.sub(split.extent, 1)))
+        if self.is_natural(base) and self.holds(ops.compare(tir.LT, last, divisor)):
+            return outside if whole else rest
+        if not self.divides(scale, divisor):
+            raise RefusedError(
+                f"`{expr}` divides by {divisor}, which is no multiple of the step {scale}"
+            )
+        high, low = self.split(
+            split, self.quotient(base, scale), self.quotient(divisor, scale), expr
+        )
+        if whole:
+            return self.add(outside, high)
+        return self.add(self.multiply(low, scale), Sum({}, self.remainder(base, scale)))
+
+    def split(
+        self, split: IterSplitExpr, shift: PrimExpr, divisor: PrimExpr, expr: PrimExpr
+    ) -> tuple[Sum, Sum]:
+        """Quotient and remainder of `split + shift` by `divisor`."""
+        one, zero = ops.const(1, split.dtype), ops.const(0, split.dtype)
+        over = self.remainder(shift, divisor)
+        if self.holds(ops.compare(tir.LE, ops.add(over, split.extent), divisor)):
+            return Sum({}, self.quotient(shift, divisor)), Sum({split: one}, over)
+        even = is_number(over, 0) and self.divides(divisor, split.extent)
+        if even and split not in self.pads:
+            mark, step = split.source, split.lower_factor
+            high = IterSplitExpr(
+                mark, self.times(step, divisor), self.quotient(split.extent, divisor)
+            )
+            low = IterSplitExpr(mark, step, divisor)
+            return Sum({high: one}, self.quotient(shift, divisor)), Sum({low: one}, zero)
+        if self.level == IterMapLevel.Bijective:
+            raise RefusedError(
+                f"`{expr}` divides an iterator of extent {split.extent} by {divisor}, "
+                "which leaves a remainder"
+            )
+        padded = self.pad(split, shift, divisor, expr)
+        mark = padded.mark
+        high = IterSplitExpr(mark, divisor, self.quotient(mark.extent, divisor))
+        offset = self.quotient(ops.sub(shift, padded.begin), divisor)
+        return Sum({high: one}, offset), Sum({IterSplitExpr(mark, 1, divisor): one}, zero)
+
+    def pad(
+        self, split: IterSplitExpr, shift: PrimExpr, divisor: PrimExpr, expr: PrimExpr
+    ) -> Padded:
+        """`split` made long enough for all that divide it, after whatever they add to it."""
+        uses = self.pads.setdefault(split, [])
+        if (shift, divisor) not in uses:
+            uses.append((shift, divisor))
+            raise AgainError
+        if split in self.padded:
+            return self.padded[split]
+        found = _common(uses)
+        if found is None:
+            raise RefusedError(
+                f"`{expr}` and others pad an iterator of extent {split.extent} in different ways"
+            )
+        begin, multiple = found
+        end = self.simple(ops.add(begin, split.extent))
+        extent = self.times(self.simple(ops.ceildiv(end, multiple)), multiple)
+        mark = IterMark(IterSumExpr([split], begin), extent)
+        self.padded[split] = Padded(mark, begin, end)
+        return self.padded[split]
+
+    # --- conditions
+
+    def assume(self, condition: PrimExpr) -> None:
+        """Read a condition: comparisons of sums, all of which hold."""
+        limits: dict[IterSplitExpr, list[PrimExpr]] = {}
+        for part in _parts(condition):
+            if self.holds(part):
+                continue
+            total, low, high = self.limits(part)
+            split, scale, base = self.fused(total)
+            ends = limits.setdefault(split, [ops.const(0, split.dtype), split.extent])
+            if low is not None:
+                least = self.simple(ops.ceildiv(ops.sub(low, base), scale))
+                ends[0] = self.simple(ops.maximum(ends[0], least))
+            if high is not None:
+                most = self.simple(ops.ceildiv(ops.sub(high, base), scale))
+                ends[1] = self.simple(ops.minimum(ends[1], most))
+        for split, (begin, end) in limits.items():
+            extent = self.simple(ops.sub(end, begin))
+            if isinstance(extent, IntImm) and extent.value <= 0:
+                raise RefusedError("the predicate holds for no value of the iterators")
+            inside = IterSumExpr([split], self.simple(ops.mul(begin, -1)))
+            mark = IterMark(inside, extent)
+            parts: dict[IterSplitExpr, PrimExpr] = {split: ops.const(1, split.dtype)}
+            self.constrained.append(Constrained(parts, mark, inside.base))
+            source = split.source.source
+            if isinstance(source, IterSumExpr) and IterSplitExpr(split.source) is split:
+                flat = {_scaled(arg, ops.const(1, arg.dtype)): arg.scale for arg in source.args}
+                offset = self.simple(ops.add(inside.base, source.base))
+                self.constrained.append(Constrained(flat, mark, offset))
+
+    def limits(self, part: PrimExpr) -> tuple[Sum, PrimExpr | None, PrimExpr | None]:
+        """A comparison as a sum of iterators that is at least one value, or below another."""
+        low: int | None
+        high: int | None
+        match part:
+            case tir.LT(a=a, b=b):
+                sides, low, high = (a, b), None, 0
+            case tir.LE(a=a, b=b):
+                sides, low, high = (a, b), None, 1
+            case tir.GT(a=a, b=b):
+                sides, low, high = (a, b), 1, None
+            case tir.GE(a=a, b=b):
+                sides, low, high = (a, b), 0, None
+            case tir.EQ(a=a, b=b):
+                sides, low, high = (a, b), 0, 1
+            case _:
+                raise RefusedError(f"the predicate `{part}` is no comparison of iterators")
+        total = self.add(self.read(sides[0]), self.read(sides[1]), -1)
+        if not total.terms:
+            raise RefusedError(f"whether the predicate `{part}` holds is not known")
+        dtype = total.base.dtype
+        least, beyond = (None if e is None else ops.const(e, dtype) for e in (low, high))
+        return total, least, beyond
+
+
+def _pairs(terms: Iterable[IterSplitExpr]) -> Iterator[tuple[IterSplitExpr, IterSplitExpr]]:
+    splits = list(terms)
+    for low in splits:
+        for high in splits:
+            if low is not high:
+                yield low, high
+
+
+def _absolute(value: PrimExpr) -> PrimExpr:
+    return ops.const(-value.value, value.dtype) if _is_negative(value) else value  # type: ignore[attr-defined]
+
+
+def _is_negative(value: PrimExpr) -> bool:
+    return isinstance(value, IntImm) and value.value < 0
+
+
+def size_of(value: PrimExpr) -> float:
+    """The absolute value of a literal; infinity for anything else."""
+    return abs(value.value) if isinstance(value, IntImm) else math.inf
+
+
+def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:
+    match condition:
+        case tir.And(a=a, b=b):
+            yield from (*_parts(a), *_parts(b))
+        case tir.Call(op=Op(name="tir.likely"), args=(inner,)):
+            yield from _parts(inner)
+        case IntImm(value=1):
+            return
+        case _:
+            yield condition
+
+
+def _common(uses: list[tuple[PrimExpr, PrimExpr]]) -> tuple[PrimExpr, PrimExpr] | None:
+    """How much is added to an iterator, and what its extent is to be a multiple of."""
+    shift, divisor = uses[0]
+    if len(uses) == 1:
+        return ops.floormod(shift, divisor), divisor
+    numbers = [
+        (s.value, d.value) for s, d in uses if isinstance(s, IntImm) and isinstance(d, IntImm)
+    ]
+    if len(numbers) != len(uses):
+        return None
+    begin, multiple = 0, 1
+    for s, d in numbers:  # the Chinese remainder theorem, divisors with common factors included
+        step, both = multiple, math.lcm(multiple, d)
+        while begin % d != s % d:
+            begin += step
+            if begin >= both:
+                return None
+        multiple = both
+    return ops.const(begin, shift.dtype), ops.const(multiple, divisor.dtype)

@@ -1,0 +1,332 @@
+"""IndexMap: how indices of one layout become those of another."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.iter_expr import IterMapLevel, IterSumExpr
+from relaxpy.ir.arith.iter_inverse import inverse_affine_iter_map, values_of_marks
+from relaxpy.ir.arith.iter_map import IterMapResult, detect_iter_map
+from relaxpy.ir.dtype import BOOL, INT64, DataType
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.traverse import substitute
+
+MapFunction: TypeAlias = Callable[..., Any]
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class AxisSeparator:
+    """What stands between the indices of two axes of flat memory."""
+
+    @override
+    def __repr__(self) -> str:
+        return "IndexMap.AXIS_SEPARATOR"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IndexMap(Node):
+    """`final_indices` as expressions over the variables `initial_indices`.
+
+    `inverse_index_map` leads back, where it was given.
+    """
+
+    AXIS_SEPARATOR: ClassVar[AxisSeparator] = AxisSeparator()
+    _fields = ("initial_indices", "final_indices", "inverse_index_map")
+    _binds = frozenset(("initial_indices",))
+    _scope = True
+    initial_indices: tuple[Var, ...]
+    final_indices: tuple[PrimExpr, ...]
+    inverse_index_map: IndexMap | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "initial_indices", ops.convert_all(self.initial_indices))
+        object.__setattr__(self, "final_indices", ops.convert_all(self.final_indices))
+        for var in self.initial_indices:
+            ops.check_variable(var, "an index map")
+        inverse = self.inverse_index_map
+        if inverse is not None and not isinstance(inverse, IndexMap):
+            raise MisuseError(f"the inverse is an IndexMap, found {inverse!r:.60}", about=inverse)
+
+    @override
+    def __str__(self) -> str:
+        names = ", ".join(var.name for var in self.initial_indices)
+        return f"IndexMap(lambda {names}: ({', '.join(map(str, self.final_indices))}))"
+
+    @staticmethod
+    @user_facing
+    def from_func(
+        mapping_function: MapFunction,
+        ndim: int | None = None,
+        inverse_index_map: MapFunction | IndexMap | None = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> IndexMap:
+        """The map that a Python function is, from indices to an index or a list of them.
+
+        With `*args`, `ndim` says how many indices it takes in all.
+
+        Errors:
+            MisuseError (also TypeError): it takes other arguments, or gives axis separators.
+        """
+        found, separators = IndexMap.from_func_with_separators(
+            mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
+        )
+        if separators:
+            raise MisuseError(
+                "the function gives axis separators", hint="use IndexMap.from_func_with_separators"
+            )
+        return found
+
+    @staticmethod
+    @user_facing
+    def from_func_with_separators(
+        mapping_function: MapFunction,
+        ndim: int | None = None,
+        inverse_index_map: MapFunction | IndexMap | None = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> tuple[IndexMap, list[int]]:
+        """The map of a function, and before which of its indices an AXIS_SEPARATOR stood."""
+        variables = _parameters(mapping_function, ndim, DataType(index_dtype))
+        given = mapping_function(*variables)
+        final: list[PrimExpr] = []
+        separators: list[int] = []
+        for value in given if isinstance(given, (list, tuple)) else (given,):
+            if isinstance(value, AxisSeparator):
+                separators.append(len(final))
+            elif isinstance(value, int):
+                final.append(ops.const(value, index_dtype))
+            else:
+                final.append(ops.convert(value))
+        if inverse_index_map is not None and not isinstance(inverse_index_map, IndexMap):
+            inverse_index_map = IndexMap.from_func(
+                inverse_index_map, len(final), index_dtype=index_dtype
+            )
+        return IndexMap(variables, tuple(final), inverse_index_map), separators
+
+    @user_facing
+    def map_indices(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
+        """The final indices at these initial ones, simplified.
+
+        Errors:
+            MisuseError (also ValueError): there are not as many as the map takes.
+        """
+        return list(map(Analyzer().simplify, self._at(indices)))
+
+    def _at(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
+        values = [
+            ops.const(i, var.dtype) if isinstance(i, int) else ops.convert(i)
+            for i, var in zip(indices, self.initial_indices, strict=False)
+        ]
+        self._check_count(indices, "indices")
+        table = dict(zip(self.initial_indices, values, strict=True))
+        return [_over(index, table) for index in self.final_indices]
+
+    def _check_count(self, given: Sequence[object], what: str) -> None:
+        if len(given) != len(self.initial_indices):
+            raise MisuseError(
+                f"the map takes {len(self.initial_indices)} {what}, found {len(given)}", about=given
+            )
+
+    @user_facing
+    def map_shape(self, shape: Sequence[ExprLike | Range]) -> list[PrimExpr]:
+        """The sizes that hold every final index of an array of this shape.
+
+        Errors:
+            MisuseError (also ValueError): the rank is another, or an index has no bound.
+        """
+        iters = self._iters(shape)
+        found = detect_iter_map(self.final_indices, iters, True, IterMapLevel.Surjective)
+        analyzer = Analyzer()
+        if not found.errors:
+            return [analyzer.simplify(_beyond(index)) for index in found.indices]
+        sizes = []
+        for index in self.final_indices:
+            most = analyzer.int_set(index, iters).max_value
+            if most is None:
+                raise MisuseError(f"the index `{index}` has no bound", about=shape)
+            sizes.append(analyzer.simplify(ops.add(most, 1)))
+        return sizes
+
+    def _iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:
+        self._check_count(shape, "sizes")
+        iters = {}
+        for var, size in zip(self.initial_indices, shape, strict=True):
+            stretch = size if isinstance(size, Range) else Range(size)
+            iters[var] = Range.from_min_extent(
+                ops.cast_to(stretch.min, var.dtype), ops.cast_to(stretch.extent, var.dtype)
+            )
+        return iters
+
+    @user_facing
+    def map_ndarray(self, source: npt.ArrayLike) -> Array:
+        """An array with each element of `source` where the map puts it, and 0 elsewhere.
+
+        Errors:
+            MisuseError (also ValueError): the rank is another, or an index cannot be computed.
+        """
+        data = np.asarray(source)
+        shape = [cast("IntImm", size).value for size in self.map_shape(data.shape)]
+        grids: list[Array] = list(np.indices(data.shape, dtype=np.int64))
+        table = dict(zip(self.initial_indices, grids, strict=True))
+        places = tuple(
+            np.broadcast_to(_values(index, table), data.shape) for index in self.final_indices
+        )
+        result = np.zeros(shape, data.dtype)
+        result[places] = data
+        return result
+
+    map_tensor = map_ndarray
+
+    @user_facing
+    def inverse(self, shape: Sequence[ExprLike | Range]) -> IndexMap:
+        """The map back from the final indices of an array of this shape.
+
+        Errors:
+            MisuseError (also ValueError): two elements have the same final indices, or some final
+                indices are those of none.
+        """
+        if self.inverse_index_map is not None:
+            return self.inverse_index_map
+        found = self._detect(shape, IterMapLevel.Bijective)
+        return self._inverse(found)[0]
+
+    @user_facing
+    def non_surjective_inverse(
+        self, shape: Sequence[ExprLike | Range]
+    ) -> tuple[IndexMap, PrimExpr]:
+        """The map back, and over its indices whether they are those of no element.
+
+        Errors:
+            MisuseError (also ValueError): two elements have the same final indices.
+        """
+        found = self._detect(shape, IterMapLevel.Surjective)
+        inverse, padding = self._inverse(found)
+        if not found.one_to_one:
+            raise MisuseError(f"{self} cannot be inverted: it loses indices", about=shape)
+        return inverse, padding
+
+    def _detect(self, shape: Sequence[ExprLike | Range], level: IterMapLevel) -> IterMapResult:
+        found = detect_iter_map(self.final_indices, self._iters(shape), True, level)
+        if found.errors:
+            raise MisuseError(f"{self} cannot be inverted: {found.errors[0]}", about=shape)
+        return found
+
+    def _inverse(self, found: IterMapResult) -> tuple[IndexMap, PrimExpr]:
+        dtype = self.final_indices[0].dtype if self.final_indices else INT64
+        outputs = tuple(Var(f"axis{k}", dtype) for k in range(len(self.final_indices)))
+        back = inverse_affine_iter_map(found.indices, outputs)
+        analyzer = Analyzer()
+        for output, index in zip(outputs, found.indices, strict=True):
+            analyzer.bind(output, Range(ops.const(0, dtype), _beyond(index)))
+        final = tuple(
+            analyzer.simplify(back.get(var, ops.const(0, var.dtype)))
+            for var in self.initial_indices
+        )
+        marks = values_of_marks(found.indices, outputs)
+        holds = [analyzer.simplify(p.is_padding(marks[p.mark])) for p in found.padded]
+        padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
+        return IndexMap(outputs, final), padding
+
+    @user_facing
+    def is_equivalent_to(self, other: IndexMap) -> bool:
+        """Whether the two are known to give the same indices, whatever their variables are."""
+        if not isinstance(other, IndexMap):
+            raise MisuseError(f"expected an IndexMap, found {other!r:.60}", about=other)
+        if len(self.initial_indices) != len(other.initial_indices):
+            return False
+        if len(self.final_indices) != len(other.final_indices):
+            return False
+        theirs = other._at(self.initial_indices)
+        prove = Analyzer().can_prove_equal
+        return all(map(prove, self.final_indices, theirs))
+
+
+def _beyond(index: IterSumExpr) -> PrimExpr:
+    """One more than the greatest value of a detected index."""
+    greatest: PrimExpr = index.base
+    for arg in index.args:
+        if not (isinstance(arg.scale, IntImm) and arg.scale.value < 0):
+            greatest = ops.add(greatest, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
+    return ops.add(greatest, 1)
+
+
+def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tuple[Var, ...]:
+    """A variable for each index that a function takes."""
+    if not callable(function):
+        raise MisuseError(f"an index map is a function, found {function!r:.60}", about=function)
+    names: list[str] = []
+    rest: str | None = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(name)
+        elif parameter.kind == parameter.VAR_POSITIONAL:
+            rest = name
+        else:
+            raise MisuseError(f"an index map takes no arguments by keyword, as {name}")
+    if rest is not None:
+        if ndim is None:
+            raise MisuseError(f"ndim says how many indices *{rest} are")
+        names += [f"{rest}_{k}" for k in range(ops.whole(ndim) - len(names))]
+    if ndim is not None and len(names) != ops.whole(ndim):
+        raise MisuseError(f"the function takes {len(names)} indices, ndim is {ndim}", about=ndim)
+    return tuple(Var(name, dtype) for name in names)
+
+
+def _over(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+    """`expr` with `values` for its variables; numbers take the datatype of what they stand by."""
+    if all(var.dtype == value.dtype for var, value in values.items()):
+        return substitute(expr, values)
+    match expr:
+        case Var():
+            return values.get(expr, expr)
+        case tir.Cast(value=value):
+            return _over(value, values)
+        case tir.BinaryOpExpr(a=a, b=b):
+            left, right = (
+                side.value if isinstance(side, IntImm) else _over(side, values) for side in (a, b)
+            )
+            return type(expr)(*ops.match_dtypes(left, right))
+        case _:
+            return substitute(expr, {v: ops.cast_to(x, v.dtype) for v, x in values.items()})
+
+
+_NUMPY: dict[type[tir.BinaryOpExpr], Callable[[Any, Any], Any]] = {
+    tir.Add: np.add,
+    tir.Sub: np.subtract,
+    tir.Mul: np.multiply,
+    tir.FloorDiv: np.floor_divide,
+    tir.FloorMod: np.mod,
+    tir.Div: lambda a, b: np.trunc(a / b).astype(np.int64),
+    tir.Mod: np.fmod,
+    tir.Min: np.minimum,
+    tir.Max: np.maximum,
+}
+
+
+def _values(expr: PrimExpr, table: Mapping[Var, Array]) -> Any:
+    """An index at all places at once."""
+    match expr:
+        case IntImm(value=value):
+            return value
+        case Var() if expr in table:
+            return table[expr]
+        case tir.Cast(value=value):
+            return _values(value, table)
+        case tir.BinaryOpExpr(a=a, b=b) if type(expr) in _NUMPY:
+            return _NUMPY[type(expr)](_values(a, table), _values(b, table))
+        case _:
+            raise MisuseError(f"the index `{expr}` cannot be computed for arrays", about=expr)

@@ -1,0 +1,315 @@
+"""Maps of iterators, beside the values they take when every iterator is run through."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from relaxpy import arith
+from relaxpy.arith import (
+    IterMapLevel,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    detect_iter_map,
+    inverse_affine_iter_map,
+    iter_map_simplify,
+    normalize_iter_map_to_expr,
+    normalize_to_iter_sum,
+)
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.iter_inverse import values_of_marks
+from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Range
+from tests.ir.arith.integers import evaluate
+
+X, Y, Z = (tir.Var(name, "int64") for name in "xyz")
+N = tir.SizeVar("n", "int64")
+SURJECTIVE, BIJECTIVE = IterMapLevel.Surjective, IterMapLevel.Bijective
+Iters = dict[tir.Var, Range]
+
+
+def over(*extents: int) -> Iters:
+    """x, y, z from 0 to these extents."""
+    return {var: Range(ops.const(e, "int64")) for var, e in zip((X, Y, Z), extents, strict=False)}
+
+
+def extents(*indices: tir.PrimExpr, iters: Iters, **options: object) -> list[object]:
+    """The extents of the indices, 1 where one is constant; the errors where there are any."""
+    found = detect_iter_map(indices, iters, **options)
+    if found.errors:
+        return list(found.errors)
+    sizes = [i.args[0].extent if i.args else ops.const(1, "int64") for i in found.indices]
+    return [s.value if isinstance(s, tir.IntImm) else s for s in sizes]
+
+
+def points(iters: Iters) -> list[dict[tir.Var, int]]:
+    domains = [
+        range(evaluate(d.min, {}), evaluate(d.min, {}) + evaluate(d.extent, {}))
+        for d in iters.values()
+    ]
+    return [dict(zip(iters, p, strict=True)) for p in itertools.product(*domains)]
+
+
+# --- what is such a map
+
+
+@pytest.mark.parametrize(
+    ("indices", "sizes", "found"),
+    [
+        ([X, Y, 3], (3, 4), [3, 4, 1]),
+        ([Y * 3 + X], (3, 4), [12]),
+        ([X // 3, X % 3], (24,), [8, 3]),
+        ([X // 8, X // 2 % 4, X % 2], (24,), [3, 4, 2]),
+        ([(X * 4 + Y) // 8, (X * 4 + Y) % 8], (6, 4), [3, 8]),
+        ([(X // 4) * 4 + X % 4], (24,), [24]),
+        ([X % 4 * 6 + X // 4], (24,), [24]),
+        ([X * 8 + Y * 2 + 1], (3, 4), [12]),
+        ([9 - X], (10,), [10]),
+        ([Y * 3 + 2 - X], (3, 5), [15]),
+        ([(Y * 3 + 2 - X) // 5, (Y * 3 + 2 - X) % 5], (3, 5), [3, 5]),
+        ([(X + 5) % 4, X // 4], (8,), None),
+        ([(X + 4) % 4, (X + 4) // 4], (8,), [4, 2]),
+        ([tir.Div(X, 3), tir.Mod(X, 3)], (24,), [8, 3]),
+        ([X, Z], (3, 1, 4), [3, 4]),
+        ([X, X], (3,), None),
+        ([X * 4 + Y], (4, 3), None),
+        ([X * 3 + Y], (4, 4), None),
+        ([X * Y], (4, 4), None),
+        ([X + Y], (4, 4), None),
+        ([X // 5], (24,), None),
+        ([X], (4, 4), None),
+        ([X % 4], (24,), None),
+        ([ops.minimum(X, 3)], (4,), None),
+    ],
+)
+def test_one_to_one_maps(indices: list[tir.PrimExpr], sizes: tuple[int, ...], found) -> None:
+    if found is None:
+        [error] = extents(*indices, iters=over(*sizes), check_level=BIJECTIVE)
+        assert isinstance(error, str)
+    else:
+        assert extents(*indices, iters=over(*sizes), check_level="bijective") == found
+
+
+def test_maps_onto_need_not_use_everything() -> None:
+    assert extents(X % 4, iters=over(24)) == [4]
+    assert extents(X // 8, X % 2, iters=over(24)) == [3, 2]
+    assert extents(X, iters=over(4, 4)) == [4]
+
+
+def test_without_a_check_steps_may_leave_gaps() -> None:
+    assert extents(X * 4 + Y, iters=over(4, 3), check_level=IterMapLevel.NoCheck) == [16]
+    assert extents(X, X, iters=over(4), check_level=3) == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("indices", "size", "found", "padding"),
+    [
+        ([X // 5, X % 5], 24, [5, 5], "x >= T.int64(24)"),
+        ([X // 4, X % 4 // 2, X % 2], 10, [3, 2, 2], "x >= T.int64(10)"),
+        ([(X + 1) // 5, (X + 1) % 5], 24, [5, 5], None),
+        ([X // 5, X % 5], 3, [1, 3], "T.bool(False)"),
+        ([X // 4, X // 6 % 2], 12, None, None),
+    ],
+)
+def test_what_does_not_divide_is_padded(indices, size: int, found, padding: str | None) -> None:
+    result = detect_iter_map(indices, over(size))
+    if found is None:
+        assert result.errors
+        assert result.indices == ()
+        return
+    assert extents(*indices, iters=over(size)) == found
+    assert padding is None or str(result.padding_predicate) == padding
+
+
+@pytest.mark.parametrize(
+    ("index", "predicate", "sizes", "found"),
+    [
+        (X * 4 + Y, X * 4 + Y < 47, (12, 4), 47),
+        (X * 4 + Y, tir.And(X * 4 + Y < 47, X * 4 + Y >= 7), (12, 4), 40),
+        (X, X <= 9, (12,), 10),
+        (X, tir.And(X > 2, X < 100), (12,), 9),
+        (X, X.equal(5), (12,), 1),
+        (X * 4 + Y, X < 6, (12, 4), 24),
+        (X * 4 + Y, X < 0, (12, 4), None),
+        (X, X * 4 + Y < 47, (12, 4), None),
+        (X, (X % 3).equal(X // 3), (12,), None),
+        (X, X * X < 9, (12,), None),
+    ],
+)
+def test_predicates_bound_what_they_are_about(index, predicate, sizes, found) -> None:
+    result = extents(index, iters=over(*sizes), predicate=predicate, check_level=BIJECTIVE)
+    assert isinstance(result[0], str) if found is None else result == [found]
+
+
+def test_a_bound_on_two_iterators_leaves_neither_free() -> None:
+    iters = over(12, 4)
+    assert isinstance(extents(X, Y, iters=iters, predicate=X * 4 + Y < 47)[0], str)
+    assert extents(X * 4 + Y, iters=iters, predicate=X * 4 + Y < 47) == [47]
+
+
+def test_sizes_can_be_symbols() -> None:
+    rows = {X: Range(ops.const(4, "int64")), Y: Range(N)}
+    assert extents(X * N + Y, iters=rows, check_level=BIJECTIVE) == [N * 4]
+    assert extents(X // N, X % N, iters={X: Range(N * 4)}, check_level=BIJECTIVE) == [4, N]
+    tiles = detect_iter_map([X // 4, X % 4], {X: Range(N)})
+    assert str(tiles.padding_predicate) == "n <= x" or str(tiles.padding_predicate) == "x >= n"
+    assert [str(normalize_iter_map_to_expr(i)) for i in tiles.indices] == [
+        "x // T.int64(4)",
+        "x % T.int64(4)",
+    ]
+
+
+def test_domains_may_begin_anywhere() -> None:
+    iters = {X: Range(ops.const(2, "int64"), ops.const(10, "int64"))}
+    [index] = detect_iter_map([X - 2], iters, check_level=BIJECTIVE).indices
+    assert index.args[0].extent.value == 8
+    assert evaluate(inverse_affine_iter_map([index], [ops.const(3, "int64")])[X], {}) == 5
+
+
+def test_iterators_of_extent_1_can_be_kept() -> None:
+    [index] = detect_iter_map([X], over(1), simplify_trivial_iterators=False).indices
+    assert index.args[0].extent.value == 1
+    assert detect_iter_map([X], over(1)).indices[0].args == ()
+
+
+def test_what_a_map_is_made_of() -> None:
+    mark = IterMark(X, 12)
+    split = IterSplitExpr(mark, lower_factor=2, extent=3, scale=5)
+    total = IterSumExpr([split], 7)
+    assert str(normalize_iter_map_to_expr(total)) == (
+        "x // T.int64(2) % T.int64(3) * T.int64(5) + T.int64(7)"
+    )
+    assert str(total) == (
+        "IterSumExpr([IterSplitExpr(IterMark(x, extent=T.int64(12)), lower_factor=T.int64(2), "
+        "extent=T.int64(3), scale=T.int64(5))], T.int64(7))"
+    )
+    assert IterSplitExpr(mark).extent is mark.extent
+    assert structural_equal(
+        total, IterSumExpr([IterSplitExpr(IterMark(Y, 12), 2, 3, 5)], 7), map_free_vars=True
+    )
+    assert all(isinstance(part, arith.IterMapExpr) for part in (mark, split, total))
+    with pytest.raises(MisuseError, match="an IterMark is split, found x"):
+        IterSplitExpr(X)  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="adds splits, found x"):
+        IterSumExpr([X], 0)  # type: ignore[list-item]
+
+
+def test_one_index_as_a_sum() -> None:
+    total = normalize_to_iter_sum(X * 3 + Y + 1, over(4, 4))
+    assert [arg.scale.value for arg in total.args] == [3, 1]
+    assert total.base.value == 1
+    with pytest.raises(MisuseError, match="multiplies iterators"):
+        normalize_to_iter_sum(X * Y, over(4, 4))
+
+
+def test_maps_become_simple() -> None:
+    index = [(X * 4 + Y) // 4, (X * 4 + Y) % 4]
+    assert [str(e) for e in iter_map_simplify(index, over(6, 4))] == ["x", "y"]
+    assert [str(e) for e in iter_map_simplify([X * Y + 0], over(6, 4))] == ["x * y"]
+
+
+def test_other_things_are_refused() -> None:
+    with pytest.raises(MisuseError, match="no level is called 'all'"):
+        detect_iter_map([X], over(4), check_level="all")
+    with pytest.raises(MisuseError, match="no IterMapLevel is 7"):
+        detect_iter_map([X], over(4), check_level=7)
+    with pytest.raises(MisuseError, match=r"gives each tir\.Var its Range"):
+        detect_iter_map([X], {X: 4})  # type: ignore[dict-item]
+    with pytest.raises(MisuseError, match="expected a Boolean"):
+        detect_iter_map([X], over(4), predicate=X)
+    [index] = detect_iter_map([X], over(4)).indices
+    with pytest.raises(MisuseError, match="1 indices and 2 outputs"):
+        inverse_affine_iter_map([index], [X, Y])
+    with pytest.raises(MisuseError, match="of several splits has no inverse"):
+        inverse_affine_iter_map([normalize_to_iter_sum(X * 9 + Y, over(4, 4))], [X])
+
+
+# --- any map at all
+
+
+def drawn(rng: np.random.Generator, sizes: list[int]) -> list[tir.PrimExpr]:
+    """Indices by chance: iterators split, fused, shifted, turned round, and now and then mixed."""
+    parts: list[tuple[tir.PrimExpr, int]] = list(zip((X, Y, Z), sizes, strict=False))
+    for _ in range(int(rng.integers(0, 6))):
+        place = int(rng.integers(len(parts)))
+        value, extent = parts.pop(place)
+        by = int(rng.integers(1, 7))
+        match int(rng.integers(6)):
+            case 0 | 1:
+                parts += [(value // by, math.ceil(extent / by)), (value % by, min(by, extent))]
+            case 2:
+                shift = int(rng.integers(0, 5))
+                moved = value + shift
+                parts += [(moved // by, (extent + shift) // by + 1), (moved % by, by)]
+            case 3:
+                parts.append((extent - 1 - value, extent))
+            case 4 if parts:
+                other, size = parts.pop(int(rng.integers(len(parts))))
+                parts.append((value * size + other, extent * size))
+            case _:
+                parts.append((value * int(rng.integers(1, 3)) + 1, extent * 2))
+    rng.shuffle(parts)  # type: ignore[arg-type]
+    return [value for value, _ in parts]
+
+
+def box_of(index: IterSumExpr) -> list[int]:
+    """The values that an index is said to take."""
+    base = evaluate(index.base, {})
+    if not index.args:
+        return [base]
+    [arg] = index.args
+    scale, extent = evaluate(arg.scale, {}), evaluate(arg.extent, {})
+    return [base + scale * k for k in range(extent)]
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_detected_maps_are_what_they_are_said_to_be(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = [int(rng.choice([1, 2, 3, 4, 6, 8, 10])) for _ in range(int(rng.integers(1, 4)))]
+    iters, indices = over(*sizes), drawn(rng, sizes)
+    predicate = ops.const(True)
+    if rng.integers(3) == 0:
+        predicate = indices[0] < int(rng.integers(1, 12))
+    inside = [p for p in points(iters) if evaluate(predicate, p)]
+    image = [tuple(evaluate(i, p) for i in indices) for p in inside]
+    for level in IterMapLevel:
+        found = detect_iter_map(indices, iters, predicate, level)
+        if found.errors:
+            continue
+        said = [normalize_iter_map_to_expr(i) for i in found.indices]
+        for point, values in zip(inside, image, strict=True):
+            assert tuple(evaluate(e, point) for e in said) == values
+            assert not evaluate(found.padding_predicate, point)
+        if level is IterMapLevel.NoCheck:
+            continue
+        box = set(itertools.product(*map(box_of, found.indices)))
+        outputs = [tir.Var(f"o{k}", "int64") for k in range(len(indices))]
+        marks = values_of_marks(found.indices, outputs)
+        inverse = inverse_affine_iter_map(found.indices, outputs)
+        assert set(image) <= box
+        assert not found.one_to_one or len(set(image)) == len(image)
+        if level is IterMapLevel.Bijective:
+            assert found.one_to_one
+            assert found.padded == ()
+            assert len(set(image)) == len(image) == len(box)
+        for values in box:
+            env = dict(zip(outputs, values, strict=True))
+            if any(evaluate(p.is_padding(marks[p.mark]), env) for p in found.padded):
+                assert values not in image
+                continue
+            back = {var: evaluate(inverse.get(var, iters[var].min), env) for var in iters}
+            assert tuple(evaluate(i, back) for i in indices) == values
+            assert back in inside
+
+
+def test_many_drawn_maps_are_detected() -> None:
+    """The test above is about something."""
+    count = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        sizes = [int(rng.choice([1, 2, 3, 4, 6, 8, 10])) for _ in range(int(rng.integers(1, 4)))]
+        count += not detect_iter_map(drawn(rng, sizes), over(*sizes)).errors
+    assert count > 200

@@ -1,0 +1,175 @@
+"""IndexMap, beside what it does to arrays."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+from relaxpy import tir
+from relaxpy.errors import MisuseError
+from relaxpy.ir.serialize import load_json, save_json
+from relaxpy.ir.structural import assert_structural_equal, structural_equal
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.tir import IndexMap
+from tests.ir.arith.integers import evaluate
+
+TILES = IndexMap.from_func(lambda i, j: [i // 4, j, i % 4])
+N = tir.SizeVar("n", "int64")
+
+
+def numbers(values: object) -> list[object]:
+    return [v.value if isinstance(v, tir.IntImm) else str(v) for v in values]
+
+
+def test_a_map_is_a_function_of_indices() -> None:
+    assert [v.name for v in TILES.initial_indices] == ["i", "j"]
+    assert str(TILES) == "IndexMap(lambda i, j: (i // T.int64(4), j, i % T.int64(4)))"
+    assert IndexMap.from_func(lambda i: i).final_indices[0].name == "i"
+    assert numbers(IndexMap.from_func(lambda i: (0, i)).final_indices) == [0, "i"]
+    named = IndexMap.from_func(lambda first, *rest: [*rest, first], ndim=3, index_dtype="int32")
+    assert [v.name for v in named.initial_indices] == ["first", "rest_0", "rest_1"]
+    assert named.final_indices[0] is named.initial_indices[1]
+    assert named.final_indices[0].dtype == "int32"
+    assert_structural_equal(TILES, IndexMap.from_func(lambda a, b: [a // 4, b, a % 4]))
+    assert not structural_equal(TILES, IndexMap.from_func(lambda a, b: [b // 4, a, b % 4]))
+
+
+def test_separators_stand_between_axes() -> None:
+    found, places = IndexMap.from_func_with_separators(
+        lambda i, j: [i // 4, IndexMap.AXIS_SEPARATOR, j, i % 4]
+    )
+    assert_structural_equal(found, TILES)
+    assert places == [1]
+    with pytest.raises(MisuseError, match="from_func_with_separators"):
+        IndexMap.from_func(lambda i: [i, IndexMap.AXIS_SEPARATOR])
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: IndexMap.from_func(3), "is a function, found 3"),
+        (lambda: IndexMap.from_func(lambda *i: i), r"how many indices \*i are"),
+        (lambda: IndexMap.from_func(lambda i: i, ndim=2), "takes 1 indices, ndim is 2"),
+        (lambda: IndexMap.from_func(lambda *, i: i), "no arguments by keyword, as i"),
+        (lambda: IndexMap.from_func(lambda **i: i), "no arguments by keyword, as i"),
+        (lambda: IndexMap.from_func(lambda i: [None]), "expected a scalar expression"),
+        (lambda: IndexMap([3], []), r"defines a tir\.Var, found 3"),
+        (lambda: IndexMap([], [], 3), "the inverse is an IndexMap, found 3"),
+        (lambda: TILES.map_indices([1]), "the map takes 2 indices, found 1"),
+        (lambda: TILES.map_shape([1, 2, 3]), "the map takes 2 sizes, found 3"),
+        (lambda: TILES.map_ndarray(np.zeros(3)), "the map takes 2 sizes, found 1"),
+        (lambda: TILES.inverse([14, 3]), "cannot be inverted: .*leaves a remainder"),
+        (lambda: IndexMap.from_func(lambda i: [i % 3]).inverse([6]), "cannot be inverted"),
+        (lambda: IndexMap.from_func(lambda i, j: [i + j]).inverse([6, 6]), "cannot be inverted"),
+        (
+            lambda: IndexMap.from_func(lambda i, j: [i]).non_surjective_inverse([6, 6]),
+            "it loses indices",
+        ),
+        (lambda: TILES.is_equivalent_to(3), "expected an IndexMap, found 3"),
+    ],
+)
+def test_other_things_are_refused(make, says: str) -> None:
+    with pytest.raises(MisuseError, match=says):
+        make()
+
+
+def test_indices_are_mapped_and_simplified() -> None:
+    assert numbers(TILES.map_indices([14, 2])) == [3, 2, 2]
+    i = tir.Var("x", "int32")
+    found = TILES.map_indices([i * 4 + 1, i])
+    assert numbers(found) == ["x", "x", 1]
+    assert [e.dtype for e in found] == ["int32"] * 3
+
+
+def test_shapes_are_mapped_so_that_they_hold_everything() -> None:
+    assert numbers(TILES.map_shape([16, 3])) == [4, 3, 4]
+    assert numbers(TILES.map_shape([14, 3])) == [4, 3, 4]
+    assert numbers(TILES.map_shape([N * 4, 3])) == ["n", 3, 4]
+    assert numbers(TILES.map_shape([N, Range(3)])) == ["(n + T.int64(3)) // T.int64(4)", 3, 4]
+    assert numbers(IndexMap.from_func(lambda i: [i + 2, i * i]).map_shape([5])) == [7, 17]
+
+
+def test_arrays_are_mapped_with_nothing_between() -> None:
+    data = np.arange(24, dtype="int8").reshape(8, 3)
+    tiles = data.reshape(2, 4, 3).transpose(0, 2, 1)
+    assert np.array_equal(TILES.map_ndarray(data), tiles)
+    assert TILES.map_tensor(data).dtype == "int8"
+    padded = TILES.map_ndarray(data[:7])
+    assert padded.shape == (2, 3, 4)
+    assert (padded[1, :, 3] == 0).all()
+    assert np.array_equal(IndexMap.from_func(lambda i, j: [j, i]).map_ndarray(data), data.T)
+    clamped = IndexMap.from_func(lambda i: [tir.floordiv(i, 2) * 2])
+    with pytest.raises(MisuseError, match="cannot be computed for arrays"):
+        IndexMap.from_func(lambda i: [i & 3]).map_ndarray(np.zeros(4))
+    assert clamped.map_ndarray(np.arange(4)).tolist() == [1, 0, 3]
+
+
+def test_a_given_inverse_is_the_inverse() -> None:
+    found = IndexMap.from_func(lambda i: [i // 4, i % 4], inverse_index_map=lambda a, b: a * 4 + b)
+    assert found.inverse([14]) is found.inverse_index_map
+    assert numbers(found.inverse([14]).map_indices([3, 1])) == [13]
+
+
+def test_an_inverse_with_padding_says_where_that_is() -> None:
+    inverse, padding = TILES.non_surjective_inverse([14, 3])
+    assert str(inverse) == (
+        "IndexMap(lambda axis0, axis1, axis2: (axis0 * T.int64(4) + axis2, axis1))"
+    )
+    assert str(padding) == "T.int64(14) <= axis0 * T.int64(4) + axis2"
+    _, nowhere = TILES.non_surjective_inverse([16, 3])
+    assert nowhere is ops.const(False)
+
+
+def test_maps_are_equivalent_if_they_give_the_same() -> None:
+    assert TILES.is_equivalent_to(IndexMap.from_func(lambda a, b: [a * 4 // 16, b, a - a // 4 * 4]))
+    assert TILES.is_equivalent_to(
+        IndexMap.from_func(lambda a, b: [a // 4, b, a % 4], index_dtype="int32")
+    )
+    assert not TILES.is_equivalent_to(IndexMap.from_func(lambda a, b: [a // 4, b, a % 8]))
+    assert not TILES.is_equivalent_to(IndexMap.from_func(lambda a: [a // 4, a, a % 4]))
+    assert not TILES.is_equivalent_to(IndexMap.from_func(lambda a, b: [a, b]))
+
+
+def test_maps_are_saved() -> None:
+    for again in (load_json(save_json(TILES)), pickle.loads(pickle.dumps(TILES))):
+        assert_structural_equal(again, TILES)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_inverses_lead_back(seed: int) -> None:
+    """Axes split, moved and fused by chance; every element is tried."""
+    rng = np.random.default_rng(seed)
+    shape = [int(rng.choice([2, 3, 4, 6, 8])) for _ in range(int(rng.integers(1, 4)))]
+    tile = int(rng.choice([2, 3, 4]))
+    order = rng.permutation(len(shape) + 1)
+    fuse = bool(rng.integers(2)) and shape[0] % tile == 0
+
+    def layout(*index: tir.PrimExpr) -> list[tir.PrimExpr]:
+        parts = [index[0] // tile, *index[1:], index[0] % tile]
+        sizes = [-(-shape[0] // tile), *shape[1:], tile]
+        moved = [parts[k] for k in order]
+        if fuse:
+            moved[-2:] = [moved[-2] * sizes[order[-1]] + moved[-1]]
+        return moved
+
+    forward = IndexMap.from_func(layout, ndim=len(shape))
+    back, padding = forward.non_surjective_inverse(shape)
+    found = set()
+    for point in itertools.product(*map(range, shape)):
+        place = [evaluate(e, {}) for e in forward.map_indices(point)]
+        found.add(tuple(place))
+        assert [evaluate(e, {}) for e in back.map_indices(place)] == list(point)
+    whole = [evaluate(size, {}) for size in forward.map_shape(shape)]
+    for place in itertools.product(*map(range, whole)):
+        env = dict(zip(back.initial_indices, place, strict=True))
+        assert bool(evaluate(padding, env)) == (place not in found)
+    if shape[0] % tile == 0:
+        assert forward.inverse(shape).is_equivalent_to(back)
+    data = rng.integers(0, 100, shape)
+    moved = forward.map_ndarray(data)
+    assert all(
+        moved[tuple(evaluate(e, {}) for e in forward.map_indices(p))] == data[p]
+        for p in itertools.product(*map(range, shape))
+    )
