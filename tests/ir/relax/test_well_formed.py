@@ -7,8 +7,9 @@ import pytest
 from relaxpy.errors import Diagnostic, MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
+from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir, ops
 from tests.ir.relax.graphs import (
     BOOL,
@@ -33,8 +34,10 @@ Program = IRModule | rx.Function
 
 
 def rules(program: Program) -> list[str | None]:
-    """The rules that a program breaks, each once."""
-    return list(dict.fromkeys(d.rule for d in check_well_formed(program)))
+    """The rules that a program breaks, each once; of each criterion it is said what to do."""
+    diagnostics = check_well_formed(program)
+    assert all(d.hint for d in diagnostics if d.rule is not None and d.rule[:2] in ("WF", "NF"))
+    return list(dict.fromkeys(d.rule for d in diagnostics))
 
 
 def found(program: Program) -> list[Diagnostic]:
@@ -440,6 +443,44 @@ def test_all_that_is_wrong_is_said_at_once(x: rx.Var) -> None:
     diagnostics = found(function([x], body))
     assert [d.rule for d in diagnostics] == ["WF-1a", "WF-2a", "WF-5a", "WF-7c"]
     assert "shape variable n" in diagnostics[2].message
+
+
+@pytest.mark.rule("WF-7d", "PU-5", "PU-8")
+def test_what_derivation_finds_in_sound_functions_is_said_too(x: rx.Var) -> None:
+    y, z, w = (var(name, tensor(2)) for name in "yzw")
+    mod = module(
+        broken=function([x], var("nowhere")),
+        calls=function([y], seq(block(bind(var("a", tensor(3)), rx.GlobalVar("broken")(y))), y)),
+        prints=function([z], seq(dataflow(bind(var("b"), show(z))), z)),
+        hides=function([w], seq(block(bind(var("c"), show(w))), w)),
+    )
+    assert rules(mod) == ["WF-2a", "PU-5", "PU-8"]
+
+
+def test_what_follows_from_a_failed_function_is_not_said(x: rx.Var) -> None:
+    f, y = rx.GlobalVar("f"), var("y", tensor(2))
+    fails = seq(block(bind(var("a", tensor(3)), x)), x)
+    uses = op.add(f(y), y)
+    assert rules(module(f=function([x], fails), g=function([y], uses))) == ["DER-18"]
+    typed = function([x], fails, tensor(4))
+    assert len(found(module(f=typed, g=function([y], op.add(f(y), y))))) == 2
+
+
+@pytest.mark.rule("WF-6a", "WF-10", "WF-20")
+@pytest.mark.parametrize(
+    ("info", "broken"),
+    [
+        (tensor(size("n"), 2), []),
+        (tensor(size("n") * 2, 2), ["WF-6a"]),
+        (WRONG_RANK, ["WF-10", "WF-14d"]),
+        (tensor(2, dtype="int7"), ["WF-20"]),
+    ],
+)
+def test_the_tensor_on_many_devices_is_looked_at(
+    info: rx.TensorStructInfo, broken: list[str]
+) -> None:
+    spread = DTensorStructInfo(info, DeviceMesh((2,), (0, 1)), Placement.from_text("S[0]"))
+    assert rules(params(spread)) == broken
 
 
 def test_derivation_is_tried_only_on_what_is_well_formed(x: rx.Var) -> None:

@@ -9,40 +9,42 @@ from relaxpy.ir.relax.analysis.survey import Survey
 from relaxpy.ir.relax.nodes import DataflowBlock, If, SeqExpr
 from relaxpy.ir.relax.normalize import is_leaf, is_normal_value
 
+_HINT = "relax.transform.Normalize brings programs into normal form"
+
 
 def check_normal_form(found: Survey) -> Iterator[Diagnostic]:
     """What keeps the functions of a program from normal form."""
     for site in found.functions:
         body = site.func.body
         if not isinstance(body, SeqExpr):
-            yield Diagnostic(f"the body of {site.name} is no SeqExpr", "NF-6", body.span)
+            yield Diagnostic(f"the body of {site.name} is no SeqExpr", "NF-6", body.span, _HINT)
         else:
             yield from _sequence(body)
     for bound in found.bindings:
         value = bound.binding.value
         if isinstance(value, SeqExpr):
-            yield Diagnostic("a SeqExpr is the value of a binding", "NF-5", bound.span)
+            yield Diagnostic("a SeqExpr is the value of a binding", "NF-5", bound.span, _HINT)
         elif not is_normal_value(value):
             rule = "NF-13" if isinstance(value, If) else "NF-2"
-            yield Diagnostic("a part of this value is no leaf", rule, bound.span)
+            yield Diagnostic("a part of this value is no leaf", rule, bound.span, _HINT)
         if isinstance(value, If):
             for branch in (value.true_branch, value.false_branch):
                 if not isinstance(branch, SeqExpr):
-                    yield Diagnostic("a branch is no SeqExpr", "NF-7", branch.span)
+                    yield Diagnostic("a branch is no SeqExpr", "NF-7", branch.span, _HINT)
                 else:
                     yield from _sequence(branch)
 
 
 def _sequence(seq: SeqExpr) -> Iterator[Diagnostic]:
     if not is_leaf(seq.body):
-        yield Diagnostic("the result of a SeqExpr is no leaf", "NF-12", seq.body.span)
+        yield Diagnostic("the result of a SeqExpr is no leaf", "NF-12", seq.body.span, _HINT)
     before: bool | None = None
     for block in seq.blocks:
         if not block.bindings:
-            yield Diagnostic("a block is empty", "NF-11", block.span or seq.span)
+            yield Diagnostic("a block is empty", "NF-11", block.span or seq.span, _HINT)
             continue
         kind = isinstance(block, DataflowBlock)
         if kind == before:
             rule = "NF-9" if kind else "NF-8"
-            yield Diagnostic("two neighbouring blocks are of one kind", rule, block.span)
+            yield Diagnostic("two neighbouring blocks are of one kind", rule, block.span, _HINT)
         before = kind

@@ -10,6 +10,7 @@ from relaxpy.errors import Span
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
@@ -38,6 +39,7 @@ from relaxpy.ir.relax.shape_vars import definable_shape_vars, own_shape_vars, si
 from relaxpy.ir.tir import expr as tir
 
 Fault: TypeAlias = Literal["unbound", "early", "self", "gone", "block", "captured"]
+SIZES_COME_FROM = "a dimension of a parameter or of an R.match_cast binds it"
 Role: TypeAlias = Literal["param", "return", "var", "cast", "sinfo_arg"]
 
 
@@ -398,6 +400,8 @@ class Surveyor:
             self.found.annotations.append(Annotation(info, role, info_span(info) or span, of))
             if isinstance(info, TupleStructInfo):
                 waiting += [(f, own) for f in reversed(info.fields)]
+            elif isinstance(info, DTensorStructInfo):
+                waiting.append((info.tensor_sinfo, own))
             elif isinstance(info, FuncStructInfo):
                 inner = own | frozenset(own_shape_vars(info, self._sizes | own))
                 waiting.append((info.ret, inner))

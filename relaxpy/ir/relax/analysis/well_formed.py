@@ -23,51 +23,74 @@ CRITERIA: tuple[Criterion, ...] = (*SCOPE_CRITERIA, *FUNCTION_CRITERIA, *ANNOTAT
 
 @user_facing
 def check_well_formed(
-    program: IRModule | BaseFunc,
+    obj: IRModule | BaseFunc,
     check_struct_info: bool = True,
     *,
     normal_form: bool = False,
 ) -> list[Diagnostic]:
     """Everything that is wrong with a module, or with one function on its own.
 
-    With `check_struct_info`, a program that breaks no criterion is derived, too, and what that
+    With `check_struct_info`, functions that break no criterion are derived, too, and what that
     finds is among the answers (WF-7d, PU-8, DER-n). With `normal_form`, NF-1 to NF-13 must hold
     (WF-23).
 
     Errors:
-        MisuseError (also TypeError): `program` is neither.
+        MisuseError (also TypeError): `obj` is neither.
     """
-    if not isinstance(program, (IRModule, BaseFunc)):
-        raise MisuseError(
-            f"expected a module or a function, found {type(program).__name__}", about=program
-        )
-    seen = survey(program)
+    if not isinstance(obj, (IRModule, BaseFunc)):
+        raise MisuseError(f"expected a module or a function, found {type(obj).__name__}", about=obj)
+    seen = survey(obj)
     found = [diagnostic for criterion in CRITERIA for diagnostic in criterion(seen)]
     if normal_form:
         found += check_normal_form(seen)
-    if check_struct_info and not found:
-        found += _derivation_faults(program)
+    if check_struct_info:
+        found += _derivation_faults(_derivable(obj, sound=not found))
     return found
 
 
-def _derivation_faults(program: IRModule | BaseFunc) -> Iterator[Diagnostic]:
+def _derivable(program: IRModule | BaseFunc, *, sound: bool) -> IRModule:
+    """The functions that can be derived: those that break no criterion, nor mention one that does.
+
+    A function that mentions others can be derived only beside them.
+    """
     if isinstance(program, IRModule):
         mod = program
-    elif isinstance(program, Function) and not mentioned_globals(program):
-        mod = IRModule({"main": program})
     else:
-        return
-    for _, _, result in normalize_functions(mod, quiet=True):
-        if isinstance(result, RelaxpyError):
+        mod = IRModule({"main": program} if isinstance(program, Function) else {})
+        if "main" in mod and mentioned_globals(program):
+            del mod["main"]
+    if sound:
+        return mod
+    left = {name: f for name, f in mod.functions_by_name.items() if not _breaks_a_criterion(f)}
+    while gone := [n for n, f in left.items() if any(g not in left for g in mentioned_globals(f))]:
+        for name in gone:
+            del left[name]
+    return IRModule(left)
+
+
+def _breaks_a_criterion(func: BaseFunc) -> bool:
+    alone = survey(func)
+    return any(True for criterion in CRITERIA for _ in criterion(alone))
+
+
+def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
+    """What derivation finds, less what may only follow from a function that failed before."""
+    unknown: set[str] = set()
+    for name, func, result in normalize_functions(mod, quiet=True):
+        follows = not unknown.isdisjoint(mentioned_globals(func))
+        failed = isinstance(result, RelaxpyError)
+        if isinstance(result, RelaxpyError) and not follows:
             yield from result.diagnostics
+        if (failed or follows) and func.ret_struct_info is None:
+            unknown.add(name)
 
 
 @user_facing
 def well_formed(
-    program: IRModule | BaseFunc,
+    obj: IRModule | BaseFunc,
     check_struct_info: bool = True,
     *,
     normal_form: bool = False,
 ) -> bool:
     """Whether `check_well_formed` finds nothing wrong."""
-    return not check_well_formed(program, check_struct_info, normal_form=normal_form)
+    return not check_well_formed(obj, check_struct_info, normal_form=normal_form)

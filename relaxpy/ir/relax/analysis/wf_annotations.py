@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.errors import Diagnostic
-from relaxpy.ir.relax.analysis.survey import Annotation, Survey
+from relaxpy.ir.relax.analysis.survey import SIZES_COME_FROM, Annotation, Survey
 from relaxpy.ir.relax.nodes import (
     Expr,
     FuncStructInfo,
@@ -91,6 +91,7 @@ def shape_variable_scope(found: Survey) -> Iterator[Diagnostic]:
                 f"variable {use.var.name_hint}, used as a shape, is not in scope here",
                 "WF-14b",
                 use.span,
+                "bind it further up, or say no more than ndim",
             )
 
 
@@ -100,7 +101,10 @@ def _size_faults(
     for use in found.size_faults:
         if isinstance(use.inside, kind) and use.role in ("var", "sinfo_arg"):
             yield Diagnostic(
-                f"shape variable {use.var.name} in {what} is not in scope here", rule, use.span
+                f"shape variable {use.var.name} in {what} is not in scope here",
+                rule,
+                use.span,
+                SIZES_COME_FROM,
             )
 
 
@@ -154,15 +158,26 @@ def scalar_literal(found: Survey) -> Iterator[Diagnostic]:
     for literal, span in found.prim_values:
         value = literal.value
         if isinstance(value, tir.StringImm) or value.dtype.lanes != 1 or value.dtype.is_void:
-            yield Diagnostic(f"a PrimValue holds a scalar, found {value}", "WF-18", span)
+            yield Diagnostic(
+                f"a PrimValue holds a scalar, found {value}",
+                "WF-18",
+                span,
+                "R.const makes a tensor of numbers, R.str a string",
+            )
         elif value.dtype.family == "handle":
-            yield Diagnostic(f"a PrimValue holds a number, found {value}", "WF-18", span)
+            yield Diagnostic(
+                f"a PrimValue holds a number, found {value}",
+                "WF-18",
+                span,
+                "write an integer, a float, or arithmetic over sizes",
+            )
     for use in found.size_faults:
         if isinstance(use.inside, PrimValue):
             yield Diagnostic(
                 f"shape variable {use.var.name} in a PrimValue is not in scope here",
                 "WF-18",
                 use.span,
+                SIZES_COME_FROM,
             )
 
 
@@ -177,6 +192,7 @@ def scalar_datatype(found: Survey) -> Iterator[Diagnostic]:
                 f"the annotation of {note.of} gives a scalar no numeric datatype",
                 "WF-19",
                 note.span,
+                'give one, as in R.Prim("int64")',
             )
 
 
@@ -190,6 +206,7 @@ def datatypes(found: Survey) -> Iterator[Diagnostic]:
                     f"the annotation of {note.of} has datatype {note.info.dtype}",
                     "WF-20",
                     note.span,
+                    "write one as float32, int64 or bool is",
                     notes=(defect,),
                 )
 
@@ -208,6 +225,7 @@ def scalar_value_datatype(found: Survey) -> Iterator[Diagnostic]:
                 f"{info.value} of {info.value.dtype}",
                 "WF-22",
                 note.span,
+                f"give it datatype {info.value.dtype}, or convert the value",
             )
 
 

@@ -19,6 +19,7 @@ def return_sizes(found: Survey) -> Iterator[Diagnostic]:
                 f"shape variable {use.var.name} of the return annotation is bound by no parameter",
                 "WF-4",
                 use.span,
+                f"add a parameter with a dimension {use.var.name}, or say no more than ndim",
             )
 
 
@@ -152,7 +153,10 @@ def operator_as_value(found: Survey) -> Iterator[Diagnostic]:
             )
         else:
             yield Diagnostic(
-                f"{node} of kind {type(node).__name__} is no Relax expression", "AST-21", span
+                f"{node} of kind {type(node).__name__} is no Relax expression",
+                "AST-21",
+                span,
+                "relax.convert_to_expr makes expressions of numbers, strings and lists",
             )
 
 
@@ -178,7 +182,10 @@ def symbol_is_name(found: Survey) -> Iterator[Diagnostic]:
         symbol = func.attrs.get("global_symbol")
         if symbol is not None and symbol != var.name_hint:
             yield Diagnostic(
-                f"function {var.name_hint} has global_symbol {symbol!r}", "WF-13", func.span
+                f"function {var.name_hint} has global_symbol {symbol!r}",
+                "WF-13",
+                func.span,
+                "NormalizeGlobalVar gives public functions the names of their symbols",
             )
 
 
@@ -188,7 +195,10 @@ def force_pure_is_pure(found: Survey) -> Iterator[Diagnostic]:
         func = site.func
         if func.attrs.get("relax.force_pure") and not func.is_pure:
             yield Diagnostic(
-                f"{site.name} has relax.force_pure and is declared impure", "WF-21", func.span
+                f"{site.name} has relax.force_pure and is declared impure",
+                "WF-21",
+                func.span,
+                "declare it pure, or take the attribute away",
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from relaxpy.errors import Diagnostic, Span, close_names
 from relaxpy.ir.dtype import INT64
-from relaxpy.ir.relax.analysis.survey import Fault, SizeUse, Survey
+from relaxpy.ir.relax.analysis.survey import SIZES_COME_FROM, Fault, SizeUse, Survey
 from relaxpy.ir.relax.nodes import DataflowVar, GlobalVar
 from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir.expr import PrimExpr
@@ -37,9 +37,7 @@ def dataflow_var_outside_block(found: Survey) -> Iterator[Diagnostic]:
         )
 
 
-def _uses(
-    found: Survey, fault: Fault, rule: str, message: str, hint: str | None = None
-) -> Iterator[Diagnostic]:
+def _uses(found: Survey, fault: Fault, rule: str, message: str, hint: str) -> Iterator[Diagnostic]:
     for use in found.var_faults:
         if use.fault == fault and not isinstance(use.var, GlobalVar):
             yield Diagnostic(message.format(use.var.name_hint), rule, use.span, hint)
@@ -63,7 +61,10 @@ def unbound_variable(found: Survey) -> Iterator[Diagnostic]:
         if use.fault == "unbound" and not isinstance(use.var, GlobalVar):
             name = use.var.name_hint
             yield Diagnostic(
-                f"variable {name} is bound nowhere", "WF-2a", use.span, close_names(name, names)
+                f"variable {name} is bound nowhere",
+                "WF-2a",
+                use.span,
+                close_names(name, names) or "bind it, or make it a parameter",
             )
 
 
@@ -82,13 +83,18 @@ def bound_twice(found: Survey) -> Iterator[Diagnostic]:
 def bound_by_itself(found: Survey) -> Iterator[Diagnostic]:
     """WF-2c: only a function may mention the variable that it is bound to."""
     return _uses(
-        found, "self", "WF-2c", "variable {} is used in its own binding, which defines no function"
+        found,
+        "self",
+        "WF-2c",
+        "variable {} is used in its own binding, which defines no function",
+        "only a function may call itself so; bind another variable",
     )
 
 
 def used_too_early(found: Survey) -> Iterator[Diagnostic]:
     """WF-3: a variable is used after the binding that binds it."""
-    return _uses(found, "early", "WF-3", "variable {} is used before it is bound")
+    message, hint = "variable {} is used before it is bound", "move its binding further up"
+    return _uses(found, "early", "WF-3", message, hint)
 
 
 def captured_dataflow_var(found: Survey) -> Iterator[Diagnostic]:
@@ -112,7 +118,7 @@ def size_used_too_early(found: Survey) -> Iterator[Diagnostic]:
             f"shape variable {use.var.name} is {what}",
             "WF-5a",
             use.span,
-            "a signature or an R.match_cast binds it",
+            SIZES_COME_FROM,
         )
 
 
@@ -139,14 +145,20 @@ def out_of_scope(found: Survey) -> Iterator[Diagnostic]:
         name = use.var.name_hint
         if use.fault == "gone":
             yield Diagnostic(
-                f"variable {name} is used outside the scope in which it is bound", "WF-24", use.span
+                f"variable {name} is used outside the scope in which it is bound",
+                "WF-24",
+                use.span,
+                "let the branch or function that binds it give it as its result",
             )
         elif isinstance(use.var, GlobalVar) and (name, use.span) not in seen:
             seen.add((name, use.span))
             module = found.module
             known = [] if module is None else [v.name_hint for v in module]
             yield Diagnostic(
-                f"the module has no function {name}", "WF-24", use.span, close_names(name, known)
+                f"the module has no function {name}",
+                "WF-24",
+                use.span,
+                close_names(name, known) or "add one to the module under this name",
             )
     for size in found.size_faults:
         if size.fault == "gone" and size.role not in ("param", "return", "cast"):
@@ -154,6 +166,7 @@ def out_of_scope(found: Survey) -> Iterator[Diagnostic]:
                 f"shape variable {size.var.name} is used outside the scope in which it is bound",
                 "WF-24",
                 size.span,
+                "bind it anew by an R.match_cast here",
             )
 
 
