@@ -88,7 +88,7 @@ def run_prim_func(
 
 
 def _conjuncts(condition: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
-    if isinstance(condition, tir.And):
+    if type(condition) is tir.And:
         yield from _conjuncts(condition.a)
         yield from _conjuncts(condition.b)
     else:

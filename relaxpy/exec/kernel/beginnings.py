@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from relaxpy.exec.kernel.domain import conjuncts, no_round
-from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Loop, Make, Repeat, mapped
+from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Loop, Make, Repeat, every, mapped
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -22,10 +22,10 @@ def _item(item: Item, sizes: Container[Var]) -> Iterator[Item]:
     match item:
         case Loop(axis=axis, body=body):
             yield Loop(axis, with_beginnings(body, sizes))
-            none = no_round(axis, sizes)
-            begun = () if none is None else tuple(_begun(body, axis, ()))
-            if begun and none is not None:
-                yield Branch(none, with_beginnings(begun, sizes))
+            whole = reduced_by(body).get(axis.var)
+            none = None if whole is None else no_round(whole, sizes)
+            if whole is not None and none is not None:
+                yield Branch(none, with_beginnings(tuple(_begun(body, whole, ())), sizes))
         case Branch(body=body, orelse=orelse):
             yes, no = with_beginnings(body, sizes), with_beginnings(orelse, sizes)
             yield replace(item, body=yes, orelse=no)
@@ -33,6 +33,12 @@ def _item(item: Item, sizes: Container[Var]) -> Iterator[Item]:
             yield replace(item, body=with_beginnings(body, sizes))
         case _:
             yield item
+
+
+def reduced_by(items: tuple[Item, ...]) -> Mapping[Var, Axis]:
+    """The loops, as they were written, that only reduce a block that begins in `items`."""
+    branches = (item for item in every(items) if isinstance(item, Branch))
+    return {axis.var: axis for branch in branches for axis in branch.first}
 
 
 def _begun(items: tuple[Item, ...], loop: Axis, conditions: tuple[PrimExpr, ...]) -> Iterator[Item]:

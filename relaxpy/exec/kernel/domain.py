@@ -204,9 +204,10 @@ def keeps_first(part: Axis, whole: Axis, sizes: Container[Var]) -> bool:
     """Whether `part` of a divided axis is proved to have the first round of `whole`, if any."""
     if not as_poly(part.start).same(as_poly(whole.start)):
         return False
+    if as_poly(part.stop).same(as_poly(whole.stop)):
+        return True
     some = nonempty(part, sizes)
-    same = some is None or as_poly(part.stop).same(as_poly(whole.stop))
-    return same or follows(some, (whole,), sizes)
+    return some is None or follows(some, (whole,), sizes)
 
 
 def follows(test: PrimExpr, axes: Iterable[Axis], sizes: Container[Var]) -> bool:

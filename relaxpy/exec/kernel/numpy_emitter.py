@@ -122,8 +122,8 @@ class NumpyEmitter:
         self.plan = plan
         taken = ("np", "math", "rt", plan.name, *reserved, *functions.values())
         self.scope = Scope(Names(taken), plan.sizes, functions)
-        self.scope.compute = ScalarEmitter(self.scope, plan.name).value
         self.serial: tuple[Axis, ...] = ()
+        self.scope.compute = ScalarEmitter(self.scope, plan.name).value
         self.rows: dict[Buffer, Rows] = {}
         self.proof: dict[Var, Axis] = {}
 
@@ -189,10 +189,11 @@ class NumpyEmitter:
 
     def _serial(self, step: Serial) -> list[ast.stmt]:
         start, stop = self.scope.index(step.axis.start), self.scope.index(step.axis.stop)
-        outer = self.serial
+        outer, compute = self.serial, self.scope.compute
         self.serial = (*outer, step.axis)
+        self.scope.compute = ScalarEmitter(self.scope, self.plan.name, self.serial).value
         body = self.steps(step.steps)
-        self.serial = outer
+        self.serial, self.scope.compute = outer, compute
         return [loop(self.scope.variable(step.axis.var), start, stop, body)]
 
     def _within(self, axes: Sequence[Axis]) -> list[ast.expr]:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from relaxpy.exec.kernel.beginnings import with_beginnings
+from relaxpy.exec.kernel.beginnings import reduced_by, with_beginnings
 from relaxpy.exec.kernel.domain import (
     Box,
     conjuncts,
@@ -201,9 +201,14 @@ class _Collector:
         ordered: frozenset[Var],
         reason: str,
     ) -> Group:
-        items = with_beginnings(items, self.sizes)
         if guards:
             items = (Branch(ops.all_of(*guards), items),)
+        begin = reduced_by(items)
+        empty = {v for v, a in begin.items() if no_round(a, self.sizes) is not None}
+        while any(a.var in empty for a in box):
+            *outer, axis = box
+            box, items = tuple(outer), (Loop(axis, items),)
+        items = with_beginnings(items, self.sizes)
         block = next((i.block for i in every(items) if isinstance(i, Store)), None)
         return Group(box, items, ordered, block, reason)
 
@@ -256,8 +261,12 @@ class _Collector:
             return
         whole = _moving(box) or any(is_empty(a, self.sizes) for a in box)
         found = None if whole else divide(condition, box, self.sizes)
-        if found is not None:
-            for parts, body in ((found.holds, branch.body), (found.fails, branch.orelse)):
+        sides = found and (
+            (condition, found.holds, branch.body),
+            (ops.logical_not(condition), found.fails, branch.orelse),
+        )
+        if sides and all(_begins_once(body, parts, test, box) for test, parts, body in sides):
+            for _, parts, body in sides:
                 for part in parts if body else ():
                     yield from self.collect(body, part, guards, ordered)
             return
@@ -282,7 +291,7 @@ class _Collector:
         """A block's init: in the first round of its loops, and where one of these has no round."""
         first = {a.var: a for a in init.first}
         start: Box = ()
-        tests = []
+        tests: list[PrimExpr] = []
         for axis in box:
             begin, end = _settled((axis.start, axis.stop), start)
             if (whole := first.get(axis.var)) is not None:
@@ -310,7 +319,7 @@ class _Collector:
         Those that speak of a loop without any round are not asked.
         """
         for test in tests:
-            about = [a for a in first if mentions(test, {a.var})]
+            about = [a for a in first if mentions(test, {a.var}) or test is nonempty(a, self.sizes)]
             if not about:
                 yield test
                 continue
@@ -374,6 +383,19 @@ def _first_rounds(condition: PrimExpr, box: Box) -> frozenset[Var]:
             case _:
                 return frozenset()
     return frozenset(found)
+
+
+def _begins_once(
+    items: tuple[Item, ...], parts: tuple[Box, ...], condition: PrimExpr, box: Box
+) -> bool:
+    """Whether the blocks in `items` begin as they should in the `parts` where `condition` holds.
+
+    Where a loop that only reduces them has no round, nothing that is said of it counts.
+    """
+    reducing = reduced_by(items)
+    tests = (t for t in conjuncts(condition) if mentions(t, reducing))
+    others = {a.var for a in box if a.var not in reducing}
+    return all(len(parts) == 1 and not mentions(test, others) for test in tests)
 
 
 def _together(item: Item) -> str | None:

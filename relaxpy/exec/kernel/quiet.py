@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
-from relaxpy.exec.kernel.nest import every, expressions, outside_calls
+from relaxpy.exec.kernel.nest import every, expressions, loads, outside_calls
 from relaxpy.exec.kernel.parts import Group, Part, Statement
 from relaxpy.exec.kernel.plan import (
+    Blocked,
     Contract,
     Plan,
     Reduce,
     Scalar,
     Scatter,
+    Serial,
     Step,
     flat,
     parts_in,
 )
 from relaxpy.ir.node import Node
+from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.expr import (
     Add,
     Call,
@@ -31,6 +34,7 @@ from relaxpy.ir.tir.expr import (
     Mul,
     PrimExpr,
     Sub,
+    Var,
 )
 from relaxpy.ir.traverse import walk
 
@@ -57,21 +61,27 @@ def _reports(step: Step) -> bool:
     sources = [e for part in parts_in(step) for e in _sources(part)]
     if isinstance(step, (Reduce, Contract)) and step.initial is not None:
         sources.append(step.initial)
-    return any(_operation_reports(node) for source in sources for node in walk(source))
+    over = step.over if isinstance(step, (Reduce, Contract)) else ()
+    axes = () if isinstance(step, (Serial, Blocked)) else (*step.axes, *over)
+    variables = {a.var for a in axes}
+    return any(_operation_reports(node, variables) for source in sources for node in walk(source))
 
 
 def _sources(part: Part) -> Iterable[PrimExpr]:
+    bounds = (bound for axis in part.axes for bound in (axis.start, axis.stop))
     match part:
         case Statement(indices=indices, value=value, guards=guards):
-            return (*indices, value, *guards)
+            return (*bounds, *indices, value, *guards)
         case Group(items=items):
-            return (e for item in every(items) for e in expressions(item))
+            return (*bounds, *(e for item in every(items) for e in expressions(item)))
 
 
-def _operation_reports(node: Node) -> bool:
+def _operation_reports(node: Node, variables: Container[Var]) -> bool:
     match node:
         case Add(a=a) | Sub(a=a) | Mul(a=a):
-            return a.dtype.is_float
+            # What is the same in all rounds is computed as a scalar.
+            scalar = not mentions(node, variables) and any(True for _ in loads(node))
+            return a.dtype.is_float or scalar
         case Min(a=a) | Max(a=a) | CmpExpr(a=a):
             # Of these only the small floats' loops report NaN.
             return a.dtype.is_float and a.dtype.bits < 32

@@ -170,7 +170,10 @@ class ScalarEmitter:
 
     def index(self, value: PrimExpr) -> ast.expr:
         """An index as a Python int."""
-        return self.scope.index(value)
+        outer, self.scope.compute = self.scope.compute, self.value
+        found = self.scope.index(value)
+        self.scope.compute = outer
+        return found
 
     def _made(self, buffer: Buffer, root: Buffer | None) -> ast.expr:
         """Memory for `buffer`: its own, or that of `root`."""

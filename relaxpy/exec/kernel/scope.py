@@ -6,8 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.nest import loads
-from relaxpy.exec.pytree import Code, attribute, binary, call, code, compare, item, path
+from relaxpy.exec.pytree import Code, attribute, binary, call, code, compare, path
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
@@ -22,6 +21,7 @@ from relaxpy.ir.tir.expr import (
     NE,
     Add,
     And,
+    BinaryOpExpr,
     Call,
     Cast,
     Div,
@@ -40,6 +40,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
+from relaxpy.ir.traverse import walk
 from relaxpy.pysource import Names
 
 ELEMENTWISE: Mapping[type[PrimExpr], str] = {
@@ -146,6 +147,8 @@ class Scope:
                 return code(number)
             case Var():
                 return path(self.variable(value))
+            case _ if self.compute is not None and value.dtype.is_int and _wraps(value):
+                return call("int", self.compute(value))
             case Cast(value=inner) if inner.dtype.is_int:
                 return self.index(inner)
             case Add(a=a, b=b):
@@ -166,11 +169,6 @@ class Scope:
                 return call("min", self.index(a), self.index(b))
             case Max(a=a, b=b):
                 return call("max", self.index(a), self.index(b))
-            case BufferLoad(buffer=buffer, indices=indices) if not any(
-                True for i in indices for _ in loads(i)
-            ):
-                element = item(self.buffer(buffer), *map(self.index, indices))
-                return call("int", element)
             case Select(condition=test, true_value=yes, false_value=no):
                 return ast.IfExp(self.truth(test), self.index(yes), self.index(no))
             case Call(op=Op(name="tir.if_then_else"), args=(test, yes, no)):
@@ -214,6 +212,15 @@ COMPARISONS: Mapping[type[PrimExpr], type[ast.cmpop]] = {
     GT: ast.Gt,
     GE: ast.GtE,
 }
+
+
+def _wraps(value: PrimExpr) -> bool:
+    """Whether `value` is computed from memory, or in less than 32 bits, where it may wrap round."""
+    return any(
+        isinstance(part, BufferLoad)
+        or (isinstance(part, (Cast, BinaryOpExpr)) and 1 < part.dtype.bits < 32)
+        for part in walk(value)
+    )
 
 
 def dtype_name(dtype: DataType) -> str:

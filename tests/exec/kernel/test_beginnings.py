@@ -178,7 +178,43 @@ def before_a_return(x: T.handle, y: T.handle) -> T.int32:
     T.evaluate(T.ret(9))
 
 
+@T.prim_func
+def where_it_holds_what_it_overwrites(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, k in T.grid(3, m):
+        with T.block("sum"):
+            T.where(Y[i] > T.float32(1))
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+
+
+@T.prim_func
+def where_never(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, k in T.grid(3, m):
+        with T.block("first"):
+            T.where(k < 0 or i > 1)
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+        with T.block("second"):
+            T.where(k == 0 and k < 0)
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = Y[vi] * T.float32(2)
+            Y[vi] = Y[vi] + X[vi, vk]
+
+
 PROGRAMS = [
+    where_it_holds_what_it_overwrites,
+    where_never,
     split,
     split_outside,
     repeated,

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.tir_reference import run_prim_func
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import tir as T
@@ -253,3 +254,54 @@ def test_a_start_stays_where_a_condition_leaves_nothing_to_add() -> None:
     check(if_asked, numbers(3, 4), numbers(1), numbers(3))
     check(if_asked, numbers(3, 4), -numbers(1), numbers(3))
     check(where_it_fits, numbers(3, 4), numbers(5), numbers(3))
+
+
+@T.prim_func
+def rows_of(
+    P: T.Buffer((4,), "int64"), A: T.Buffer((6, 3), "float32"), B: T.Buffer((4, 3), "float32")
+):
+    for t in range(4):
+        for j in range(3):
+            A[t + 1, j] = A[P[t - 1], j] + B[t, j]
+
+
+@T.prim_func
+def stretches(
+    P: T.Buffer((4,), "int64"), D: T.Buffer((9,), "float32"), Y: T.Buffer((4,), "float32")
+):
+    for i in range(4):
+        Y[i] = T.float32(0)
+        for k in range(P[i], P[i + 1]):
+            Y[i] = Y[i] + D[k]
+
+
+@pytest.mark.parametrize(
+    ("func", "shapes", "index"), [(rows_of, [(6, 3), (4, 3)], -1), (stretches, [(9,), (4,)], 4)]
+)
+def test_an_index_that_is_read_outside_its_buffer_is_refused(
+    func: PrimFunc, shapes: list[tuple[int, ...]], index: int
+) -> None:
+    with pytest.raises(RuntimeCheckError, match=f"index {index} is outside .* of P, .* size 4"):
+        load(func)(np.arange(4), *(numbers(*s) for s in shapes))
+
+
+@T.prim_func
+def hashed(
+    X: T.Buffer((5,), "uint32"),
+    N: T.Buffer((5,), "int8"),
+    A: T.Buffer((1000,), "float32"),
+    Y: T.Buffer((5,), "float32"),
+):
+    for i in range(5):
+        for k in range(T.Cast("int32", N[i] + N[i]) + 100):
+            Y[i] = Y[i] + A[k]
+        while Y[i] < T.float32(2):
+            Y[i] = Y[i] + A[T.Cast("int32", X[i] * T.uint32(2654435761) % T.uint32(1000))]
+            Y[i] = Y[i] + A[T.Cast("int32", T.Cast("uint8", i * 100))]
+            Y[i] = Y[i] + A[T.Cast("int32", N[i] + N[i]) + 128]
+
+
+def test_indices_from_memory_and_in_few_bits_wrap_as_they_are_computed() -> None:
+    x = np.array([1, 2, 3, 4, 1000000], np.uint32)
+    n = np.array([-50, -51, 100, -100, -60], np.int8)
+    check(hashed, x, n, numbers(1000), np.zeros(5, np.float32))
