@@ -415,9 +415,9 @@ def _file_of(module: object) -> str | None:
     return os.path.abspath(file) if isinstance(file, str) else None
 
 
-def counted(count: int, noun: str) -> str:
-    """`count` of `noun`, with an s where it belongs."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """`count` of `noun`; the plural is the noun with an s unless it is given."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def close_names(name: str, known: Iterable[str]) -> str | None:

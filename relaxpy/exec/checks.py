@@ -274,7 +274,8 @@ class Matcher:
 def _hint(value: Value, info: rx.StructInfo) -> str | None:
     """What to pass instead, where a usual kind of Python object does not do."""
     if isinstance(info, rx.TensorStructInfo) and isinstance(value, (list, tuple)):
-        return "make an array of it with numpy.asarray"
+        dtype = "" if info.dtype.is_void else f', "{info.dtype}"'
+        return f"make an array of it: numpy.asarray(...{dtype})"
     if isinstance(info, rx.ShapeStructInfo) and isinstance(value, (list, tuple)):
         return "make a shape of it with relaxpy.runtime.ShapeTuple"
     wrong_type = isinstance(info, rx.TensorStructInfo) and category_of(value) is Category.TENSOR

@@ -102,13 +102,13 @@ class EntryPoint:
         given, rest = names[: len(args)], names[len(args) :]
         for name in named:
             if names.count(name) != 1 or name in given:
-                problem = "is no parameter's name"
+                problem = f"has no parameter {name!r}"
                 if names.count(name) > 1:
-                    problem = "is the name of several parameters"
+                    problem = f"has several parameters {name!r}"
                 elif name in given:
-                    problem = "is given twice"
+                    problem = f"is given parameter {name!r} twice"
                 raise RuntimeCheckError(
-                    f"{self.signature.name}: argument {name!r} {problem}",
+                    f"{self.signature.name} {problem}",
                     rule="FN-11",
                     span=self.signature.span,
                     hint=close_names(name, names),
@@ -161,7 +161,7 @@ class Executable:
             )
         known = ", ".join(self._entries) or "none"
         raise UnknownNameError(
-            f"the executable has no function {name!r}; its functions: {known}",
+            f"the executable has no function {name!r}; it has {known}",
             hint=close_names(str(name), self._entries),
         )
 

@@ -37,6 +37,10 @@ _RELAX_BITS = {
     "uint": frozenset((1, 8, 16, 32, 64)),
     "float": frozenset((16, 32, 64)),
 }
+# What other libraries write for the beginning of a name, or for the whole of it.
+_WORDS = {"fp": "float", "f": "float", "bf": "bfloat", "i": "int", "u": "uint"}
+_WORDS |= {"half": "float16", "double": "float64", "long": "int64", "boolean": "bool"}
+_ABBREVIATION = re.compile(rf"^(?:{'|'.join(sorted(_WORDS, key=len, reverse=True))})(?=\d|$)")
 
 
 class _Parts(NamedTuple):
@@ -67,7 +71,8 @@ def _parse(text: str) -> _Parts:
             "bfloat16",
             *(f"{f}{b}" for f, bs in _RELAX_BITS.items() for b in bs if b > 1),
         ]
-        hint = close_names(text, known)
+        usual = _ABBREVIATION.sub(lambda m: _WORDS[m[0]], text)
+        hint = f"did you mean {usual!r}?" if usual in known else close_names(text, known)
         raise MisuseError(f"unknown dtype {text!r:.60}", rule="DT-1", hint=hint, about=text)
     family, digits, scalable, lane_digits = found.groups()
     fixed = {"handle": 64, "bfloat": 16, **_SMALL_FLOATS}.get(family)

@@ -77,7 +77,7 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
     make = _pipelines.get(name)
     if make is None:
         raise UnknownNameError(
-            f"there is no pipeline {name!r}; there are {', '.join(sorted(_pipelines))}",
+            f"there is no pipeline {name!r}; pipelines are {', '.join(sorted(_pipelines))}",
             hint=close_names(str(name), _pipelines),
             about=name,
         )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys as _sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from relaxpy.entry import user_facing as _user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.script.parser import forms as _forms
 from relaxpy.script.parser.decorate import ModuleDecorator as _ModuleDecorator
+from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
 ir_module = _ModuleDecorator()
 pyfunc = _forms.PythonOptions()
@@ -25,6 +29,13 @@ __all__ = [
     "pyfunc",
     "vdevice",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+
+    @_user_facing
+    def __getattr__(name):
+        raise _unknown_member(_sys.modules[__name__], "I", name)
 
 
 def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _forms.DeviceForm:

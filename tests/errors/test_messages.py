@@ -1,6 +1,7 @@
 """What is said of mistakes, read as a person would: `tests/golden/errors/messages.txt`.
 
-Each entry there is a program and, below `# ...`, the whole message.
+Each entry there is a program and, below `# ...`, the whole message. Where this says what to write,
+the program that does so follows below `# instead`.
 """
 
 import linecache
@@ -18,18 +19,24 @@ from relaxpy.script import ir as I, relax as R, tir as T
 GOLDEN = Path(__file__).parents[1] / "golden" / "errors" / "messages.txt"
 _PARTS = re.split(r"^# --- (.+)\n", GOLDEN.read_text(encoding="utf-8"), flags=re.M)[1:]
 ENTRIES = dict(zip(_PARTS[::2], _PARTS[1::2], strict=True))
+INSTEAD = "# instead\n"
 LIBRARIES = {"I": I, "R": R, "T": T, "np": np, "relaxpy": relaxpy}
 
 
-def message(program: str) -> str:
-    """What the error says that `program`, run as the file model.py, ends with."""
+def run(program: str) -> None:
+    """Run `program` as the file model.py."""
     lines = program.splitlines(keepends=True)
     linecache.cache["model.py"] = (len(program), None, lines, "model.py")
     try:
-        with pytest.raises(RelaxpyError) as caught:
-            exec(compile(program, "model.py", "exec"), {"__name__": "model", **LIBRARIES})
+        exec(compile(program, "model.py", "exec"), {"__name__": "model", **LIBRARIES})
     finally:
         del linecache.cache["model.py"]
+
+
+def message(program: str) -> str:
+    """What the error says that `program` ends with."""
+    with pytest.raises(RelaxpyError) as caught:
+        run(program)
     return f"{caught.typename}: {caught.value}"
 
 
@@ -42,7 +49,8 @@ def _no_packed_functions_stay() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_messages_are_as_written(name: str, request: pytest.FixtureRequest) -> None:
-    program, _, wanted = ENTRIES[name].partition("# ...\n")
+    program, _, rest = ENTRIES[name].partition("# ...\n")
+    wanted, _, _ = rest.partition(INSTEAD)
     found = message(program)
     if request.config.getoption("--update-golden"):
         text = GOLDEN.read_text(encoding="utf-8")
@@ -56,12 +64,18 @@ def test_messages_are_as_written(name: str, request: pytest.FixtureRequest) -> N
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_messages_are_short_and_say_where(name: str) -> None:
-    first, *rest = ENTRIES[name].partition("# ...\n")[2].strip("\n").splitlines()
+    text = ENTRIES[name].partition("# ...\n")[2].partition(INSTEAD)[0]
+    first, *rest = text.strip("\n").splitlines()
     assert re.match(r"\w+: model\.py:\d+:\d+: ", first), first
     assert len(rest) <= 5
     assert set(rest[1].strip()) == {"^"}
     assert not first.endswith(".")
 
 
+@pytest.mark.parametrize("name", [n for n, entry in ENTRIES.items() if INSTEAD in entry])
+def test_what_messages_say_to_write_is_right(name: str) -> None:
+    run(ENTRIES[name].partition(INSTEAD)[2])
+
+
 def test_there_are_enough_of_them() -> None:
-    assert len(ENTRIES) >= 40
+    assert len(ENTRIES) >= 120

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -72,7 +74,7 @@ def test_a_private_function_is_not_reachable() -> None:
 
 def test_an_unknown_function_is_named_with_close_ones() -> None:
     ex = compile(dense())
-    with pytest.raises(UnknownNameError, match="no function 'mian'; its functions: mm, main") as e:
+    with pytest.raises(UnknownNameError, match="no function 'mian'; it has mm, main") as e:
         ex["mian"]
     assert "did you mean 'main'?" in str(e.value)
     assert isinstance(e.value, (KeyError, ValueError))
@@ -97,6 +99,7 @@ def test_functions_by_themselves_are_compiled(target: str) -> None:
     ("args", "message"),
     [
         ((5,), "compile takes an IRModule or a function, found int"),
+        ((rx.ExternFunc("f"),), "compile takes an IRModule or a function, found ExternFunc"),
         ((IRModule(), "llvm"), "there is no target 'llvm'; targets are numpy, reference"),
     ],
 )
@@ -188,3 +191,19 @@ def test_every_refusal_is_a_relaxpy_error() -> None:
     for args in [(), (X,), (X, None), (X, X), (X.T, X), ([1], X), (X, X.astype(int)), ("x", {})]:
         with pytest.raises(RelaxpyError):
             ex["main"](*args)
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("pipeline", [None, "default"])
+def test_a_module_that_changes_later_leaves_its_executable_alone(
+    target: str, pipeline: str | None, tmp_path: Path
+) -> None:
+    inner, x, y, z = rx.GlobalVar("inner"), rx.Var("x"), rx.Var("y"), rx.Var("z")
+    a = rx.Var("a", rx.ObjectStructInfo())
+    main = function([a], [(z, rx.Call(inner, (a,)))], z)
+    mod = IRModule({inner: function([x], [], x, name="inner"), "main": main})
+    ex = compile(mod, target, relax_pipeline=pipeline)
+    mod["inner"] = function([y], [], rx.PrimValue(7), name="inner")
+    assert ex["main"](3) == 3
+    ex.save(tmp_path / "saved.json")
+    assert relaxpy.load_executable(tmp_path / "saved.json")["main"](3) == 3

@@ -56,7 +56,7 @@ def refused(ex: Executable, args: tuple[object, ...], message: str, rule: str) -
         (tensor((2, 3)), zeros(2, 3, dtype="int32"), "its dtype is int32, not float32", "FN-1"),
         (tensor((2, 3)), zeros(2, 4), "dimension 1 is 4, not 3", "FN-5"),
         (tensor((2, 3)), None, "the null object", "FN-1"),
-        (tensor((2, 3)), [[0.0] * 3] * 2, "make an array of it with numpy.asarray", "FN-1"),
+        (tensor((2, 3)), [[0.0] * 3] * 2, r'asarray\(\.\.\., "float32"\)', "FN-1"),
         (tensor((2, 3)), "abc", "an object of class str", "FN-1"),
         (tensor((2, 3)), zeros(2, 3, dtype="complex64"), "complex64", "FN-1"),
         (rx.ShapeStructInfo(ndim=2), (1, 2), "relaxpy.runtime.ShapeTuple", "FN-1"),
@@ -185,8 +185,8 @@ def test_arguments_may_be_named(build: Build) -> None:
     assert ex["main"](1, b=2) == (1, 2)
     assert ex["main"](b=2, a=1) == (1, 2)
     for args, named, message in [
-        ((1,), {"c": 2}, "argument 'c' is no parameter's name"),
-        ((1,), {"a": 2}, "argument 'a' is given twice"),
+        ((1,), {"c": 2}, "has no parameter 'c'"),
+        ((1,), {"a": 2}, "is given parameter 'a' twice"),
         ((), {"b": 2}, "takes 2 arguments, found 1"),
     ]:
         with pytest.raises(RuntimeCheckError, match=message):
@@ -198,7 +198,7 @@ def test_parameters_of_one_name_are_given_by_position(build: Build) -> None:
     ex = build(function([x, y, z], [], rx.Tuple((x, y, z))))
     assert ex["main"](1, 2, z=3) == (1, 2, 3)
     for args, named in (((1,), {"x": 2, "z": 3}), ((), {"x": 2})):
-        with pytest.raises(RuntimeCheckError, match="'x' is the name of several parameters"):
+        with pytest.raises(RuntimeCheckError, match="has several parameters 'x'"):
             ex["main"](*args, **named)
     with pytest.raises(RuntimeCheckError, match="takes 3 arguments, found 2"):
         ex["main"](1, z=3)

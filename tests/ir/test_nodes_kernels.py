@@ -95,7 +95,7 @@ def test_subscripts_are_loads_vectors_or_regions():
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        ((I,), "A has 2 dimensions, found 1 indices"),
+        ((I,), "A has 2 dimensions, found 1 index"),
         ((I, J, 0), "A has 2 dimensions, found 3 indices"),
         ((I, slice(0, N, 1)), "constant length"),
         ((I, 1.5), "an index of A is an integer"),

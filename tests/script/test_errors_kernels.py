@@ -49,7 +49,7 @@ def test_stores_point_at_what_does_not_fit() -> None:
         @T.prim_func
         def f(A: T.Buffer((4, 4), "float32"), n: T.int32):
             A[0] = 1
-        #   ^^^^ buffer A has 2 dimensions, found 1 indices
+        #     ^ buffer A has 2 dimensions, found 1 index
             A[0, 1.5] = 1
         #   ^^^^^^^^^ an index of A is an integer, found `T.float32(1.5)` of float32
             A[0, 0] = "a"
@@ -87,7 +87,7 @@ def test_loops_run_over_integers_in_forms_of_their_own() -> None:
             #                 ^ a loop runs over integers, found `x` of float32
                 T.evaluate(0)
             for i, j in T.grid(2, 3, 4):
-        #       ^^^^ 2 values are needed here, found 3
+        #       ^^^^ expected 2 values, found 3
                 T.evaluate(0)
             for i in range(0, 8, 2):
             #        ^^^^^^^^^^^^^^ range in a kernel takes an end, or a start and an end
@@ -116,7 +116,7 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
                     #                 ^^^ the kinds of block variables are letters S and R,
                     # ... found 'X'
                     vj = T.axis.remap("SS", [i])
-                    #                       ^^^ 2 kinds are given for 1 loop variables
+                    #                 ^^^^ 2 kinds for 1 loop variable
                     vk = T.axis.spatial(4, 1.5)
                     #                      ^^^ a block variable stands for an integer, found
                     # ... `T.float32(1.5)` of float32

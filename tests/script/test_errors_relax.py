@@ -74,7 +74,11 @@ def test_an_unknown_attribute_gets_the_nearest_one() -> None:
             "errors of a running program end it; check before with an if",
         ),
         ("import os", "import", "import at the top of the file; its names can be used here"),
-        ("class A: pass", "class", "put functions into the class of an @I.ir_module"),
+        (
+            "class A: pass",
+            "class",
+            "functions stand in the class of one @I.ir_module, side by side",
+        ),
         ("global x", "global", "return new values instead"),
         ("del x", "del", "values die after their last use by themselves"),
         ("assert x", "assert", "use R.assert_op(condition, message) in an impure function"),
@@ -167,6 +171,7 @@ def test_a_shape_variable_that_nothing_binds_is_an_error() -> None:
         def main(x: R.Tensor(("batch + 1", "n"), "float32")):
         #                     ^^^^^^^^^^^ shape variable 'batch' is bound nowhere: it stands
         # ... alone in no parameter [WF-6a]
+        # hint: pass it in by a parameter, as in s: R.Shape(["batch"])
             return x
     """)
     check_marks("""
@@ -312,6 +317,7 @@ def test_misuse_of_output() -> None:
                 R.output(y)
                 z = y
         #       ^^^^^ R.output ends its block: nothing may follow in it [SC-7]
+        # hint: let one R.output be the last statement of the block
             return y
     """)
     check_marks("""
@@ -322,6 +328,7 @@ def test_misuse_of_output() -> None:
                 R.output(y)
                 R.output(y)
         #       ^^^^^^^^^^^ R.output ends its block: nothing may follow in it [SC-7]
+        # hint: let one R.output be the last statement of the block
             return y
     """)
     check_marks("""
@@ -389,7 +396,7 @@ def test_values_used_as_what_they_are_not() -> None:
             # ... [DER-32]
             t = (x, x)
             c = t[2]
-            #   ^^^^ index 2 of a tuple with 2 fields [DER-33]
+            #     ^ index 2 is out of range for a tuple with 2 fields [DER-33]
             d = x(x)
             #   ^ x is R.Tensor((4,), dtype="float32"), which cannot be called [DER-37]
             return x
@@ -430,8 +437,8 @@ def test_built_in_functions_that_do_something_are_not_called() -> None:
         def main(x: R.Tensor):
             print(x)
         #   ^^^^^ the built-in name 'print' is not available inside a program
-        # hint: a program is read, not run; to print when the function runs use R.print(...) in
-        # ... an impure function
+        # hint: a program is read, not run; to print when the function runs use R.print(x) in a
+        # ... function with pure=False
             return x
     """)
 
@@ -474,7 +481,7 @@ def test_targets_that_are_no_names() -> None:
             a, a = (x, x)
         #   ^^^^ a name is bound twice in one statement [SC-9]
             b, c = (x, x, x)
-        #   ^^^^ 2 values are needed here, found 3
+        #   ^^^^ expected 2 values, found 3
             return x
     """)
 

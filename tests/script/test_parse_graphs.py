@@ -480,13 +480,13 @@ def test_the_truth_of_a_relax_value_is_not_known_while_reading() -> None:
         def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "int8")):
             a = x and y
             #   ^ the truth of Var 'x' is not known while the program is read
-            # hint: for tensors write R.logical_and(..., ...)
+            # hint: for tensors write R.logical_and(x, y)
             b = not x
             #       ^ the truth of Var 'x' is not known while the program is read
-            # hint: for tensors write R.logical_not(...)
+            # hint: for tensors write R.logical_not(x)
             c = x if y else x
             #        ^ the truth of Var 'y' is not known while the program is read
-            # hint: write an if statement with an else, or R.where(condition, ..., ...)
+            # hint: write an if statement with an else, or R.where(y, x, x)
             d = x & x
             #   ^^^^^ & is not defined between Var 'x' and Var 'x'
             e = x % x

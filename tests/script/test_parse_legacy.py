@@ -293,7 +293,7 @@ def test_type_args_are_what_a_packed_function_gives() -> None:
         def main(f: R.Callable((R.Tensor,), R.Tensor), x: R.Tensor):
             return f(x, axis=1)
             #           ^^^^^^ a call of a function takes no keywords
-            # hint: only sinfo_args, and pure for packed functions, are written so
+            # hint: write f(x, 1)
     """)
 
 

@@ -247,6 +247,7 @@ WORDS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
 @given(st.integers(0, 2**32))
 def test_damaged_programs_are_refused_or_read_but_never_crash(seed: int) -> None:
     rng = random.Random(seed)

@@ -142,7 +142,11 @@ def as_struct_info(value: object) -> StructInfo:
     as_info = getattr(value, "__struct_info__", None)
     if as_info is not None:
         return cast("StructInfo", as_info())
-    raise _unlike("a StructInfo", value)
+    raise MisuseError(
+        f"expected a StructInfo, found {type(value).__name__} {value!r:.60}",
+        about=value,
+        hint='infos are written as in R.Tensor((4, 4), "float32")',
+    )
 
 
 def set_fields(node: Node, **fields: object) -> None:

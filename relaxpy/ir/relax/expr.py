@@ -12,7 +12,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs, as_attrs
 from relaxpy.ir.op import Op
@@ -267,7 +267,8 @@ def project_tuple(expr: Expr, index: object) -> TupleGetItem:
         )
     info = expr.struct_info
     if isinstance(info, TupleStructInfo) and not 0 <= place < len(info.fields):
-        raise IndexError(f"index {index} of a tuple with {len(info.fields)} fields")
+        fields = counted(len(info.fields), "field")
+        raise IndexError(f"index {index} is out of range for a tuple with {fields}")
     return TupleGetItem(expr, place)
 
 

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.expr import Call
 
 
+def whole_number(value: object) -> str | None:
+    """What to write for a float that is an integer."""
+    return f"write {int(value)}" if isinstance(value, float) and value.is_integer() else None
+
+
 def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
     """Dimensions as PrimExprs: Python integers become int64 literals (PX-9).
 
@@ -33,7 +38,10 @@ def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
     for value in as_members(values, "dimensions", "PX-9"):
         if isinstance(value, (bool, np.bool_, float, str)):
             raise MisuseError(
-                f"a dimension is an integer, found {value!r}", rule="PX-9", about=value
+                f"a dimension is an integer, found {value!r}",
+                rule="PX-9",
+                about=value,
+                hint=whole_number(value),
             )
         if isinstance(value, (int, np.integer)):
             out.append(ops.const(int(value), INT64))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.dtype import BOOL, FLOAT32, INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
@@ -203,9 +203,7 @@ class Buffer(Node):
         indices = index if isinstance(index, tuple) else (index,)
         indices = _expand(indices, self.ndim)
         if len(indices) != self.ndim:
-            raise MisuseError(
-                f"buffer {self.name} has {self.ndim} dimensions, found {len(indices)} indices"
-            )
+            raise MisuseError(index_count(self, indices))
         if any(isinstance(i, slice) and i.step is None for i in indices):
             return BufferRegion(self, _region(self, indices))
         points = [
@@ -250,6 +248,14 @@ class Buffer(Node):
 
 
 Index: TypeAlias = ExprLike | slice | EllipsisType | IterVar
+
+
+def index_count(buffer: Buffer, indices: Sequence[object]) -> str:
+    """What to say of too few or too many indices."""
+    dimensions = counted(buffer.ndim, "dimension")
+    return (
+        f"buffer {buffer.name} has {dimensions}, found {counted(len(indices), 'index', 'indices')}"
+    )
 
 
 def _expand(indices: tuple[Index, ...], ndim: int) -> tuple[Index, ...]:
@@ -340,9 +346,7 @@ def load_parts(
         raise MisuseError(f"a Buffer is accessed, found {buffer!r:.60}", about=buffer)
     values = ops.convert_all(indices)
     if len(values) != buffer.ndim:
-        raise MisuseError(
-            f"buffer {buffer.name} has {buffer.ndim} dimensions, found {len(values)} indices"
-        )
+        raise MisuseError(index_count(buffer, values))
     for value in values:
         if not value.dtype.is_int:
             raise MisuseError(

@@ -14,6 +14,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, ty
 from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.struct_info import whole_number
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.forms import UnknownShape, as_dtype
@@ -111,6 +112,7 @@ def _checked_dim(value: object) -> object:
             f"a dimension is an integer expression or a name, found {value!r:.60}",
             rule="PX-9",
             about=value,
+            hint=whole_number(value),
         )
     return value
 

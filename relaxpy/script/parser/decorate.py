@@ -11,7 +11,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from relaxpy.entry import tell
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names
 from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -26,10 +26,21 @@ from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names, frame_n
 from relaxpy.script.parser.text import Program, source_at, source_of
 
 
-def _checked_options(**options: bool | None) -> dict[str, bool]:
-    given = {name: value for name, value in options.items() if value is not None}
-    for name, value in given.items():
-        if not isinstance(value, bool):
+def _checked_options(
+    options: Mapping[str, object], others: Mapping[str, object]
+) -> dict[str, bool]:
+    """Those of `options` that are given; `others` there are not."""
+    for name, value in others.items():
+        raise MisuseError(
+            f"there is no option {name!r}; options are {', '.join(options)}",
+            about=value,
+            hint=close_names(name, options),
+        )
+    given: dict[str, bool] = {}
+    for name, value in options.items():
+        if isinstance(value, bool):
+            given[name] = value
+        elif value is not None:
             raise MisuseError(f"option {name} is True or False, found {value!r}", about=value)
     return given
 
@@ -46,6 +57,7 @@ class FunctionDecorator(forms.FunctionOptions):
         private: bool | None = None,
         pure: bool | None = None,
         check_well_formed: bool | None = None,
+        **others: object,
     ) -> Any:
         """The function that the text of `function` describes; without one, a decorator.
 
@@ -54,16 +66,14 @@ class FunctionDecorator(forms.FunctionOptions):
         """
         __tracebackhide__ = True
         frame = sys._getframe(1)
+        options = {"private": private, "pure": pure, "check_well_formed": check_well_formed}
         try:
             if function is not None:
                 return self.define(function, frame)
-            given = _checked_options(
-                private=private, pure=pure, check_well_formed=check_well_formed
-            )
+            given = _checked_options(options, others)
             return replace(self, **given)  # type: ignore[arg-type]
         except RelaxpyError as error:
-            options = {"private": private, "pure": pure, "check_well_formed": check_well_formed}
-            tell(error, frame, (function,), options)
+            tell(error, frame, (function,), {**options, **others})
             raise
 
     def define(self, function: Any, frame: FrameType) -> BaseFunc | Deferred:
@@ -90,7 +100,14 @@ class FunctionDecorator(forms.FunctionOptions):
 class ModuleDecorator(forms.ModuleOptions):
     """`I.ir_module`, bare or with options."""
 
-    def __call__(self, cls: type | None = None, /, *, check_well_formed: bool | None = None) -> Any:
+    def __call__(
+        self,
+        cls: type | None = None,
+        /,
+        *,
+        check_well_formed: bool | None = None,
+        **others: object,
+    ) -> Any:
         """The module that the text of `cls` describes; without one, a decorator.
 
         Errors:
@@ -98,16 +115,17 @@ class ModuleDecorator(forms.ModuleOptions):
         """
         __tracebackhide__ = True
         frame = sys._getframe(1)
+        options = {"check_well_formed": check_well_formed}
         try:
             if cls is None:
-                return replace(self, **_checked_options(check_well_formed=check_well_formed))
+                return replace(self, **_checked_options(options, others))
             if not inspect.isclass(cls):
                 raise MisuseError(
                     f"I.ir_module decorates a class, found {type(cls).__name__}", about=cls
                 )
             return defined_module(self, cls, frame)
         except RelaxpyError as error:
-            tell(error, frame, (cls,), {"check_well_formed": check_well_formed})
+            tell(error, frame, (cls,), {**options, **others})
             raise
 
 

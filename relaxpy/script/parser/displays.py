@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.errors import ParseError, RelaxpyError, counted
 from relaxpy.script.parser.guard import Guard
 from relaxpy.script.parser.scope import Scope
 from relaxpy.script.parser.text import Positioned, Program
@@ -150,7 +150,9 @@ class Displays:
         fixed = len(parts) - len(stars)
         if len(members) < fixed or (not stars and len(members) != fixed):
             least = "at least " if stars else ""
-            raise self.error(target, f"{least}{fixed} values are needed here, found {len(members)}")
+            raise self.error(
+                target, f"expected {least}{counted(fixed, 'value')}, found {len(members)}"
+            )
         if stars:
             at = stars[0]
             tail = len(parts) - at - 1

@@ -8,12 +8,14 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, close_names
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
 from relaxpy.script.parser.displays import VALUE_ERRORS, Displays
@@ -21,9 +23,11 @@ from relaxpy.script.parser.guard import OPEN, Guard, public_names
 from relaxpy.script.parser.scope import MISSING, Poison, Poisoned, Scope, unknown_name
 from relaxpy.script.parser.text import Positioned, Program, quoted_program
 from relaxpy.script.parser.wording import (
+    array_hint,
     as_parse_error,
     attribute_hint,
     binding_hint,
+    chain_hint,
     construct,
     describe,
     instead,
@@ -271,6 +275,13 @@ class Evaluator(Displays):
         name = ast.unparse(node.func)
         if not callable(function):
             return self.error(node.func, f"{describe(function)} cannot be called")
+        for arg, value in zip(node.args, args, strict=False):
+            if isinstance(value, Node) and _is_numpys(function):
+                hint = array_hint(node, name.rpartition(".")[2], value)
+                return self.error(arg, f"{name} takes arrays, found {describe(value)}", hint=hint)
+            if isinstance(value, Expr) and function is len:
+                hint = member_hint("shape", ast.unparse(arg))
+                return self.error(arg, f"{describe(value)} has no length", hint=hint)
         wrong = self._misfit(node, function, args, kwargs)
         if wrong is not None:
             return wrong
@@ -347,7 +358,9 @@ class Evaluator(Displays):
             message = str(error)
             if isinstance(error, TypeError):
                 message = f"{sign} is not defined between {describe(left)} and {describe(right)}"
-            raise self.error(node, message) from None
+            whole = isinstance(left, Buffer) or isinstance(right, Buffer)
+            hint = "kernels compute by element: index buffers, inside loops" if whole else None
+            raise self.error(node, message, hint=hint) from None
 
     def _operand(self, node: ast.expr, left: object, right: object, error: RelaxpyError) -> Span:
         if isinstance(node, ast.BinOp) and error.about is not None:
@@ -386,6 +399,8 @@ class Evaluator(Displays):
                 result = step if result is True else self._prim(node, ops.all_of, result, step)
             elif result is True:
                 result = step
+            elif isinstance(step, Expr) or isinstance(result, Expr):
+                raise self.error(node, "tensors are compared two at a time", hint=chain_hint(node))
             else:
                 result = self._prim(node, ops.all_of, result, step)
             if not isinstance(result, Node) and not self.truth(result, node):
@@ -447,3 +462,8 @@ class Evaluator(Displays):
             self.value(node.body),
             self.value(node.orelse),
         )
+
+
+def _is_numpys(function: object) -> bool:
+    module = getattr(function, "__module__", None) or ""
+    return isinstance(function, np.ufunc) or module.partition(".")[0] == "numpy"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
@@ -151,6 +151,7 @@ class BufferSpec(Form):
         align  bytes
     """
 
+    spoken: ClassVar[str] = "T.Buffer"
     shape: tuple[ExprLike, ...]
     dtype: DataType = DataType("float32")  # noqa: RUF009
     data: Var | None = None

@@ -100,7 +100,12 @@ class GraphReader(GraphUnrolled):
         if now.returned is not None:
             raise self.after_return(node)
         if now.dataflow is not None and now.dataflow.done:
-            raise self.error(node, "R.output ends its block: nothing may follow in it", rule="SC-7")
+            raise self.error(
+                node,
+                "R.output ends its block: nothing may follow in it",
+                rule="SC-7",
+                hint="let one R.output be the last statement of the block",
+            )
         now.around.append(node)
         try:
             self.dispatch(node)

@@ -16,7 +16,7 @@ from relaxpy.script.parser.graph_bindings import GraphBindings
 from relaxpy.script.parser.graph_state import Dataflow, ends_in, first_word
 from relaxpy.script.parser.report import bound_names
 from relaxpy.script.parser.scope import MISSING, Poisoned
-from relaxpy.script.parser.wording import describe
+from relaxpy.script.parser.wording import describe, shown
 
 
 class GraphBlocks(GraphBindings):
@@ -30,7 +30,9 @@ class GraphBlocks(GraphBindings):
         form = self.values.value(item.context_expr)
         if not isinstance(form, (forms.DataflowForm, forms.SeqForm)):
             raise self.error(
-                item.context_expr, f"with takes R.dataflow() in Relax, found {describe(form)}"
+                item.context_expr,
+                f"with takes R.dataflow() in Relax, found {describe(form)}",
+                hint=f"call it: {shown(item.context_expr)}()" if callable(form) else None,
             )
         if len(node.items) > 1 or item.optional_vars is not None:
             extra = item.optional_vars or node.items[1].context_expr

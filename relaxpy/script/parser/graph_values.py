@@ -23,14 +23,21 @@ from relaxpy.ir.relax.op.call import info_list
 from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.annotations import Annotation, DTensor, Tensor, TypeWord
+from relaxpy.script.parser.annotations import Annotation, DTensor, Tensor, TypeWord, resolve
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.evaluator import Evaluator
 from relaxpy.script.parser.legacy import NOT_READ, RuntimeDepShape
 from relaxpy.script.parser.macros import Macro
 from relaxpy.script.parser.relaxwords import call_packed
 from relaxpy.script.parser.scope import MISSING, Poisoned
-from relaxpy.script.parser.wording import as_parse_error, describe, last_name
+from relaxpy.script.parser.wording import (
+    as_parse_error,
+    describe,
+    index_hint,
+    last_name,
+    operators_called,
+    shown,
+)
 
 #: The operators of Python that have a meaning between Relax values.
 _SIGNS = frozenset(["+", "-", "*", "/", "//", "%", "**", "@", "<", "<=", ">", ">=", "==", "!="])
@@ -96,11 +103,13 @@ class GraphEvaluator(Evaluator):
         self.places: dict[int, Span] = {}
         self.gone: dict[str, str] = {}
         self._kept: list[object] = []
+        self._infos: list[tuple[Annotation, Span]] = []
 
     def forget(self) -> None:
         """Forget where values were written: a new statement begins."""
         self.places.clear()
         self._kept.clear()
+        self._infos.clear()
 
     def place_of(self, expr: rx.Expr) -> Span | None:
         """Where `expr` was written in this statement."""
@@ -120,8 +129,10 @@ class GraphEvaluator(Evaluator):
     def unknown(self, node: ast.Name) -> RelaxpyError:
         error = Evaluator.unknown(self, node)
         why = self.gone.get(node.id)
+        meant = operators_called(node.id)
         if why is None:
-            return error
+            hint = error.diagnostic.hint or (f"did you mean `{meant[0]}`?" if meant else None)
+            return self.error(node, error.diagnostic.message, hint=hint)
         return self.error(
             node,
             f"{node.id!r} is not visible here: {why}",
@@ -192,13 +203,18 @@ class GraphEvaluator(Evaluator):
             self._kept.append(found)
             if isinstance(found, rx.Call) and isinstance(node, ast.Call):
                 self._place_parts(found, node)
+        elif isinstance(found, Annotation) and not self.annotating:
+            self._infos.append((found, self.span(node)))
         return found
 
     def _place_parts(self, call: rx.Call, node: ast.Call) -> None:
-        """Note where tuples of Python among the operands stand, and a wrong callee."""
+        """Note where tuples of Python among the operands stand, infos, and a wrong callee."""
         if isinstance(call.op, rx.Var) and not isinstance(call.op.struct_info, rx.FuncStructInfo):
             self.places[id(call.op)] = self.span(node.func)
         written = [*node.args, *(keyword.value for keyword in node.keywords)]
+        for info in call.sinfo_args:
+            same = (span for found, span in self._infos if resolve(found) == info)
+            self.places |= {id(info): span for span in same}
         displays = [d for d in written if isinstance(d, (ast.Tuple, ast.List)) and d.elts]
         for operand in call.args:
             if isinstance(operand, rx.Tuple) and operand.fields and displays:
@@ -283,10 +299,14 @@ class GraphEvaluator(Evaluator):
         kwargs = _renamed(kwargs)
         for keyword in node.keywords:
             if keyword.arg not in ("sinfo_args", "type_args", "pure"):
+                values = [*node.args, *(k.value for k in node.keywords)]
+                packed = isinstance(function, rx.ExternFunc)
                 raise self.error(
                     keyword,
                     "a call of a function takes no keywords",
-                    hint="only sinfo_args, and pure for packed functions, are written so",
+                    hint="only sinfo_args and pure are written so"
+                    if packed
+                    else f"write {ast.unparse(node.func)}({', '.join(map(shown, values))})",
                 )
         attrs = {name: value for name, value in kwargs.items() if name == "pure"}
         return rx.Call(
@@ -350,15 +370,15 @@ class GraphEvaluator(Evaluator):
             return Evaluator.on_subscript(self, owner, index, node)
         if isinstance(owner.struct_info, rx.TensorStructInfo):
             raise self.error(
-                node,
+                node.value,
                 f"[ ] projects a tuple, found {owner.struct_info}",
                 rule="DER-32",
-                hint="to index a tensor use R.take or R.strided_slice",
+                hint=index_hint(node.value, node.slice),
             )
         try:
             found = owner[index]
         except IndexError as error:
-            raise self.error(node, str(error), rule="DER-33") from None
+            raise self.error(node.slice, str(error), rule="DER-33") from None
         return self._at(found, node) if isinstance(found, rx.Expr) else found
 
     def expression(self, value: object, node: ast.expr) -> rx.Expr:

@@ -14,15 +14,16 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, load_parts
+from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, index_count, load_parts
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script.parser import forms, tirwords
+from relaxpy.script.parser.annotations import is_annotation
 from relaxpy.script.parser.kernel_forms import SCOPED, KernelForms, scalar, typed_var
 from relaxpy.script.parser.kernel_state import Body
 from relaxpy.script.parser.report import docstring_removed, refusal
 from relaxpy.script.parser.scope import POISON, Poisoned
-from relaxpy.script.parser.wording import describe
+from relaxpy.script.parser.wording import describe, shown
 
 
 class KernelReader(KernelForms):
@@ -91,6 +92,9 @@ class KernelReader(KernelForms):
             raise self.error(
                 arg.annotation,
                 f"a parameter is a buffer, a handle or a scalar, found {describe(given)}",
+                hint='tensors of a kernel are buffers, as in T.Buffer((4, 4), "float32")'
+                if is_annotation(given)
+                else None,
             )
         self.params.append(var)
         self.named.add(var)
@@ -248,10 +252,7 @@ class KernelReader(KernelForms):
         given = index if isinstance(index, tuple) else (index,)
         nodes = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
         if len(given) != buffer.ndim:
-            raise self.error(
-                target,
-                f"buffer {buffer.name} has {buffer.ndim} dimensions, found {len(given)} indices",
-            )
+            raise self.error(target.slice, index_count(buffer, given))
         if len(nodes) != len(given):
             nodes = [target.slice] * len(given)
         return tuple(
@@ -347,6 +348,7 @@ class KernelReader(KernelForms):
         raise self.error(
             node,
             f"a loop in a kernel runs over range, T.grid or the like, found {describe(value)}",
+            hint=f"write range({shown(node)})" if isinstance(value, (int, PrimExpr)) else None,
         )
 
     def while_loop(self, node: ast.While) -> None:
@@ -427,7 +429,13 @@ class KernelReader(KernelForms):
             raise self.error(node, "return in a kernel has a value", hint="leave it out otherwise")
         value = self.values.value(node.value)
         if not isinstance(value, (PrimExpr, bool, int, float)):
-            raise self.error(node.value, f"a kernel returns a scalar, found {describe(value)}")
+            raise self.error(
+                node.value,
+                f"a kernel returns a scalar, found {describe(value)}",
+                hint="buffers are parameters, which a kernel writes to: leave the return out"
+                if isinstance(value, Buffer)
+                else None,
+            )
         result = self.made(node.value, scalar, value, self.ret_type)
         self.add(stmt.Evaluate(intrin.ret(result), self.program.span(node)))
 

@@ -117,7 +117,7 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Global: ("global", "return new values instead"),
     ast.Nonlocal: ("nonlocal", "return new values instead"),
     ast.Delete: ("del", "values die after their last use by themselves"),
-    ast.ClassDef: ("class", "put functions into the class of an @I.ir_module"),
+    ast.ClassDef: ("class", "functions stand in the class of one @I.ir_module, side by side"),
     ast.Assert: ("assert", "use R.assert_op(condition, message) in an impure function"),
     ast.AugAssign: ("an augmented assignment", ""),
     ast.Break: ("break", "there are no loops to leave"),

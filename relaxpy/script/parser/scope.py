@@ -128,5 +128,5 @@ def unknown_name(name: str, known: Iterable[str]) -> ParseError:
 
 def _instead(name: str) -> str:
     if name == "print":
-        return "to print when the function runs use R.print(...) in an impure function"
+        return "to print when the function runs use R.print(x) in a function with pure=False"
     return "call it outside and use its result, or a helper function that calls it"

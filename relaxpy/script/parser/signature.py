@@ -118,7 +118,15 @@ class SignatureReader:
         if arg is None:
             return names.get(name, POISON)
         info: rx.StructInfo | None = rx.ObjectStructInfo()
-        if arg.annotation is not None:
+        if arg.annotation is None and name == "self":
+            error = self.values.error(
+                arg,
+                "functions of a module are no methods: they take no self",
+                hint="leave it out; others are called by the name of the class",
+            )
+            self.wrong(error)
+            info = None
+        elif arg.annotation is not None:
             for used in ast.walk(arg.annotation):
                 if isinstance(used, ast.Name) and used.id in self.waiting:
                     self.parameter(used.id)
@@ -137,7 +145,9 @@ class SignatureReader:
                 value = self.values.value(node)
             if not is_annotation(value) and value is not None:
                 raise self.values.error(
-                    node, f"an annotation is an info such as R.Tensor, found {describe(value)}"
+                    node,
+                    f"an annotation is an info such as R.Tensor, found {describe(value)}",
+                    hint=_INSTEAD.get(getattr(value, "__name__", getattr(value, "spoken", ""))),
                 )
             for text in () if binds else string_dims(value, own=False):
                 self.check_bound(text, node)
@@ -159,7 +169,8 @@ class SignatureReader:
             literal,
             f"shape variable {name!r} of the result is bound by no parameter",
             rule="WF-4",
-            hint=close_names(name, self.found.sizes),
+            hint=close_names(name, self.found.sizes)
+            or "use sizes of the parameters, or leave the shape open: R.Tensor(ndim=...)",
         )
 
     def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
@@ -176,7 +187,8 @@ class SignatureReader:
                     literal,
                     f"shape variable {used!r} is bound nowhere: it stands alone in no parameter",
                     rule="WF-6a",
-                    hint=close_names(used, (q for q in self.quoted if q.isidentifier())),
+                    hint=close_names(used, (q for q in self.quoted if q.isidentifier()))
+                    or f'pass it in by a parameter, as in s: R.Shape(["{used}"])',
                 )
         with self.values.scope.inner(self.found.sizes):
             value = self.values.quoted(literal)
@@ -185,6 +197,19 @@ class SignatureReader:
                 literal, f"a dimension is an integer expression, found {describe(value)}"
             )
         return value if isinstance(value, PrimExpr) else tir.IntImm(INT64, value)
+
+
+#: What to write for what is no annotation, by its name or that of its class.
+_INSTEAD = {
+    "BufferSpec": 'tensors of a graph function are written as in R.Tensor((4, 4), "float32")',
+    "ndarray": 'tensors are written as in R.Tensor((4, 4), "float32")',
+    "int": 'for a number write R.Prim("int64")',
+    "float": 'for a number write R.Prim("float32")',
+    "bool": 'for a truth value write R.Prim("bool")',
+    "str": 'infos are written as in R.Tensor((4, 4), "float32")',
+    "list": "for several values write R.Tuple(..., ...)",
+    "tuple": "for several values write R.Tuple(..., ...)",
+}
 
 
 def _extras(spec: ast.arguments) -> list[ast.arg]:

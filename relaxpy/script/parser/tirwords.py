@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Attrs, freeze
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -177,7 +177,8 @@ class Axis:
             bindings = [bindings]  # type: ignore[list-item]
         if len(kinds) != len(bindings):
             raise MisuseError(
-                f"{len(kinds)} kinds are given for {len(bindings)} loop variables", about=bindings
+                f"{counted(len(kinds), 'kind')} for {counted(len(bindings), 'loop variable')}",
+                about=kinds,
             )
         return forms.RemapForm(kinds, tuple(bindings))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterable
+from functools import reduce
 
 import numpy as np
 
@@ -19,19 +20,25 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax.op.registry import registered_ops
+from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.guard import public_names
 
 __all__ = [
+    "array_hint",
     "as_parse_error",
     "attribute_hint",
     "binding_hint",
+    "chain_hint",
     "construct",
     "describe",
+    "index_hint",
     "instead",
     "last_name",
     "member_hint",
+    "operators_called",
+    "shown",
     "truth_hint",
     "unknown_member",
 ]
@@ -56,8 +63,10 @@ def describe(value: object) -> str:
         return f"a NumPy array of shape {value.shape}"
     if inspect.isroutine(value):
         return f"function {getattr(value, '__name__', value)!r}"
+    if inspect.isclass(value):
+        return f"class {value.__name__}"
     hint = getattr(value, "name_hint", None) if isinstance(value, Node) else None
-    kind = type(value).__name__
+    kind = getattr(value, "spoken", type(value).__name__)
     article = "an" if kind[:1] in "AEIOU" else "a"
     return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article} {kind}"
 
@@ -91,27 +100,73 @@ def member_hint(name: str, spoken: str) -> str | None:
     """What to write for an attribute that values have in other libraries, but not here."""
     if name == "shape":
         return (
-            f"name sizes in the annotation, as in R.Tensor((n, 4)); R.shape_of({spoken}) is a value"
+            f'name sizes in the annotation, as in R.Tensor(("n", 4)), and declare n = T.int64(); '
+            f"R.shape_of({spoken}) is a value"
         )
     if name == "T":
         return f"write R.permute_dims({spoken})"
     found = operators_called(name)
-    return f"operators are functions: {found[0]}({spoken}, ...)" if found else None
+    if not found:
+        return None
+    record = registered_ops()[found[0].replace("R.", "relax.", 1)]
+    rest = ", ..." if len(record.parameters) > 1 else ""
+    return f"operators are functions: {found[0]}({spoken}{rest})"
 
 
 def truth_hint(node: ast.expr) -> str | None:
     """What to write for `node`, which asks for the truth of a value of the program."""
     match node:
-        case ast.UnaryOp():
-            return "for tensors write R.logical_not(...)"
-        case ast.BoolOp(op=ast.And()):
-            return "for tensors write R.logical_and(..., ...)"
-        case ast.BoolOp():
-            return "for tensors write R.logical_or(..., ...)"
-        case ast.IfExp():
-            return "write an if statement with an else, or R.where(condition, ..., ...)"
+        case ast.UnaryOp(operand=operand):
+            return f"for tensors write R.logical_not({shown(operand)})"
+        case ast.BoolOp(op=op, values=values):
+            word = "and" if isinstance(op, ast.And) else "or"
+            return f"for tensors write {joined(word, map(shown, values))}"
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            parts = ", ".join(map(shown, (test, body, orelse)))
+            return f"write an if statement with an else, or R.where({parts})"
         case _:
             return None
+
+
+def shown(node: ast.expr) -> str:
+    """The text of a part of a program, for a hint that has it again; `...` for a long one."""
+    text = ast.unparse(node)
+    return text if len(text) <= 40 else "..."
+
+
+def joined(word: str, parts: Iterable[str]) -> str:
+    """The conjunction (`and`) or disjunction (`or`) of tensors, as a program writes it."""
+    return reduce(lambda a, b: f"R.logical_{word}({a}, {b})", parts)
+
+
+def chain_hint(node: ast.Compare) -> str:
+    """What to write for tensors in place of `a < b < c`."""
+    operands = [node.left, *node.comparators]
+    steps = (
+        shown(ast.Compare(left, [op], [right]))
+        for left, op, right in zip(operands, node.ops, operands[1:], strict=False)
+    )
+    return f"write {joined('and', steps)}"
+
+
+def index_hint(owner: ast.expr, index: ast.expr) -> str:
+    """What to write for `owner[index]` where `owner` is a tensor."""
+    match index:
+        case ast.Constant(value=int(place)):
+            return f"write R.take({shown(owner)}, R.const({place}), axis=0)"
+        case ast.Slice(lower=ast.Constant(value=int(first)), upper=ast.Constant(value=int(last))):
+            bounds = f"axes=[0], begin=[{first}], end=[{last}]"
+            return f"write R.strided_slice({shown(owner)}, {bounds})"
+        case _:
+            return "to index a tensor use R.take or R.strided_slice"
+
+
+def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
+    """What to write for a call of NumPy's function `name` on the value of a program."""
+    words = operators_called(name)
+    if isinstance(value, PrimExpr):
+        words = [f"T.{name}"] if hasattr(intrin, name) else []
+    return f"write {words[0]}({', '.join(map(shown, node.args))})" if words else None
 
 
 def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:

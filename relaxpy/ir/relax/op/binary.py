@@ -110,7 +110,11 @@ def literal(value: object, dtype: DataType) -> Constant:
     if dtype.is_int:
         low, high = ops.int_range(dtype)
         if not whole or not low <= int(value) <= high:  # type: ignore[call-overload]
-            raise MisuseError(f"there is no {dtype} {value!r}", about=value)
+            raise MisuseError(
+                f"{value!r} is no {dtype}",
+                about=value,
+                hint=None if whole else "convert the other operand with R.astype",
+            )
     return const(value, dtype)
 
 

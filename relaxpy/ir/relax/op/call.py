@@ -178,10 +178,11 @@ def _check_kernel(
         )
     given = (*inputs, *outputs, *scalars)
     if len(given) != len(info.params):
-        extra = f" and {counted(len(scalars), 'scalar')}" if scalars else ""
+        counts = [counted(len(inputs), "operand"), counted(len(outputs), "output")]
+        counts += [counted(len(scalars), "scalar")] if scalars else []
         raise StructInfoTypeError(
             f"{callee.name_hint} takes {counted(len(info.params), 'argument')}, "
-            f"found {counted(len(inputs), 'operand')}, {counted(len(outputs), 'output')}{extra}",
+            f"found {', '.join(counts[:-1])} and {counts[-1]}",
             rule="OP-5",
             about=call.args[1],
         )
@@ -197,11 +198,11 @@ def _check_kernel(
         if i >= len(inputs) + len(outputs):
             what = f"scalar {i - len(inputs) - len(outputs) + 1}"
         reason = explain_incompatibility(found, expected, ctx.sizes)
-        packed = call.args[1]
+        packed, [out] = call.args[1], call.sinfo_args
         raise StructInfoTypeError(
             f"{what} of {callee.name_hint} is {found}, the kernel takes {expected}: {reason}",
             rule="OP-8",
-            about=packed.fields[i] if operand and isinstance(packed, Tuple) else found,
+            about=packed.fields[i] if operand and isinstance(packed, Tuple) else out,
         )
 
 
@@ -244,8 +245,12 @@ def written_out(call: Call) -> Written:
 def kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...]:
     """The operands of a call of a PrimFunc: it, a tuple of its inputs, and scalars as a shape."""
     if not isinstance(gvar, Expr):
+        named = isinstance(gvar, str) and gvar.isidentifier()
         raise MisuseError(
-            f"expected a PrimFunc of the module, found {gvar!r:.60}", rule="OP-1", about=gvar
+            f"expected a PrimFunc of the module, found {gvar!r:.60}",
+            rule="OP-1",
+            about=gvar,
+            hint=f"name it as a member of the module's class: Module.{gvar}" if named else None,
         )
     if tir_vars is None:
         return gvar, operand_tuple(args)

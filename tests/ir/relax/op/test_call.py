@@ -133,7 +133,7 @@ def test_an_output_may_have_a_shape_that_a_variable_holds(bb: BlockBuilder) -> N
         ([X], tensor(N), "rank 1 is not rank 2"),
         ([var("y", tensor(N, 5))], tensor(N, 4), "operand 1 of one is .*dimension 1: 5 is not 4"),
         ([var("y", tensor(3, 4))], tensor(2, 4), "dimension 0: 2 is not 3"),
-        ([X, X], tensor(N, 4), "one takes 2 arguments, found 2 operands, 1 output"),
+        ([X, X], tensor(N, 4), "one takes 2 arguments, found 2 operands and 1 output"),
         ([var("s", shape(2))], tensor(N, 4), "a shape is not a tensor"),
     ],
 )

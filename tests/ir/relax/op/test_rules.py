@@ -158,9 +158,9 @@ def test_a_number_takes_the_datatype_of_the_other_operand() -> None:
 @pytest.mark.parametrize(
     ("info", "number", "message"),
     [
-        (tensor(2, dtype="int32"), 1.5, "relax.add: there is no int32 1.5"),
-        (tensor(2, dtype="int8"), 300, "there is no int8 300"),
-        (tensor(2, dtype="uint8"), -1, "there is no uint8 -1"),
+        (tensor(2, dtype="int32"), 1.5, "relax.add: 1.5 is no int32"),
+        (tensor(2, dtype="int8"), 300, "300 is no int8"),
+        (tensor(2, dtype="uint8"), -1, "-1 is no uint8"),
         (UNTYPED, 1, "the datatype of 1 is open beside a tensor of unknown datatype"),
         (None, 1, "nothing is known yet about the other operand"),
     ],
