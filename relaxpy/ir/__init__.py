@@ -5,16 +5,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+    from relaxpy.ir.access_path import AccessPath
     from relaxpy.ir.dtype import DataType
     from relaxpy.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice
     from relaxpy.ir.module import IRModule
-    from relaxpy.ir.node import Attrs
-    from relaxpy.ir.op import Op
+    from relaxpy.ir.node import Attrs, Attrs as DictAttrs
+    from relaxpy.ir.op import Op, register_op_attr
     from relaxpy.ir.relax.nodes import BaseFunc, EnvFunc, GlobalVar
-    from relaxpy.ir.serialize import load_json, save_json
+    from relaxpy.ir.relax.ty import FuncType, TupleType, Type
+    from relaxpy.ir.serialize import load_json, make_node, save_json
+    from relaxpy.ir.source_name import SourceName
     from relaxpy.ir.structural import (
         assert_structural_equal,
         first_mismatch,
+        get_first_structural_mismatch,
         structural_equal,
         structural_hash,
     )
@@ -23,11 +27,14 @@ if TYPE_CHECKING:
     from relaxpy.ir.types import PointerType, PrimType
 
 __all__ = [
+    "AccessPath",
     "Attrs",
     "BaseFunc",
     "DataType",
+    "DictAttrs",
     "DummyGlobalInfo",
     "EnvFunc",
+    "FuncType",
     "GlobalInfo",
     "GlobalVar",
     "IRModule",
@@ -36,22 +43,31 @@ __all__ = [
     "PrimExpr",
     "PrimType",
     "Range",
+    "SourceName",
     "Span",
+    "TupleType",
+    "Type",
     "VDevice",
     "assert_structural_equal",
     "first_mismatch",
+    "get_first_structural_mismatch",
     "load_json",
+    "make_node",
+    "register_op_attr",
     "save_json",
     "structural_equal",
     "structural_hash",
 ]
 
 _HOMES = {
+    "AccessPath": "relaxpy.ir.access_path:AccessPath",
     "Attrs": "relaxpy.ir.node:Attrs",
     "BaseFunc": "relaxpy.ir.relax.nodes:BaseFunc",
     "DataType": "relaxpy.ir.dtype:DataType",
+    "DictAttrs": "relaxpy.ir.node:Attrs",
     "DummyGlobalInfo": "relaxpy.ir.global_info:DummyGlobalInfo",
     "EnvFunc": "relaxpy.ir.relax.nodes:EnvFunc",
+    "FuncType": "relaxpy.ir.relax.ty:FuncType",
     "GlobalInfo": "relaxpy.ir.global_info:GlobalInfo",
     "GlobalVar": "relaxpy.ir.relax.nodes:GlobalVar",
     "IRModule": "relaxpy.ir.module:IRModule",
@@ -60,11 +76,17 @@ _HOMES = {
     "PrimExpr": "relaxpy.ir.tir.expr:PrimExpr",
     "PrimType": "relaxpy.ir.types:PrimType",
     "Range": "relaxpy.ir.tir.buffer:Range",
+    "SourceName": "relaxpy.ir.source_name:SourceName",
     "Span": "relaxpy.errors:Span",
+    "TupleType": "relaxpy.ir.relax.ty:TupleType",
+    "Type": "relaxpy.ir.relax.ty:Type",
     "VDevice": "relaxpy.ir.global_info:VDevice",
     "assert_structural_equal": "relaxpy.ir.structural:assert_structural_equal",
     "first_mismatch": "relaxpy.ir.structural:first_mismatch",
+    "get_first_structural_mismatch": "relaxpy.ir.structural:get_first_structural_mismatch",
     "load_json": "relaxpy.ir.serialize:load_json",
+    "make_node": "relaxpy.ir.serialize:make_node",
+    "register_op_attr": "relaxpy.ir.op:register_op_attr",
     "save_json": "relaxpy.ir.serialize:save_json",
     "structural_equal": "relaxpy.ir.structural:structural_equal",
     "structural_hash": "relaxpy.ir.structural:structural_hash",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 from typing_extensions import override
 
@@ -86,3 +86,24 @@ class Op(Node):
     @override
     def __reduce__(self) -> tuple[type[Op], tuple[str]]:
         return Op, (self.name,)
+
+
+_levels: dict[tuple[str, str], int] = {}
+
+
+def register_op_attr(
+    op_name: str, attr_key: str, value: object | None = None, level: int = 10
+) -> Any:
+    """Enter `value` in a column of the record of `op_name`; without one, a decorator that does.
+
+    What was entered so at a higher level stays.
+    """
+
+    def enter(found: Any) -> Any:
+        present = _levels.get((op_name, attr_key))
+        if present is None or present <= level:
+            Op(op_name).set_attr(attr_key, found)
+            _levels[op_name, attr_key] = level
+        return found
+
+    return enter if value is None else enter(value)

@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError, close_names
 from relaxpy.ir import device, global_info
 from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.dtype import DataType
@@ -261,6 +261,31 @@ def _saved(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
     data = np.ascontiguousarray(value)
     text = base64.b64encode(data.tobytes()).decode("ascii")
     return [str(DataType(data.dtype)), list(value.shape), text]
+
+
+@user_facing
+def make_node(type_key: str, **fields: object) -> Node | Attrs:
+    """A node of the kind that is saved as `type_key`; "ir.DictAttrs" is a table of attributes.
+
+    Errors:
+        UnknownNameError (also ValueError): there is no such kind.
+        MisuseError: it has other fields.
+    """
+    if type_key == "ir.DictAttrs":
+        return Attrs(fields)
+    kind = _KINDS.get(type_key)
+    if kind is None:
+        raise UnknownNameError(
+            f"no kind of node is called {type_key!r:.60}",
+            hint=close_names(str(type_key), _KINDS),
+            about=type_key,
+        )
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        if isinstance(error, RelaxpyError):
+            raise
+        raise MisuseError(f"this makes no {type_key}: {error}", about=type_key) from None
 
 
 @user_facing

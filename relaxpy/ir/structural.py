@@ -10,12 +10,21 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError
+from relaxpy.ir.access_path import AccessPath
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.expr import BinaryOpExpr, Cast, ConstExpr, IntImm, LogicalExpr, Select, Var
 
-Step: TypeAlias = "str | int"
+
+class Key(NamedTuple):
+    """A step into a table, by the text of the key."""
+
+    name: str
+
+
+# A field by its name, a member by its place, or what a table has under a key.
+Step: TypeAlias = "str | int | Key"
 Path: TypeAlias = "tuple[Path, Step] | None"
 Place: TypeAlias = tuple[Path, object]
 # What is to be visited: the value, whether it is defined here, and its shape variables with it.
@@ -87,8 +96,9 @@ class _Walk:
     is no limit. `visit` is that of the token that was last given, or None before the first node.
     """
 
-    def __init__(self, *, map_free_vars: bool) -> None:
+    def __init__(self, *, map_free_vars: bool, skip_tensor_content: bool = False) -> None:
         self.map_free_vars = map_free_vars
+        self.skip_tensor_content = skip_tensor_content
         self.visit: _Visit | None = None
         self.names: dict[int, tuple[str, int]] = {}
         self.defined: list[int] = []
@@ -186,10 +196,12 @@ class _Walk:
         if isinstance(value, Mapping):
             keys = sorted(value, key=str)
             members = [
-                self.part(value[key], False, False, (path, repr(str(key))), later, depth)
+                self.part(value[key], False, False, (path, Key(str(key))), later, depth)
                 for key in keys
             ]
             return "table", tuple(map(str, keys)), *members
+        if self.skip_tensor_content and isinstance(value, np.ndarray):
+            return "array", value.dtype.name, value.shape
         return _plain(value)
 
     def variable(self, subject: Node, defines: bool, sizes: bool) -> tuple[object, bool]:
@@ -284,14 +296,19 @@ def structural_hash(node: object, map_free_vars: bool = False) -> int:
 class Mismatch:
     """Where two nodes first differ, and what stands there on either side."""
 
-    path: str
+    place: AccessPath
     lhs: object
     rhs: object
+
+    @property
+    def path(self) -> str:
+        """The way from the two nodes to the difference: `.body.blocks[0]`."""
+        return str(self.place).removeprefix("<root>")
 
     @override
     def __str__(self) -> str:
         return (
-            f"the two differ at <root>{self.path}\n"
+            f"the two differ at {self.place}\n"
             f"  left:  {_snippet(self.lhs)}\n"
             f"  right: {_snippet(self.rhs)}"
         )
@@ -307,11 +324,16 @@ def _snippet(subject: object, limit: int = 300) -> str:
     return text if len(text) <= limit else text[:limit] + " ..."
 
 
-def first_mismatch(lhs: object, rhs: object, map_free_vars: bool = False) -> Mismatch | None:
+def first_mismatch(
+    lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
+) -> Mismatch | None:
     """The first place where the two differ, or None if they are structurally equal."""
     if lhs is rhs:
         return None
-    left, right = _Walk(map_free_vars=map_free_vars), _Walk(map_free_vars=map_free_vars)
+    left, right = (
+        _Walk(map_free_vars=map_free_vars, skip_tensor_content=skip_tensor_content)
+        for _ in range(2)
+    )
     # As long as they agree, as many tokens are to follow on either side.
     for one, other in zip(left.tokens(lhs), right.tokens(rhs), strict=True):
         if one != other:
@@ -332,7 +354,7 @@ def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch
             for a, b, (step, value), (_, other_value) in tokens:
                 if a != b:
                     return _difference(a, b, ((path, step), value), ((path, step), other_value))
-    return Mismatch(_path_text(path), one, other)
+    return Mismatch(_access_path(path), one, other)
 
 
 def _members(subject: object) -> list[tuple[Step, object]]:
@@ -342,16 +364,30 @@ def _members(subject: object) -> list[tuple[Step, object]]:
     if isinstance(subject, (tuple, list)):
         return list(enumerate(subject))
     if isinstance(subject, Mapping):
-        return [(repr(str(key)), subject[key]) for key in sorted(subject, key=str)]
+        return [(Key(str(key)), subject[key]) for key in sorted(subject, key=str)]
     return []
 
 
-def _path_text(path: Path) -> str:
-    steps: list[str] = []
+def _access_path(path: Path) -> AccessPath:
+    steps: list[Step] = []
     while path is not None:
         path, step = path
-        steps.append(f".{step}" if isinstance(step, str) and step.isidentifier() else f"[{step}]")
-    return "".join(reversed(steps))
+        steps.append(step)
+    found = AccessPath.root()
+    for step in reversed(steps):
+        if isinstance(step, Key):
+            found = found.map_item(step.name)
+        else:
+            found = found.attr(step) if isinstance(step, str) else found.array_item(step)
+    return found
+
+
+def get_first_structural_mismatch(
+    lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
+) -> tuple[AccessPath, AccessPath] | None:
+    """The paths to the first difference on either side, or None if there is none."""
+    found = first_mismatch(lhs, rhs, map_free_vars, skip_tensor_content)
+    return None if found is None else (found.place, found.place)
 
 
 def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> bool:

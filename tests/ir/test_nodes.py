@@ -6,7 +6,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from relaxpy.errors import MisuseError
+from relaxpy import ir
+from relaxpy.errors import Diagnostic, MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
@@ -226,6 +227,44 @@ def test_packed_functions_and_operators_are_known_by_name():
     assert (info.params, info.derive_func) == (None, rx.DEFAULT_DERIVE)
     assert Op("relax.add") is Op("relax.add")
     assert Op("relax.add").name == "relax.add"
+
+
+def test_columns_of_operators_are_registered_by_level():
+    name = "relax.test.registered"
+    try:
+        assert ir.register_op_attr(name, "column", 1) == 1
+
+        @ir.register_op_attr(name, "function")
+        def function() -> int:
+            return 3
+
+        assert function() == 3
+        assert ir.Op.get(name).get_attr("function") is function
+        ir.register_op_attr(name, "column", 2, level=5)
+        assert ir.Op.get(name).get_attr("column") == 1
+        ir.register_op_attr(name, "column", 3, level=11)
+        assert ir.Op.get(name).get_attr("column") == 3
+    finally:
+        for key in ("column", "function"):
+            ir.Op(name).reset_attr(key)
+
+
+def test_nodes_are_made_by_the_name_of_their_kind():
+    assert ir.make_node("tir.Add", a=N, b=1) is N + 1
+    assert ir.make_node("ir.DictAttrs", axis=[1]) == ir.DictAttrs({"axis": (1,)})
+    assert ir.make_node("relax.StringImm", value="s").value == "s"
+    with pytest.raises(ValueError, match=r"did you mean 'tir\.Add'"):
+        ir.make_node("tir.Adb")
+    with pytest.raises(MisuseError, match=r"this makes no tir\.Add"):
+        ir.make_node("tir.Add", c=3)
+    with pytest.raises(MisuseError, match="mismatched types"):
+        ir.make_node("tir.Add", a=N, b=tir.Var("i"))
+
+
+def test_positions_can_be_made_by_hand():
+    span = ir.Span(ir.SourceName("model.rx"), 1, 2, 1, 5)
+    assert str(span) == "model.rx:1:2"
+    assert str(Diagnostic("here", span=span)) == "model.rx:1:2: here"
 
 
 def test_operators_cannot_be_changed_and_are_named_by_strings():

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from relaxpy.errors import RelaxpyError
-from relaxpy.ir import assert_structural_equal, structural_equal, structural_hash
+from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.ir import (
+    AccessPath,
+    assert_structural_equal,
+    get_first_structural_mismatch,
+    structural_equal,
+    structural_hash,
+)
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -292,6 +298,38 @@ def test_paths_lead_to_the_first_difference(one: object, other: object, path: st
     found = first_mismatch(one, other)
     assert found is not None
     assert found.path == path
+
+
+def test_the_first_difference_has_a_path_on_either_side():
+    one, other = IRModule({"f": function()}), IRModule({"f": function(op="exp")})
+    found = get_first_structural_mismatch(one, other)
+    assert found is not None
+    block = AccessPath.root().attr("functions_by_name").map_item("f").attr("body").attr("blocks")
+    expected = block.array_item(0).attr("bindings").array_item(0).attr("value").attr("op")
+    assert found == (expected.attr("name"),) * 2
+    assert str(expected) == "<root>.functions_by_name['f'].body.blocks[0].bindings[0].value.op"
+    assert get_first_structural_mismatch(one, IRModule({"f": function("z")})) is None
+
+
+def test_the_content_of_tensors_can_be_left_out():
+    one, other = rx.const([1.0, 2.0]), rx.const([1.0, 3.0])
+    assert get_first_structural_mismatch(one, other) is not None
+    assert get_first_structural_mismatch(one, other, skip_tensor_content=True) is None
+    shorter = rx.const([1.0])
+    assert get_first_structural_mismatch(one, shorter, skip_tensor_content=True) is not None
+
+
+def test_paths_lead_to_what_is_there_or_missing():
+    root = AccessPath.root()
+    assert str(root.attr("params").array_item_missing(2)) == "<root>.params[2]<missing>"
+    assert str(root.map_item_missing("f")) == "<root>['f']<missing>"
+    assert str(root.attr_missing("body")) == "<root>.body<missing>"
+    assert root.attr("a").parent == root
+    assert root.parent is None
+    assert root.attr("a") != root.map_item("a")
+    assert len({root.attr("a"), root.attr("a")}) == 1
+    with pytest.raises(MisuseError, match="is not there"):
+        root.attr_missing("body").attr("blocks")
 
 
 def test_long_sides_are_cut():
