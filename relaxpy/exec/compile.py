@@ -76,6 +76,7 @@ def compile(
                 about=relax_pipeline,
             )
         module = made
+    module = module.clone()  # which users may change later
     check_runnable(module, kernels=target == "reference")
     if target == "reference":
         return _for_reference(module)
@@ -116,7 +117,7 @@ def load_executable(path: str | PathLike[str]) -> Executable:
 def _as_module(mod: object) -> IRModule:
     if isinstance(mod, IRModule):
         return mod
-    if isinstance(mod, rx.BaseFunc):
+    if isinstance(mod, (rx.Function, PrimFunc)):
         if "global_symbol" not in mod.attrs:
             mod = mod.with_attr("global_symbol", "main")
         return IRModule.from_expr(mod)

@@ -256,7 +256,7 @@ def _read(value: object, info: rx.StructInfo | None) -> Value:
         case rx.ObjectStructInfo() | None:
             if _is_tuple(value):
                 return _read_fields(value, (None,) * len(value))
-            if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
+            if hasattr(type(value), "__dlpack__") and not isinstance(value, np.generic):
                 return as_tensor(value)
             return value
         case _:
@@ -313,7 +313,7 @@ def as_tensor(value: Any) -> Value:
     )
     failure: Exception | None = None
     for method, read in readers:
-        if not hasattr(value, method) or isinstance(value, type):
+        if not hasattr(type(value), method):
             continue
         try:
             return read(value)

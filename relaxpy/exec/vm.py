@@ -260,8 +260,10 @@ class VirtualMachine:
             RuntimeCheckError: a wrong number of arguments.
         """
         function = self._executable[func_name]
+        if not isinstance(saved_name, str):
+            raise MisuseError(f"a name is a string, found {saved_name!r:.60}", about=saved_name)
         if saved_name in self._executable or saved_name in self._saved:
-            raise MisuseError(f"there is already a function {saved_name!r}")
+            raise MisuseError(f"there is already a function {saved_name!r}", about=saved_name)
         placed = function.place(args, kwargs)
         self._saved[saved_name] = SavedFunction(
             partial(self._function, func_name), placed, include_return

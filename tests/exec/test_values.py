@@ -195,6 +195,14 @@ def test_opaque_objects_pass_unchanged() -> None:
     text = [1, 2]
     assert from_packed(text, ()) is text
 
+    class Proxy:
+        def __getattr__(self, name: str) -> object:
+            raise RuntimeError(name)
+
+    proxy = Proxy()
+    assert from_packed(proxy, ()) is proxy
+    assert from_outside(proxy, F32) is proxy
+
 
 def test_scalars_become_tensors_where_a_tensor_is_wanted() -> None:
     made = from_outside(2, F32)

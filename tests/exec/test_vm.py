@@ -63,6 +63,8 @@ def test_a_function_is_saved_with_its_arguments(vm: VirtualMachine) -> None:
     assert vm["quiet"]() is None
     with pytest.raises(MisuseError, match="already a function 'pair_of_x'"):
         vm.save_function("pair", "pair_of_x", X, X)
+    with pytest.raises(MisuseError, match="a name is a string, found 5"):
+        vm.save_function("pair", 5, X, X)  # type: ignore[arg-type]
     with pytest.raises(RuntimeCheckError, match="takes 2 arguments, found 1"):
         vm.save_function("pair", "short", X)
 
