@@ -5,61 +5,98 @@ from __future__ import annotations
 import operator
 from functools import reduce
 
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.iter_map import detect_iter_map
+from relaxpy.ir.dtype import INT64
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, Stmt
+from relaxpy.ir.traverse import substitute
+
+_ONE = ops.const(1, "int64")
 
 
+@user_facing
 def has_reshape_pattern(func: PrimFunc) -> bool:
     """Whether a kernel does nothing but copy its first buffer to its last one in row-major order.
 
+    Errors:
+        MisuseError (also TypeError): `func` is no PrimFunc.
+
     Rule:
-        One nest of loops and spatial blocks around one store of one load; both have the same place
-        in the flattened buffers for all values of the block's variables, and the two buffers
-        hold equally many elements. What cannot be proved does not count.
+        One nest of loops and spatial blocks around one store of one load, which writes every
+        element once; both have the same place in the flattened buffers for all values of the
+        block's variables, and the two buffers hold equally many elements. What cannot be proved
+        does not count.
     """
+    if not isinstance(func, PrimFunc):
+        raise MisuseError(f"expected a PrimFunc, found {type(func).__name__}", about=func)
     buffers = [buffer for buffer in func.buffer_map_items if buffer is not None]
     if len(buffers) < 2:
         return False
     source, target = buffers[0], buffers[-1]
-    analyzer = Analyzer()
+    nest = _Nest()
     stmt: Stmt = func.body
     while True:
         match stmt:
-            case For(loop_var=var, min=low, extent=extent, body=body):
+            case For(body=body):
                 if not isinstance(body, (For, BlockRealize)):
                     return False
-                analyzer.bind(var, Range.from_min_extent(low, extent))
+                nest.enter_loop(stmt)
                 stmt = body
             case BlockRealize(block=block):
-                if not _is_spatial(block, analyzer):
+                if not nest.enter_block(stmt):
                     return False
                 stmt = block.body
             case BufferStore(value=BufferLoad() as load):
+                same = nest.analyzer.can_prove_equal
                 return (
                     load.buffer is source
                     and stmt.buffer is target
-                    and analyzer.can_prove_equal(_count(source), _count(target))
-                    and analyzer.can_prove_equal(
-                        _place(source, load.indices), _place(target, stmt.indices)
-                    )
+                    and same(_count(source), _count(target))
+                    and same(_place(source, load.indices), _place(target, stmt.indices))
+                    and nest.fills(target, stmt.indices)
                 )
             case _:
                 return False
 
 
-def _is_spatial(block: Block, analyzer: Analyzer) -> bool:
-    """Whether a block's variables are independent of each other; their ranges are noted."""
-    if block.init is not None or block.match_buffers:
-        return False
-    for axis in block.iter_vars:
-        if axis.iter_type is not tir.IterVarKind.DataPar:
+class _Nest:
+    """The loops and blocks around a statement."""
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self.loops: dict[tir.Var, Range] = {}
+        self.values: dict[tir.Var, tir.PrimExpr] = {}
+
+    def enter_loop(self, loop: For) -> None:
+        self.loops[loop.loop_var] = Range.from_min_extent(loop.min, loop.extent)
+        self.analyzer.bind(loop.loop_var, self.loops[loop.loop_var])
+
+    def enter_block(self, realize: BlockRealize) -> bool:
+        """Note what a block's variables are; whether they are independent of each other."""
+        block = realize.block
+        always = isinstance(realize.predicate, tir.IntImm) and bool(realize.predicate.value)
+        if not always or block.init is not None or block.match_buffers:
             return False
-        if axis.dom is not None:
-            analyzer.bind(axis.var, axis.dom)
-    return True
+        for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
+            if axis.iter_type is not tir.IterVarKind.DataPar:
+                return False
+            if axis.dom is not None:
+                self.analyzer.bind(axis.var, axis.dom)
+            self.values[axis.var] = substitute(value, self.values)
+        return True
+
+    def fills(self, buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> bool:
+        """Whether the loops provably reach each element of a buffer once."""
+        rounds = reduce(operator.mul, (r.extent for r in self.loops.values()), _ONE)
+        if not self.analyzer.can_prove_equal(ops.cast_to(rounds, INT64), _count(buffer)):
+            return False
+        place = self.analyzer.simplify(substitute(_place(buffer, indices), self.values))
+        return not detect_iter_map([place], self.loops, check_level="bijective").errors
 
 
 def _place(buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> tir.PrimExpr:
@@ -74,4 +111,4 @@ def _place(buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> tir.PrimExpr:
 
 
 def _count(buffer: Buffer) -> tir.PrimExpr:
-    return reduce(operator.mul, buffer.shape, ops.const(1, "int64"))
+    return reduce(operator.mul, buffer.shape, _ONE)

@@ -124,9 +124,9 @@ def ravel(index: Sizes, shape: Sizes) -> PrimExpr:
 
 
 def unravel(place: PrimExpr, shape: Sizes) -> tuple[PrimExpr, ...]:
-    """The index of the element at a place in row-major order."""
+    """The index of the element at a place in row-major order, which is one of the shape's."""
     index: list[PrimExpr] = []
-    for size in reversed(shape):
+    for size in reversed(shape[1:]):
         index.append(ops.floormod(place, size))
         place = ops.floordiv(place, size)
-    return tuple(reversed(index))
+    return (place, *reversed(index)) if shape else ()

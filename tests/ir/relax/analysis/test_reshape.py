@@ -1,10 +1,18 @@
 """Which kernels only read their input in row-major order."""
 
+from collections.abc import Callable
+
 import pytest
 
+from relaxpy.errors import MisuseError
+from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source
+from tests.ir.relax.infos import tensor
 
 
 def kernel(params: str, axes: str, kinds: str, store: str, *, before: str = "") -> PrimFunc:
@@ -62,6 +70,10 @@ def test_a_kernel_that_only_reshapes_is_found(func: PrimFunc) -> None:
         kernel("A: T.Buffer((2, 3)), B: T.Buffer((6,)), C: T.Buffer((6,))",
                "6, 1", "SS", "C[v0 + v1] = B[v0 + v1]"),
         kernel("B: T.Buffer((2, 3))", "2, 3", "SS", "B[v0, v1] = T.float32(0)"),
+        kernel("A: T.Buffer((4,)), B: T.Buffer((4,))", "2", "S", "B[v0] = A[v0]"),
+        kernel("A: T.Buffer((4,)), B: T.Buffer((4,))", "2, 2", "SS", "B[v0] = A[v0]"),
+        kernel("A: T.Buffer((4,)), B: T.Buffer((4,))", "4", "S",
+               "T.where(v0 < 3)\n            B[v0] = A[v0]"),
     ],
 )  # fmt: skip
 def test_a_kernel_that_does_anything_else_is_not(func: PrimFunc) -> None:
@@ -83,3 +95,36 @@ def f(A: T.Buffer((4,)), B: T.Buffer((4,))):
             B[v] = C[v]
 """)
     assert not has_reshape_pattern(func)
+
+
+N = tir.Var("n", "int64")
+
+
+@pytest.mark.parametrize(
+    ("make", "info", "answer"),
+    [
+        (lambda x: op.reshape(x, (N * 4,)), tensor(N, 4), True),
+        (lambda x: op.reshape(x, (2, N, 2)), tensor(N, 4), True),
+        (op.flatten, tensor(2, 3, 4), True),
+        (lambda x: op.expand_dims(x, [0, 2]), tensor(N, 4), True),
+        (lambda x: op.squeeze(x, 1), tensor(N, 1, 4), True),
+        (lambda x: op.permute_dims(x, (1, 0, 2)), tensor(1, N, 4), True),
+        (lambda x: op.permute_dims(x, (1, 0)), tensor(N, 4), False),
+        (lambda x: op.broadcast_to(x, (2, 4)), tensor(4), False),
+        (op.nn.relu, tensor(4), False),
+    ],
+)
+def test_what_operators_become(
+    make: Callable[[rx.Var], rx.Expr], info: rx.StructInfo, answer: bool
+) -> None:
+    builder = BlockBuilder()
+    with builder.function("main", [x := rx.Var("x", info)]):
+        builder.emit_func_output(builder.emit(make(x)))
+    functions = LegalizeOps()(builder.get()).functions.values()
+    [made] = [f for f in functions if isinstance(f, PrimFunc)]
+    assert has_reshape_pattern(made) is answer
+
+
+def test_only_kernels_are_asked() -> None:
+    with pytest.raises(MisuseError, match="expected a PrimFunc, found int"):
+        has_reshape_pattern(3)  # type: ignore[arg-type]
