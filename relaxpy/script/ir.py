@@ -49,9 +49,7 @@ def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _forms.
 
 def module_attrs(attrs: Mapping[str, object]) -> _forms.AttrsForm:
     """Attributes of the module."""
-    if not isinstance(attrs, Mapping) or not all(isinstance(key, str) for key in attrs):
-        raise MisuseError(f"attributes are a dict keyed by strings, found {attrs!r}", about=attrs)
-    return _forms.AttrsForm("module", dict(attrs))
+    return _forms.AttrsForm("module", _forms.attributes(attrs))
 
 
 def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _forms.GlobalInfosForm:

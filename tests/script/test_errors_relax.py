@@ -565,3 +565,27 @@ def test_a_size_without_quotes_or_declaration_gets_them() -> None:
             # hint: declare a new size before: k = T.int64()
             return y
     """)
+
+
+def test_attributes_are_data() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor):
+            R.func_attr({"f": lambda: 0})
+            #           ^^^^^^^^^^^^^^^^ an attribute is a number, a string, a node, or a list or
+            # ... dict of them, found function
+            R.func_attr({"a": [1, {2: 3}]})
+            #           ^^^^^^^^^^^^^^^^^^ attributes are a dict keyed by strings, found {2: 3}
+            R.func_attr({"global_symbol": 3})
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
+            return x
+    """)
+    check_marks("""
+        @T.prim_func
+        def f(n: T.int32):
+            T.func_attr({"global_symbol": 3})
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
+            k: T.int32 = 1.5
+            #            ^^^ k is int32, the value is 1.5
+            T.evaluate(n)
+    """)

@@ -558,3 +558,39 @@ def test_bindings_of_a_sequence_stand_where_it_stands() -> None:
             #      ^ unknown name 'w'
             # hint: what a block binds ends with it: use it there, or bind it before
     """)
+
+
+@pytest.mark.rule("SC-12", "WF-6a")
+def test_string_dimensions_may_be_computed() -> None:
+    whole, half = ("n * 2", 4), "n"
+
+    @R.function
+    def f(
+        x: R.Tensor((half,), "float32"), y: R.Tensor(whole, "float32"), z: R.Shape([f"{half} + 1"])
+    ) -> R.Tensor(whole, "float32"):
+        return y
+
+    assert str(f.ret_struct_info) == 'R.Tensor((n * 2, 4), dtype="float32")'
+    assert_structural_equal(from_source(f.script()), f)
+    check_marks(
+        """
+        @R.function
+        def main(x: R.Tensor((d,), "float32")) -> R.Shape([k]):
+        #           ^^^^^^^^^^^^^^^^^^^^^^^^^ shape variable 'm' is bound nowhere: it stands alone
+        # ... in no parameter [WF-6a]
+        #                                         ^^^^^^^^^^^^ shape variable 'k' of the result
+        # ... is bound by no parameter [WF-4]
+            return x
+    """,
+        extra_vars={"R": R, "d": "m + 1", "k": "k"},
+    )
+
+
+def test_a_device_is_named_or_given() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32", 1)):
+        #                                     ^ a device is a string or I.vdevice(...), found 1
+        # hint: write vdevice="cuda:0"
+            return x
+    """)

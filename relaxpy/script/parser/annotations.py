@@ -12,12 +12,13 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx, ty
 from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.struct_info import whole_number
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.devices import Devices
-from relaxpy.script.parser.forms import UnknownShape, as_dtype
+from relaxpy.script.parser.forms import DeviceForm, UnknownShape, as_dtype
 
 Dim = Callable[[str], PrimExpr]
 
@@ -184,6 +185,12 @@ class Tensor(Annotation):
             shape = tuple(_checked_dim(s) for s in shape)
         self.shape = shape
         self.dtype = None if dtype is None else as_dtype(dtype)
+        if not (vdevice is None or isinstance(vdevice, (str, VDevice, DeviceForm))):
+            raise MisuseError(
+                f"a device is a string or I.vdevice(...), found {vdevice!r:.60}",
+                about=vdevice,
+                hint='write vdevice="cuda:0"',
+            )
         self.vdevice = vdevice
 
     @override

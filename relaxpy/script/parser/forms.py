@@ -10,9 +10,12 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
+import numpy as np
+
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
@@ -114,6 +117,34 @@ class HandleWord:
         if dtype is None:
             return Var("", "handle")
         return Var("", PointerType(PrimType(as_dtype(dtype)), storage_scope))
+
+
+_DATA = (bool, int, float, str, Node, np.ndarray, np.generic)
+
+
+def attributes(table: object) -> dict[str, Any]:
+    """A table of attributes, whose values are data at every depth.
+
+    Errors: MisuseError about the table if something in it is no attribute.
+    """
+    waiting: list[object] = [table]
+    while waiting:
+        found = waiting.pop()
+        if found is table or isinstance(found, Mapping):
+            if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
+                raise MisuseError(
+                    f"attributes are a dict keyed by strings, found {found!r:.60}", about=table
+                )
+            waiting += found.values()
+        elif isinstance(found, (tuple, list)):
+            waiting += found
+        elif not (found is None or isinstance(found, _DATA) or hasattr(found, "__struct_info__")):
+            raise MisuseError(
+                "an attribute is a number, a string, a node, or a list or dict of them, "
+                f"found {type(found).__name__}",
+                about=table,
+            )
+    return dict(table)  # type: ignore[call-overload,no-any-return]
 
 
 def _sizes(shape: Any) -> tuple[ExprLike, ...]:

@@ -237,6 +237,8 @@ class GraphBindings(GraphState):
         if twice:
             raise self.error(node, f"attribute {', '.join(twice)} is set twice")
         for key, value in attrs.items():
+            if key == "global_symbol" and not isinstance(value, str):
+                raise self.error(node, f"global_symbol is a string, found {describe(value)}")
             if key == "pure":
                 # LEG-15: what callers rely on is found before the body is read.
                 if value is not self.now.pure:

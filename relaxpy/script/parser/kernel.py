@@ -216,6 +216,8 @@ class KernelReader(KernelForms):
         if var is None:
             raise self.error(node.annotation, "a variable in a kernel is a scalar or a handle")
         given = self.values.value(node.value)
+        if var.dtype.is_int and isinstance(given, float) and not given.is_integer():
+            raise self.error(node.value, f"{node.target.id} is {var.dtype}, the value is {given}")
         value: PrimExpr = self.made(node.value, scalar, given, var.dtype)
         if value.dtype != var.dtype:
             raise self.error(

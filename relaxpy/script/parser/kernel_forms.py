@@ -343,6 +343,9 @@ class KernelForms(KernelState):
                 if set(attrs) & set(self.attrs):
                     twice = ", ".join(sorted(set(attrs) & set(self.attrs)))
                     raise self.error(node, f"attribute {twice} is set twice")
+                symbol = attrs.get("global_symbol", "")
+                if not isinstance(symbol, str):
+                    raise self.error(node, f"global_symbol is a string, found {describe(symbol)}")
                 self.attrs.update(attrs)
             case forms.Form() if isinstance(form, SCOPED):
                 self.add(self.opened("", form, node)[1])

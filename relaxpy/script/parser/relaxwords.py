@@ -42,9 +42,7 @@ def match_cast(value: object, struct_info: object) -> forms.MatchCastForm:
 
 def func_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
     """Attributes of the function."""
-    if not isinstance(attrs, Mapping) or not all(isinstance(key, str) for key in attrs):
-        raise MisuseError(f"attributes are a dict keyed by strings, found {attrs!r}", about=attrs)
-    return forms.AttrsForm("function", dict(attrs))
+    return forms.AttrsForm("function", forms.attributes(attrs))
 
 
 def emit(value: object) -> forms.EmitForm:

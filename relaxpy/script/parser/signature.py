@@ -164,9 +164,8 @@ class SignatureReader:
         around = self.values.scope.find_bound(name)
         if not name.isidentifier() or name in self.found.sizes or isinstance(around, tir.Var):
             return
-        literal = next(n for n in _strings(annotation) if n.value == text)
         raise self.values.error(
-            literal,
+            _written(text, annotation),
             f"shape variable {name!r} of the result is bound by no parameter",
             rule="WF-4",
             hint=close_names(name, self.found.sizes)
@@ -178,11 +177,11 @@ class SignatureReader:
         name = text.strip()
         if name.isidentifier():
             return self.variable(name)
-        literal = next(n for n in _strings(annotation) if n.value == text)
+        literal = _written(text, annotation)
         for used in _names_in(name):
             if used in self.quoted:
                 self.variable(used)
-            elif self.values.scope.find(used) is MISSING:
+            elif used not in self.found.sizes and self.values.scope.find(used) is MISSING:
                 raise self.values.error(
                     literal,
                     f"shape variable {used!r} is bound nowhere: it stands alone in no parameter",
@@ -234,6 +233,12 @@ def _declared_as_sizes(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 def _strings(node: ast.expr) -> list[ast.Constant]:
     return [n for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+
+
+def _written(text: str, annotation: ast.expr) -> ast.Constant:
+    """The literal of a dimension; one that was computed stands for all of the annotation."""
+    found = next((n for n in _strings(annotation) if n.value == text), None)
+    return ast.copy_location(ast.Constant(text), annotation) if found is None else found
 
 
 def _names_in(text: str) -> set[str]:

@@ -221,24 +221,16 @@ def where(condition: ExprLike) -> forms.WhereForm:
 
 def func_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
     """Attributes of the function."""
-    return forms.AttrsForm("function", _table(attrs))
+    return forms.AttrsForm("function", forms.attributes(attrs))
 
 
 def block_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
     """Attributes of the block."""
-    return forms.AttrsForm("block", _table(attrs))
-
-
-def _table(attrs: object) -> Mapping[str, Any]:
-    if not isinstance(attrs, Mapping) or not all(isinstance(key, str) for key in attrs):
-        raise MisuseError(
-            f"attributes are a dict keyed by strings, found {attrs!r:.60}", about=attrs
-        )
-    return dict(attrs)
+    return forms.AttrsForm("block", forms.attributes(attrs))
 
 
 def _annotations(given: Mapping[str, object] | None) -> Mapping[str, Any]:
-    return {} if given is None else _table(given)
+    return {} if given is None else forms.attributes(given)
 
 
 # --- buffers and memory
