@@ -27,6 +27,7 @@ from relaxpy.ir.tir.buffer import (
     Range,
     vector_index,
 )
+from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.traverse import walk
 
 _INLINE_CONSTANT = 16
@@ -311,12 +312,31 @@ class ShortText:
                 return call(mesh, tuple_doc(map(str, shape)), Group("[", map(str, ids), "]"))
             case Placement():
                 return string_text(str(value))
+            case IndexMap():
+                return self._index_map(value)
             case DummyGlobalInfo():
                 return f"{self.ir_prefix}.dummy_global_info()"
             case Buffer() | rx.Expr():
                 return self.leaf_doc(value) if isinstance(value, rx.Expr) else self.name_of(value)
             case _:
                 return self.opaque_doc(value)
+
+    def _index_map(self, value: IndexMap) -> Doc:
+        """A map of indices as the function it was made of, where that can be written."""
+        names = [var.name for var in value.initial_indices]
+        dtypes = {str(var.dtype) for var in value.initial_indices}
+        if (
+            len(dtypes) != 1
+            or len(set(names)) != len(names)
+            or not all(map(str.isidentifier, names))
+        ):
+            return self.opaque_doc(value)
+        parts: list[Doc] = [_as_lambda(value)]
+        if value.inverse_index_map is not None:
+            parts.append(keyword("inverse_index_map", _as_lambda(value.inverse_index_map)))
+        if dtypes != {"int64"}:
+            parts.append(keyword("index_dtype", string_text(dtypes.pop())))
+        return call(f"{self.tir_prefix}.index_map", *parts)
 
     def device_doc(self, device: object) -> Doc:
         """The device of a tensor: "cuda:1" where that says all."""
@@ -372,3 +392,9 @@ def _short_text(node: Node) -> str:
         start, stop = writer.bounds_docs(node.min, node.extent)
         return flat(call(f"{writer.tir_prefix}.Range", start, stop))
     return writer.leaf(node)
+
+
+def _as_lambda(value: IndexMap) -> str:
+    names = ", ".join(var.name for var in value.initial_indices)
+    results = ", ".join(map(str, value.final_indices))
+    return f"lambda {names}: ({results}{',' if len(value.final_indices) == 1 else ''})"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.index_map import IndexMap as _IndexMap
 from relaxpy.script.parser import tirwords as _words
 from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
 from relaxpy.script.parser.forms import BufferSpec as Buffer, HandleWord as _HandleWord
@@ -33,7 +34,7 @@ _STATEMENTS = (
     *("block", "init", "axis", "reads", "writes", "where", "func_attr", "block_attr"),
     *("match_buffer", "alloc_buffer", "decl_buffer", "allocate", "allocate_const", "attr"),
     *("env_thread", "launch_thread", "realize", "let", "evaluate", "meta_var"),
-    "buffer_store",
+    *("buffer_store", "index_map"),
 )
 _INTRINSICS = (
     *_intrin.UNARY_MATH,
@@ -51,6 +52,7 @@ _WORDS: dict[str, Any] = {
     **{name: _words.bitwise(name) for name in _intrin.BITWISE},
     **_words.dtype_words(),
     **_HARDWARE,
+    "IndexMap": _IndexMap,
     "CommReducer": _reduce.CommReducer,
     "Reduce": _reduce.Reduce,
     "comm_reducer": _reduce.comm_reducer,

@@ -15,6 +15,7 @@ from relaxpy.ir.node import Attrs, freeze
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.forms import BufferSpec, HandleWord, Word, as_dtype
@@ -111,6 +112,10 @@ def grid(*extents: ExprLike) -> forms.LoopForm:
 
 def block(name: str = "", no_realize: bool = False) -> forms.BlockForm:
     """A block: a computation over its own variables."""
+    if not isinstance(no_realize, bool):
+        raise MisuseError(
+            f"no_realize is True or False, found {no_realize!r:.60}", about=no_realize
+        )
     if not isinstance(name, str):
         raise MisuseError(f"a block is named by a string, found {name!r}", about=name)
     return forms.BlockForm(name, no_realize)
@@ -422,6 +427,17 @@ def buffer_store(
         raise MisuseError(f"expected a buffer, found {buffer!r:.60}", about=buffer)
     listed = indices if isinstance(indices, (tuple, list)) else (indices,)
     return forms.StoreForm(buffer, value, tuple(map(ops.convert, listed)))
+
+
+def index_map(
+    mapping: Callable[..., Any],
+    *,
+    inverse_index_map: Callable[..., Any] | None = None,
+    index_dtype: str = "int64",
+) -> IndexMap:
+    """The map of indices that a function is: `T.index_map(lambda i, j: (j, i))`."""
+    kind = as_dtype(index_dtype)
+    return IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=kind)
 
 
 def meta_var(value: object) -> forms.MetaVar:

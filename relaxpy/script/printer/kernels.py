@@ -15,6 +15,7 @@ from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.traverse import children, walk
 from relaxpy.ir.types import PointerType
 from relaxpy.script.printer.names import Names
@@ -54,7 +55,8 @@ class KernelWriter:
         writer, t = self.writer, self.t
         writer.line(f"@{t}.prim_func" + ("(private=True)" if private else ""))
         nodes = list(walk(func.body))
-        used = {node: None for node in nodes if isinstance(node, Var)}
+        of_maps = {v for n in nodes if isinstance(n, IndexMap) for v in n.initial_indices}
+        used = {n: None for n in nodes if isinstance(n, Var) and n not in of_maps}
         params: list[Doc] = []
         matched: list[tuple[str, Buffer]] = []
         for param in func.params:
