@@ -578,8 +578,10 @@ def test_string_dimensions_may_be_computed() -> None:
         def main(x: R.Tensor((d,), "float32")) -> R.Shape([k]):
         #           ^^^^^^^^^^^^^^^^^^^^^^^^^ shape variable 'm' is bound nowhere: it stands alone
         # ... in no parameter [WF-6a]
+        # hint: pass it in by a parameter, as in s: R.Shape(["m"])
         #                                         ^^^^^^^^^^^^ shape variable 'k' of the result
         # ... is bound by no parameter [WF-4]
+        # hint: use sizes of the parameters, or leave the shape open: R.Tensor(ndim=...)
             return x
     """,
         extra_vars={"R": R, "d": "m + 1", "k": "k"},

@@ -450,3 +450,29 @@ def test_the_datatype_of_an_intrinsic() -> None:
         T.vectorlow()
     with pytest.raises(MisuseError, match="unknown dtype"):
         T.vectorlow("flaot", x)
+
+
+def test_maps_of_indices_are_written_as_functions() -> None:
+    assert T.index_map(lambda i, j: (j, i)).is_equivalent_to(
+        T.IndexMap.from_func(lambda a, b: (b, a))
+    )
+    func = read("""
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block("copy"):
+                    v = T.axis.spatial(4, i)
+                    T.block_attr({
+                        "layout": T.index_map(
+                            lambda i, j: (j // 4, i, j % 4),
+                            inverse_index_map=lambda a, b, c: (b, a * 4 + c),
+                        ),
+                        "others": [T.index_map(lambda i: i + 1, index_dtype="int32")],
+                    })
+                    A[v] = A[v] + T.float32(1)
+    """)
+    text = func.script()
+    assert "lambda i: (i + 1,), index_dtype" in text
+    assert "T.int64()" not in text
+    with pytest.raises(ParseError, match="an index map is a function, found 3"):
+        read("@T.prim_func\ndef f(n: T.int32):\n    x = T.index_map(3)\n    T.evaluate(n)\n")
