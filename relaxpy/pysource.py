@@ -17,14 +17,29 @@ with warnings.catch_warnings():
     # It asks for node classes by names that newer Pythons warn of.
     warnings.simplefilter("ignore", DeprecationWarning)
     import astor
+    from astor.source_repr import pretty_source
 
 _SOURCE_KEY: Final = "__relaxpy_source__"
+_WIDEST: Final = 2000
+"""Folding takes time that grows with the square of the parts of a line."""
 
 
 def render(tree: ast.Module) -> str:
     """The text of `tree`, ending with a newline."""
-    text: str = astor.to_source(tree)
+    text: str = astor.to_source(tree, pretty_source=_wrapped)
     return text
+
+
+def _wrapped(parts: Iterable[str]) -> str:
+    """Lines folded by astor, but for those of more parts than it folds in good time."""
+    done: list[str] = []
+    line: list[str] = []
+    for part in parts:
+        line.append(part)
+        if part.startswith("\n"):
+            done.append("".join(line) if len(line) > _WIDEST else pretty_source(line))
+            line = []
+    return "".join([*done, *line])
 
 
 class GeneratedSource:

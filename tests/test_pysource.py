@@ -87,3 +87,12 @@ def test_identifiers_are_valid_and_never_given_twice(hints: list[str]) -> None:
 
 def test_an_identifier_is_kept() -> None:
     assert identifier("lv1") == "lv1"
+
+
+def test_very_wide_lines_are_not_folded() -> None:
+    """Folding them takes too long; what is rendered is the same program."""
+    for count in (50, 20_000):
+        tree = ast.parse(f"x = ({', '.join('y' for _ in range(count))})\nz = 1\n")
+        text = render(tree)
+        assert ast.dump(ast.parse(text)) == ast.dump(tree)
+        assert (len(text.splitlines()) > 2) is (count == 50)

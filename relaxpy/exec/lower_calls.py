@@ -6,6 +6,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py
@@ -29,6 +30,8 @@ from relaxpy.ir.relax.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
 
 OBJECT = rx.ObjectStructInfo()
+_SMALL = 2**30
+"""Bits that are taken to be there; where more are wanted, an error may have to be told."""
 
 
 class CallLowering(ABC):
@@ -244,8 +247,10 @@ class CallLowering(ABC):
         if isinstance(info.shape, rx.ShapeExpr):
             dims = info.shape.values
             shape = py.tuple_of(self._sizes.write(d) for d in dims)
-            static = all(isinstance(d, tir.IntImm) and d.value >= 0 for d in dims)
-            return self._named(py.call("np.empty" if static else "rx.empty", shape, dtype), hint)
+            known = [d.value for d in dims if isinstance(d, tir.IntImm)]
+            small = len(known) == len(dims) <= 32 and prod(known) * info.dtype.bits < _SMALL
+            safe = small and min(known, default=0) >= 0
+            return self._named(py.call("np.empty" if safe else "rx.empty", shape, dtype), hint)
         assert info.shape is not None
         return self._named(py.call("rx.empty", self._shape(info.shape), dtype), hint)
 

@@ -613,6 +613,18 @@ def test_a_negative_size_cannot_be_allocated(build: Compile) -> None:
         ex["main"](X)
 
 
+@pytest.mark.rule("PX-9")
+@pytest.mark.parametrize("shape", [(2**50,), (2**20, 2**40), (1,) * 80])
+def test_memory_that_there_is_not_cannot_be_allocated(
+    build: Compile, shape: tuple[int, ...]
+) -> None:
+    gv = rx.GlobalVar("fill")
+    func = prim_func([buffer(shape, "O")], st.Evaluate(tir.IntImm("int32", 0)), "fill")
+    ex = build(IRModule({gv: func, "main": function([], [], call_tir(gv, [], tensor(shape)))}))
+    with pytest.raises(RuntimeCheckError, match="can be allocated"):
+        ex["main"]()
+
+
 def test_constants_that_kernels_only_read_are_not_copied() -> None:
     gv, y = rx.GlobalVar("add_one"), rx.Var("y")
     literal = rx.const(X)
