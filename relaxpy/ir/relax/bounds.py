@@ -26,38 +26,38 @@ Scope = Container[tir.Var]
 
 @user_facing
 def struct_info_lca(
-    a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
+    lhs: rx.StructInfo, rhs: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> rx.StructInfo:
     """The least info that is above both ("unify").
 
     Rule:
         SUB-20 to SUB-30. `shape_vars` are in scope around both.
     """
-    if is_base_of(b, a, shape_vars):
-        return b
-    if is_base_of(a, b, shape_vars):
-        return a
-    match a, b:
+    if is_base_of(rhs, lhs, shape_vars):
+        return rhs
+    if is_base_of(lhs, rhs, shape_vars):
+        return lhs
+    match lhs, rhs:
         case rx.TensorStructInfo(), rx.TensorStructInfo():
             return rx.TensorStructInfo(
-                a.shape if _same_shape(a, b) else None,
-                a.dtype if a.dtype == b.dtype else VOID,
-                a.vdevice if a.vdevice == b.vdevice else None,
-                a.ndim if a.ndim == b.ndim else -1,
+                lhs.shape if _same_shape(lhs, rhs) else None,
+                lhs.dtype if lhs.dtype == rhs.dtype else VOID,
+                lhs.vdevice if lhs.vdevice == rhs.vdevice else None,
+                lhs.ndim if lhs.ndim == rhs.ndim else -1,
             )
         case rx.ShapeStructInfo(), rx.ShapeStructInfo():
-            return rx.ShapeStructInfo(None, a.ndim if a.ndim == b.ndim else -1)
-        case rx.PrimStructInfo(), rx.PrimStructInfo() if a.dtype == b.dtype:
-            return rx.PrimStructInfo(a.dtype)
+            return rx.ShapeStructInfo(None, lhs.ndim if lhs.ndim == rhs.ndim else -1)
+        case rx.PrimStructInfo(), rx.PrimStructInfo() if lhs.dtype == rhs.dtype:
+            return rx.PrimStructInfo(lhs.dtype)
         case rx.TupleStructInfo(fields=p), rx.TupleStructInfo(fields=q) if len(p) == len(q):
             return rx.TupleStructInfo(
                 tuple(struct_info_lca(x, y, shape_vars) for x, y in zip(p, q, strict=True))
             )
-        case DTensorStructInfo(), DTensorStructInfo() if _alike(a, b):
-            whole = struct_info_lca(a.tensor_sinfo, b.tensor_sinfo, shape_vars)
-            return replace(a, tensor_sinfo=whole)  # type: ignore[arg-type]
+        case DTensorStructInfo(), DTensorStructInfo() if _alike(lhs, rhs):
+            whole = struct_info_lca(lhs.tensor_sinfo, rhs.tensor_sinfo, shape_vars)
+            return replace(lhs, tensor_sinfo=whole)  # type: ignore[arg-type]
         case rx.FuncStructInfo(), rx.FuncStructInfo():
-            return _function_lub(a, b, shape_vars) or rx.ObjectStructInfo()
+            return _function_lub(lhs, rhs, shape_vars) or rx.ObjectStructInfo()
         case _:
             return rx.ObjectStructInfo()
 
@@ -69,29 +69,29 @@ def _alike(a: DTensorStructInfo, b: DTensorStructInfo) -> bool:
 
 @user_facing
 def struct_info_glb(
-    a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
+    lhs: rx.StructInfo, rhs: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> rx.StructInfo | None:
     """The greatest info that is below both, or None where there is none.
 
     Rule:
         SUB-31 to SUB-38. `shape_vars` are in scope around both.
     """
-    if is_base_of(b, a, shape_vars):
-        return a
-    if is_base_of(a, b, shape_vars):
-        return b
-    match a, b:
+    if is_base_of(rhs, lhs, shape_vars):
+        return lhs
+    if is_base_of(lhs, rhs, shape_vars):
+        return rhs
+    match lhs, rhs:
         case rx.TensorStructInfo(), rx.TensorStructInfo():
-            return _tensor_glb(a, b)
+            return _tensor_glb(lhs, rhs)
         case rx.TupleStructInfo(fields=p), rx.TupleStructInfo(fields=q) if len(p) == len(q):
             fields = [struct_info_glb(x, y, shape_vars) for x, y in zip(p, q, strict=True)]
             known = tuple(f for f in fields if f is not None)
             return rx.TupleStructInfo(known) if len(known) == len(fields) else None
-        case DTensorStructInfo(), DTensorStructInfo() if _alike(a, b):
-            part = struct_info_glb(a.tensor_sinfo, b.tensor_sinfo, shape_vars)
-            return None if part is None else replace(a, tensor_sinfo=part)  # type: ignore[arg-type]
+        case DTensorStructInfo(), DTensorStructInfo() if _alike(lhs, rhs):
+            part = struct_info_glb(lhs.tensor_sinfo, rhs.tensor_sinfo, shape_vars)
+            return None if part is None else replace(lhs, tensor_sinfo=part)  # type: ignore[arg-type]
         case rx.FuncStructInfo(), rx.FuncStructInfo():
-            return _function_glb(a, b, shape_vars)
+            return _function_glb(lhs, rhs, shape_vars)
         case _:
             return None
 

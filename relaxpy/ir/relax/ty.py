@@ -102,15 +102,15 @@ AnyType: TypeAlias = ObjectType | ShapeType | DynTensorType | TupleType | FuncTy
 
 
 @user_facing
-def erase_struct_info(info: rx.StructInfo) -> AnyType:
-    """The type of `info`: shapes, values and devices are left out.
+def erase_struct_info(sinfo: rx.StructInfo) -> AnyType:
+    """The type of `sinfo`: shapes, values and devices are left out.
 
     Rule:
         TYP-2, TYP-3.
     Errors:
-        MisuseError (also TypeError): `info` is none.
+        MisuseError (also TypeError): `sinfo` is none.
     """
-    match as_struct_info(info):
+    match as_struct_info(sinfo):
         case rx.TensorStructInfo(ndim=ndim, dtype=dtype):
             return DynTensorType(ndim, dtype)
         case rx.ShapeStructInfo(ndim=ndim):

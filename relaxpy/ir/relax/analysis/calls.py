@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
+from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.nodes import Function, GlobalVar
 from relaxpy.ir.traverse import walk
 
@@ -65,8 +67,10 @@ def strongly_connected(graph: Mapping[K, Iterable[K]]) -> list[tuple[K, ...]]:
     return groups
 
 
+@user_facing
 def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
     """The groups of functions that call each other in a cycle, a self-recursive one included."""
+    expect(mod, IRModule)
     graph = call_graph(mod)
     return [
         [mod.get_global_var(name) for name in group]

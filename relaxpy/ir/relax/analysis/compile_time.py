@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
 from relaxpy.ir.node import Node
+from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.nodes import Function, MatchCast, StructInfo, Var, VarBinding
@@ -11,14 +14,20 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.traverse import children, walk
 
 
+@user_facing
 def computable_at_compile_time(func: Function) -> list[Var]:
     """The parameters behind the first `num_input` ones, and what depends on these alone, in order.
 
     Shape variables that those values determine may be used, others not. What makes an impure call
     is left to run time. Without attribute `num_input`, all parameters are inputs.
+
+    Errors:
+        MisuseError (also TypeError): `func` is no Relax function, or `num_input` no count.
     """
+    expect(func, Function)
     inputs = func.attrs.get("num_input", len(func.params))
-    assert isinstance(inputs, int)
+    if not isinstance(inputs, int) or inputs < 0:
+        raise MisuseError(f"num_input counts parameters, found {inputs!r:.60}", span=func.span)
     known: dict[Var, None] = {}
     sizes: set[tir.Var] = set()
 

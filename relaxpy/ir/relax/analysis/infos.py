@@ -10,6 +10,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import erase
+from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.infer import apply_signature
@@ -36,10 +37,14 @@ def derive_call_ret_struct_info(
 
     Errors:
         StructInfoError: the arguments do not fit (DER-39 to DER-41).
-        MisuseError (also TypeError): `func_sinfo` is no Func info.
+        MisuseError (also TypeError): an argument is of another kind.
     """
     if not isinstance(func_sinfo, FuncStructInfo):
         raise MisuseError(f"expected a Func info, found {func_sinfo!r:.60}", about=func_sinfo)
+    if not isinstance(call, Call):
+        raise MisuseError(f"expected a call, found {type(call).__name__}", about=call)
+    if not isinstance(ctx, BlockBuilder):
+        raise MisuseError(f"expected a BlockBuilder, found {type(ctx).__name__}", about=ctx)
     return apply_signature(rename_apart(func_sinfo, ctx.context.sizes), call, ctx.context)
 
 
@@ -54,6 +59,7 @@ def erase_to_well_defined(
     What mentions a variable that has no image loses its shape or value and keeps rank and datatype
     (ERA-1 to ERA-11). What Func infos own stays.
     """
+    expect(sinfo, StructInfo)
     sizes = {
         var: image if isinstance(image, tir.PrimExpr) else ops.const(int(image), INT64)
         for var, image in (shape_var_map or {}).items()

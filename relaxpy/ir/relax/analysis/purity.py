@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.infer import is_pure_call
 from relaxpy.ir.relax.nodes import Call, Expr, Function, GlobalVar, Var
@@ -14,12 +16,14 @@ from relaxpy.ir.traverse import children
 _CONTEXT = Context()
 
 
+@user_facing
 def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> bool:
     """Whether `expr`, or for a function its body, makes an impure call (PU-12 to PU-16).
 
     Calls of `own_name`, by which a recursive function knows itself, do not count; what nothing is
     known of counts as impure.
     """
+    expect(expr, Expr)
     body = expr.body if isinstance(expr, Function) else expr
     return any(not _is_pure(call, own_name) for call in _calls(body))
 

@@ -6,10 +6,10 @@ import operator
 from functools import reduce
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.analyzer import Analyzer
 from relaxpy.ir.arith.iter_map import detect_iter_map
 from relaxpy.ir.dtype import INT64
+from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
 from relaxpy.ir.tir.function import PrimFunc
@@ -32,8 +32,7 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
         block's variables, and the two buffers hold equally many elements. What cannot be proved
         does not count.
     """
-    if not isinstance(func, PrimFunc):
-        raise MisuseError(f"expected a PrimFunc, found {type(func).__name__}", about=func)
+    expect(func, PrimFunc)
     buffers = [buffer for buffer in func.buffer_map_items if buffer is not None]
     if len(buffers) < 2:
         return False

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.node import Node
+from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.nodes import (
     Function,
     MatchCast,
@@ -27,6 +28,7 @@ from relaxpy.ir.traverse import children, walk
 @user_facing
 def tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
     """The shape variables in an info, those that its Func infos own included, in order."""
+    expect(sinfo, StructInfo)
     return list(dict.fromkeys(node for node in walk(sinfo) if isinstance(node, tir.Var)))
 
 
@@ -36,12 +38,14 @@ def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
 
     Those stand alone as a dimension, member or value outside Func infos.
     """
+    expect(sinfo, StructInfo)
     return list(definable_shape_vars(sinfo))
 
 
 @user_facing
 def collect_non_negative_expressions(sinfo: StructInfo) -> list[tir.PrimExpr]:
     """The sizes in tensor and shape infos that are no literals, in order."""
+    expect(sinfo, StructInfo)
     found: dict[tir.PrimExpr, None] = {}
     for info in walk(sinfo):
         if isinstance(info, (TensorStructInfo, ShapeStructInfo)):
@@ -65,6 +69,7 @@ def _defined(node: Node) -> tuple[tir.Var, ...]:
 @user_facing
 def defined_symbolic_vars(func: Function) -> list[tir.Var]:
     """The shape variables that parameters and match_casts in `func` define, in order."""
+    expect(func, Function)
     found: dict[tir.Var, None] = dict.fromkeys(_defined(func))
     for node in walk(func):
         found.update(dict.fromkeys(_defined(node)))
@@ -94,5 +99,6 @@ def _used(func: Function) -> Iterator[tir.Var]:
 @user_facing
 def free_symbolic_vars(func: Function) -> list[tir.Var]:
     """The shape variables that `func` uses and does not define, in order."""
+    expect(func, Function)
     defined = set(defined_symbolic_vars(func))
     return list(dict.fromkeys(var for var in _used(func) if var not in defined))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from relaxpy.entry import user_facing
+from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import (
@@ -26,13 +27,14 @@ Keep = Callable[[Binding, bool], bool]
 
 
 @user_facing
-def remove_all_unused(expr: E) -> E:
-    """`expr` less the bindings whose variable nothing uses; itself if there are none.
+def remove_all_unused(func: E) -> E:
+    """`func` less the bindings whose variable nothing uses; itself if there are none.
 
     Casts and impure calls stay (PU-5 has none of these in dataflow blocks), with what they use.
     Blocks that are left empty go, and what they kept apart is joined (NF-8, NF-9, NF-11).
     """
-    return without_bindings(expr, _nothing)
+    expect(func, Expr)
+    return without_bindings(func, _nothing)
 
 
 def _nothing(binding: Binding, used: bool) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.nodes import (
     Binding,
+    BindingBlock,
     DataflowBlock,
     Expr,
     Function,
@@ -21,8 +24,10 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.traverse import walk
 
 
+@user_facing
 def post_order_visit(expr: Node, fvisit: Callable[[Expr | Op], object]) -> None:
     """Call `fvisit` on each expression in `expr` once, operands before what uses them."""
+    expect(expr, Node)
     for node in walk(expr):
         if isinstance(node, (Expr, Op)):
             fvisit(node)
@@ -55,24 +60,32 @@ def _shapes(info: StructInfo) -> list[Node]:
     ]
 
 
+@user_facing
 def all_vars(expr: Expr) -> list[Var]:
     """Every local variable in `expr`, each once, in order."""
+    expect(expr, Node)
     return list(occurring_vars(expr))
 
 
+@user_facing
 def bound_vars(expr: Expr) -> list[Var]:
     """The variables that `expr` defines: parameters of functions and left sides of bindings."""
+    expect(expr, Node)
     return list(dict.fromkeys(var for node in walk(expr) for var in _defined(node)))
 
 
+@user_facing
 def free_vars(expr: Expr) -> list[Var]:
     """The variables in `expr` that it does not define, each once, in order."""
+    expect(expr, Node)
     bound = set(bound_vars(expr))
     return [var for var in occurring_vars(expr) if var not in bound]
 
 
+@user_facing
 def all_global_vars(expr: Expr) -> list[GlobalVar]:
     """The functions of the module that `expr` mentions, each once, in order."""
+    expect(expr, Node)
     return [node for node in walk(expr) if isinstance(node, GlobalVar)]
 
 
@@ -82,13 +95,17 @@ def _bindings(expr: Node) -> Iterator[Binding]:
             yield node
 
 
+@user_facing
 def get_var2val(func: Function) -> dict[Var, Expr]:
     """For each variable bound in `func`, nested functions included, the value it is bound to."""
+    expect(func, Function)
     return {b.var: b.value for b in _bindings(func) if b.var is not None}
 
 
+@user_facing
 def name_to_binding(func: Function) -> dict[str, list[Binding]]:
     """For each name the bindings in `func` of variables that have it."""
+    expect(func, Function)
     table: dict[str, list[Binding]] = {}
     for binding in _bindings(func):
         if binding.var is not None:
@@ -96,10 +113,12 @@ def name_to_binding(func: Function) -> dict[str, list[Binding]]:
     return table
 
 
-def udchain(block: DataflowBlock) -> dict[Var, list[Var]]:
+@user_facing
+def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
     """For each variable in the values of a block the variables whose bindings use it."""
+    expect(dfb, BindingBlock)
     uses: dict[Var, dict[Var, None]] = {}
-    for binding in block.bindings:
+    for binding in dfb.bindings:
         if binding.var is None:
             continue
         uses.setdefault(binding.var, {})

@@ -1,7 +1,10 @@
 """Small questions about programs: variables, calls, purity."""
 
+import inspect
+
 import pytest
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
@@ -18,6 +21,7 @@ from relaxpy.ir.relax.analysis.variables import (
     post_order_visit,
     udchain,
 )
+from relaxpy.relax import analysis
 from tests.ir.relax.graphs import (
     BOOL,
     bind,
@@ -134,3 +138,61 @@ def test_sizes_are_no_relax_variables() -> None:
     n = size("n")
     x = var("x", tensor(n))
     assert all_vars(pure("f", x, rx.ShapeExpr((n,)))) == [x]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        *[(n, "a part of a program") for n in ("all_vars", "bound_vars", "free_vars")],
+        *[(n, "a Relax function") for n in ("get_var2val", "name_to_binding")],
+        *[(n, "a Relax function") for n in ("defined_symbolic_vars", "free_symbolic_vars")],
+        *[(n, "a Relax expression") for n in ("contains_impure_call", "remove_all_unused")],
+        ("computable_at_compile_time", "a Relax function"),
+        ("all_global_vars", "a part of a program"),
+        ("udchain", "a dataflow block"),
+        ("detect_recursion", "a module"),
+        ("tir_vars_in_struct_info", "an info"),
+        ("definable_tir_vars_in_struct_info", "an info"),
+        ("collect_non_negative_expressions", "an info"),
+        ("erase_to_well_defined", "an info"),
+    ],
+)
+def test_what_is_no_such_part_of_a_program_is_refused(name: str, wanted: str) -> None:
+    with pytest.raises(MisuseError, match=f"expected {wanted}, found int") as caught:
+        getattr(analysis, name)(3)
+    assert isinstance(caught.value, TypeError)
+
+
+PARAMETERS = {
+    "all_global_vars": "expr",
+    "all_vars": "expr",
+    "bound_vars": "expr",
+    "collect_non_negative_expressions": "sinfo",
+    "computable_at_compile_time": "func",
+    "contains_impure_call": "expr own_name=None",
+    "definable_tir_vars_in_struct_info": "sinfo",
+    "defined_symbolic_vars": "func",
+    "derive_call_ret_struct_info": "func_sinfo call ctx",
+    "detect_recursion": "mod",
+    "erase_to_well_defined": "sinfo shape_var_map=None var_map=None",
+    "free_symbolic_vars": "func",
+    "free_vars": "expr",
+    "get_static_type": "sinfo",
+    "get_var2val": "func",
+    "has_reshape_pattern": "func",
+    "name_to_binding": "func",
+    "post_order_visit": "expr fvisit",
+    "remove_all_unused": "func",
+    "struct_info_base_check": "base derived",
+    "struct_info_lca": "lhs rhs",
+    "tir_vars_in_struct_info": "sinfo",
+    "udchain": "dfb",
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_have_the_names_that_users_of_tvm_know(name: str) -> None:
+    found = inspect.signature(getattr(analysis, name)).parameters.values()
+    found = [p for p in found if p.name != "shape_vars"]  # of ours, behind those of TVM
+    shown = (p.name if p.default is p.empty else f"{p.name}={p.default}" for p in found)
+    assert " ".join(shown) == PARAMETERS[name]
