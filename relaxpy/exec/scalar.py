@@ -93,6 +93,9 @@ def cast(value: Scalar, source: DataType, target: DataType) -> Scalar:
         return value
     if target.is_bool:
         return bool(value != 0)
+    if source.is_int and target.is_float and target.bits >= 16:
+        # Rounded once: Python would go through double precision.
+        return np.array(value, source.numpy()).astype(target.numpy())[()]
     if not target.is_int:
         # The small floats' types take no integer of more than 64 bits with sign.
         return target.numpy().type(float(value) if target.bits < 32 else value)

@@ -11,6 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, counted
+from relaxpy.exec.kernel.arguments import scalar
 from relaxpy.exec.registry import call_packed
 from relaxpy.exec.scalar import (
     SUPPORTED,
@@ -162,13 +163,8 @@ class KernelRun(ScalarEvaluator):
                 self.memory[param] = arg
             self.sizes[param] = arg
             return
-        if isinstance(arg, np.ndarray) or not isinstance(arg, (int, float, np.generic)):
-            raise self._fail(
-                f"parameter {param.name} is a scalar of {param.dtype}, "
-                f"the argument is {describe(arg)}"
-            )
-        value = prim_value(arg, param.dtype)
-        self.sizes[param] = value if not isinstance(value, np.integer) else int(value)
+        value = scalar(self.name, param.name, arg, param.dtype.numpy().type)
+        self.sizes[param] = bool(value) if param.dtype.is_bool else value
 
     def _layout(self, buffer: Buffer, array: Array) -> list[tuple[tir.PrimExpr, int, str]]:
         """What the shape and strides of a buffer say, beside what the array has."""

@@ -219,6 +219,8 @@ def test_bit_operations_are_numpys(p: int, q: int) -> None:
         ("bool", True, "float32", 1.0),
         ("float64", 1 + 2**-30, "float32", 1.0),
         ("int64", 2**24 + 1, "float32", 2.0**24),
+        ("int64", 2**60 + 2**36 + 1, "float32", 2.0**60 + 2.0**37),
+        ("uint64", 2**64 - 1, "float16", math.inf),
     ],
 )
 def test_casts_convert_as_c_does(source: str, x: object, target: str, expected: object) -> None:

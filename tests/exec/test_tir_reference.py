@@ -11,6 +11,7 @@ from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range, decl
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.types import PointerType, PrimType
 from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, load
 from tests.exec.kernels import buffer, elementwise, matmul, nest, prim_func, rooted, size_var
 
 TRUE = tir.IntImm("bool", 1)
@@ -312,3 +313,46 @@ def test_a_block_without_rounds_begins_and_a_plain_loop_does_nothing(
     out = np.full(3, 7, "float32")
     relaxpy.compile(func, target)[func.attrs["global_symbol"]](np.ones((3, 0), "float32"), out)
     np.testing.assert_array_equal(out, np.full(3, left))
+
+
+@T.prim_func
+def scaled(A: T.Buffer((2,), "float32"), times: T.int8, on: T.bool, by: T.float16):
+    for i in range(2):
+        if on:
+            A[i] = A[i] * T.Cast("float32", times) * T.Cast("float32", by)
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((float("inf"), True, 1.0), "times is an int8, found inf"),
+        ((2.5, True, 1.0), "times is an int8, found 2.5"),
+        ((128, True, 1.0), "times is an int8, found 128"),
+        ((np.str_("2"), True, 1.0), "times is an int8, found str_"),
+        ((2, 2, 1.0), "on is a bool, found 2"),
+        ((2, True, 1e10), "by is a float16, found 1"),
+        ((2, True, np.complex64(1)), "by is a float16, found complex64"),
+    ],
+)
+def test_a_scalar_of_another_datatype_is_named(
+    args: tuple[object, ...], message: str, target: str
+) -> None:
+    run = load(scaled) if target == "numpy" else lambda *given: run_prim_func(scaled, given)
+    with pytest.raises(RuntimeCheckError, match=message):
+        run(np.ones(2, "float32"), *args)
+
+
+@pytest.mark.parametrize("args", [(3.0, np.True_, 0.5), (np.uint64(3), 1, np.array(0.5))])
+def test_a_scalar_of_its_datatype_may_come_as_another(args: tuple[object, ...]) -> None:
+    check(scaled, np.ones(2, "float32"), *args)
+
+
+def test_a_loop_that_stands_twice_has_memory_of_its_own_twice() -> None:
+    out, row = buffer((4,), "O"), buffer((3,), "row")
+    i, j = size_var("i"), size_var("j")
+    fill = loop(j, const(3), st.BufferStore(row, out[i] + ops.cast_to(j, "float32"), (j,)))
+    body = st.SeqStmt((fill, st.BufferStore(out, row[2] * 2.0, (i,))))
+    block = st.Block((), (), (), "b", body, alloc_buffers=(row,))
+    twice = loop(i, const(4), st.BlockRealize((), TRUE, block))
+    check(prim_func([out], st.SeqStmt((twice, twice))), np.arange(4, dtype="float32"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from types import SimpleNamespace
 from typing import Any, NoReturn, TypeAlias
@@ -11,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir.ops import int_range
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -105,15 +108,44 @@ def scalar(name: str, param: str, value: Any, kind: type[Any]) -> Any:
     wanted = np.dtype(kind)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    if not isinstance(value, (bool, int, float, np.generic)):
-        raise RuntimeCheckError(f"{name}: {param} is a {wanted}, found {type(value).__name__}")
-    if wanted.kind in "iu":
-        if value != value or value != int(value) or not _in_range(int(value), wanted):
-            raise RuntimeCheckError(f"{name}: {param} is an {wanted}, found {value!r}")
-        return int(value)
-    return wanted.type(value)
+    article = "an" if wanted.kind == "i" else "a"
+    if not _is_number(value):
+        found = type(value).__name__
+        raise RuntimeCheckError(f"{name}: {param} is {article} {wanted}, found {found}")
+    whole = wanted.kind in "biu" or "int" in wanted.name
+    number = _exactly(value, wanted) if whole else _nearest(value, wanted)
+    if number is None:
+        raise RuntimeCheckError(f"{name}: {param} is {article} {wanted}, found {value!r:.40}")
+    return number
 
 
-def _in_range(value: int, kind: np.dtype[Any]) -> bool:
-    info = np.iinfo(kind)
-    return bool(info.min <= value <= info.max)
+def _is_number(value: Any) -> bool:
+    """Whether `value` is a number, and no complex one; small datatypes have a kind of their own."""
+    if isinstance(value, np.generic):
+        return value.dtype.kind in "biufV" and not isinstance(value, np.void)
+    return isinstance(value, (bool, int, float))
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int) or math.isfinite(float(value))
+
+
+def _exactly(value: Any, kind: np.dtype[Any]) -> Any:
+    """The same number as an integer or truth value of `kind`, or None."""
+    if not _is_finite(value):
+        return None
+    number = int(value)
+    if kind.kind == "b":
+        return np.bool_(number) if number == value and number in (0, 1) else None
+    low, high = int_range(DataType(kind.name))
+    return number if number == value and low <= number <= high else None
+
+
+def _nearest(value: Any, kind: np.dtype[Any]) -> Any:
+    """The number of `kind` that is nearest, or None where it is out of range."""
+    with np.errstate(all="ignore"):
+        try:
+            found = kind.type(value)
+        except OverflowError:
+            return None
+        return found if _is_finite(found) or not _is_finite(value) else None

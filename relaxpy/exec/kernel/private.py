@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
@@ -37,12 +38,12 @@ def expand_locals(nest: Nest) -> Nest:
     places: dict[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]] = {}
     local: list[Local] = []
     laid_over = {*nest.views, *nest.views.values()}
-    for entry in nest.local:
-        if not entry.axes or entry.buffer in laid_over or not _fixed(entry):
+    uses = Counter(entry.buffer for entry in nest.local)
+    for buffer, entry in {entry.buffer: entry for entry in nest.local}.items():
+        if not entry.axes or buffer in laid_over or uses[buffer] > 1 or not _fixed(entry):
             local.append(replace(entry, axes=()))
             continue
         extents = [(as_poly(a.stop) - as_poly(a.start)).expr() for a in entry.axes]
-        buffer = entry.buffer
         wide = decl_buffer([*extents, *buffer.shape], buffer.dtype, buffer.name)
         rounds = tuple(ops.sub(a.var, a.start) for a in entry.axes)
         places[buffer] = wide, rounds
