@@ -171,7 +171,8 @@ EMPTY_ATTRS = Attrs()
 def freeze(value: object) -> Attr:
     """`value` with lists as tuples, dicts as Attrs and arrays read-only, at every depth.
 
-    Literals of the loop level are what Python writes for them.
+    Literals of the loop level and NumPy's numbers are what Python writes for them, annotations of a
+    program the infos that they stand for.
     """
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
@@ -180,6 +181,12 @@ def freeze(value: object) -> Attr:
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value = value.copy()
         value.flags.writeable = False
+    if isinstance(value, (np.bool_, np.number, np.str_)) and not isinstance(value, np.longdouble):
+        plain_value: Attr = value.item()
+        return plain_value
+    if not isinstance(value, Node):
+        as_info = getattr(value, "__struct_info__", None)
+        return value if as_info is None else as_info()
     plain = getattr(value, "__attr__", None)
     return value if plain is None else plain()
 

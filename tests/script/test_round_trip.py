@@ -6,31 +6,13 @@ from collections.abc import Callable
 
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.ir.node import Node
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from relaxpy.script.printer import metadata
-
-HINTS = [
-    *("x", "y", "lv", "gv", "R", "T", "I", "cls", "class", "max", "None", "_", "__x", "x_1"),
-    *("é", "1st", "a b", "metadata", "Module", "", "ﬁ", "fi", "self", "match"),
-]
-hints = st.sampled_from(HINTS)
-
-
-def round_trip(node: Node, **options: object) -> Node:
-    """`node` printed and read again, checked to be the same program and the same text."""
-    text = node.script(**options)
-    prefixes = {options.get("ir_prefix", "I"): I, options.get("relax_prefix", "R"): R}
-    names = {**prefixes, options.get("tir_prefix", "T"): T, "metadata": metadata(node, **options)}
-    again = from_source(text, names, check_well_formed=False)
-    assert_structural_equal(node, again)
-    assert again.script(**options) == text
-    return again
-
+from relaxpy.ir.traverse import walk
+from relaxpy.ir.types import PointerType, PrimType
+from tests.script.round_trips import attributes, hints, round_trip, strings
 
 # --- kernels
 
@@ -50,7 +32,8 @@ class Kernels:
     def integer(self, dtype: str = "int32", depth: int = 2) -> tir.PrimExpr:
         """An integer expression; its nodes are built unfolded."""
         known = [v for v in self.scalars if v.dtype == dtype]
-        literal = lambda: ops.const(self.draw(st.integers(-2, 9)), dtype)
+        edges = st.sampled_from(ops.int_range(DataType(dtype)))
+        literal = lambda: ops.const(self.draw(st.integers(-2, 9) | edges), dtype)
         leaf = (lambda: self.draw(st.sampled_from(known))) if known else literal
         if depth == 0:
             return self.pick(leaf, literal)
@@ -105,7 +88,7 @@ class Kernels:
         """A value that can be stored into a buffer of `dtype`."""
         if not dtype.startswith("float"):
             return self.integer(dtype, depth)
-        number = st.floats(width=32) if dtype == "float32" else st.floats(width=16)
+        number = st.floats(width=DataType(dtype).bits)
         literal = lambda: tir.FloatImm(dtype, self.draw(number))
         known = [b for b in self.buffers if b.dtype == dtype]
         if depth == 0 or not known:
@@ -138,11 +121,16 @@ class Kernels:
                 self.truth(), body(), (self.draw(st.booleans()) and body()) or None
             ),
             lambda: stmt.While(self.truth(), body()),
-            lambda: stmt.AssertStmt(
-                self.truth(), self.draw(st.sampled_from(["no", "it's", 'a "b"'])), body()
-            ),
+            lambda: stmt.AssertStmt(self.truth(), self.draw(strings), body()),
             lambda: self.let(depth, in_block=in_block),
             lambda: self.block(depth),
+            lambda: self.memory(depth, in_block=in_block),
+            lambda: stmt.AttrStmt(
+                self.pick(lambda: None, lambda: self.draw(st.sampled_from(self.buffers))),
+                self.draw(strings),
+                self.integer(depth=0),
+                body(),
+            ),
         ]
         return self.pick(*simple, *nested, *nested)
 
@@ -151,7 +139,7 @@ class Kernels:
         return stmt.BufferStore(buffer, self.value(buffer.dtype), self.indices(buffer))
 
     def extern(self) -> stmt.Stmt:
-        return stmt.Evaluate(intrin.call_extern("int32", "f", self.integer(depth=1)))
+        return stmt.Evaluate(intrin.call_extern("int32", self.draw(strings), self.integer(depth=1)))
 
     def scoped(self, var: tir.Var, make: Callable[[], stmt.Stmt]) -> stmt.Stmt:
         self.scalars.append(var)
@@ -165,12 +153,24 @@ class Kernels:
         body = self.scoped(var, lambda: self.statement(depth - 1, in_block=in_block))
         return stmt.LetStmt(var, value, body)
 
+    def memory(self, depth: int, *, in_block: bool) -> stmt.Stmt:
+        """A buffer over memory of its own, which lasts for a statement."""
+        dtype, extent = self.draw(st.sampled_from(["float32", "int32"])), self.integer(depth=0)
+        data = tir.Var(self.draw(hints), PointerType(PrimType(dtype)))
+        buffer = decl_buffer((4,), dtype, self.draw(hints), data=data)
+        self.buffers.append(buffer)
+        body = self.statement(depth - 1, in_block=in_block)
+        self.buffers.remove(buffer)
+        condition = self.pick(lambda: ops.const(True), lambda: self.truth(0))
+        inner = stmt.DeclBuffer(buffer, body)
+        return stmt.Allocate(data, dtype, (extent,), condition, inner, self.draw(attributes))
+
     def loop(self, depth: int, *, in_block: bool) -> stmt.Stmt:
         dtype = self.draw(st.sampled_from(["int32", "int64"]))
         var, extent = tir.Var(self.draw(hints), dtype), self.integer(dtype, 1)
         start = self.pick(lambda: ops.const(0, dtype), lambda: self.integer(dtype, 1))
         kind = self.draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
-        notes = self.draw(st.sampled_from([{}, {}, {"pragma": 1}, {"a b": ["x", 1.5, True, None]}]))
+        notes = self.draw(attributes)
         self.axes.append(var)
         body = self.scoped(var, lambda: self.statement(depth - 1, in_block=in_block))
         self.axes.remove(var)
@@ -212,7 +212,7 @@ class Kernels:
         init = (self.draw(st.booleans()) and self.store()) or None
         body = self.statement(depth - 1, in_block=True)
         del self.buffers[known:], self.scalars[before:]
-        notes = self.draw(st.sampled_from([{}, {"k": {"n": 1}}]))
+        notes = self.draw(attributes)
         block = stmt.Block(
             axes,
             reads,
@@ -235,7 +235,7 @@ class Kernels:
             size = self.pick(
                 lambda: n, lambda: ops.const(4), lambda: ops.const(4, "int64"), lambda: n * 2
             )
-            dtype = self.draw(st.sampled_from(["float32", "float16", "int32", "int64"]))
+            dtype = self.draw(st.sampled_from(["float32", "float16", "int32", "int64", "float64"]))
             rank = self.draw(st.integers(0, 2))
             buffer = decl_buffer((size, 3)[:rank], dtype, self.draw(hints))
             self.buffers.append(buffer)
@@ -243,23 +243,17 @@ class Kernels:
         if n in params or any(n is s for b in self.buffers for s in b.shape):
             self.scalars.append(n)
         body = self.statement(3, in_block=False)
-        if any(isinstance(s, stmt.Block) for s in walk_statements(body)):
+        if any(isinstance(s, stmt.Block) for s in walk(body)):
             allocated = [decl_buffer((4,), "float32", self.draw(hints))] * self.draw(
                 st.integers(0, 1)
             )
             body = stmt.BlockRealize(
                 (), True, stmt.Block((), (), (), "root", body, None, allocated)
             )
-        attrs = self.draw(
-            st.sampled_from([{}, {"global_symbol": "main"}, {"tir.noalias": True, "s": 'a"\n'}])
+        attrs = self.draw(attributes) | self.draw(
+            st.sampled_from([{}, {"global_symbol": "main"}, {"global_symbol": "class"}])
         )
         return PrimFunc(params, body, self.draw(st.sampled_from([None, "int32"])), attrs=attrs)
-
-
-def walk_statements(body: stmt.Stmt) -> list[Node]:
-    from relaxpy.ir.traverse import walk
-
-    return list(walk(body))
 
 
 @st.composite

@@ -2,47 +2,26 @@
 
 # ruff: noqa: E731 (choices are drawn lazily, and each is a line)
 
+import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from relaxpy.script.printer import metadata
+from tests.script.round_trips import attributes, hints, round_trip, strings
 
-HINTS = [
-    *("x", "y", "lv", "gv", "R", "T", "I", "cls", "class", "sum", "None", "_", "__x", "x_1"),
-    *("é", "1st", "a b", "metadata", "Module", "", "ﬁ", "self", "match", "n", "m"),
-]
-hints = st.sampled_from(HINTS)
 UNIT = rx.TupleStructInfo(())
-DTYPES = ["float32", "int8", "float16", "bool", "bfloat16"]
-
-
-def round_trip(node: Node, **options: Any) -> Any:
-    """`node` printed and read again, checked to be the same program and the same text."""
-    text = node.script(**options)
-    names = {
-        options.get("ir_prefix", "I"): I,
-        options.get("relax_prefix", "R"): R,
-        options.get("tir_prefix", "T"): T,
-        "metadata": metadata(node, **options),
-    }
-    again = from_source(text, names, check_well_formed=False)
-    assert_structural_equal(node, again)
-    assert again.script(**options).split("\n") == text.split("\n")
-    return again
+DTYPES = ["float32", "int8", "float16", "bool", "bfloat16", "float8_e4m3fn", "uint64", "float64"]
 
 
 class Graphs:
@@ -53,6 +32,7 @@ class Graphs:
         self.module = IRModule()
         self.sizes: list[tir.Var] = []
         self.known: list[rx.Var] = []
+        self.helpers: list[rx.GlobalVar] = []
         self.pure = True
 
     def size(self) -> tir.PrimExpr:
@@ -98,15 +78,25 @@ class Graphs:
         literals: list[Callable[[], rx.Expr]] = [
             lambda: rx.const(self.draw(st.lists(values, max_size=3)), "float32"),
             lambda: rx.const(self.draw(st.floats(width=16)), "float16"),
-            lambda: rx.const(np.arange(24).reshape(2, 3, 4), "int16"),
+            self.bits,
             lambda: rx.PrimValue(ops.const(self.draw(st.integers(-5, 5)), "int64")),
             lambda: rx.PrimValue(ops.const(1.5, "float64")),
-            lambda: rx.StringImm(self.draw(st.sampled_from(["", "it's", 'a "b"\n', "é"]))),
-            lambda: rx.DataTypeImm("float16"),
-            lambda: rx.ShapeExpr([self.size()]),
+            lambda: rx.PrimValue(tir.FloatImm("float64", self.draw(st.floats()))),
+            lambda: rx.StringImm(self.draw(strings | st.text(max_size=5))),
+            lambda: rx.DataTypeImm(self.draw(st.sampled_from(DTYPES))),
+            lambda: rx.ShapeExpr([self.size() for _ in range(self.draw(st.integers(0, 2)))]),
         ]
         variables = [lambda: self.draw(st.sampled_from(self.known))] * 4
         return self.draw(st.sampled_from(literals + (variables if self.known else [])))()
+
+    def bits(self) -> rx.Expr:
+        """A constant of any datatype and any bits, small or large, with or without elements."""
+        dtype = self.draw(st.sampled_from([d for d in DTYPES if d != "bool"]))
+        shape = self.draw(st.sampled_from([(), (0,), (2, 0), (3,), (2, 3, 4), (1, 1)]))
+        kind = DataType(dtype).numpy()
+        size = math.prod(shape) * kind.itemsize
+        data = self.draw(st.binary(min_size=size, max_size=size))
+        return rx.Constant(np.frombuffer(data, kind).reshape(shape))
 
     # Values
 
@@ -139,6 +129,7 @@ class Graphs:
             self.shape_of,
             lambda: rx.Call(Op("relax.null_value"), (), struct_info=rx.ObjectStructInfo()),
             self.pure_packed,
+            self.call_global,
             self.leaf,
         ]
         if not pure:
@@ -162,10 +153,10 @@ class Graphs:
     def packed(self) -> rx.Expr:
         self.pure = False
         infos = [self.info() for _ in range(self.draw(st.integers(0, 2)))]
-        attrs = self.draw(st.sampled_from([{}, {"axis": 1}, {"how": ["a", 1.5], "keep": True}]))
+        attrs = self.draw(attributes)
         info = infos[0] if len(infos) == 1 else rx.TupleStructInfo(infos)
         return rx.Call(
-            rx.ExternFunc("my.func"),
+            rx.ExternFunc(self.draw(strings)),
             [self.leaf() for _ in range(self.draw(st.integers(0, 2)))],
             attrs,
             infos,
@@ -176,6 +167,26 @@ class Graphs:
         info = self.info()
         args = (rx.ExternFunc("my.pure"), self.leaf())
         return rx.Call(Op("relax.call_pure_packed"), args, {}, [info], struct_info=info)
+
+    def call_global(self) -> rx.Expr | None:
+        """A call of one of the helpers."""
+        if not self.helpers:
+            return None
+        func = self.draw(st.sampled_from(self.helpers))
+        return rx.Call(func, [self.leaf()], struct_info=rx.ObjectStructInfo())
+
+    def add_helpers(self) -> None:
+        """Functions, private and public, that call each other and themselves."""
+        names = st.sampled_from(["helper", "sum", "_inner", "cls", "match", "é", "x"])
+        drawn = self.draw(st.lists(names, max_size=3, unique=True))
+        self.helpers = [rx.GlobalVar(name) for name in drawn]
+        anything = rx.ObjectStructInfo()
+        for var in self.helpers:
+            x, y = rx.Var(self.draw(hints), anything), rx.Var(self.draw(hints), anything)
+            call = rx.Call(self.draw(st.sampled_from(self.helpers)), [x], struct_info=anything)
+            body = rx.SeqExpr([rx.BindingBlock([rx.VarBinding(y, call)])], y)
+            attrs = self.draw(st.sampled_from([{}, {"global_symbol": var.name_hint}]))
+            self.module[var] = rx.Function([x], body, anything, attrs=attrs)
 
     # Bindings
 
@@ -281,23 +292,25 @@ class Graphs:
         self.known = list(params)
         blocks = self.blocks(2)
         result = self.draw(st.sampled_from([v for v in self.known if v in params]))
-        attrs = self.draw(st.sampled_from([{}, {"a": [1, "b"], "relax.x": {"c": None}}]))
+        attrs = self.draw(attributes)
         symbol = {"global_symbol": self.draw(st.sampled_from(["main", "other"]))}
         return rx.Function(
             params,
             rx.SeqExpr(blocks, result),
             result.struct_info,
             self.pure,
-            {**symbol, **attrs},
+            {**attrs, **symbol},
         )
 
 
 @st.composite
 def modules(draw: st.DrawFn) -> IRModule:
     graphs = Graphs(draw)
+    graphs.add_helpers()
     func = graphs.function()
     graphs.module["main"] = func
-    return graphs.module
+    infos = draw(st.sampled_from([{}, {"vdevice": [VDevice("cuda", 1)], "d": [DummyGlobalInfo()]}]))
+    return IRModule(graphs.module.functions, attrs=draw(attributes), global_infos=infos)
 
 
 @pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")

@@ -1,16 +1,19 @@
 """Programs with something odd about them: read, printed, and read again."""
 
+import enum
+import math
 from textwrap import dedent
 
 import numpy as np
 import pytest
 
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir
-from relaxpy.script import from_source
+from relaxpy.script import from_source, relax as R
 
 PROGRAMS = {
     "functions that call each other": """
@@ -227,6 +230,49 @@ def test_large_constants_are_written_with_every_bit():
     func = rx.Function([], rx.SeqExpr([block], x), x.struct_info)
     again = from_source(func.script(show_meta=True))
     assert_structural_equal(func, again)
+
+
+FLOATS = ["float16", "float32", "float64", "bfloat16", "float8_e5m2", "float8_e4m3fn"]
+FLOATS += ["float8_e3m4", "float8_e4m3b11fnuz", "float8_e8m0fnu"]
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "bool", "int8", "uint8", "int64", "uint64"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (0, 3), (7,), (3, 5, 3)])
+def test_constants_of_every_datatype_keep_every_bit(dtype: str, shape: tuple[int, ...]):
+    kind = DataType(dtype).numpy()
+    rng = np.random.default_rng(len(dtype))
+    data = np.frombuffer(rng.bytes(45 * kind.itemsize), kind)[: math.prod(shape)].reshape(shape)
+    if dtype == "bool":
+        data = rng.integers(0, 2, shape).astype(bool)
+    x = rx.Var("x", rx.ObjectStructInfo())
+    func = rx.Function([x], rx.SeqExpr([], rx.Constant(data)), rx.ObjectStructInfo())
+    with np.errstate(over="raise", invalid="raise"):
+        again = from_source(func.script(show_meta=True))
+    assert_structural_equal(func, again)
+    assert again.body.body.data.tobytes() == data.tobytes()
+
+
+def test_values_of_numpy_and_enumerations_among_attributes_read_back():
+    class Mode(enum.IntEnum):
+        FAST = 1
+
+    given = {
+        "a": np.float64(1.5),
+        "b": [np.int64(3), np.bool_(True)],
+        "c": np.float32(0.5),
+        "d": Mode.FAST,
+        "e": np.str_("it's"),
+        "f": Tensor((2,), "int8"),
+        "g": R.Tensor((2,), "int8"),
+    }
+    body = rx.SeqExpr([], rx.Tuple([]))
+    func = rx.Function([], body, rx.TupleStructInfo([]), attrs={"global_symbol": "main", **given})
+    text = func.script()
+    assert "np." not in text
+    again = from_source(text)
+    assert_structural_equal(func, again)
+    assert again.attrs["a"] == 1.5
+    assert again.attrs["g"] == Tensor((2,), "int8")
 
 
 def test_sizes_in_callables_of_a_body_read_back():

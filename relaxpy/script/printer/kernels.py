@@ -232,8 +232,7 @@ class KernelWriter:
                 spec = call(f"{t}.launch_thread", string_text(axis.thread_tag), prim(node.value))
                 return self._named(axis.var, spec, body, last=last)
             case stmt.AttrStmt(node=about, attr_key=key, value=value, body=body):
-                shown = "0" if about is None else self.text.attr_doc(about)
-                spec = call(f"{t}.attr", shown, string_text(key), prim(value))
+                spec = call(f"{t}.attr", self.text.attr_doc(about), string_text(key), prim(value))
                 return self._scoped([spec], spec, body, last=last)
             case stmt.BufferRealize(buffer=buffer, condition=condition, body=body):
                 region = BufferRegion(buffer, tuple(b for b in node.bounds if isinstance(b, Range)))
