@@ -275,6 +275,9 @@ class CallLowering(ABC):
         infos = output_infos(call)
         indices = call.attrs.get("inplace_indices", (-1,) * len(infos))
         assert isinstance(indices, tuple)
+        for index in indices:
+            if index >= 0 and not isinstance(inputs[0], ast.Starred):
+                inputs[index] = self._named(inputs[index], hint)
         scalars = [member for shape in call.args[2:] for member in self._members(shape)]
         outputs = [
             self._allocate(info, hint if len(infos) == 1 else f"{hint}_{i}")
@@ -324,7 +327,8 @@ class CallLowering(ABC):
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
         fixed = not any(isinstance(arg, ast.Starred) for arg in args)
         if not fixed or len(args) != len(callee.signature.params):
-            self._out.append(py.do(self._outward(callee.name, *args)))
+            function = self._module.function_value(call.args[0])  # type: ignore[arg-type]
+            self._out.append(py.do(self._outward("rx.invoke", function, *args)))
             return
         args = [self._named(arg, "v") for arg in args]
         names = self._check_call(replace(callee.signature, span=call.span), args)

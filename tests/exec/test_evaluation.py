@@ -913,7 +913,7 @@ def in_place(args: rx.Expr) -> IRModule:
     zero = tir.IntImm("int64", 0)
     body = st.For(i, zero, 2, st.ForKind.SERIAL, st.BufferStore(a, a[i] + 1.0, (i,)))
     call = rx.Call(Op("relax.call_tir_inplace"), (gv, args), {"inplace_indices": (0,)}, (F2,))
-    params = [args] if isinstance(args, rx.Var) else list(args.fields)
+    params = [v for v in (args, *getattr(args, "fields", ())) if isinstance(v, rx.Var)]
     return IRModule({gv: prim_func([a], body, "bump"), "main": function(params, [], call)})
 
 
@@ -922,6 +922,28 @@ def test_a_field_of_a_tuple_can_be_an_output_in_place(build: Compile) -> None:
     mine = X.copy()
     assert ex["main"]((mine,)) is mine
     np.testing.assert_array_equal(mine, X + 1)
+
+
+@pytest.mark.rule("EV-2")
+def test_a_constant_can_be_an_output_in_place(build: Compile) -> None:
+    ex = build(in_place(rx.Tuple((rx.const(X),))))
+    first, second = ex["main"](), ex["main"]()
+    np.testing.assert_array_equal(first, X + 1)
+    np.testing.assert_array_equal(second, X + 1)
+    assert not np.shares_memory(first, second)
+
+
+@pytest.mark.rule("FN-11")
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_kernel_takes_as_many_arguments_as_it_has_parameters(build: Compile, count: int) -> None:
+    gv, t = rx.GlobalVar("add_one"), rx.Var("t", rx.TupleStructInfo((F2,) * count))
+    args = (rx.Tuple((rx.const(X),) * count), t)
+    for arg in args:
+        params = [arg] if isinstance(arg, rx.Var) else []
+        call = rx.Call(Op("relax.call_tir"), (gv, arg), sinfo_args=(F2,))
+        ex = build(IRModule({gv: add_one(), "main": function(params, [], call)}))
+        with pytest.raises(RuntimeCheckError, match=f"takes 2 arguments, found {count + 1}"):
+            ex["main"](*[(X,) * count for _ in params])
 
 
 def test_memory_that_cannot_be_written_is_refused(build: Compile) -> None:
