@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,14 +23,14 @@ def split_device(text: str) -> tuple[str, int]:
     Errors:
         MisuseError (also ValueError): it is no device's name.
     """
-    kind, colon, digits = text.partition(":")
-    if not kind or (colon and not (digits.isascii() and digits.isdigit())):
+    kind, colon, digits = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if not kind or (colon and not re.fullmatch("[0-9]{1,9}", digits)):
         raise MisuseError(
             f"a device is its kind and number, found {text!r:.60}",
             about=text,
             hint='write "cuda:0"',
         )
-    return kind, int(digits[:9] or 0)
+    return kind, int(digits or 0)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,6 +70,8 @@ def device(name: str, index: int | None = None) -> Device:
         MisuseError (also ValueError): there is no such kind, or it is no number.
     """
     kind, number = split_device(name)
+    if index is not None and ":" in name and index != number:
+        raise MisuseError(f"{name} is no device of number {index!r:.60}", about=index)
     return Device(kind, number if index is None else index)
 
 

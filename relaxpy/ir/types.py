@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 
 
@@ -23,3 +24,12 @@ class PointerType:
 
     element_type: PrimType
     storage_scope: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.element_type, PrimType):
+            object.__setattr__(self, "element_type", PrimType(DataType(self.element_type)))
+        if not isinstance(self.storage_scope, str):
+            raise MisuseError(
+                f"memory is named by a string, found {self.storage_scope!r:.60}",
+                about=self.storage_scope,
+            )

@@ -12,7 +12,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from relaxpy.ir.tir import expr as tir, ops, stmt
+from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.types import PointerType, PrimType
@@ -35,6 +35,18 @@ def test_a_range_is_a_begin_and_an_extent():
     assert Range(N, N).extent is ops.const(0, "int64")
     assert Range.from_min_extent(I, 3).stop is I + 3
     assert Range.point(I).extent is ops.const(1)
+
+
+# --- types
+
+
+def test_types_of_pointers():
+    assert PointerType("float32") == PointerType(PrimType("float32"), "")
+    assert PointerType("int8", "shared").storage_scope == "shared"
+    with pytest.raises(MisuseError, match="expected a dtype"):
+        PointerType(PointerType("int8"))
+    with pytest.raises(MisuseError, match="memory is named by a string, found 3"):
+        PointerType("int8", 3)
 
 
 # --- buffers
@@ -106,6 +118,13 @@ def test_subscripts_that_fit_no_buffer(index: tuple[object, ...], message: str):
         A[index]
 
 
+def test_elements_have_addresses():
+    assert intrin.address_of(A).args[0] is A[0, ops.const(0, "int64")]
+    assert intrin.address_of(A[I, J]).args == (A[I, J],)
+    with pytest.raises(MisuseError, match="only elements of buffers have addresses, not i"):
+        intrin.address_of(I)
+
+
 def test_a_buffer_is_not_gone_through_and_a_region_is_no_value():
     with pytest.raises(MisuseError, match="cannot be iterated over"):
         list(A)
@@ -142,6 +161,9 @@ def test_loads_by_begin_and_lanes():
         (lambda: decl_buffer((2, 3), strides=(1,)), "has 2 dimensions and 1 strides"),
         (lambda: decl_buffer((2,), elem_offset=1.5), "the offset of buffer buffer is an integer"),
         (lambda: decl_buffer((2,), data=3), "is a pointer variable, found 3"),
+        (lambda: decl_buffer((2,), name=3), "named by a string, found 3"),
+        (lambda: Buffer(I, "int8", (2,)), "data of buffer buffer is a pointer variable, found i"),
+        (lambda: decl_buffer((2,), offset_factor="2"), "expected an integer, found '2'"),
         (lambda: decl_buffer((2,), buffer_type="foo"), 'of type "" or "auto_broadcast"'),
         (lambda: decl_buffer((2, 3), axis_separators=[5]), "increase from 0 to 2"),
         (lambda: decl_buffer((2, 3), axis_separators=[2, 1]), "increase from 0 to 2"),
@@ -213,6 +235,8 @@ def test_conditions_are_boolean(make):
         (lambda: stmt.For(I, 0, 4, "parallel", NOTHING), r"no ForKind is 'parallel'.*1 \(PARA"),
         (lambda: stmt.For(tir.Var("x", "float32"), 0, 4, 0, NOTHING), "counts integers"),
         (lambda: stmt.For(I, 0, 4, 0, NOTHING, annotations=[1]), "attributes are a table"),
+        (lambda: stmt.For(I, 0, 4, 4, NOTHING, J), "expected a IterVar, found j"),
+        (lambda: stmt.Block((), (), (), 3, NOTHING), "named by a string, found 3"),
         (lambda: stmt.LetStmt("x", 1, NOTHING), r"defines a tir\.Var, found 'x'"),
         (lambda: stmt.LetStmt(I, 1, None), "expected a statement"),
         (lambda: stmt.AttrStmt(None, "key", 1, 2), "expected a statement, found 2"),

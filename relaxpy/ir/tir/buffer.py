@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, counted
-from relaxpy.ir.dtype import BOOL, FLOAT32, INT32, DataType
+from relaxpy.ir.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Ramp, Var
@@ -65,6 +65,16 @@ class Range(Node):
     def stop(self) -> PrimExpr:
         """One past the last member."""
         return ops.add(self.min, self.extent)
+
+
+def _pointer(data: object, name: object) -> None:
+    """Errors: MisuseError (also TypeError) if a buffer has no name, or no pointer to its data."""
+    if not isinstance(name, str):
+        raise MisuseError(f"a buffer is named by a string, found {name!r:.60}", about=name)
+    if not isinstance(data, Var) or data.dtype != HANDLE:
+        raise MisuseError(
+            f"data of buffer {name} is a pointer variable, found {data!r:.60}", about=data
+        )
 
 
 def _whole(value: PrimExpr, what: str) -> PrimExpr:
@@ -161,6 +171,9 @@ class Buffer(Node):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        _pointer(self.data, self.name)
+        for name in ("data_alignment", "offset_factor", "buffer_type"):
+            object.__setattr__(self, name, ops.whole(getattr(self, name)))
         object.__setattr__(self, "dtype", DataType(self.dtype))
         object.__setattr__(self, "shape", ops.convert_all(self.shape))
         object.__setattr__(self, "strides", ops.convert_all(self.strides))
@@ -385,7 +398,7 @@ def decl_buffer(
     if data is None:
         element = DataType("int8") if kind == BOOL else kind
         data = Var(name, PointerType(PrimType(element), scope))
-    elif not isinstance(data, Var) or not isinstance(data.type_annotation, PointerType):
+    elif not isinstance(getattr(data, "type_annotation", None), PointerType):
         raise MisuseError(
             f"data of buffer {name} is a pointer variable, found {data!r:.60}", about=data
         )

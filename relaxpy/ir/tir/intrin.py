@@ -312,6 +312,10 @@ def address_of(where: Buffer | BufferLoad) -> PrimExpr:
     """The address of an element, or of the first element of a buffer."""
     if isinstance(where, Buffer):
         where = BufferLoad(where, [ops.const(0, s.dtype) for s in where.shape])
+    elif not isinstance(where, BufferLoad):
+        raise MisuseError(
+            f"only elements of buffers have addresses, not {where!r:.60}", about=where
+        )
     return Call(HANDLE, "tir.address_of", (where,))
 
 

@@ -127,8 +127,10 @@ class _Accesses:
                 continue
             seen.add(id(node))
             match node:
-                case BufferLoad(buffer=buffer, indices=indices):
+                case BufferLoad(buffer=buffer, indices=indices, predicate=predicate):
                     self.access(self.reads, buffer, map(self.interval, indices))
+                    if predicate is not None:
+                        stack.append(predicate)
                     stack += reversed(indices)
                 case tir.Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):
                     self.expression(condition)
@@ -173,8 +175,12 @@ class _Accesses:
     def interval(self, expr: PrimExpr) -> Interval:
         """The least and the greatest value of `expr` while the relaxed loops run."""
         if isinstance(expr, tir.Ramp):
+            if not isinstance(expr.stride, tir.IntImm):
+                return None
             first = self.interval(expr.base)
             last = self.interval(ops.add(expr.base, ops.mul(expr.stride, expr.lanes - 1)))
+            if expr.stride.value < 0:
+                first, last = last, first
             return None if first is None or last is None else (first[0], last[1])
         return self._interval(substitute(expr, self.lets))
 

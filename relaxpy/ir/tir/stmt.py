@@ -153,6 +153,8 @@ class For(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.loop_var, "a loop")
+        if self.thread_binding is not None:
+            _all(IterVar, (self.thread_binding,))
         kind = self.loop_var.dtype
         if not kind.is_int or kind.vector:
             raise MisuseError(
@@ -379,6 +381,10 @@ class Block(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name_hint, str):
+            raise MisuseError(
+                f"a block is named by a string, found {self.name_hint!r:.60}", about=self.name_hint
+            )
         _set(
             self,
             iter_vars=_all(IterVar, self.iter_vars),

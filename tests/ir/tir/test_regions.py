@@ -69,6 +69,14 @@ def inferred(body: str, buffers: str = 'A: T.Buffer((32, 32), "float32")') -> tu
         ("with T.init():\n    B[v, 0] = 0\nB[v, 0] += A[v, 0]", "A[v, 0]", "B[v, 0]"),
         ("B[v, 0] += A[v, 0]", "B[v, 0], A[v, 0]", "B[v, 0]"),
         ("B[v, 0:4] = T.broadcast(A[v, 0], 4)", "A[v, 0]", "B[v, 0:4]"),
+        ("B[v, 0:4] = A[v, T.Ramp(5, -1, 4)]", "A[v, 2:6]", "B[v, 0:4]"),
+        ("B[v, 0:4] = A[v, T.Ramp(v, v, 4)]", "A[v, 0:32]", "B[v, 0:4]"),
+        (
+            "p = A[v, T.Ramp(8, 1, 4)] > T.broadcast(0.0, 4)\n"
+            "B[v, 0:4] = A.vload([v, T.Ramp(0, 1, 4)], predicate=p)",
+            "A[v, 0:12]",
+            "B[v, 0:4]",
+        ),
         ("C = T.alloc_buffer((4,))\nC[0] = A[v, 0]\nB[v, 0] = C[0]", "A[v, 0]", "B[v, 0]"),
         ("M = T.match_buffer(A[v, 0:4], (4,))\nB[v, 0] = M[2]", "A[v, 0:4]", "B[v, 0]"),
         (
