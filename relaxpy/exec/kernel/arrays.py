@@ -14,6 +14,7 @@ from relaxpy.exec.kernel.bounds import affine_inside, is_inside
 from relaxpy.exec.kernel.gathers import taken
 from relaxpy.exec.kernel.loops import place_in_order
 from relaxpy.exec.kernel.nest import Axis, loads
+from relaxpy.exec.kernel.parts import Access
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.scope import (
     BOOLEAN,
@@ -27,7 +28,7 @@ from relaxpy.exec.kernel.scope import (
     intrinsic_name,
     literal,
 )
-from relaxpy.exec.kernel.views import size_of, view
+from relaxpy.exec.kernel.views import view
 from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
@@ -176,7 +177,7 @@ class ArrayEmitter:
             shared = self.uses[expr] > 1
             if shared and found.temporary is None and _is_work(expr) and found.dims:
                 found = self._named(found)
-            if shared:
+            if shared or isinstance(expr, Var):
                 self.done[expr] = found, self.guards
         return found
 
@@ -223,7 +224,7 @@ class ArrayEmitter:
         return any(
             not self.is_inside(part.buffer, part.indices)
             if isinstance(part, BufferLoad)
-            else _may_divide_by_zero(part)
+            else may_divide_by_zero(part)
             for part in walk(expr)
         )
 
@@ -298,7 +299,7 @@ class ArrayEmitter:
 
     def _integer_division(self, expr: BinaryOpExpr, out: Output | None) -> Value:
         name = INTEGER_DIVISION[type(expr)]
-        if _may_divide_by_zero(expr):
+        if may_divide_by_zero(expr):
             where = {"where": self._where()} if self.guards else {}
             return self._ufunc(f"rt.{name}", expr.dtype, [expr.a, expr.b], out, **where)
         function = NUMPY_DIVISION.get(name, f"rt.{name}")
@@ -390,7 +391,7 @@ class ArrayEmitter:
         quotients = any(isinstance(p, (FloorDiv, FloorMod)) for i in load.indices for p in walk(i))
         if not quotients or load.buffer in self.rows or any(True for _ in inner_loads(load)):
             return None
-        axes = [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
+        axes = self._all_axes()
         place = place_in_order(load, axes, self.variables)
         if place is None:
             return None
@@ -447,17 +448,30 @@ class ArrayEmitter:
             sizes[rows.axis] = rows.size
         return sizes
 
+    def _all_axes(self) -> list[Axis]:
+        """The loops around, and those of the layout as far as they go in all stretches."""
+        return [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
+
     def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
         """Whether the access is proved to lie inside the buffer in all rounds."""
-        axes = [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
+        axes = self._all_axes()
         return all(
             is_inside(index, size, axes, self.scope.sizes)
             for index, size in zip(indices, buffer.shape, strict=True)
         )
 
+    def is_unproved(self, access: Access) -> bool:
+        """Whether the access may leave its buffer at a place that no data of the rounds decides."""
+        axes = self._all_axes()
+        return any(
+            affine(index, self.variables) is not None
+            and not is_inside(index, size, axes, self.scope.sizes)
+            for index, size in zip(access.indices, access.buffer.shape, strict=True)
+        )
+
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
         """Whether a view is possible: proved to be inside, or checked by a line before it."""
-        axes = [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
+        axes = self._all_axes()
         everywhere = {a.var for a in axes}
         rows = self.rows.get(buffer)
         for axis, (m, index, size) in enumerate(zip(maps, indices, buffer.shape, strict=True)):
@@ -483,9 +497,7 @@ class ArrayEmitter:
             low, high = low + ends[not rising], high + ends[rising]
         name = self.scope.buffer(buffer)
         bounds = [self.scope.index(low), self.scope.index(high)]
-        rounds = [self.scope.index(size_of(a)) for a in self.layout]
-        size = item(attribute(name, "shape"), axis)
-        check = call("rt.inside", text(name), *bounds, size, tuple(rounds))
+        check = call("rt.inside", text(name), *bounds, item(attribute(name, "shape"), axis))
         self.lines.append(do(check))
 
     def _gather(self, load: BufferLoad) -> Value:
@@ -546,7 +558,8 @@ def _weak(dtype: DataType) -> bool:
     return dtype.numpy().isbuiltin == 1
 
 
-def _may_divide_by_zero(node: Node) -> bool:
+def may_divide_by_zero(node: Node) -> bool:
+    """Whether `node` divides integers by what is not a number other than zero."""
     match node:
         case Div(b=b) | Mod(b=b) | FloorDiv(b=b) | FloorMod(b=b) if b.dtype.is_int:
             return not (isinstance(b, IntImm) and b.value != 0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Literal, assert_never
 
 import numpy as np
 
+from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.allocation import allocations
-from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
+from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows, may_divide_by_zero
 from relaxpy.exec.kernel.beginnings import with_beginnings
 from relaxpy.exec.kernel.contractions import ContractionEmitter
 from relaxpy.exec.kernel.domain import may_be_empty, nonempty
@@ -19,7 +20,7 @@ from relaxpy.exec.kernel.entry import Entry
 from relaxpy.exec.kernel.layout import layout_of
 from relaxpy.exec.kernel.memory import exclusions
 from relaxpy.exec.kernel.nest import Axis
-from relaxpy.exec.kernel.parts import Group, Statement
+from relaxpy.exec.kernel.parts import Group, Statement, expressions_of
 from relaxpy.exec.kernel.plan import (
     ArgReduce,
     Blocked,
@@ -33,6 +34,7 @@ from relaxpy.exec.kernel.plan import (
     Serial,
     Step,
     Whole,
+    accesses,
     parts_in,
 )
 from relaxpy.exec.kernel.quiet import calls_out, may_warn
@@ -60,7 +62,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
-from relaxpy.ir.traverse import substitute
+from relaxpy.ir.traverse import substitute, walk
 from relaxpy.pysource import Names
 
 UFUNCS: Mapping[Combine, str] = {
@@ -81,25 +83,14 @@ def _ufunc(combine: Combine, dtype: DataType) -> str:
     return "np.logical_xor" if combine == "add" and dtype.is_bool else UFUNCS[combine]
 
 
-def identity(combine: Combine, dtype: DataType) -> IntImm | FloatImm:
-    """What leaves every value as it is under `combine`."""
-    match combine:
-        case "add" | "or" | "bitwise_or" | "bitwise_xor":
-            value: float = 0
-        case "mul" | "and":
-            value = 1
-        case "bitwise_and":
-            low, high = ops.int_range(dtype)
-            value = high if low == 0 else -1
-        case "min" | "max" if dtype.is_float:
-            value = float("inf" if combine == "min" else "-inf")
-            if not np.isinf(dtype.numpy().type(value)):
-                value = ops.float_range(dtype)[combine == "min"]
-        case "min" | "max":
-            value = ops.int_range(dtype)[combine == "min"]
-        case _:
-            assert_never(combine)
-    return IntImm(dtype, int(value)) if dtype.is_int else FloatImm(dtype, value)
+def _least_extreme(combine: Literal["min", "max"], dtype: DataType) -> IntImm | FloatImm:
+    """What is no less than any value of `dtype`, or no greater."""
+    if not dtype.is_float:
+        return IntImm(dtype, ops.int_range(dtype)[combine == "min"])
+    value = float("inf" if combine == "min" else "-inf")
+    if not np.isinf(dtype.numpy().type(value)):
+        value = ops.float_range(dtype)[combine == "min"]
+    return FloatImm(dtype, value)
 
 
 def emit(plan: Plan, reserved: Iterable[str], functions: Mapping[GlobalVar, str]) -> Emitted:
@@ -137,16 +128,33 @@ class NumpyEmitter:
         made = allocations(self.plan.nest, self.scope, self.plan.made, self.plan.shared)
         work = [*made, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
+        checks += self.overlapping()
+        self._all_bound([*checks, *work], entry.params)
         return Emitted(
             self.plan.name,
             entry.summary(),
             entry.params,
-            [*checks, *self.overlapping()],
+            checks,
             work,
             may_warn(self.plan),
             entry.size_names(),
             calls_out(self.plan),
         )
+
+    def _all_bound(self, lines: Sequence[ast.stmt], params: Iterable[str]) -> None:
+        """Errors: CompileError if a variable is read that nothing binds (PX-7)."""
+        nodes = [node for line in lines for node in ast.walk(line)]
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        bound = {*params, *(node.arg for node in nodes if isinstance(node, ast.arg))}
+        bound |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        unbound = {name.id for name in names} - bound
+        for var, name in self.scope.variables.items():
+            if name in unbound:
+                raise CompileError(
+                    f"{self.plan.name}: the variable {var.name} is not bound",
+                    rule="PX-7",
+                    span=self.plan.func.span,
+                )
 
     def overlapping(self) -> list[ast.stmt]:
         """What runs, in the order of the text, where arguments share memory that is written."""
@@ -227,26 +235,42 @@ class NumpyEmitter:
                 lines = emitter.items(items)
                 return [when(both(tests), lines)] if tests else lines
 
-    def _nonempty(self, axes: Iterable[Axis]) -> list[ast.expr]:
-        """Conditions for axes to have any round, where division may have left them none."""
-        return [
-            compare(self.scope.index(a.start), ast.Lt, self.scope.index(a.stop))
-            for a in axes
-            if may_be_empty(a, self.scope.sizes)
-        ]
+    def _nonempty(self, axes: Iterable[Axis], *, always: bool = False) -> list[ast.expr]:
+        """Conditions for axes to have any round.
+
+        Unless `always`, only for those that end before they begin where sizes are small.
+        """
+        asked = (a for a in axes if always or may_be_empty(a, self.scope.sizes))
+        found = (nonempty(a, self.scope.sizes) for a in asked)
+        return [self.scope.truth(test) for test in found if test is not None]
 
     def _whole(self, step: Whole) -> list[ast.stmt]:
-        lines = self._performed(step)
         [part] = parts_in(step)
-        if not lines:
-            return []
-        serial = {a.var for a in self.serial}
-        tests = self._within(part.axes)
-        tests += self._nonempty(a for a in part.axes if a.var not in serial)
-        if isinstance(step, (Reduce, Contract)) and not step.begins_always:
-            found = (nonempty(a, self.scope.sizes) for a in step.over)
-            tests += (self.scope.truth(test) for test in found if test is not None)
-        return [when(both(_distinct(tests)), lines)] if tests else lines
+        done = {a.var for a in self.serial} | self.proof.keys()
+        axes = [a for a in part.axes if a.var not in done]
+        always = self._may_stop(step, axes)
+        tests = [*self._within(part.axes), *self._nonempty(axes, always=always)]
+        if isinstance(step, (Reduce, Contract)) and step.initial is not None:
+            if not step.begins_always:
+                tests += self._nonempty(step.over, always=True)
+            elif self._nonempty(step.over, always=always):
+                # It begins also where nothing follows.
+                kept = tuple(a for a in part.axes if a not in step.over)
+                begin = replace(step.statement, axes=kept, value=step.initial, guards=())
+                return [
+                    *self._whole(Map(begin, step.axes)),
+                    *self._whole(replace(step, initial=None)),
+                ]
+        lines = self._performed(step)
+        return [when(both(_distinct(tests)), lines)] if tests and lines else lines
+
+    def _may_stop(self, step: Whole, axes: Sequence[Axis]) -> bool:
+        """Whether a place or a divisor, looked at before any round, may stop the program."""
+        arrays = self._emitter(axes, None)
+        if any(arrays.is_unproved(access) for access in accesses(step)):
+            return True
+        sources = (e for part in parts_in(step) for e in expressions_of(part))
+        return any(may_divide_by_zero(node) for e in sources for node in walk(e))
 
     def _performed(self, step: Whole) -> list[ast.stmt]:
         match step:
@@ -283,11 +307,12 @@ class NumpyEmitter:
 
     def _map(self, step: Map) -> list[ast.stmt]:
         statement = step.statement
-        if self._stays(statement):
-            return []
         layout = layout_of(statement, step.axes, ())
         arrays = self._emitter(layout, statement)
-        if statement.guards and not arrays.is_inside(statement.target, statement.indices):
+        inside = arrays.is_inside(statement.target, statement.indices)
+        if inside and self._stays(statement):
+            return []
+        if statement.guards and not inside:
             # Rounds in which the guards do not hold may lie outside.
             return self._scatter(Scatter(statement, step.axes, None))
         out = self._output(arrays, statement)
@@ -308,7 +333,7 @@ class NumpyEmitter:
     def _stays(self, statement: Statement) -> bool:
         """Whether the target uses the memory of what is copied to it, element for element."""
         match statement.value:
-            case BufferLoad(buffer=buffer, indices=indices):
+            case BufferLoad(buffer=buffer, indices=indices) if not statement.guards:
                 shared = self.plan.shared
                 one = shared.get(buffer, buffer) is shared.get(statement.target, statement.target)
                 pairs = zip(indices, statement.indices, strict=False)
@@ -352,13 +377,13 @@ class NumpyEmitter:
             keywords = {}
         initial = step.initial
         folded = isinstance(initial, (IntImm, FloatImm)) or self._is_size(initial)
-        if isinstance(initial, Var) and folded:
-            keywords["initial"] = self.scope.index(initial)
-        else:
-            start = identity(update.combine, statement.target.dtype)
-            if isinstance(initial, (IntImm, FloatImm)):
-                start = initial
+        start = initial
+        if not folded and update.combine in ("min", "max"):
+            start = _least_extreme(update.combine, statement.target.dtype)
+        if isinstance(start, (IntImm, FloatImm)):
             keywords["initial"] = literal(start, typed=start.dtype.numpy().isbuiltin != 1)
+        elif isinstance(start, Var) and folded:
+            keywords["initial"] = self.scope.index(start)
         if mask is not None:
             keywords["where"] = mask
         if initial is None:

@@ -139,6 +139,17 @@ class Group:
 Part: TypeAlias = Statement | Group
 
 
+def expressions_of(part: Part) -> Iterator[PrimExpr]:
+    """What `part` evaluates, the bounds of its loops included."""
+    for axis in part.axes:
+        yield from (axis.start, axis.stop)
+    match part:
+        case Statement(indices=indices, value=value, guards=guards):
+            yield from (*indices, value, *guards)
+        case Group(items=items):
+            yield from (e for item in every(items) for e in expressions(item))
+
+
 def access(
     buffer: Buffer,
     indices: Iterable[PrimExpr],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container
 
 from relaxpy.exec.kernel.nest import every, expressions, loads, outside_calls
-from relaxpy.exec.kernel.parts import Group, Part, Statement
+from relaxpy.exec.kernel.parts import expressions_of
 from relaxpy.exec.kernel.plan import (
     Blocked,
     Contract,
@@ -32,7 +32,6 @@ from relaxpy.ir.tir.expr import (
     Min,
     Mod,
     Mul,
-    PrimExpr,
     Sub,
     Var,
 )
@@ -58,22 +57,13 @@ def _reports(step: Step) -> bool:
     if isinstance(step, Scatter) and step.update is not None:
         # So do minima and maxima where places may repeat, which report NaN.
         return True
-    sources = [e for part in parts_in(step) for e in _sources(part)]
+    sources = [e for part in parts_in(step) for e in expressions_of(part)]
     if isinstance(step, (Reduce, Contract)) and step.initial is not None:
         sources.append(step.initial)
     over = step.over if isinstance(step, (Reduce, Contract)) else ()
     axes = () if isinstance(step, (Serial, Blocked)) else (*step.axes, *over)
     variables = {a.var for a in axes}
     return any(_operation_reports(node, variables) for source in sources for node in walk(source))
-
-
-def _sources(part: Part) -> Iterable[PrimExpr]:
-    bounds = (bound for axis in part.axes for bound in (axis.start, axis.stop))
-    match part:
-        case Statement(indices=indices, value=value, guards=guards):
-            return (*bounds, *indices, value, *guards)
-        case Group(items=items):
-            return (*bounds, *(e for item in every(items) for e in expressions(item)))
 
 
 def _operation_reports(node: Node, variables: Container[Var]) -> bool:

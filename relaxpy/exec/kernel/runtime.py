@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any, TypeAlias
@@ -50,15 +50,14 @@ def at(index: Any, size: int, name: str) -> int:
     )
 
 
-def inside(name: str, low: int, high: int, size: int, rounds: Sequence[int]) -> None:
-    """Stop the program unless `low` to `high` lie in a dimension of `size`, or nothing is accessed.
+def inside(name: str, low: int, high: int, size: int) -> None:
+    """Stop the program unless `low` to `high` lie in a dimension of `size`.
 
     Errors:
         RuntimeCheckError: they do not.
     """
-    if min(rounds, default=1) > 0:
-        at(low, size, name)
-        at(high, size, name)
+    at(low, size, name)
+    at(high, size, name)
 
 
 def places(indices: Any, size: int, name: str) -> Any:

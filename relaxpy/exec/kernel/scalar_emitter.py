@@ -109,7 +109,7 @@ class ScalarEmitter:
     def _item(self, part: Item) -> list[ast.stmt]:
         match part:
             case Loop(axis=axis, body=body):
-                start, stop = self.scope.index(axis.start), self.scope.index(axis.stop)
+                start, stop = self.index(axis.start), self.index(axis.stop)
                 self.axes.append(axis)
                 inside = self.items(body)
                 self.axes.pop()

@@ -1,0 +1,122 @@
+"""Loops without any round: nothing is read, no program stops, and what begins has begun."""
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import CompileError, RuntimeCheckError
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, load, methods, source_of
+
+rng = np.random.default_rng(11)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@T.prim_func
+def less_first(x: T.handle, y: T.handle, z: T.handle):
+    n = T.int64()
+    m = T.int64()
+    X = T.match_buffer(x, (n, m), "float32")
+    Y = T.match_buffer(y, (n, m), "float32")
+    Z = T.match_buffer(z, (n, m), "float32")
+    for i, j in T.grid(n, m):
+        Y[i, j] = X[i, j] - X[0, j]
+    for i, j in T.grid(n, m):
+        Z[i, j] = X[i, j] * X[0, 0]
+
+
+@T.prim_func
+def scaled_sums(x: T.handle, y: T.handle, z: T.handle):
+    n = T.int64()
+    m = T.int64()
+    X = T.match_buffer(x, (n, m), "float32")
+    Y = T.match_buffer(y, (n,), "float32")
+    Z = T.match_buffer(z, (n, n), "float32")
+    for i in range(n):
+        Y[i] = T.float32(3)
+        for k in range(m):
+            Y[i] = Y[i] + X[i, k] * X[i, 0]
+    for i, j in T.grid(n, n):
+        Z[i, j] = T.float32(3)
+        for k in range(m):
+            Z[i, j] = Z[i, j] + X[i, k] * X[j, k] * X[0, 0]
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (0, 0), (3, 2)])
+def test_what_is_read_in_every_round_is_not_read_in_none(shape: tuple[int, int]) -> None:
+    check(less_first, floats(*shape), floats(*shape), floats(*shape))
+    n = shape[0]
+    check(scaled_sums, floats(*shape), floats(n), floats(n, n), rtol=1e-4)
+    assert not [m for m in methods(less_first) + methods(scaled_sums) if "loop" in m]
+
+
+@T.prim_func
+def quotients(x: T.handle, D: T.Buffer((1,), "int32")):
+    n = T.int64()
+    X = T.match_buffer(x, (n,), "int32")
+    for i in range(n):
+        X[i] = X[i] // D[0]
+
+
+def test_nothing_is_divided_by_zero_in_no_round() -> None:
+    zero = np.zeros(1, np.int32)
+    check(quotients, np.zeros(0, np.int32), zero)
+    with pytest.raises(RuntimeCheckError, match="division by zero"):
+        load(quotients)(np.ones(2, np.int32), zero)
+
+
+@T.prim_func
+def tails(a: T.handle, x: T.handle, y: T.handle, z: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    X = T.match_buffer(x, (m, 4), "float32")
+    Y = T.match_buffer(y, (m,), "float32")
+    Z = T.match_buffer(z, (m, m), "float32")
+    for i in range(m):
+        Y[i] = T.float32(2)
+        for k in range(n - 3):
+            Y[i] = Y[i] + X[i, k]
+    for i, j in T.grid(m, m):
+        Z[i, j] = T.float32(0)
+        for k in range(n - 3):
+            Z[i, j] = Z[i, j] + X[i, k] * X[j, k]
+    for i in range(n - 3):
+        A[i] = A[i] + T.float32(1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 5])
+def test_a_loop_may_end_before_it_begins(n: int) -> None:
+    check(tails, floats(n), floats(2, 4), floats(2), floats(2, 2), rtol=1e-4)
+
+
+@T.prim_func
+def looked_up(a: T.handle, at: T.handle, n: T.int32):
+    m = T.int64()
+    A = T.match_buffer(a, (m,), "int32")
+    at_ = T.match_buffer(at, (m,), "int32")
+    for i in range(n):
+        A[i + 1] = A[at_[i - 1]] + A[i]
+
+
+def test_a_place_that_is_looked_up_outside_stops_the_program() -> None:
+    with pytest.raises(RuntimeCheckError, match="index -1 is outside"):
+        load(looked_up)(np.ones(3, np.int32), np.zeros(3, np.int32), 1)
+    check(looked_up, np.ones(3, np.int32), np.zeros(3, np.int32), 0)
+
+
+@T.prim_func
+def unbound(x: T.handle):
+    n = T.int64()
+    q = T.int64()
+    X = T.match_buffer(x, (n,), "int64")
+    for i in range(n):
+        X[i] = q + i
+
+
+@pytest.mark.rule("PX-7")
+def test_a_variable_that_nothing_binds_is_refused_before_anything_runs() -> None:
+    with pytest.raises(CompileError, match="the variable q is not bound"):
+        source_of(unbound)
