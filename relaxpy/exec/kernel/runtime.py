@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -185,7 +185,10 @@ def _matrix(array: Array, batch: int, rows: int) -> Any:
     return array.reshape(*head, height, width)
 
 
-def argmax(
+def _arg_extreme(
+    pick: Callable[..., Any],
+    greater: Ufunc,
+    not_less: Ufunc,
     values: Array,
     best: Array,
     place: Array,
@@ -195,62 +198,11 @@ def argmax(
     nan_wins: bool = False,
     by_place: bool = False,
 ) -> None:
-    """Replace `best` by the greatest along the last axis of `values`, `place` by its position.
+    """Replace `best` by the extreme along the last axis of `values`, `place` by its position.
 
     Both stay where nothing is better than `best`. A NaN is never better, or always (`nan_wins`).
     Of equals the first counts, or the `last`; so does `best` itself in its place if `by_place`.
     """
-    _extreme(
-        np.ndarray.argmax,
-        np.greater_equal if last and not by_place else np.greater,
-        values,
-        best,
-        place,
-        first,
-        step,
-        last,
-        nan_wins,
-        by_place,
-    )
-
-
-def argmin(
-    values: Array,
-    best: Array,
-    place: Array,
-    first: int = 0,
-    step: int = 1,
-    last: bool = False,
-    nan_wins: bool = False,
-    by_place: bool = False,
-) -> None:
-    """As `argmax`, of the least."""
-    _extreme(
-        np.ndarray.argmin,
-        np.less_equal if last and not by_place else np.less,
-        values,
-        best,
-        place,
-        first,
-        step,
-        last,
-        nan_wins,
-        by_place,
-    )
-
-
-def _extreme(
-    pick: Callable[..., Any],
-    better: Ufunc,
-    values: Array,
-    best: Array,
-    place: Array,
-    first: int,
-    step: int,
-    last: bool,
-    nan_wins: bool,
-    by_place: bool,
-) -> None:
     if values.size == 0:
         return
     where = pick(values[..., ::-1] if last else values, axis=-1)
@@ -260,46 +212,30 @@ def _extreme(
         found = values[np.arange(len(values)), where]
     else:
         found = np.take_along_axis(values, where[..., None], -1)[..., 0]
-    improved = better(found, best)
-    # A comparison with a NaN is false, and what is picked of a row with a NaN is one.
-    every = improved.all()
-    exact = every or values.dtype.kind in "iub"
-    if not exact and (np.isnan(found).any() or np.isnan(best).any()):
-        _extreme_with_nan(better, values, best, place, first, step, last, nan_wins, by_place)
-        return
-    if first or step != 1:
-        where = where * step + first
-    if by_place and not every:
-        improved |= (found == best) & (where > place if last else where < place)
-    if every:
-        place[...], best[...] = where, found
-        return
-    np.copyto(place, where, where=improved, casting="unsafe")
-    np.copyto(best, found, where=improved)
-
-
-def _extreme_with_nan(
-    better: Ufunc,
-    values: Array,
-    best: Array,
-    place: Array,
-    first: int,
-    step: int,
-    last: bool,
-    nan_wins: bool,
-    by_place: bool,
-) -> None:
-    """One candidate after the other, all rows at once."""
-    worse = {np.greater: np.less_equal, np.greater_equal: np.less}
-    worse |= {np.less: np.greater_equal, np.less_equal: np.greater}
-    for k in range(values.shape[-1]):
-        candidate = values[..., k]
-        wins = ~worse[better](candidate, best) if nan_wins else better(candidate, best)
-        position = first + k * step
+    candidates: Iterable[tuple[Any, Any]] = [(found, where)]
+    better = not_less if last and not by_place else greater
+    # What is picked of a row with a NaN is one, and a comparison with a NaN is false.
+    unordered = (
+        values.dtype.kind not in "iub"
+        and not better(found, best).all()
+        and (np.isnan(found).any() or np.isnan(best).any())
+    )
+    if unordered:
+        candidates = ((values[..., k], k) for k in range(values.shape[-1]))
+    for candidate, number in candidates:
+        position = number * step + first
+        wins = better(candidate, best)
         if by_place:
-            wins |= (candidate == best) & (position > place if last else position < place)
+            before = position > place if last else position < place
+            wins = wins | ((candidate == best) & before)
+        if unordered and nan_wins:
+            wins = wins | np.isnan(candidate) | np.isnan(best)
         np.copyto(place, position, where=wins, casting="unsafe")
         np.copyto(best, candidate, where=wins)
+
+
+argmax = partial(_arg_extreme, np.argmax, np.greater, np.greater_equal)
+argmin = partial(_arg_extreme, np.argmin, np.less, np.less_equal)
 
 
 # ---- scalar and elementwise functions NumPy does not have
