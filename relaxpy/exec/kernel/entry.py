@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.plan import Plan
@@ -14,7 +15,6 @@ from relaxpy.exec.pytree import (
     both,
     call,
     code,
-    compare,
     do,
     item,
     text,
@@ -117,16 +117,20 @@ class Entry:
                     hint=f"give some buffer a dimension that is {size.name} alone",
                 )
 
-    def _tests(self) -> list[ast.expr]:
-        tests: list[ast.expr] = []
-        kinds: dict[str, list[str]] = {}
+    def _tests(self) -> Iterator[ast.expr]:
+        """That the arguments have the shapes and datatypes of their buffers."""
+        shapes: dict[str, tuple[ast.expr, list[ast.expr]]] = {}
+        kinds: dict[str, list[ast.expr]] = {}
         for buffer in self.buffers:
             name = self.scope.buffer(buffer)
-            shape = tuple(self.scope.index(s) for s in buffer.shape)
-            tests.append(compare(attribute(name, "shape"), ast.Eq, shape))
-            kinds.setdefault(str(buffer.dtype), []).append(name)
-        for kind, names in kinds.items():
-            first, *others = [attribute(n, "dtype") for n in names]
-            others.append(attribute("rt.types", kind))
-            tests.append(ast.Compare(first, [ast.Is()] * len(others), list(others)))
-        return tests
+            shape = code(tuple(self.scope.index(s) for s in buffer.shape))
+            shapes.setdefault(ast.dump(shape), (shape, []))[1].append(attribute(name, "shape"))
+            kinds.setdefault(str(buffer.dtype), []).append(attribute(name, "dtype"))
+        for shape, found in shapes.values():
+            yield _alike(ast.Eq, *found, shape)
+        for kind, found in kinds.items():
+            yield _alike(ast.Is, *found, attribute("rt.types", kind))
+
+
+def _alike(operator: type[ast.cmpop], first: ast.expr, *others: ast.expr) -> ast.expr:
+    return ast.Compare(first, [operator() for _ in others], list(others))
