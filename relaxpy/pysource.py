@@ -103,6 +103,11 @@ class Names:
             self._outer._inner.add(name)
         return name
 
+    def free(self, name: str) -> None:
+        """Let `name` be given out again: what it stood for is out of reach."""
+        self._taken.discard(name)
+        self._next.clear()
+
     def _is_taken(self, name: str) -> bool:
         if name in self._taken or name in self._inner:
             return True

@@ -81,8 +81,23 @@ def compare(left: Code, op: type[ast.cmpop], right: Code) -> ast.expr:
 
 def both(parts: Iterable[Code]) -> ast.expr:
     """The conjunction of `parts`, of which there is at least one."""
-    values = [code(p) for p in parts]
-    return values[0] if len(values) == 1 else ast.BoolOp(ast.And(), values)
+    return _joined(ast.And, parts)
+
+
+def either(parts: Iterable[Code]) -> ast.expr:
+    """The disjunction of `parts`, of which there is at least one."""
+    return _joined(ast.Or, parts)
+
+
+def _joined(kind: type[ast.boolop], parts: Iterable[Code]) -> ast.expr:
+    values: list[ast.expr] = []
+    for part in map(code, parts):
+        match part:
+            case ast.BoolOp(op=op, values=inner) if isinstance(op, kind):
+                values += inner
+            case _:
+                values.append(part)
+    return values[0] if len(values) == 1 else ast.BoolOp(kind(), values)
 
 
 def negated(condition: Code) -> ast.expr:

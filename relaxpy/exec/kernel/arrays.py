@@ -137,12 +137,23 @@ class ArrayEmitter:
             target = out.node
             if not isinstance(target, ast.Subscript):
                 target = item(target, ...)
-            self.lines.append(assign(target, found.node))
+            self.lines.append(assign(target, self._unnamed(found)))
 
     def masked(self, expr: PrimExpr, mask: ast.expr, out: Output) -> None:
         """`expr` written to `out` where the `mask` holds."""
-        found = self.compute(expr)
-        self.lines.append(do(call("np.copyto", out.node, found.node, where=mask)))
+        found = self._unnamed(self.compute(expr))
+        self.lines.append(do(call("np.copyto", out.node, found, where=mask)))
+
+    def _unnamed(self, value: Value) -> ast.expr:
+        """The node of `value`; where that was computed last, without giving it a name."""
+        match self.lines:
+            case [*_, ast.Assign(targets=[ast.Name(id=name)], value=made)] if (
+                name == value.temporary
+            ):
+                self.lines.pop()
+                return made
+            case _:
+                return value.node
 
     def restrict(self, guards: Iterable[PrimExpr]) -> ast.expr | None:
         """Compute from now on only where the `guards` that vary hold; that mask, if there is any.
@@ -409,7 +420,7 @@ class ArrayEmitter:
         inner = ArrayEmitter(
             self.scope, self.name, found.over, self.outer, self.rows, self.proof, self.span
         )
-        index = inner.compute(found.index)
+        index = inner.compute(_as_stored(found.index))
         self.lines += inner.lines
         if index.dims != {a.var for a in found.over}:
             return None
@@ -502,7 +513,7 @@ class ArrayEmitter:
 
     def _gather(self, load: BufferLoad) -> Value:
         name = self.scope.buffer(load.buffer)
-        places = self.present(load.buffer, load.indices)
+        places = [_as_stored(index) for index in self.present(load.buffer, load.indices)]
         for index in places:
             self._count(index)
         values = [self._value(index) for index in places]
@@ -565,6 +576,17 @@ def may_divide_by_zero(node: Node) -> bool:
             return not (isinstance(b, IntImm) and b.value != 0)
         case _:
             return False
+
+
+def _as_stored(index: PrimExpr) -> PrimExpr:
+    """An index without conversions to wider integers."""
+    match index:
+        case Cast(dtype=wide, value=inner) if (
+            inner.dtype.family == wide.family and inner.dtype.bits <= wide.bits
+        ):
+            return _as_stored(inner)
+        case _:
+            return index
 
 
 def _is_work(expr: PrimExpr) -> bool:

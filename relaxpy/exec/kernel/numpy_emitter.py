@@ -20,7 +20,7 @@ from relaxpy.exec.kernel.entry import Entry
 from relaxpy.exec.kernel.layout import layout_of
 from relaxpy.exec.kernel.memory import exclusions
 from relaxpy.exec.kernel.nest import Axis
-from relaxpy.exec.kernel.parts import Group, Statement, expressions_of
+from relaxpy.exec.kernel.parts import Group, Part, Statement, expressions_of
 from relaxpy.exec.kernel.plan import (
     ArgReduce,
     Blocked,
@@ -111,24 +111,23 @@ class NumpyEmitter:
         self, plan: Plan, reserved: Iterable[str], functions: Mapping[GlobalVar, str]
     ) -> None:
         self.plan = plan
-        taken = ("np", "math", "rt", plan.name, *reserved, *functions.values())
-        self.scope = Scope(Names(taken), plan.sizes, functions)
+        self.taken = ("np", "math", "rt", plan.name, *reserved, *functions.values())
+        self.functions = functions
         self.serial: tuple[Axis, ...] = ()
-        self.scope.compute = ScalarEmitter(self.scope, plan.name).value
         self.rows: dict[Buffer, Rows] = {}
         self.proof: dict[Var, Axis] = {}
 
     def emitted(self) -> Emitted:
         """Checks and work."""
-        entry = Entry(self.plan, self.scope)
-        for param, memory in self.plan.nest.pointers.items():
-            self.scope.buffers[memory] = self.scope.variable(param)
-        checks = entry.check()
+        self._begin()
+        in_order = self.overlapping()
+        # Only one of the two is performed, so that the other's names are free.
+        entry, checks = self._begin()
         parameters = dict(self.scope.buffers)
         made = allocations(self.plan.nest, self.scope, self.plan.made, self.plan.shared)
         work = [*made, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
-        checks += self.overlapping()
+        checks += in_order
         self._all_bound([*checks, *work], entry.params)
         return Emitted(
             self.plan.name,
@@ -140,6 +139,15 @@ class NumpyEmitter:
             entry.size_names(),
             calls_out(self.plan),
         )
+
+    def _begin(self) -> tuple[Entry, list[ast.stmt]]:
+        """A scope with nothing but the parameters and sizes, and the lines that check them."""
+        self.scope = Scope(Names(self.taken), self.plan.sizes, self.functions)
+        self.scope.compute = ScalarEmitter(self.scope, self.plan.name).value
+        entry = Entry(self.plan, self.scope)
+        for param, memory in self.plan.nest.pointers.items():
+            self.scope.buffers[memory] = self.scope.variable(param)
+        return entry, entry.check()
 
     def _all_bound(self, lines: Sequence[ast.stmt], params: Iterable[str]) -> None:
         """Errors: CompileError if a variable is read that nothing binds (PX-7)."""
@@ -202,7 +210,9 @@ class NumpyEmitter:
         self.scope.compute = ScalarEmitter(self.scope, self.plan.name, self.serial).value
         body = self.steps(step.steps)
         self.serial, self.scope.compute = outer, compute
-        return [loop(self.scope.variable(step.axis.var), start, stop, body)]
+        whole = loop(self.scope.variable(step.axis.var), start, stop, body)
+        self.scope.forget(step.axis.var)
+        return [whole]
 
     def _within(self, axes: Sequence[Axis]) -> list[ast.expr]:
         """Conditions for a round of the loops around to belong to a part's own axes."""
@@ -266,11 +276,11 @@ class NumpyEmitter:
 
     def _may_stop(self, step: Whole, axes: Sequence[Axis]) -> bool:
         """Whether a place or a divisor, looked at before any round, may stop the program."""
-        arrays = self._emitter(axes, None)
+        [part] = parts_in(step)
+        arrays = self._emitter(axes, part)
         if any(arrays.is_unproved(access) for access in accesses(step)):
             return True
-        sources = (e for part in parts_in(step) for e in expressions_of(part))
-        return any(may_divide_by_zero(node) for e in sources for node in walk(e))
+        return any(may_divide_by_zero(node) for e in expressions_of(part) for node in walk(e))
 
     def _performed(self, step: Whole) -> list[ast.stmt]:
         match step:
@@ -289,11 +299,11 @@ class NumpyEmitter:
             case _:
                 assert_never(step)
 
-    def _emitter(self, layout: Sequence[Axis], statement: Statement | None) -> ArrayEmitter:
-        span = statement.span if statement is not None else None
-        return ArrayEmitter(
-            self.scope, self.plan.name, layout, self.serial, self.rows, self.proof, span
-        )
+    def _emitter(self, layout: Sequence[Axis], part: Part) -> ArrayEmitter:
+        span = part.span if isinstance(part, Statement) else None
+        own = {a.var: a for a in part.axes}
+        outer = [own.get(a.var, a) for a in self.serial]
+        return ArrayEmitter(self.scope, self.plan.name, layout, outer, self.rows, self.proof, span)
 
     def _reads(self, part: Statement | Group, target: Buffer) -> bool:
         """Whether the part reads the memory of `target`."""
@@ -467,13 +477,13 @@ class NumpyEmitter:
     def _arg_reduce(self, step: ArgReduce) -> list[ast.stmt]:
         extreme = step.extreme
         layout = (*step.axes, extreme.axis)
-        arrays = self._emitter(layout, None)
+        arrays = self._emitter(layout, step.group)
         operand = arrays.compute(extreme.operand)
         node = operand.node
         if operand.dims != {a.var for a in layout}:
             shape = tuple(self.scope.index(size_of(a)) for a in layout)
             node = call("np.broadcast_to", node, shape)
-        target = self._emitter(step.axes, None)
+        target = self._emitter(step.axes, step.group)
         best = target.output(extreme.best.buffer, extreme.best_indices, lambda _: True)
         place = target.output(extreme.place.buffer, extreme.place_indices, lambda _: True)
         position = affine(extreme.position, {extreme.axis.var})

@@ -42,9 +42,11 @@ from relaxpy.exec.pytree import (
     assign,
     attribute,
     binary,
+    both,
     call,
     compare,
     do,
+    either,
     item,
     loop,
     path,
@@ -113,7 +115,9 @@ class ScalarEmitter:
                 self.axes.append(axis)
                 inside = self.items(body)
                 self.axes.pop()
-                return [loop(self.scope.variable(axis.var), start, stop, inside)]
+                whole = loop(self.scope.variable(axis.var), start, stop, inside)
+                self.scope.forget(axis.var)
+                return [whole]
             case Branch(condition=condition, body=body, orelse=orelse):
                 return [when(self.value(condition), self.items(body), self.items(orelse))]
             case Repeat(condition=condition, body=body):
@@ -144,7 +148,7 @@ class ScalarEmitter:
         )
         tests = [*conditions, *map(self.value, statement.guards)]
         body = [self.store(store)]
-        return [when(_all(tests), body)] if tests else body
+        return [when(both(tests), body)] if tests else body
 
     def store(self, store: Store) -> ast.stmt:
         """One store."""
@@ -197,9 +201,9 @@ class ScalarEmitter:
             case BufferLoad(buffer=buffer, indices=indices):
                 return self.element(buffer, indices)
             case Or(a=a, b=b):
-                return ast.BoolOp(ast.Or(), [self.value(a), self.value(b)])
+                return either([self.value(a), self.value(b)])
             case And(a=a, b=b):
-                return ast.BoolOp(ast.And(), [self.value(a), self.value(b)])
+                return both([self.value(a), self.value(b)])
             case Not(a=a):
                 return ast.UnaryOp(ast.Not(), self.value(a))
             case Select(condition=test, true_value=yes, false_value=no):
@@ -305,10 +309,6 @@ class ScalarEmitter:
         if function is None:
             raise unsupported(self.name, expr, self.span)
         return call(function, *(self.value(a, typed=True) for a in expr.args))
-
-
-def _all(tests: list[ast.expr]) -> ast.expr:
-    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
 
 
 def unsupported(name: str, expr: Call, span: Span | None) -> CompileError:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.pytree import Code, attribute, binary, call, code, compare, path
+from relaxpy.exec.pytree import Code, attribute, binary, both, call, code, compare, either, path
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
@@ -118,6 +118,10 @@ class Scope:
             self.variables[var] = self.names.fresh(var.name)
         return self.variables[var]
 
+    def forget(self, var: Var) -> None:
+        """End the loop over `var`, whose name is free again."""
+        self.names.free(self.variables.pop(var))
+
     def buffer(self, buffer: Buffer) -> str:
         """The name of `buffer`, a new one at its first use."""
         if buffer not in self.buffers:
@@ -191,9 +195,9 @@ class Scope:
             case Not(a=a):
                 return ast.UnaryOp(ast.Not(), self.truth(a))
             case Or(a=a, b=b):
-                return ast.BoolOp(ast.Or(), [self.truth(a), self.truth(b)])
+                return either([self.truth(a), self.truth(b)])
             case And(a=a, b=b):
-                return ast.BoolOp(ast.And(), [self.truth(a), self.truth(b)])
+                return both([self.truth(a), self.truth(b)])
             case EQ(a=a, b=b) | NE(a=a, b=b) | LT(a=a, b=b) | LE(a=a, b=b) if a.dtype.is_int:
                 return compare(self.index(a), COMPARISONS[type(condition)], self.index(b))
             case GT(a=a, b=b) | GE(a=a, b=b) if a.dtype.is_int:
