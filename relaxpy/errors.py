@@ -244,9 +244,9 @@ def is_users(frame: FrameType) -> bool:
 
 
 def _began_inside(error: BaseException) -> bool:
-    """Whether an error was handled by relaxpy, rather than by users' code."""
+    """Whether an error was handled by relaxpy or a library beneath, not by users' code."""
     trace = error.__traceback__
-    return trace is None or not is_users(trace.tb_frame)
+    return trace is None or _package(trace.tb_frame) in _OURS | _BENEATH
 
 
 def _package(frame: FrameType) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
+from relaxpy import relax
+from relaxpy.errors import MisuseError
 from relaxpy.script import from_source
 
 pty = pytest.importorskip("pty")
@@ -200,7 +202,13 @@ def test_ipython_on_a_terminal_gets_colours_too(monkeypatch: pytest.MonkeyPatch)
     assert Text.from_ansi(shown).plain == "\n".join(plain)
 
 
-def test_what_users_were_handling_stays_the_context_and_what_relaxpy_was_goes() -> None:
+def test_what_relaxpy_and_python_were_handling_is_not_shown() -> None:
+    with pytest.raises(MisuseError) as caught:
+        relax.op.matmul(1)  # type: ignore[call-arg]
+    assert caught.value.__context__ is None
+
+
+def test_what_users_were_handling_stays_the_context() -> None:
     def handle() -> None:
         try:
             raise OSError("mine")
