@@ -19,6 +19,7 @@ from relaxpy.ir.device import (
     vulkan,
     webgpu,
 )
+from relaxpy.ir.relax.distributed import device_mesh
 from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.script import dist
@@ -107,6 +108,7 @@ __all__ = [
     "cuda",
     "dataflow",
     "device",
+    "device_mesh",
     "dist",
     "dtype",
     "emit",

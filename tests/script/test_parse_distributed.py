@@ -180,7 +180,7 @@ def test_another_placement_is_not_accepted() -> None:
 @I.ir_module
 class Operators:
     I.module_global_infos(
-        {"mesh": [R.dist.device_mesh((2, 2), I.Range(0, 4)), R.dist.device_mesh((1,), [4])]}
+        {"mesh": [R.device_mesh((2, 2), I.Range(0, 4)), R.dist.device_mesh((1,), [4])]}
     )
 
     @T.prim_func

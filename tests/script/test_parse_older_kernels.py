@@ -7,6 +7,7 @@ import relaxpy
 from relaxpy.errors import ParseError
 from relaxpy.ir import structural_equal
 from relaxpy.script import from_source, tir as T
+from tests.script.marked import check_marks
 
 
 def test_buffer_store_is_an_assignment() -> None:
@@ -58,3 +59,50 @@ def main(A: T.Buffer((4, 4), "float32")):
         from_source(text)
     assert caught.value.diagnostic.span is not None
     assert caught.value.diagnostic.span.line == 4
+
+
+def test_loops_and_branches_as_contexts() -> None:
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), n: T.int32):
+    with T.While(n > 3):
+        with T.If(n == 4):
+            with T.Then():
+                A[0] = T.float32(1)
+            with T.Else():
+                break
+    with T.If(n < 0):
+        with T.Then():
+            A[1] = T.float32(2)
+""")
+    plain = from_source("""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), n: T.int32):
+    while n > 3:
+        if n == 4:
+            A[0] = T.float32(1)
+        else:
+            break
+    if n < 0:
+        A[1] = T.float32(2)
+""")
+    assert structural_equal(func, plain)
+    check_marks("""
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32"), n: T.int32):
+            with T.If(n > 0):
+                A[0] = T.float32(1)
+        #       ^^^^^^^^^^^^^^^^^^^ with T.If holds with T.Then(): and perhaps with T.Else():
+            with T.If(n > 0):
+            #    ^^^^^^^^^^^ with T.If holds with T.Then():
+                with T.Else():
+                    A[0] = T.float32(1)
+            with T.While(n > 0) as k:
+            #                      ^ with T.While stands alone, without `as`
+                pass
+            with T.While(n):
+            #            ^ expected a Boolean, found `n` of int32 [PX-4]
+                pass
+            T.Then()
+        #   ^^^^^^^^ write `with ...:`, or while and if as in Python
+    """)

@@ -84,6 +84,12 @@ class Module(relax.base.BasePyModule):
     np.testing.assert_array_equal(instance.main(np.zeros(2, "float32")), [1, 1])
 
 
+def test_text_makes_no_instances() -> None:
+    for value in ("M()", "M.pyfuncs", "M.written_as(R.add)"):
+        with pytest.raises(ParseError, match="in text"):
+            from_source(f"@R.function\ndef f(x):\n    return {value}\n", {"R": R, "M": Module})
+
+
 def test_a_function_of_python_belongs_to_a_class_of_python() -> None:
     check_marks("""
         @I.ir_module

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relaxpy.errors import ParseError
+from relaxpy.errors import MisuseError, ParseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.tir.function import PrimFunc
@@ -196,6 +196,21 @@ def test_what_is_no_function() -> None:
 
     with pytest.raises(ParseError, match="no definition of a function"):
         R.function(lambda x: x)
+    with pytest.raises(MisuseError, match="found type") as caught:
+
+        @R.function
+        class C:
+            pass
+
+    assert caught.value.diagnostic.hint == "classes are decorated with @I.ir_module"
+    with pytest.raises(MisuseError, match="found function") as caught:
+
+        @I.ir_module
+        def g() -> None: ...
+
+    assert caught.value.diagnostic.hint == (
+        "functions are decorated with @R.function or @T.prim_func"
+    )
 
 
 # --- text

@@ -89,7 +89,10 @@ class FunctionDecorator(forms.FunctionOptions):
         if not isinstance(function, FunctionType) or hasattr(function, "__from_text__"):
             word = "R.function" if self.dialect == "relax" else "T.prim_func"
             found = "lambda" if isinstance(function, FunctionType) else type(function).__name__
-            raise MisuseError(f"{word} decorates a function, found {found}", about=function)
+            hint = "classes are decorated with @I.ir_module" if inspect.isclass(function) else None
+            raise MisuseError(
+                f"{word} decorates a function, found {found}", about=function, hint=hint
+            )
         names = captured_names(function, frame)
         if is_class_body(frame):
             return Deferred(self, function, names)
@@ -121,7 +124,11 @@ class ModuleDecorator(forms.ModuleOptions):
                 return replace(self, **_checked_options(options, others))
             if not inspect.isclass(cls):
                 raise MisuseError(
-                    f"I.ir_module decorates a class, found {type(cls).__name__}", about=cls
+                    f"I.ir_module decorates a class, found {type(cls).__name__}",
+                    about=cls,
+                    hint="functions are decorated with @R.function or @T.prim_func"
+                    if inspect.isroutine(cls)
+                    else None,
                 )
             return defined_module(self, cls, frame)
         except RelaxpyError as error:

@@ -396,6 +396,27 @@ class AssertForm(Form):
 
 
 @dataclass(frozen=True, slots=True)
+class WhileForm(Form):
+    """`with T.While(condition)`."""
+
+    condition: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class IfForm(Form):
+    """`with T.If(condition)`."""
+
+    condition: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class BranchForm(Form):
+    """`with T.Then()` and `with T.Else()`."""
+
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StoreForm(Form):
     """`value` written to one element of a buffer."""
 

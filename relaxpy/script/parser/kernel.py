@@ -21,9 +21,12 @@ from relaxpy.script.parser import forms, tirwords
 from relaxpy.script.parser.annotations import is_annotation
 from relaxpy.script.parser.kernel_forms import SCOPED, KernelForms, scalar, typed_var
 from relaxpy.script.parser.kernel_state import Body
-from relaxpy.script.parser.report import docstring_removed, refusal
+from relaxpy.script.parser.report import docstring_removed, header, refusal
 from relaxpy.script.parser.scope import POISON, Poisoned
 from relaxpy.script.parser.wording import describe, shown
+
+#: What `with` takes by itself.
+_ALONE = (forms.BlockForm, forms.InitForm, forms.WhileForm, forms.IfForm)
 
 
 class KernelReader(KernelForms):
@@ -358,12 +361,34 @@ class KernelReader(KernelForms):
         if node.orelse:
             raise self.error(node.orelse[0], "a loop in a kernel has no else")
         condition = self.made(node.test, ops.truth, self.values.value(node.test))
+        self.repeated(condition, node.body, node.test)
+
+    def repeated(self, condition: PrimExpr, body: list[ast.stmt], at: ast.expr) -> None:
+        """Read the statements of a loop with a condition."""
         self.loop_depth += 1
         try:
-            body = self.inner(node.body)
+            repeated = self.inner(body)
         finally:
             self.loop_depth -= 1
-        self.add(stmt.While(condition, body, self.program.span(node.test)))
+        self.add(stmt.While(condition, repeated, self.program.span(at)))
+
+    def branches(self, condition: PrimExpr, body: list[ast.stmt], at: ast.expr) -> None:
+        """Read `with T.Then():` and `with T.Else():`."""
+        found: dict[bool, stmt.Stmt] = {}
+        for node in body:
+            form = None
+            if isinstance(node, ast.With) and len(node.items) == 1:
+                form = self.values.value(node.items[0].context_expr)
+            if not isinstance(form, forms.BranchForm) or form.taken in found:
+                raise self.error(
+                    header(node), "with T.If holds with T.Then(): and perhaps with T.Else():"
+                )
+            assert isinstance(node, ast.With)
+            found[form.taken] = self.inner(node.body)
+        if True not in found:
+            raise self.error(at, "with T.If holds with T.Then():")
+        span = self.program.span(at)
+        self.add(stmt.IfThenElse(condition, found[True], found.get(False), span))
 
     def branch(self, node: ast.If) -> None:
         """`if condition:`; a condition known while reading chooses at once."""
@@ -384,9 +409,10 @@ class KernelReader(KernelForms):
         at = first.context_expr
         form = self.values.value(at)
         name = first.optional_vars
-        if isinstance(form, (forms.BlockForm, forms.InitForm)) and (name is not None or rest):
+        if isinstance(form, _ALONE) and (name is not None or rest):
+            word = ast.unparse(at.func) if isinstance(at, ast.Call) else "this"
             raise self.error(
-                name or rest[0].context_expr, "with T.block stands alone, without `as`"
+                name or rest[0].context_expr, f"with {word} stands alone, without `as`"
             )
         match form:
             case forms.BlockForm():
@@ -396,6 +422,10 @@ class KernelReader(KernelForms):
                 if block.init is not None:
                     raise self.error(at, "T.init is given twice for this block")
                 block.init = self.inner(body)
+            case forms.WhileForm(condition=condition):
+                self.repeated(condition, body, at)
+            case forms.IfForm(condition=condition):
+                self.branches(condition, body, at)
             case forms.Form() if isinstance(form, SCOPED):
                 self.with_scoped(form, name, rest, body, at)
             case _:

@@ -355,6 +355,8 @@ class KernelForms(KernelState):
                 raise self.error(node, "a loop is written `for i in ...:`")
             case forms.BlockForm() | forms.InitForm():
                 raise self.error(node, "a block is written `with ...:`")
+            case forms.WhileForm() | forms.IfForm() | forms.BranchForm():
+                raise self.error(node, "write `with ...:`, or while and if as in Python")
             case forms.AxisForm() | forms.RemapForm():
                 raise self.error(node, "name the block variable, as in vi = T.axis.spatial(...)")
             case _:

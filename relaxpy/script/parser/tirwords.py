@@ -414,6 +414,26 @@ def assert_(condition: ExprLike, message: str) -> forms.AssertForm:
     return forms.AssertForm(ops.truth(condition), ops.convert(message))
 
 
+def while_(condition: ExprLike) -> forms.WhileForm:
+    """Statements again and again as long as the condition holds: `with T.While(condition):`."""
+    return forms.WhileForm(ops.truth(condition))
+
+
+def if_(condition: ExprLike) -> forms.IfForm:
+    """Branches: `with T.If(condition):` around `with T.Then():` and `with T.Else():`."""
+    return forms.IfForm(ops.truth(condition))
+
+
+def then() -> forms.BranchForm:
+    """What runs where the condition holds."""
+    return forms.BranchForm(taken=True)
+
+
+def else_() -> forms.BranchForm:
+    """What runs where the condition does not hold."""
+    return forms.BranchForm(taken=False)
+
+
 def evaluate(value: ExprLike) -> forms.EvaluateForm:
     """An expression for its effect."""
     return forms.EvaluateForm(ops.convert(value))
