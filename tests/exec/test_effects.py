@@ -110,6 +110,12 @@ class Writer:
     def row(self) -> rx.Var:
         return self.data.draw(st.sampled_from(self.rows))
 
+    def operand(self) -> rx.Expr:
+        """A variable, or a literal in its place."""
+        if self.data.draw(st.integers(0, 3)):
+            return self.row()
+        return rx.const(np.array([3.0, -1.0], "float32"))
+
     def bind(self, value: rx.Expr, info: rx.StructInfo = ROW) -> rx.Var:
         var = rx.Var("v", info)
         self.bindings.append((var, value))
@@ -126,7 +132,7 @@ class Writer:
         kind = self.data.draw(st.sampled_from(simple + ["if", "closure", "value"] * (depth < 2)))
         match kind:
             case "bump":
-                self.bind(extern("bump", self.row(), info=OBJECT), OBJECT)
+                self.bind(extern("bump", self.operand(), info=OBJECT), OBJECT)
             case "if":
                 self.rows.append(self.branch(depth))
             case "closure" | "value":
@@ -137,12 +143,12 @@ class Writer:
     def simple(self, kind: str) -> rx.Var:
         match kind:
             case "same":
-                return self.bind(extern("same", self.row()))
+                return self.bind(extern("same", self.operand()))
             case "pair":
-                pair = self.bind(extern("pair", self.row(), info=PAIR), PAIR)
+                pair = self.bind(extern("pair", self.operand(), info=PAIR), PAIR)
                 return self.cast(rx.TupleGetItem(pair, 1))
             case "dps":
-                inputs = rx.Tuple((self.row(), self.row()))
+                inputs = rx.Tuple((self.operand(), self.operand()))
                 op = Op("relax.call_dps_packed")
                 return self.bind(
                     rx.Call(op, (rx.ExternFunc("test.add"), inputs), sinfo_args=(ROW,))
@@ -150,16 +156,18 @@ class Writer:
             case "add":
                 return self.bind(call_tir(self.globals["add"], [self.row(), self.row()], ROW))
             case "negate":
-                return self.bind(call_tir(self.globals["negate"], [self.row()], ROW))
+                return self.bind(call_tir(self.globals["negate"], [self.operand()], ROW))
             case "double" | "double of tuple":
-                inputs = rx.Tuple((self.row(),))
+                operand = self.operand()
+                info = ROW if isinstance(operand, rx.Var) else tensor((2,))
+                inputs: rx.Expr = rx.Tuple((operand,))
                 if kind != "double":
-                    inputs = self.bind(inputs, rx.TupleStructInfo((ROW,)))
+                    inputs = self.bind(inputs, rx.TupleStructInfo((info,)))
                 args, attrs = (self.globals["double"], inputs), {"inplace_indices": (0,)}
-                return self.bind(rx.Call(Op("relax.call_tir_inplace"), args, attrs, (ROW,)))
+                call = rx.Call(Op("relax.call_tir_inplace"), args, attrs, (info,))
+                return self.cast(self.bind(call, info))
             case "constant":
-                literal = rx.const(np.array([3.0, -1.0], "float32"))
-                return self.cast(self.bind(literal, tensor((2,))))
+                return self.cast(rx.const(np.array([3.0, -1.0], "float32")))
             case "tuple":
                 inner = rx.TupleStructInfo((ROW,))
                 whole = rx.Tuple((self.row(), rx.Tuple((self.row(),))))
