@@ -241,10 +241,10 @@ class KernelRun(ScalarEvaluator):
             case st.AttrStmt(body=body):
                 self.execute(body)
             case st.Allocate(buffer_var=var, dtype=dtype, extents=extents, body=body):
-                self.memory[var] = _poisoned(tuple(map(self.value, extents)), dtype)
+                self._allocate(var, _poisoned(tuple(map(self.value, extents)), dtype))
                 self.execute(body)
             case st.AllocateConst(buffer_var=var, dtype=dtype, data=data, body=body):
-                self.memory[var] = np.array(data, dtype.numpy())
+                self._allocate(var, np.array(data, dtype.numpy()))
                 self.execute(body)
             case st.DeclBuffer(buffer=buffer, body=body):
                 self.arrays.pop(buffer, None)
@@ -289,6 +289,11 @@ class KernelRun(ScalarEvaluator):
         if block.init is not None and self._starts(block):
             self.execute(block.init)
         self.execute(block.body)
+
+    def _allocate(self, var: tir.Var, memory: Array) -> None:
+        """Give `var` fresh memory; buffers that lay over what it had lie over this."""
+        self.memory[var] = memory
+        self.arrays = {b: found for b, found in self.arrays.items() if b.data is not var}
 
     def _enter(self, block: st.Block) -> None:
         for buffer in block.alloc_buffers:
@@ -498,6 +503,7 @@ class KernelRun(ScalarEvaluator):
 def _poisoned(shape: tuple[int, ...], dtype: DataType) -> Array:
     """Fresh memory in which a read before a write shows: NaN, or the least integer."""
     kind = dtype.numpy()
+    shape = tuple(max(size, 0) for size in shape)
     if dtype.is_float:
         return np.full(shape, np.nan).astype(kind)
     return np.full(shape, False if dtype.is_bool else int_range(dtype)[0], kind)

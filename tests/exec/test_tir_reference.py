@@ -356,3 +356,26 @@ def test_a_loop_that_stands_twice_has_memory_of_its_own_twice() -> None:
     block = st.Block((), (), (), "b", body, alloc_buffers=(row,))
     twice = loop(i, const(4), st.BlockRealize((), TRUE, block))
     check(prim_func([out], st.SeqStmt((twice, twice))), np.arange(4, dtype="float32"))
+
+
+def test_memory_allocated_in_a_loop_is_new_for_all_its_buffers() -> None:
+    out = buffer((2,), "O", "int32")
+    data = tir.Var("scratch", PointerType(PrimType("int32")))
+    signed, bits = (decl_buffer([const(1)], d, d, data=data) for d in ("int32", "uint32"))
+    i = size_var("i")
+    body = st.SeqStmt(
+        (
+            st.BufferStore(signed, ops.cast_to(i, "int32") - 1, (const(0),)),
+            st.IfThenElse(
+                ops.convert(i > 0),
+                st.BufferStore(out, ops.cast_to(bits[0] + 7, "int32"), (i,)),
+                st.BufferStore(out, signed[0], (i,)),
+            ),
+        )
+    )
+    allocated = st.Allocate(data, "int32", (const(1),), TRUE, body)
+    func = prim_func([out], loop(i, const(2), allocated))
+    array = np.zeros(2, "int32")
+    run_prim_func(func, (array,))
+    assert array.tolist() == [-1, 7]
+    check(func, np.zeros(2, "int32"))

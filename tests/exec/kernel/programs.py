@@ -24,7 +24,7 @@ from relaxpy.ir.tir.expr import (
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt
 
-SIZE = 7
+SIZE = 10
 
 
 def const(value: int) -> PrimExpr:
@@ -45,6 +45,7 @@ def indices(random: Random, loops: list[Var], rank: int) -> list[PrimExpr]:
         elif kind == 2:
             found.append(ops.mul(i, const(2)))
         elif kind == 3 and len(loops) > 1:
+            i = ops.mul(i, const(2)) if random.random() < 0.5 else i
             found.append(ops.add(i, random.choice(loops)))
         else:
             found.append(ops.add(i, const(random.randint(0, 3))))

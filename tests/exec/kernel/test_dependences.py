@@ -211,13 +211,16 @@ def scratch_in_a_loop(a: T.handle, b: T.handle):
     n = T.int64()
     A = T.match_buffer(a, (n,), "float32")
     B = T.match_buffer(b, (n,), "float32")
+    rest = T.alloc_buffer((n - 5,), "float32")
+    for i in range(n - 5):
+        rest[i] = A[i]
     for i in range(n - 5):
         with T.block("row"):
             vi = T.axis.spatial(n, i)
             row = T.alloc_buffer((4,), "float32")
             for j in range(4):
                 row[j] = A[vi] + T.float32(1)
-            B[vi] = row[3]
+            B[vi] = row[3] + rest[vi]
 
 
 @pytest.mark.parametrize("n", [0, 3, 5, 7])
