@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from relaxpy.errors import RelaxpyError
+from relaxpy.errors import RelaxpyError, Span
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import Var as SizeVar
@@ -112,7 +112,7 @@ class GraphBindings(GraphState):
             expr, info = self.cast_parts(value, at)
             with self.at(at):
                 found = self.builder.match_cast(
-                    expr, info, annotation=annotation, var=var, span=span
+                    expr, info, annotation=annotation, var=var, span=self.span_of_cast(at)
                 )
         else:
             expr = self.bindable(value, at)
@@ -124,9 +124,13 @@ class GraphBindings(GraphState):
         """The variable to which a cast inside an expression is bound."""
         expr, info = self.cast_parts(form, node)
         with self.at(node):
-            found = self.builder.match_cast(expr, info, span=self.program.span(node))
+            found = self.builder.match_cast(expr, info, span=self.span_of_cast(node))
         assert found is not None
         return found
+
+    def span_of_cast(self, node: ast.expr) -> Span:
+        """Where the value stands that a cast checks when the program runs."""
+        return self.program.span(node.args[0] if isinstance(node, ast.Call) and node.args else node)
 
     def cast_parts(
         self, form: forms.MatchCastForm | forms.MatchShapeForm, at: ast.expr
@@ -185,7 +189,7 @@ class GraphBindings(GraphState):
             case forms.MatchCastForm() | forms.MatchShapeForm():
                 expr, info = self.cast_parts(value, node)
                 with self.at(node):
-                    self.builder.match_cast(expr, info, bind=False, span=self.program.span(node))
+                    self.builder.match_cast(expr, info, bind=False, span=self.span_of_cast(node))
             case rx.Call() | forms.EmitForm():
                 expr = self.values.expression(value, node)
                 with self.at(node):
