@@ -143,6 +143,7 @@ from relaxpy.ir.tir.stmt import (
     While,
     stmt_seq,
 )
+from relaxpy.tir import stmt_functor, transform
 
 __all__ = [
     "EQ",
@@ -281,11 +282,13 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "stmt_functor",
     "stmt_seq",
     "subtract",
     "sum",
     "tan",
     "tanh",
+    "transform",
     "trunc",
     "truncdiv",
     "truncmod",

@@ -1,0 +1,71 @@
+"""Passes made of Python functions over one PrimFunc at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import TransformError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.passes import ModuleFunction, Pass, PassContext, pass_decorator
+from relaxpy.ir.tir.function import PrimFunc
+
+
+def _each_kernel(step: Callable[..., Any]) -> ModuleFunction:
+    """`step(func, mod, ctx)` on every PrimFunc; where it gives None, the function goes."""
+
+    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
+        result = mod
+        for var, func in mod.items():
+            if not isinstance(func, PrimFunc):
+                continue
+            changed = step(func, mod, ctx)
+            if changed is func:
+                continue
+            result = mod.clone() if result is mod else result
+            if changed is None:
+                del result[var]
+            elif isinstance(changed, PrimFunc):
+                result[var] = changed
+            else:
+                raise TransformError(
+                    f"a pass over PrimFuncs gave {type(changed).__name__} for {var.name_hint}"
+                )
+        return result
+
+    return transform
+
+
+@user_facing
+def prim_func_pass(
+    pass_func: object | None = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+    traceable: bool = False,
+) -> Any:
+    """A pass of `f(func, mod, ctx)`, or of a class with `transform_function(func, mod, ctx)`.
+
+    Errors:
+        MisuseError (also TypeError): it is neither, or no `opt_level` is given.
+    """
+    return pass_decorator(
+        "transform_function", _each_kernel, pass_func, opt_level, name, required, traceable
+    )
+
+
+@user_facing
+def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:  # noqa: N802
+    """The pass that puts `ftransform(func)` in place of every PrimFunc."""
+    made: Pass = prim_func_pass(lambda func, mod, ctx: ftransform(func), opt_level=0, name="Apply")
+    return made
+
+
+@user_facing
+def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
+    """The pass that leaves those PrimFuncs for which `fcond(func)` holds."""
+    made: Pass = prim_func_pass(
+        lambda func, mod, ctx: func if fcond(func) else None, opt_level=0, name="Filter"
+    )
+    return made
