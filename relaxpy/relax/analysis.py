@@ -3,6 +3,8 @@
 from relaxpy.ir.relax.analysis.calls import detect_recursion
 from relaxpy.ir.relax.analysis.compile_time import computable_at_compile_time
 from relaxpy.ir.relax.analysis.infos import derive_call_ret_struct_info, erase_to_well_defined
+from relaxpy.ir.relax.analysis.layouts import suggest_layout_transforms
+from relaxpy.ir.relax.analysis.memory_usage import estimate_memory_usage
 from relaxpy.ir.relax.analysis.purity import contains_impure_call
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.analysis.symbolic import (
@@ -61,6 +63,7 @@ __all__ = [
     "detect_recursion",
     "erase_struct_info",
     "erase_to_well_defined",
+    "estimate_memory_usage",
     "explain_incompatibility",
     "free_shape_vars",
     "free_symbolic_vars",
@@ -78,6 +81,7 @@ __all__ = [
     "struct_info_glb",
     "struct_info_lca",
     "substitute_info",
+    "suggest_layout_transforms",
     "tir_vars_in_struct_info",
     "udchain",
     "well_formed",

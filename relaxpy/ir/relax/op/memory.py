@@ -140,7 +140,7 @@ def view(
         StructInfoError: the offset is no int64, or the result provably leaves the memory of data.
     """
     kind = data.dtype
-    if not isinstance(dtype, TupleStructInfo):
+    if isinstance(dtype, ObjectStructInfo):
         kind = datatype_of(call.args[2]) if isinstance(call.args[2], DataTypeImm) else VOID
     found: Expr | tuple[tir.PrimExpr, ...] | None = data.shape
     ndim = data.ndim

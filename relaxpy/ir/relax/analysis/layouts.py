@@ -1,0 +1,170 @@
+"""Layouts of a kernel's blocks and buffers that go with given layouts of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, counted
+from relaxpy.ir.arith.iter_map import detect_iter_map
+from relaxpy.ir.relax.analysis.expect import expect
+from relaxpy.ir.relax.shape_vars import variables_of
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.index_map import IndexMap
+from relaxpy.ir.tir.stmt import Block, BufferStore
+from relaxpy.ir.traverse import substitute, walk
+
+Transform: TypeAlias = IndexMap | Callable[..., object]
+Suggestions: TypeAlias = dict[Block, dict[Block | Buffer, IndexMap]]
+Indices: TypeAlias = tuple[PrimExpr, ...]
+
+
+@user_facing
+def suggest_layout_transforms(
+    func: PrimFunc, write_buffer_transforms: Sequence[Transform]
+) -> Suggestions:
+    """For each block of `func` how its variables and its buffers may be arranged anew.
+
+    The transforms are those of the buffers that `func` writes, its last parameters. A block has an
+    entry if it writes one element of one such buffer (or of one that a later block reads so) for
+    each of its spatial variables; its own map then transforms these as it does the buffer, and
+    keeps the others behind them. A buffer has one if, with all the maps applied, the block reads or
+    writes it at some of its new variables in their order, in every block that has it.
+
+    Errors:
+        MisuseError (also TypeError): `func` is no PrimFunc, there are more transforms than buffers,
+            or one is no map of as many indices as its buffer has.
+    """
+    expect(func, PrimFunc)
+    blocks = [_Accesses(n) for n in walk(func.body) if isinstance(n, Block) and _is_innermost(n)]
+    given = _given(func, write_buffer_transforms)
+    layouts = dict(given)
+    found: Suggestions = {}
+    for accesses in reversed(blocks):
+        if accesses.written in layouts:
+            found[accesses.block] = accesses.maps(layouts[accesses.written])
+        for buffer in accesses.read:
+            readers = [b for b in blocks if buffer in b.read]
+            agreed = _agreed(found, readers, buffer)
+            if agreed is not None:
+                layouts.setdefault(buffer, agreed)
+    result: Suggestions = {}
+    for accesses in blocks:
+        for key, index_map in found.get(accesses.block, {}).items():
+            users = [b for b in blocks if key in b.read or key is b.written]
+            if isinstance(key, Block) or key in given or _agreed(found, users, key) is not None:
+                result.setdefault(accesses.block, {})[key] = index_map
+    return result
+
+
+def _agreed(found: Suggestions, users: Sequence[_Accesses], buffer: Buffer) -> IndexMap | None:
+    """The layout that all blocks which use a buffer suggest for it, if they do."""
+    maps = [found.get(user.block, {}).get(buffer) for user in users]
+    first = maps[0]
+    if first is None or not all(m is not None and first.is_equivalent_to(m) for m in maps):
+        return None
+    return first
+
+
+def _given(func: PrimFunc, transforms: Sequence[Transform]) -> dict[Buffer, IndexMap]:
+    buffers = [buffer for buffer in func.buffer_map_items if buffer is not None]
+    if not isinstance(transforms, Sequence) or len(transforms) > len(buffers):
+        raise MisuseError(
+            f"transforms are a list of at most {counted(len(buffers), 'map')}, one for each of the "
+            f"last buffers, found {transforms!r:.60}",
+            about=transforms,
+        )
+    found = {}
+    for buffer, transform in zip(reversed(buffers), reversed(transforms), strict=False):
+        index_map = transform
+        if not isinstance(index_map, IndexMap):
+            index_map = IndexMap.from_func(index_map, len(buffer.shape))
+        if len(index_map.initial_indices) != len(buffer.shape):
+            raise MisuseError(
+                f"buffer {buffer.name} has {counted(len(buffer.shape), 'index', 'indices')}, the "
+                f"map takes {len(index_map.initial_indices)}",
+                about=transform,
+            )
+        found[buffer] = index_map
+    return found
+
+
+def _is_innermost(block: Block) -> bool:
+    return not any(isinstance(node, Block) for node in walk(block.body))
+
+
+class _Accesses:
+    """What an innermost block reads and writes, and where."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.stores: dict[Buffer, set[Indices]] = {}
+        self.read: dict[Buffer, set[Indices]] = {}
+        for part in (block.body, block.init):
+            for node in () if part is None else walk(part):
+                if isinstance(node, BufferStore):
+                    self.stores.setdefault(node.buffer, set()).add(node.indices)
+                elif isinstance(node, BufferLoad):
+                    self.read.setdefault(node.buffer, set()).add(node.indices)
+        self.written = next(iter(self.stores)) if len(self.stores) == 1 else None
+        if self.written in self.read and self.read[self.written] <= self.stores[self.written]:
+            del self.read[self.written]  # as a reduction does
+
+    def _place(self, accesses: set[Indices]) -> Indices | None:
+        """The one place, each index a block variable of its own, or 0."""
+        if len(accesses) != 1:
+            return None
+        [indices] = accesses
+        own = {axis.var for axis in self.block.iter_vars}
+        plain = [i for i in indices if not (isinstance(i, IntImm) and not i.value)]
+        lone = len(set(plain)) == len(plain) and all(i in own for i in plain)
+        return indices if lone else None
+
+    def maps(self, layout: IndexMap) -> dict[Block | Buffer, IndexMap]:
+        """The maps that go with a layout of what is written; none where there are no such maps."""
+        assert self.written is not None
+        target = self._place(self.stores[self.written])
+        domains = {a.var: a.dom for a in self.block.iter_vars if a.dom is not None}
+        if target is None or len(domains) != len(self.block.iter_vars) or self.written in self.read:
+            return {}
+        spatial = {var: dom for var, dom in domains.items() if var in target}
+        moved = layout.map_indices(target)
+        if detect_iter_map(moved, spatial, check_level="bijective").errors:
+            return {}
+        order = [*moved, *(var for var in domains if var not in spatial)]
+        made: dict[Block | Buffer, IndexMap] = {
+            self.block: IndexMap(*_renamed(list(domains), order)),
+            self.written: layout,
+        }
+        for buffer, accesses in self.read.items():
+            source = self._place(accesses)
+            index_map = None if source is None else _arranged(source, order)
+            if index_map is not None:
+                made[buffer] = index_map
+        return made
+
+
+def _arranged(source: Indices, order: Sequence[PrimExpr]) -> IndexMap | None:
+    """The map of a buffer read at `source` to the block's new variables that it is read along."""
+    here = {i for i in source if isinstance(i, Var)}
+    uses = [set(variables_of(index)) for index in order]
+    if any(used & here and used - here for used in uses):
+        return None
+    final = [index for index, used in zip(order, uses, strict=True) if used and used <= here]
+    names = [i if isinstance(i, Var) else Var("unit", i.dtype) for i in source]
+    variables, indices = _renamed(names, final)
+    same = len(indices) == len(variables)
+    if same and all(a is b for a, b in zip(indices, variables, strict=True)):
+        return None
+    return IndexMap(variables, indices)
+
+
+def _renamed(
+    variables: Sequence[Var], indices: Sequence[PrimExpr]
+) -> tuple[tuple[Var, ...], Indices]:
+    """Both with variables of their own."""
+    fresh = {var: var.renamed(var.name) for var in variables}
+    return tuple(fresh.values()), tuple(substitute(index, fresh) for index in indices)
