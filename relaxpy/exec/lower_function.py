@@ -79,7 +79,7 @@ class FunctionLowering(CallLowering):
         known = self._known(func.body)
         self._check_result(signature, result, known, full, outer_scope)
         body = delete_after_last_use(self._out, self._owned)
-        doc = py.do(py.text(str(signature)))
+        doc = py.docstring(str(signature))
         made = py.function(python_name, params, [doc, *body])
         silence(made, self._loud, whole=not (self._calls_out or self._module.is_watched))
         self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned

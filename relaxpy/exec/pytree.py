@@ -51,6 +51,11 @@ def text(value: str) -> ast.expr:
     return ast.Constant(value)
 
 
+def docstring(value: str) -> ast.stmt:
+    """A docstring, which Python 3.13 takes only as text that can be encoded."""
+    return do(text(value.encode(errors="backslashreplace").decode()))
+
+
 def call(function: Code, *args: Code, **keywords: Code) -> ast.Call:
     """`function(*args, **keywords)`."""
     named = [ast.keyword(k, code(v)) for k, v in keywords.items()]

@@ -14,7 +14,7 @@ from tests.errors.mistakes import DEFINED, IMPORTS, cell, kinds, program, test_c
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 15
 INSIDES = re.compile(
-    r"relaxpy[/\\](?!__init__)|<relaxpy |site-packages|, in __init__|^<string>:", re.M
+    r"relaxpy[/\\](?!__init__|n)|<relaxpy |site-packages|, in __init__|^<string>:", re.M
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from relaxpy.exec.pytree import call, function, path, text
+from relaxpy.exec.pytree import call, docstring, function, path
 from relaxpy.ir.tir.expr import Var
 
 
@@ -53,7 +53,7 @@ class Emitted:
         used = {n.id for line in self.work for n in ast.walk(line) if isinstance(n, ast.Name)}
         sizes = {var: found for var, found in self.size_names.items() if found in used}
         params = [*self.params, *sizes.values()]
-        summary = ast.Expr(text(f"{self.summary} of arguments that are known to fit"))
+        summary = docstring(f"{self.summary} of arguments that are known to fit")
         tree = function(name, params, [summary, *self.work], [])
         entry = self._entry([ast.Return(call(name, *params))])
         return Unchecked(name, tuple(sizes), self.may_warn, tree, entry)
@@ -62,5 +62,5 @@ class Emitted:
         # Overflow, division by zero and NaN are values of the program, not warnings.
         silent = call("np.errstate", all=text("ignore")) if self.calls_out else path("rt.quiet")
         quiet = [silent] if self.may_warn else []
-        body = [ast.Expr(text(self.summary)), *self.checks, *work]
+        body = [docstring(self.summary), *self.checks, *work]
         return function(self.name, self.params, body, quiet)

@@ -93,9 +93,9 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
     return ParseError(f"the text is no Python: {error.msg}", span=span)
 
 
-def _command_line(filename: str, code: CodeType | None) -> list[str]:
-    """The lines given to `python -c` if `code` is of them: Python keeps them since 3.13 only."""
-    for text in sys.orig_argv[1:] if filename == "<string>" and code else ():
+def _command_line(code: CodeType | None) -> list[str]:
+    """The lines given to `python -c` if `code` is of them, and not of a string that it executes."""
+    for text in sys.orig_argv[1:] if code else ():
         try:
             waiting = [compile(text, "<string>", "exec", dont_inherit=True)]
         except (SyntaxError, ValueError):
@@ -163,7 +163,7 @@ def source_at(filename: str, line: int, name: str, code: CodeType | None = None)
         ParseError: there is no text for it.
     """
     linecache.checkcache(filename)
-    lines = linecache.getlines(filename) or _command_line(filename, code)
+    lines = _command_line(code) if filename == "<string>" else linecache.getlines(filename)
     if not 0 < line <= len(lines):
         raise ParseError(
             f"the source text of {name!r} cannot be found: Python keeps none for {filename}",
