@@ -15,6 +15,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.reduce import comm_reducer
 from relaxpy.ir.types import PointerType, PrimType
 
 I = tir.Var("i")  # noqa: E741
@@ -262,6 +263,11 @@ def test_conditions_are_boolean(make):
 def test_statements_of_other_things_are_refused(make, says: str):
     with pytest.raises(MisuseError, match=says):
         make()
+
+
+def test_a_reducer_combines_two_values():
+    with pytest.raises(MisuseError, match=r"combines two values, .* takes \['x'\]"):
+        comm_reducer(lambda x: x, lambda dtype: 0)
 
 
 def test_sequences_are_laid_flat():

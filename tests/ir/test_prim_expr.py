@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from relaxpy import tir as face
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.nodes import ShapeExpr, ShapeStructInfo, TensorStructInfo
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -622,6 +623,22 @@ def test_intrinsics_keep_the_datatype_of_their_operand():
         intrin.if_then_else(Var("c", "uint1x4"), VECTOR, VECTOR)
     with pytest.raises(MisuseError, match="keeps the bits"):
         intrin.reinterpret("int64", F32)
+
+
+def test_bits_have_functions_beside_the_operators():
+    for name, sign in [
+        ("bitwise_and", operator.and_),
+        ("bitwise_or", operator.or_),
+        ("bitwise_xor", operator.xor),
+        ("shift_left", operator.lshift),
+        ("shift_right", operator.rshift),
+    ]:
+        assert getattr(face, name)(I32, 3) is sign(I32, 3)
+        assert getattr(face, name)(12, 3) is ops.const(sign(12, 3))
+    assert face.bitwise_not(I32) is ~I32
+    assert face.logaddexp(F32, 0.0) is face.log(face.exp(F32) + face.exp(ops.const(0.0)))
+    assert face.isnullptr(HANDLE).dtype == "bool"
+    assert face.call_cpacked("f", 1).args == (tir.StringImm("f"), ops.const(1))
 
 
 def test_effects_of_intrinsics():

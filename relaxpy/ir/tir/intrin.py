@@ -158,6 +158,30 @@ def pow(x: ExprLike, y: ExprLike) -> PrimExpr:
     return Call(left.dtype, "tir.pow", (left, right))
 
 
+def logaddexp(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """log(exp(a) + exp(b))."""
+    left, right = ops.match_dtypes(a, b)
+    return log(ops.add(exp(left), exp(right)))
+
+
+def _bitwise(name: str) -> Callable[[ExprLike, ExprLike], PrimExpr]:
+    def intrinsic(x: ExprLike, y: ExprLike) -> PrimExpr:
+        return ops.bitwise(f"tir.{name}", x, y)
+
+    intrinsic.__name__ = intrinsic.__qualname__ = name
+    intrinsic.__doc__ = f"{name} of two integers, folded on literals."
+    return intrinsic
+
+
+bitwise_and, bitwise_or, bitwise_xor = map(_bitwise, ("bitwise_and", "bitwise_or", "bitwise_xor"))
+shift_left, shift_right = map(_bitwise, ("shift_left", "shift_right"))
+
+
+def bitwise_not(x: ExprLike) -> PrimExpr:
+    """Every bit of an integer turned over."""
+    return ~ops.convert(x)
+
+
 def clz(x: ExprLike) -> PrimExpr:
     """Number of leading zero bits, as int32."""
     return Call(INT32, "tir.clz", (ops.convert(x),))
@@ -174,6 +198,11 @@ def abs(x: ExprLike) -> PrimExpr:
             return value if value.value >= 0 else ops.sub(zero, value)
         return Select(value >= zero, value, ops.sub(zero, value))
     return Call(value.dtype, "tir.fabs", (value,))
+
+
+def isnullptr(x: ExprLike) -> PrimExpr:
+    """Whether a pointer leads nowhere."""
+    return Call(BOOL, "tir.isnullptr", (x,))
 
 
 def isnan(x: ExprLike) -> PrimExpr:
@@ -276,6 +305,11 @@ def call_pure_extern(dtype: str, func_name: str, *args: ExprLike | Node) -> Prim
 def call_packed(*args: Any) -> PrimExpr:
     """A call of the packed function named by the first argument."""
     return Call(INT32, "tir.tvm_call_packed", [_argument(a) for a in args])
+
+
+def call_cpacked(*args: Any) -> PrimExpr:
+    """As `call_packed`, by C's calling convention."""
+    return Call(INT32, "tir.tvm_call_cpacked", [_argument(a) for a in args])
 
 
 def _argument(value: Any) -> PrimExpr:

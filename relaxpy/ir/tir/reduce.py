@@ -111,13 +111,16 @@ def comm_reducer(
     `fcombine(x, y)` combines two values, or two tuples of values where `expr` is a tuple;
     `fidentity` takes as many datatypes. `r(a, b, ...)` without axes combines its arguments.
     """
+    operands = list(inspect.signature(fcombine).parameters)
+    if len(operands) < 2:
+        raise MisuseError(f"a reducer combines two values, {fcombine!r:.60} takes {operands}")
 
     def build(expr: Any, axis: Any, where: ExprLike | None, init: Any) -> Reduction:
         axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]
         many = isinstance(expr, (tuple, list))
         source = [ops.convert(e) for e in (expr if many else [expr])]
         dtypes = [s.dtype for s in source]
-        x_name, y_name = list(inspect.signature(fcombine).parameters)[:2]
+        x_name, y_name = operands[:2]
         names = [
             (f"{x_name}_{k}", f"{y_name}_{k}") if many else (x_name, y_name)
             for k in range(len(source))
