@@ -86,9 +86,21 @@ class SignatureReader:
     def refuse_extras(self, spec: ast.arguments) -> None:
         """A function has plain positional parameters."""
         for extra in _extras(spec):
-            self.wrong(self.values.error(extra, "a function has plain positional parameters only"))
+            self.wrong(
+                self.values.error(
+                    extra,
+                    "a function has plain positional parameters only",
+                    hint="for several values take a tuple, R.Tuple(..., ...)",
+                )
+            )
         for default in filter(None, [*spec.defaults, *spec.kw_defaults]):
-            self.wrong(self.values.error(default, "parameters of a function have no defaults"))
+            self.wrong(
+                self.values.error(
+                    default,
+                    "parameters of a function have no defaults",
+                    hint="use the value in the body",
+                )
+            )
 
     def wrong(self, error: RelaxpyError) -> None:
         """Report an error: callers cannot rely on this signature."""
@@ -200,7 +212,7 @@ class SignatureReader:
 
 #: What to write for what is no annotation, by its name or that of its class.
 _INSTEAD = {
-    "BufferSpec": 'tensors of a graph function are written as in R.Tensor((4, 4), "float32")',
+    "T.Buffer": 'tensors of a graph function are written as in R.Tensor((4, 4), "float32")',
     "ndarray": 'tensors are written as in R.Tensor((4, 4), "float32")',
     "int": 'for a number write R.Prim("int64")',
     "float": 'for a number write R.Prim("float32")',
