@@ -213,6 +213,17 @@ def test_what_is_no_function() -> None:
     )
 
 
+def test_a_file_that_has_changed_since_python_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(f"{IMPORTS}def make():\n    @R.function\n    def f(x):\n        return x\n")
+    names: dict[str, object] = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    file.write_text(file.read_text().replace("def f", "def g"))
+    with pytest.raises(ParseError, match="the text of 'f' is not what Python has read") as caught:
+        names["make"]()  # type: ignore[operator]
+    assert caught.value.diagnostic.hint == f"if {file} has changed meanwhile, run it again"
+
+
 # --- text
 
 

@@ -23,7 +23,7 @@ from relaxpy.script.parser.reading import (
     read_module,
 )
 from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names, frame_names
-from relaxpy.script.parser.text import Program, source_at, source_of
+from relaxpy.script.parser.text import Program, definition_of, source_at
 
 
 def _checked_options(
@@ -171,19 +171,8 @@ def defined(
     names: Sequence[Mapping[str, object]],
 ) -> BaseFunc:
     """The IR that the text of `function` describes."""
-    program = source_of(function.__code__)
-    node = _definition(program, function.__name__)
+    node, program = definition_of(function.__code__)
     return read_function(Definition(node, options, program), Scope(*names, BUILTINS))
-
-
-def _definition(program: Program, name: str) -> ast.FunctionDef:
-    match program.tree.body:
-        case [ast.FunctionDef() as node, *_]:
-            return node
-        case [ast.AsyncFunctionDef() as node, *_]:
-            raise program.error(node, "a program waits for nothing: write def, not async def")
-        case _:
-            raise ParseError(f"the text of {name!r} is no definition of a function")
 
 
 def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Program]:

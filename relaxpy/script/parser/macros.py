@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, Literal, Protocol
 
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.script.parser.call_faults import misfit
 from relaxpy.script.parser.evaluator import Evaluator
 from relaxpy.script.parser.report import Statements, docstring_removed
 from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names
-from relaxpy.script.parser.text import Program, source_of
+from relaxpy.script.parser.text import Program, definition_of
 
 MAX_UNROLLED = 50_000
 
@@ -110,14 +110,8 @@ class MacroDecorator(MacroOptions):
             )
         names = captured_names(function, sys._getframe(1))
         try:
-            program = source_of(function.__code__)
-            match program.tree.body:
-                case [ast.FunctionDef() as node, *_]:
-                    return Macro(node, program, Scope(*names, BUILTINS), self)
-                case _:
-                    raise ParseError(
-                        f"the text of {function.__name__!r} is no definition of a function"
-                    )
+            node, program = definition_of(function.__code__)
+            return Macro(node, program, Scope(*names, BUILTINS), self)
         except RelaxpyError as error:
             raise error.with_traceback(None) from None
 

@@ -154,6 +154,27 @@ def source_of(code: CodeType) -> Program:
     return source_at(code.co_filename, code.co_firstlineno, code.co_name, code)
 
 
+def definition_of(code: CodeType) -> tuple[ast.FunctionDef, Program]:
+    """The definition that `code`, of a function, was compiled from, and the text it stands in.
+
+    Errors:
+        ParseError: there is no text, or another one by now.
+    """
+    program, name = source_of(code), code.co_name
+    match program.tree.body:
+        case [ast.FunctionDef() as node, *_] if node.name == name:
+            return node, program
+        case [ast.AsyncFunctionDef() as found, *_]:
+            raise program.error(found, "a program waits for nothing: write def, not async def")
+        case _ if name.isidentifier():
+            raise ParseError(
+                f"the text of {name!r} is not what Python has read",
+                hint=f"if {code.co_filename} has changed meanwhile, run it again",
+            )
+        case _:
+            raise ParseError(f"the text of {name!r} is no definition of a function")
+
+
 def source_at(filename: str, line: int, name: str, code: CodeType | None = None) -> Program:
     """The definition of `name`, its decorators included, that begins at `line` of a file or cell.
 
