@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relaxpy import arith, errors, ir, relax, runtime, script, te, tir, topi, transform
+    from relaxpy import arith, errors, ir, relax, runtime, script, te, testing, tir, topi, transform
     from relaxpy.exec.compile import compile, compile as build, load_executable
     from relaxpy.exec.registry import (
         get_global_func,
@@ -40,6 +40,7 @@ __all__ = [
     "runtime",
     "script",
     "te",
+    "testing",
     "tir",
     "topi",
     "transform",
@@ -63,6 +64,7 @@ _HOMES = {
     "runtime": "relaxpy.runtime",
     "script": "relaxpy.script",
     "te": "relaxpy.te",
+    "testing": "relaxpy.testing",
     "tir": "relaxpy.tir",
     "topi": "relaxpy.topi",
     "transform": "relaxpy.transform",

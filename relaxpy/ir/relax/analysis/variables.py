@@ -12,6 +12,7 @@ from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
     DataflowBlock,
+    DataflowVar,
     Expr,
     Function,
     GlobalVar,
@@ -126,3 +127,22 @@ def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
             if isinstance(node, Var):
                 uses.setdefault(node, {})[binding.var] = None
     return {var: list(users) for var, users in uses.items()}
+
+
+@user_facing
+def dataflow_liveness_analysis(block: DataflowBlock) -> dict[Var, tuple[int, int]]:
+    """For each variable of a block the numbers of the bindings that bind it and that use it last.
+
+    What is bound before the block begins at -1; what outlives the block, a Var bound in it, ends at
+    the number of its bindings; what nothing uses ends where it begins.
+    """
+    expect(block, BindingBlock)
+    ranges: dict[Var, tuple[int, int]] = {}
+    for index, binding in enumerate(block.bindings):
+        for var in occurring_vars(binding.value):
+            first, last = ranges.get(var, (-1, -1))
+            ranges[var] = (first, max(last, index))
+        if binding.var is not None:
+            stays = not isinstance(binding.var, DataflowVar)
+            ranges[binding.var] = (index, len(block.bindings) if stays else index)
+    return ranges

@@ -15,6 +15,7 @@ from relaxpy.ir.relax.analysis.variables import (
     all_global_vars,
     all_vars,
     bound_vars,
+    dataflow_liveness_analysis,
     free_vars,
     get_var2val,
     name_to_binding,
@@ -71,6 +72,21 @@ def test_definitions_and_uses_in_a_block() -> None:
     x, a, b, c = var("x", tensor(2)), local("a"), local("b"), var("c")
     found = dataflow(bind(a, x), bind(b, pure("f", a, x)), bind(c, a), cast(None, c, rank(1)))
     assert udchain(found) == {a: [b, c], x: [a, b], b: [], c: []}
+
+
+def test_variables_live_from_their_binding_to_their_last_use() -> None:
+    x, a, b, c, d = var("x", tensor(2)), local("a"), local("b"), var("c"), local("d")
+    inner = function([], a)
+    found = dataflow(
+        bind(a, x), bind(b, pure("f", a, x)), bind(d, inner), bind(c, a), cast(None, x, rank(1))
+    )
+    assert dataflow_liveness_analysis(found) == {
+        x: (-1, 4),
+        a: (0, 3),
+        b: (1, 1),
+        d: (2, 2),
+        c: (3, 5),
+    }
 
 
 def test_every_node_is_visited_once_operands_first() -> None:
