@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from relaxpy.exec.pytree import call, docstring, function, path
+from relaxpy.exec.pytree import call, docstring, function, path, text
 from relaxpy.ir.tir.expr import Var
 
 
