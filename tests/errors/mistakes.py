@@ -108,6 +108,13 @@ _BODIES = {
     "file": """
         relaxpy.load_executable(relaxpy.__file__)
     """,
+    "tensor expression": """
+        relaxpy.te.compute((4,), lambda i, j: i + j)
+    """,
+    "function of a tensor expression": """
+        a = relaxpy.te.placeholder((4,))
+        relaxpy.te.create_prim_func([a, a, 3])
+    """,
 }
 
 kinds = tuple(_BODIES)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeAlias
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import INT64, DataType
@@ -44,6 +45,7 @@ from relaxpy.ir.traverse import children, map_children, rewrite, substitute
 Argument: TypeAlias = Tensor | Var
 
 
+@user_facing
 def create_prim_func(
     args: Sequence[Argument] | Tensor, index_dtype_override: str | None = None
 ) -> PrimFunc:

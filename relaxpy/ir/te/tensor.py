@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.dtype import FLOAT32, INT32, DataType
@@ -259,11 +260,13 @@ def _shape(shape: Shape) -> tuple[PrimExpr, ...]:
     return tuple(ops.convert(int(s) if isinstance(s, float) else s) for s in shape)
 
 
+@user_facing
 def placeholder(shape: Shape, dtype: str | None = None, name: str = "placeholder") -> Tensor:
     """An input tensor, float32 unless said otherwise."""
     return PlaceholderOp(name, _shape(shape), DataType(dtype) if dtype else FLOAT32).output(0)
 
 
+@user_facing
 def compute(
     shape: Shape,
     fcompute: Callable[..., Any],
@@ -283,6 +286,7 @@ def compute(
     Errors:
         MisuseError: `fcompute` has other parameters than positional ones, or gives no expression.
     """
+    _calls_users = True
     if not callable(fcompute):
         raise MisuseError(f"compute: fcompute is a function of the indices, found {fcompute!r}")
     sizes = _shape(shape)
@@ -344,6 +348,7 @@ def _check_reductions(name: str, body: tuple[PrimExpr, ...]) -> None:
         raise MisuseError(f"{name}: all outputs of a reduction come from one reducer")
 
 
+@user_facing
 def extern(
     shape: Any,
     inputs: Sequence[Tensor],
@@ -401,6 +406,7 @@ def _offset_buffer(shape: Sequence[PrimExpr], dtype: DataType, name: str) -> Buf
     return decl_buffer(shape, dtype, name, elem_offset=Var("elem_offset", INT32))
 
 
+@user_facing
 def reduce_axis(dom: Range | Sequence[ExprLike], name: str = "rv", thread_tag: str = "") -> IterVar:
     """An axis to reduce over: a Range, or a pair (begin, end).
 
