@@ -85,6 +85,13 @@ def test_identifiers_are_valid_and_never_given_twice(hints: list[str]) -> None:
         assert not name.startswith("__")
 
 
+def test_a_name_that_is_freed_is_given_out_again() -> None:
+    names = Names(["taken"])
+    assert [names.fresh("i"), names.fresh("i"), names.fresh("j")] == ["i", "i_1", "j"]
+    names.free("i")
+    assert [names.fresh("i"), names.fresh("i"), names.fresh("j")] == ["i", "i_2", "j_1"]
+
+
 def test_an_identifier_is_kept() -> None:
     assert identifier("lv1") == "lv1"
 
