@@ -235,6 +235,22 @@ def test_a_map_that_means_nothing_is_refused() -> None:
         LegalizeOps({"relax.exq": lambda builder, call: call})(mod)
     with pytest.raises(MisuseError, match=r"legalisation of Op\(relax\.exp\) gives an expression"):
         LegalizeOps({"relax.exp": lambda builder, call: 3})(mod)
+    with pytest.raises(MisuseError, match="is a table of names and functions, found 'x'"):
+        LegalizeOps("x")  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match=r"legalisation of 'relax\.exp' is a function, found 3"):
+        LegalizeOps({"relax.exp": 3})  # type: ignore[dict-item]
+
+
+def test_legalisations_that_lead_back_are_named() -> None:
+    def other(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+        name = "sin" if call.op is Op("relax.cos") else "cos"
+        return builder.emit(UNARY[name](call.args[0])) * 2
+
+    mod = function(UNARY["cos"], tensor(2))
+    with pytest.raises(
+        MisuseError, match=r"comes to no end: relax\.cos becomes .* relax\.sin again"
+    ):
+        LegalizeOps({"relax.cos": other, "relax.sin": other})(mod)
 
 
 def test_bits_of_floats_are_refused_when_they_are_asked_for() -> None:

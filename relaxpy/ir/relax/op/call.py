@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
@@ -66,6 +68,20 @@ def info_list(sinfo_args: Infos) -> tuple[StructInfo, ...]:
     if isinstance(sinfo_args, (list, tuple)):
         return tuple(as_struct_info(s) for s in sinfo_args)
     return (as_struct_info(sinfo_args),)
+
+
+def index_list(indices: int | Sequence[int]) -> tuple[int, ...]:
+    """Several indices, or one, as a tuple.
+
+    Errors:
+        MisuseError (also TypeError): they are none.
+    """
+    listed = indices if isinstance(indices, (list, tuple)) else (indices,)
+    if not all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in listed):
+        raise MisuseError(
+            f"inplace_indices is int or a list of them, found {indices!r:.60}", about=indices
+        )
+    return tuple(map(int, listed))
 
 
 def packed_callee(func: Expr | str) -> Expr:
@@ -407,11 +423,10 @@ def call_tir_inplace(
     Errors:
         StructInfoError: as for `call_tir`, or an operand differs from the output in its place.
     """
-    indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
     return Call(
         Op("relax.call_tir_inplace"),
         kernel_args(gvar, args, tir_vars),
-        Attrs({"inplace_indices": indices}),
+        Attrs({"inplace_indices": index_list(inplace_indices)}),
         (output_info(out_sinfo),),
     )
 

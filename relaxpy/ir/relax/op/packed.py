@@ -17,7 +17,14 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.call import Infos, Operands, info_list, operand_tuple, packed_callee
+from relaxpy.ir.relax.op.call import (
+    Infos,
+    Operands,
+    index_list,
+    info_list,
+    operand_tuple,
+    packed_callee,
+)
 from relaxpy.ir.relax.op.closures import given_info
 from relaxpy.ir.relax.op.registry import Operand, Written, register
 from relaxpy.ir.relax.relations import is_base_of
@@ -98,11 +105,10 @@ def call_inplace_packed(
     Errors:
         StructInfoError: `func` is no packed function, or a result is not what its argument is.
     """
-    indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
     return Call(
         Op("relax.call_inplace_packed"),
         (packed_callee(func), *(convert_to_expr(a) for a in args)),
-        Attrs({"inplace_indices": indices}),
+        Attrs({"inplace_indices": index_list(inplace_indices)}),
         info_list(sinfo_args),
     )
 

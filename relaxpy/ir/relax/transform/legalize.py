@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -32,6 +32,8 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.registry import find
 
 Legalization = Callable[[BlockBuilder, Call], Any]
+MAX_STEPS: Final = 50
+"""How many legalisations may follow one from another."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,20 @@ class LegalizeOps(Pass):
     customize_legalize_map: Mapping[str, Legalization] | None = None
     enable_warning: bool = False
 
+    def __post_init__(self) -> None:
+        table = self.customize_legalize_map
+        if table is not None and not isinstance(table, Mapping):
+            raise MisuseError(
+                f"customize_legalize_map is a table of names and functions, found {table!r:.60}",
+                about=table,
+            )
+        for name, rule in (table or {}).items():
+            if not isinstance(name, str) or not callable(rule):
+                raise MisuseError(
+                    f"the legalisation of {name!r:.60} is a function, found {rule!r:.60}",
+                    about=rule,
+                )
+
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
@@ -64,6 +80,7 @@ class _Legalizer:
     custom: dict[str, Legalization]
     warns: bool
     _builder: BlockBuilder | None = None
+    _inside: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for name in self.custom:
@@ -144,7 +161,20 @@ class _Legalizer:
             return call
         if isinstance(made, Call) and made.op is call.op:
             return _placed(made, call)
-        return _placed(self._expr(made, dataflow=dataflow), call)
+        return _placed(self._legalized(call.op.name, made, dataflow=dataflow), call)
+
+    def _legalized(self, name: str, made: Expr, *, dataflow: bool) -> Expr:
+        """What became of operator `name`, with the operators in it legalised in turn."""
+        self._inside.append(name)
+        if len(self._inside) > MAX_STEPS:
+            names = list(dict.fromkeys(self._inside))
+            raise MisuseError(
+                f"legalisation comes to no end: {name} becomes calls of {', '.join(names)} again",
+                hint="a legalisation gives something simpler than its operator",
+            )
+        result = self._expr(made, dataflow=dataflow)
+        self._inside.pop()
+        return result
 
     def _emitted(self, rule: Legalization, call: Call, *, dataflow: bool) -> Expr:
         """What the rule gives, in normal form, after what it emits."""

@@ -309,3 +309,12 @@ def test_printing_in_a_dataflow_block_is_refused() -> None:
     body = seq(dataflow_block(bind(local("y"), show(X))), X)
     with pytest.raises(StructInfoError, match="PU-5"):
         normalize_function(function([X], body, is_pure=False))
+
+
+@pytest.mark.parametrize("indices", [None, 1.5, "0", [None], True, object()])
+def test_indices_are_integers(indices: object) -> None:
+    message = "inplace_indices is int or a list of them, found"
+    with pytest.raises(MisuseError, match=message):
+        op.call_tir_inplace(ONE, X, indices, tensor(2))
+    with pytest.raises(MisuseError, match=message):
+        op.call_inplace_packed("f", X, inplace_indices=indices, sinfo_args=tensor(2))
