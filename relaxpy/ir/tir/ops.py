@@ -19,6 +19,7 @@ from relaxpy.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.tir import expr
 
 
+@cache
 def int_range(dtype: DataType) -> tuple[int, int]:
     """The smallest and the largest value of an integer datatype."""
     if dtype.family == "uint":
