@@ -7,7 +7,7 @@ from collections.abc import Callable
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.apply_pass import ApplyPassToFunction
-from relaxpy.ir.instruments import (
+from relaxpy.ir.instrument import (
     PassPrintingInstrument,
     PassTimingInstrument,
     PrintAfterAll,

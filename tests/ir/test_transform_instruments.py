@@ -8,6 +8,7 @@ import pytest
 from typing_extensions import override
 
 from relaxpy.errors import TransformError, WellFormedError
+from relaxpy.ir import instrument
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.transform import Normalize
 from relaxpy.ir.transform import (
@@ -39,6 +40,11 @@ class Spoil(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         return module(main=function([], var("nowhere", tensor(2))))
+
+
+def test_instruments_have_a_home_of_their_own() -> None:
+    assert all(hasattr(instrument, name) for name in instrument.__all__)
+    assert instrument.PassTimingInstrument is PassTimingInstrument
 
 
 def test_times_are_nested_as_the_passes_are(mod: IRModule) -> None:

@@ -10,8 +10,27 @@ from typing_extensions import override
 
 from relaxpy.errors import WellFormedError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import Pass, PassContext, PassInfo, PassInstrument, listed
+from relaxpy.ir.passes import (
+    Pass,
+    PassContext,
+    PassInfo,
+    PassInstrument,
+    listed,
+    pass_instrument,
+)
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+
+
+__all__ = [
+    "PassInstrument",
+    "PassPrintingInstrument",
+    "PassTimingInstrument",
+    "PrintAfterAll",
+    "PrintBeforeAll",
+    "PrintIR",
+    "WellFormedInstrument",
+    "pass_instrument",
+]
 
 
 @dataclass(slots=True, eq=False)
