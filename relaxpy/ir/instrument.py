@@ -20,7 +20,6 @@ from relaxpy.ir.passes import (
 )
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 
-
 __all__ = [
     "PassInstrument",
     "PassPrintingInstrument",
