@@ -210,11 +210,11 @@ class IRModule(Node):
 
     def with_attrs(self, attrs: Mapping[str, object]) -> IRModule:
         """A copy with a table of attributes set."""
-        return IRModule(self._functions, self.attrs.updated(attrs), self.global_infos)
+        return self.with_fields(attrs=self.attrs.updated(attrs))
 
     def without_attr(self, key: str) -> IRModule:
         """A copy less attribute `key`."""
-        return IRModule(self._functions, self.attrs.without(key), self.global_infos)
+        return self.with_fields(attrs=self.attrs.without(key))
 
     def update_global_info(self, name: str, infos: Sequence[object]) -> None:
         """Set the global infos listed under `name`."""
@@ -237,6 +237,7 @@ class IRModule(Node):
         }
         names = {old.name_hint: new for old, new in renamed.items()}
         result = IRModule(None, self.attrs, self.global_infos)
+        result._python_class = self._python_class
         for var, func in self._functions.items():
             target = renamed.get(var, var)
             if target.name_hint in result:

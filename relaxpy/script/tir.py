@@ -39,8 +39,20 @@ _STATEMENTS = (
 _INTRINSICS = (
     *_intrin.UNARY_MATH,
     *_intrin.BINARY_MATH,
-    *("abs", "address_of", "assume", "break_loop", "call_packed", "continue_loop", "if_then_else"),
-    *("infinity", "isfinite", "isinf", "isnan", "likely", "max_value", "min_value", "ret", "undef"),
+    *("abs", "address_of", "assume", "break_loop", "call_cpacked", "call_packed", "continue_loop"),
+    *(
+        "if_then_else",
+        "infinity",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "isnullptr",
+        "likely",
+        "max_value",
+        "min_value",
+        "ret",
+        "undef",
+    ),
 )
 _WITH_DTYPE = ("call_extern", "call_intrin", "call_pure_extern", "reinterpret")
 

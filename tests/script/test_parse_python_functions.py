@@ -135,3 +135,15 @@ def test_a_name_is_given_once(members: str) -> None:
     body = textwrap.indent(members, "    ")
     with pytest.raises(ParseError, match="two functions named 'f'"):
         from_source(f"@I.ir_module\nclass Module(BasePyModule):\n{body}\n")
+
+
+def test_the_class_stays_with_a_module_that_is_changed() -> None:
+    changed = [
+        Module.with_attr("a", 1),
+        Module.with_attr("a", 1).without_attr("a"),
+        Module.replace_global_vars({"main": "first"}),
+        Module.clone(),
+    ]
+    for module in changed:
+        assert module.is_python_class
+        assert isinstance(module(), Helpers)

@@ -105,7 +105,6 @@ _DTYPE_WRITTEN: Mapping[str, tuple[int, int]] = {
 
 #: Other names for some of them.
 _ALIASES = {
-    "call_cpacked": "tvm_call_cpacked",
     "call_cpacked_lowered": "tvm_call_cpacked_lowered",
     "call_packed_lowered": "tvm_call_packed_lowered",
 }
