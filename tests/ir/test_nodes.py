@@ -489,6 +489,7 @@ def test_parts_of_another_kind_are_refused_where_they_are_given(case: str):
         lambda: rx.Call(3, (X,)),
         lambda: rx.If(X, X, 3),
         lambda: rx.TupleGetItem(3, 0),
+        lambda: rx.TupleGetItem(Op("relax.add"), 0),
         lambda: rx.VarBinding(Y, 3),
         lambda: rx.MatchCast(Y, 3, X.struct_info),
         lambda: rx.SeqExpr([], 3),

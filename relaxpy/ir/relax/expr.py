@@ -22,6 +22,7 @@ from relaxpy.ir.relax.base import (
     as_members,
     as_struct_info,
     check_expr,
+    check_kind,
     check_name,
     set_fields,
 )
@@ -225,7 +226,7 @@ class TupleGetItem(Expr):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        check_expr(self.tuple_value)
+        check_kind(self.tuple_value, Expr, "a tuple to take a field of", "AST-9")
         index = _as_index(self.index)
         if index is None or index < 0:
             raise MisuseError(
