@@ -226,7 +226,7 @@ class TupleGetItem(Expr):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        check_kind(self.tuple_value, Expr, "a tuple to take a field of", "AST-9")
+        check_kind(self.tuple_value, Expr, "a Relax expression", "AST-9")
         index = _as_index(self.index)
         if index is None or index < 0:
             raise MisuseError(
