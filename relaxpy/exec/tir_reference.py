@@ -22,7 +22,7 @@ from relaxpy.exec.scalar import (
     unsupported,
 )
 from relaxpy.exec.values import Array, Value, describe, prim_value
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.dtype import INT64, VOID, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.text import ShortText
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 CallGlobal = Callable[[GlobalVar, tuple[Value, ...]], Value]
+
+_FOREIGN = frozenset(
+    f"tir.{name}"
+    for name in ("call_extern", "call_pure_extern", "tvm_call_packed", "tvm_call_cpacked")
+)
+"""Calls of functions that are registered by name."""
 
 
 class _Return(BaseException):
@@ -230,6 +236,9 @@ class KernelRun(ScalarEvaluator):
             case st.LetStmt(var=var, value=bound, body=body):
                 with self._scope({var: self.value(bound)}):
                     self.execute(body)
+            case st.Evaluate(value=tir.Call(op=Op(name=name) as op, args=args)) if name in _FOREIGN:
+                # Of a statement by itself, what the function gives is of no interest.
+                self.value(tir.Call(VOID, op, args))
             case st.Evaluate(value=value):
                 self.value(value)
             case st.AssertStmt(condition=condition, message=message, body=body):

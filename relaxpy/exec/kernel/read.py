@@ -28,6 +28,7 @@ from relaxpy.exec.kernel.nest import (
 )
 from relaxpy.exec.kernel.vectors import lane_of, vector_of
 from relaxpy.exec.scalar import SUPPORTED
+from relaxpy.ir.dtype import VOID
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
@@ -66,7 +67,7 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     While,
 )
-from relaxpy.ir.traverse import map_children, rewrite, substitute, walk
+from relaxpy.ir.traverse import children, map_children, rewrite, substitute, walk
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -353,8 +354,11 @@ class _Reader:
             case Call(op=Op(name="tir.assume")) | IntImm():
                 pass
             case _:
-                for call in outside_calls(self.value(value)):
-                    yield Invoke(call, self.block)
+                read = self.value(value)
+                for call in _outermost(read):
+                    # Of a statement by itself, what the function gives is of no interest.
+                    alone = Call(VOID, call.op, call.args) if call is read else call
+                    yield Invoke(alone, self.block)
 
     def _resolve(
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
@@ -423,6 +427,16 @@ class _Reader:
                 return load if held is None else if_then_else(held, load, ops.const(0, load.dtype))
             case _:
                 return None
+
+
+def _outermost(expr: PrimExpr) -> Iterator[Call]:
+    """The calls in `expr` that leave the kernel, less those that give arguments of others."""
+    if isinstance(expr, Call) and is_outside(expr):
+        yield expr
+        return
+    for part in children(expr):
+        if isinstance(part, PrimExpr):
+            yield from _outermost(part)
 
 
 def number_of(value: PrimExpr) -> int:

@@ -40,7 +40,7 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from relaxpy.ir.traverse import children, map_children, rewrite, substitute
+from relaxpy.ir.traverse import children, rewrite, substitute
 
 Argument: TypeAlias = Tensor | Var
 
@@ -134,14 +134,17 @@ class _Lowering:
         return self._loops(op, [self._element(op, k) for k in range(op.num_outputs)])
 
     def _extern(self, op: ExternOp) -> Stmt:
-        swapped = dict(
-            zip(op.input_placeholders, (self.buffers[t] for t in op.inputs), strict=True)
+        inputs = [self.buffers[tensor] for tensor in op.inputs]
+        outputs = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
+        placeholders = (*op.input_placeholders, *op.output_placeholders)
+        body = _swap_buffers(op.body, dict(zip(placeholders, (*inputs, *outputs), strict=True)))
+        reads, writes = (
+            tuple(BufferRegion(b, tuple(Range(0, size) for size in b.shape)) for b in buffers)
+            for buffers in (inputs, outputs)
         )
-        for k, buffer in enumerate(op.output_placeholders):
-            swapped[buffer] = self.buffers[op.output(k)]
-        body = _swap_buffers(op.body, swapped)
-        block = Block((), (), (), self._block_name(op.name), body)
-        return BlockRealize((), ops.const(True), _with_regions(block))
+        return BlockRealize(
+            (), ops.const(True), Block((), reads, writes, self._block_name(op.name), body)
+        )
 
     def _loops(self, op: ComputeOp, blocks: list[_Stage]) -> Stmt:
         """The nest of loops over the axes of `op` around its blocks."""
@@ -307,16 +310,13 @@ def _annotations(op: Operation) -> Attrs:
 
 
 def _swap_buffers(stmt: Stmt, swapped: dict[Buffer, Buffer]) -> Stmt:
-    """`stmt` with buffers replaced at every access."""
-
-    def change(node: Node) -> Node:
-        if isinstance(node, Buffer):
-            return swapped.get(node, node)
-        if isinstance(node, (PrimExpr, Stmt, Range, BufferRegion)):
-            return map_children(change, node)
-        return node
-
-    result = map_children(change, stmt)
+    """`stmt` with buffers replaced at every access, and where they are handed on."""
+    values: dict[Node, Node] = {}
+    for old, new in swapped.items():
+        values |= {old: new, old.data: new.data}
+        if isinstance(old.elem_offset, Var):
+            values[old.elem_offset] = ops.convert(new.elem_offset or 0)
+    result = rewrite(stmt, values.get)
     assert isinstance(result, Stmt)
     return result
 
