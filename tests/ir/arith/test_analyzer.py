@@ -47,6 +47,21 @@ def analyzer(**bounds: tuple[int, int]) -> Analyzer:
         (ops.bitwise("tir.bitwise_and", x, y), {"x": (-9, 11), "y": (2, 10)}, (0, 10)),
         (ops.bitwise("tir.shift_right", x, ops.const(1)), {"x": (-9, 11)}, (-5, 5)),
         (a * a, {}, (0, INF)),
+        (tir.Cast("int8", x), {"x": (0, 5)}, (0, 5)),
+        (tir.Cast("int8", x), {}, (-128, 127)),
+        (tir.Cast("int32", tir.Var("u", "uint8")), {}, (0, 255)),
+        (tir.Ramp(x, 2, 4), {"x": (0, 4)}, (0, 10)),
+        (tir.Broadcast(x, 4), {"x": (0, 4)}, (0, 4)),
+        (
+            tir.Call("int32", "tir.if_then_else", (x > 1, y, z)),
+            {"y": (4, 10), "z": (1, 5)},
+            (1, 10),
+        ),
+        (tir.Call("int32", "tir.clz", (x,)), {}, (0, 32)),
+        (tir.Call("int32", "tir.call_extern", (tir.StringImm("f"),)), {}, (-(2**31), 2**31 - 1)),
+        (flm(x, 10), {"x": (13, 15)}, (3, 5)),
+        (flm(x, 10), {"x": (-7, -4)}, (3, 6)),
+        (tir.Var("u", "uint8") + tir.IntImm("uint8", 1), {}, (0, 255)),
     ],
 )
 def test_bounds(expr: E, bounds: dict[str, tuple[int, int]], expected: tuple[int, int]) -> None:
@@ -191,3 +206,28 @@ def test_symbolic_interval_sets() -> None:
     folded = made.int_set(flm(x, 10), {x: Range(3, 6)})
     assert folded == IntervalSet(ops.const(3), ops.const(5))
     assert made.int_set(flm(a, b), {a: Range(0, 3)}).is_everything()
+
+
+def test_a_truth_may_be_bound() -> None:
+    flag, made = tir.Var("flag", "bool"), Analyzer()
+    made.bind(flag, x < 3)
+    assert made.simplify(tir.And(flag, x < 5)) is made.simplify(x < 3)
+    with made.constraint_scope(x > 7):
+        assert made.can_prove(tir.Not(flag))
+
+
+def test_what_is_known_of_a_variable_is_known_of_its_bounds() -> None:
+    made = analyzer(x=(0, 4))
+    assert made.const_int_bound_is_bound(x)
+    assert not made.const_int_bound_is_bound(y)
+    made.bind(y, x + 1)
+    assert made.const_int_bound_is_bound(y)
+    assert made.can_prove_less_equal_than_symbolic_shape_value(x, n) is False
+    with made.constraint_scope(n >= 4):
+        assert made.can_prove_less_equal_than_symbolic_shape_value(x, n)
+
+
+def test_rewriting_and_canonical_forms_are_one() -> None:
+    made = analyzer(x=(0, 7))
+    for simplified in (made.rewrite_simplify, made.canonical_simplify, made.simplify):
+        assert simplified(fld(x, 8) + y + y) is made.simplify(y * 2)

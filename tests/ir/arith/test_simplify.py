@@ -10,6 +10,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops
 E = tir.PrimExpr
 x, y, z, n, m = (tir.Var(name, "int64") for name in "xyznm")
 i, j = (tir.Var(name, "int32") for name in "ij")
+flag, u = tir.Var("flag", "bool"), tir.Var("u", "uint8")
 fld, flm, tdiv, tmod = ops.floordiv, ops.floormod, ops.truncdiv, ops.truncmod
 minimum, maximum = ops.minimum, ops.maximum
 
@@ -92,6 +93,27 @@ CASES = {
     "tautology": (tir.Or(x < 5, tir.LT(lit(3), x)), ops.const(True)),
     "contradiction": (tir.And(x < y, tir.Not(x < y)), ops.const(False)),
     "a decided choice": (intrin.if_then_else(flm(x, 4) < 4, x, y), x),
+    "a truth twice": (tir.And(flag, flag), flag),
+    "one of two same truths": (tir.Or(flag, flag), flag),
+    "a truth and its opposite": (tir.And(flag, tir.Not(flag)), ops.const(False)),
+    "a truth or its opposite": (tir.Or(tir.Not(flag), flag), ops.const(True)),
+    "not not": (tir.Not(tir.Not(flag)), flag),
+    "not unequal": (tir.Not(x.equal(y)), tir.NE(x, y)),
+    "a choice of one truth": (tir.Select(x < y, flag, flag), flag),
+    "a decided choice of truths": (tir.Select(flm(x, 4) < 4, flag, x < y), flag),
+    "likely and certain": (tir.Call("bool", "tir.likely", (flm(x, 4) < 4,)), ops.const(True)),
+    "a number is likely itself": (tir.Call("int64", "tir.likely", (x + x,)), x * 2),
+    "unsigned and its least": (tir.GE(u, tir.IntImm("uint8", 0)), ops.const(True)),
+    "unsigned and its greatest": (tir.GT(u, tir.IntImm("uint8", 255)), ops.const(False)),
+    "unsigned and itself": (tir.LE(u, u), ops.const(True)),
+    "unsigned and what a mask lets pass": (
+        tir.NE(ops.bitwise("tir.bitwise_and", u, tir.IntImm("uint8", 3)), tir.IntImm("uint8", 9)),
+        ops.const(True),
+    ),
+    "the positive part of a positive part": (
+        ops.maximum(ops.maximum(x, lit(0)), lit(0)),
+        ops.maximum(x, lit(0)),
+    ),
 }
 
 
