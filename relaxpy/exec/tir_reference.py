@@ -385,7 +385,7 @@ class KernelRun(ScalarEvaluator):
             box.append(slice(start, start + self.value(found.extent)))
         view = whole[tuple(box)]
         while view.ndim > buffer.ndim and view.shape[0] == 1:
-            view = view[0]
+            view = view[0, ...]
         if view.ndim != buffer.ndim:
             raise self._fail(f"buffer {buffer.name} does not fit region {source}")
         self.arrays[buffer] = view

@@ -10,6 +10,7 @@ from relaxpy.exec.kernel.arrays import ArrayEmitter
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.plan import Contract
 from relaxpy.exec.kernel.scope import Scope, dtype_name
+from relaxpy.exec.kernel.views import size_of
 from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, text
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir.affine import affine, mentions
@@ -118,10 +119,14 @@ class ContractionEmitter:
         arrays = self.emitter(layout)
         value = arrays.compute(factor)
         self.body += arrays.lines
+        node = value.node
+        if not self._axes(factor) <= value.dims:
+            # What an axis decides may turn out the same in all its rounds.
+            node = call(
+                "np.broadcast_to", node, tuple(self.scope.index(size_of(a)) for a in layout)
+            )
         wide = self._wide()
-        if wide is self.dtype:
-            return value.node
-        return call(attribute(value.node, "astype"), dtype_name(wide))
+        return node if wide is self.dtype else call(attribute(node, "astype"), dtype_name(wide))
 
     def _product(
         self, factors: Sequence[PrimExpr], roles: _Roles, out: ast.expr | None

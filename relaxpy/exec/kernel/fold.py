@@ -28,14 +28,17 @@ from relaxpy.ir.traverse import substitute
 
 
 def fold_initial(
-    steps: Sequence[Step], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+    steps: Sequence[Step],
+    sizes: Container[Var],
+    roots: Mapping[Buffer, Buffer],
+    serial: tuple[Var, ...] = (),
 ) -> tuple[Step, ...]:
     """`steps` with each store of an initial value drawn into the accumulation that it is for.
 
-    `roots` are the buffers whose memory others are laid over.
+    `roots` are the buffers whose memory others are laid over, `serial` the loops around.
     """
     found = [
-        replace(step, steps=fold_initial(step.steps, sizes, roots))
+        replace(step, steps=fold_initial(step.steps, sizes, roots, (*serial, step.axis.var)))
         if isinstance(step, Serial)
         else step
         for step in steps
@@ -44,7 +47,7 @@ def fold_initial(
     while at < len(found):
         step = found[at]
         if isinstance(step, (Reduce, Contract)) and _takes_all(step, sizes):
-            source = _initial(found, at, sizes, roots)
+            source = _initial(found, at, sizes, roots, serial)
             if source is not None:
                 place, value, always = source
                 found[at] = replace(step, initial=value, begins_always=always)
@@ -69,7 +72,11 @@ def _takes_all(step: Reduce | Contract, sizes: Container[Var]) -> bool:
 
 
 def _initial(
-    steps: Sequence[Step], at: int, sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+    steps: Sequence[Step],
+    at: int,
+    sizes: Container[Var],
+    roots: Mapping[Buffer, Buffer],
+    serial: tuple[Var, ...],
 ) -> tuple[int, PrimExpr, bool] | None:
     """The step before `at` that only stores the initial value of that accumulation, and it.
 
@@ -93,6 +100,8 @@ def _initial(
         always = not store.guards
         if store.target is not target or not (always or _same_guards(store, step, sizes)):
             return None
+        if not _same_rounds(store, step.statement, serial):
+            return None
         renamed = _same_places(store, axes, step.statement, step.axes)
         between = {w.buffer for s in steps[place + 1 : at] for p in parts_in(s) for w in p.writes}
         written = {memory, *(roots.get(b, b) for b in between)}
@@ -102,6 +111,12 @@ def _initial(
             return None
         return place, substitute(store.value, renamed), always
     return None
+
+
+def _same_rounds(store: Statement, update: Statement, serial: Container[Var]) -> bool:
+    """Whether both take part in the same rounds of the loops `serial` around them."""
+    own = {axis.var: axis for axis in update.axes}
+    return all(_run_alike(axis, own[axis.var]) for axis in store.axes if axis.var in serial)
 
 
 def _same_guards(store: Statement, step: Reduce | Contract, sizes: Container[Var]) -> bool:
@@ -153,5 +168,8 @@ def _pair(
     [(x, p)], [(y, q)] = f.coefficients.items(), g.coefficients.items()
     a = next(axis for axis in f_axes if axis.var is x)
     b = next(axis for axis in g_axes if axis.var is y)
-    alike = as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))
-    return {x: ops.cast_to(y, x.dtype)} if alike and p.same(q) else None
+    return {x: ops.cast_to(y, x.dtype)} if _run_alike(a, b) and p.same(q) else None
+
+
+def _run_alike(a: Axis, b: Axis) -> bool:
+    return as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))

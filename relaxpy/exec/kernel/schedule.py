@@ -19,7 +19,7 @@ from relaxpy.exec.kernel.parts import Group, Part, Statement
 from relaxpy.exec.kernel.plan import ArgReduce, Contract, Map, Reduce, Scalar, Scatter, Serial, Step
 from relaxpy.exec.kernel.scans import scan_of
 from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
-from relaxpy.ir.tir.affine import affine, as_poly, mentions
+from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 
@@ -66,9 +66,10 @@ class _Scheduler:
 
     def _repeats(self, part: Statement, serial: tuple[Axis, ...]) -> bool:
         """Whether one element is stored to several times, each time in place of what was there."""
-        if update_of(part) is not None or None in part.write.maps:
+        free = _free(part, serial)
+        if update_of(part) is not None or None in _maps(part, {a.var for a in free}):
             return False
-        return not all(any(mentions(i, {a.var}) for i in part.indices) for a in _free(part, serial))
+        return not all(any(mentions(i, {a.var}) for i in part.indices) for a in free)
 
     def _cycle(
         self, component: list[int], inside: set[Edge], serial: tuple[Axis, ...]
@@ -148,10 +149,8 @@ def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]
     """How `statement` runs over `axes` at once."""
     variables = {a.var for a in axes}
     update = update_of(statement)
-    maps = [
-        affine(i, variables) if next(loads(i), None) is None else None for i in statement.indices
-    ]
-    if any(m is None for m in maps):
+    maps = _maps(statement, variables)
+    if None in maps:
         return Scatter(statement, axes, update)
     inside = {v for m in maps if m is not None for v in m.coefficients}
     spatial = tuple(a for a in axes if a.var in inside)
@@ -172,6 +171,13 @@ def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]
         if several and whole and not statement.target.dtype.is_bool:
             return Contract(statement, spatial, over, factors)
     return Reduce(statement, spatial, over, update)
+
+
+def _maps(statement: Statement, variables: Container[Var]) -> list[Affine | None]:
+    """The places that are stored to as affine maps; None for one that is not, or is read."""
+    return [
+        affine(i, variables) if next(loads(i), None) is None else None for i in statement.indices
+    ]
 
 
 def _factors(value: PrimExpr) -> Iterable[PrimExpr]:

@@ -1,0 +1,75 @@
+"""Kernels as schedules leave them: tiles, packed layouts, places that are clamped."""
+
+import numpy as np
+
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check
+
+rng = np.random.default_rng(5)
+
+
+def whole(*shape: int, kind: str = "float32") -> np.ndarray:
+    """Whole numbers, of which sums are exact in any order."""
+    return rng.integers(-4, 5, shape).astype(kind)
+
+
+@T.prim_func
+def packed_result(
+    A: T.Buffer((3, 4), "float32"),
+    B: T.Buffer((4, 4), "float32"),
+    C: T.Buffer((3, 2, 3), "float32"),
+):
+    for k_0, j, k_1, i in T.grid(2, 4, 3, 3):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            vk = T.axis.reduce(4, k_0 * 3 + k_1)
+            T.where(k_0 * 3 + k_1 < 4)
+            with T.init():
+                C[vi, vj // 3, vj % 3] = T.float32(-2)
+            C[vi, vj // 3, vj % 3] = C[vi, vj // 3, vj % 3] + A[vi, vk] * B[vk, vj]
+
+
+def test_an_accumulation_begins_once_though_some_of_its_loops_run_in_order() -> None:
+    check(packed_result, whole(3, 4), whole(4, 4), whole(3, 2, 3))
+
+
+@T.prim_func
+def last_of_each_row(
+    A: T.Buffer((3, 4), "float32"), B: T.Buffer((3,), "float32"), C: T.Buffer((3,), "float32")
+):
+    for i in range(3):
+        B[i] = C[1] + C[0]
+        for j in range(4):
+            C[T.max(i - 1, 0)] = A[i, j]
+
+
+def test_of_stores_to_a_clamped_place_the_last_counts() -> None:
+    check(last_of_each_row, whole(3, 4), whole(3), whole(3))
+
+
+@T.prim_func
+def clamped_factor(
+    A: T.Buffer((5,), "float32"), S: T.Buffer((1,), "float32"), C: T.Buffer((), "float32")
+):
+    for k in range(5):
+        with T.block("C"):
+            vk = T.axis.reduce(5, k)
+            with T.init():
+                C[()] = T.float32(0)
+            C[()] = C[()] + A[vk] * S[T.min(T.max(vk % 2, 0), 0)]
+
+
+def test_a_factor_may_be_the_same_in_all_rounds_of_a_loop_that_it_mentions() -> None:
+    check(clamped_factor, whole(5), whole(1), whole())
+
+
+@T.prim_func
+def element_of_a_row(A: T.Buffer((4,), "int16")):
+    for i in range(4):
+        with T.block("one"):
+            V = T.match_buffer(A[i : i + 1], (), "int16")
+            V[()] = V[()] * T.int16(3)
+
+
+def test_a_region_of_one_element_may_be_matched_without_dimensions() -> None:
+    check(element_of_a_row, whole(4, kind="int16"))
