@@ -371,6 +371,15 @@ class UnknownNameError(RelaxpyError, KeyError, ValueError):
 class UnknownAttributeError(RelaxpyError, AttributeError):
     """A name that a namespace of the language does not have."""
 
+    @property
+    @override
+    def name(self) -> None:
+        """None: Python sets it to add a suggestion of its own, where the hint has one."""
+
+    @name.setter
+    def name(self, value: object) -> None:
+        """Let Python set what it likes."""
+
 
 class UnknownPackedFuncError(PackedFuncError, UnknownNameError):
     """No packed function is registered under a name."""

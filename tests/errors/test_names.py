@@ -1,6 +1,7 @@
 """Which names count as close, and where in a call an argument stands."""
 
 import sys
+import traceback
 
 import pytest
 from hypothesis import given, strategies as st
@@ -129,3 +130,10 @@ def test_code_without_text_gets_no_position() -> None:
         call()
     assert caught.value.diagnostic.span is None
     assert attribute_span(sys._getframe(), "nothing") is None
+
+
+def test_python_adds_no_suggestion_of_its_own() -> None:
+    with pytest.raises(UnknownAttributeError) as caught:
+        _ = T.call_packd
+    text = "".join(traceback.format_exception(caught.value))
+    assert text.count("call_packed") == 1
