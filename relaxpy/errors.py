@@ -371,14 +371,8 @@ class UnknownNameError(RelaxpyError, KeyError, ValueError):
 class UnknownAttributeError(RelaxpyError, AttributeError):
     """A name that a namespace of the language does not have."""
 
-    @property
-    @override
-    def name(self) -> None:
-        """None: Python sets it to add a suggestion of its own, where the hint has one."""
-
-    @name.setter
-    def name(self, value: object) -> None:
-        """Let Python set what it likes."""
+    # Python sets it, and adds a suggestion of its own to the text, where the hint has one.
+    name = property(lambda self: None, lambda self, value: None)
 
 
 class UnknownPackedFuncError(PackedFuncError, UnknownNameError):
