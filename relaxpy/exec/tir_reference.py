@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, counted
-from relaxpy.exec.kernel.arguments import scalar
+from relaxpy.exec.kernel.arguments import laid, scalar
 from relaxpy.exec.registry import call_packed
 from relaxpy.exec.scalar import (
     SUPPORTED,
@@ -414,7 +414,7 @@ class KernelRun(ScalarEvaluator):
         flat = flat[: flat.size // kind.itemsize * kind.itemsize].view(kind)
         if buffer.strides:
             strides = [self.value(s) * kind.itemsize for s in buffer.strides]
-            view = np.lib.stride_tricks.as_strided(flat, shape, strides)
+            view = laid(flat, shape, strides)
         else:
             count = int(np.prod(shape, dtype=np.int64))
             if count > flat.size:

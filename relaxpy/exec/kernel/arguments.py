@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, NoReturn, TypeAlias
 
@@ -93,6 +94,18 @@ def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
         elif np.may_share_memory(target, other) and np.shares_memory(target, other):
             return True
     return False
+
+
+def laid(array: Array, shape: tuple[int, ...], strides: Iterable[int]) -> Array:
+    """The memory from the first element of `array` on, its elements `strides` bytes apart.
+
+    The caller has checked that all of it lies inside.
+    """
+    kind = array.dtype
+    if kind.isbuiltin != 1:
+        # NumPy cannot name all datatypes that are not its own, as it must to lay them out anew.
+        array = array.view(f"u{kind.itemsize}")
+    return np.lib.stride_tricks.as_strided(array, shape, tuple(strides)).view(kind)
 
 
 def _owns(base: object) -> bool:

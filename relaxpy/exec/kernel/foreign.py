@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import MisuseError, RuntimeCheckError
-from relaxpy.exec.kernel.arguments import Array
+from relaxpy.exec.kernel.arguments import Array, laid
 from relaxpy.exec.registry import call_packed
 from relaxpy.exec.scalar import cast
 from relaxpy.exec.values import describe
@@ -76,7 +76,7 @@ def overlay(
     if reach > flat.size:
         raise RuntimeCheckError(f"a buffer of shape {shape} is larger than its memory")
     if strides:
-        return np.lib.stride_tricks.as_strided(flat, shape, [s * size for s in steps])
+        return laid(flat, shape, (s * size for s in steps))
     view: Array = flat[:reach].reshape(shape)
     return view
 

@@ -121,9 +121,7 @@ class _Loops:
         """`loop` with indices as simple as the ranges of `axes` and of the loops inside allow."""
         if not any(_divides(e) for i in loop.body for e in _all(i)):
             return loop
-        inside = [i.axis for i in every(loop.body) if isinstance(i, Loop)]
-        analyzer = analyzer_of([*axes, *inside])
-        return replace(loop, body=tuple(mapped(i, _Simpler(analyzer).expr) for i in loop.body))
+        return replace(loop, body=_simpler(loop.body, axes))
 
     def _apart(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop | None:
         """A loop for each digit where the body asks only for those, as `f // m` and `f % m`."""
@@ -154,6 +152,32 @@ class _Loops:
         variables = {d.var for d in digits}
         bent = (e for i in innermost.body for e in _all(i))
         return None if any(_divides(e, variables) for e in bent) else innermost
+
+
+def _simpler(items: tuple[Item, ...], axes: Sequence[Axis]) -> tuple[Item, ...]:
+    """`items` with simpler indices and conditions, each by what the loops around it run through.
+
+    What a loop runs through says nothing outside of it, where it may have no round.
+    """
+    change = _Simpler(analyzer_of(axes)).expr
+
+    def changed(item: Item) -> Item:
+        match item:
+            case Loop(axis=axis, body=body):
+                bare = mapped(Loop(axis, ()), change)
+                assert isinstance(bare, Loop)
+                return replace(bare, body=_simpler(body, (*axes, axis)))
+            case Repeat(condition=condition, body=body):
+                return Repeat(change(condition), tuple(map(changed, body)))
+            case Branch(body=body, orelse=orelse):
+                bare = mapped(replace(item, body=(), orelse=()), change)
+                assert isinstance(bare, Branch)
+                yes, no = tuple(map(changed, body)), tuple(map(changed, orelse))
+                return replace(bare, body=yes, orelse=no)
+            case _:
+                return mapped(item, change)
+
+    return tuple(map(changed, items))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.kernel.arguments import Array, fail, overlap, refuse, scalar, small, types
+from relaxpy.exec.kernel.arguments import Array, fail, laid, overlap, refuse, scalar, small, types
 from relaxpy.exec.kernel.foreign import constant, outside, overlay
 from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.kernel.special import erf
@@ -112,7 +112,7 @@ def strided(
         return np.empty(shape, array.dtype)
     origin = array[tuple(slice(o, None) for o in offsets)]
     strides = [sum(c * s for c, s in zip(row, array.strides, strict=True)) for row in steps]
-    return np.lib.stride_tricks.as_strided(origin, shape, strides)
+    return laid(origin, shape, strides)
 
 
 def scatter(

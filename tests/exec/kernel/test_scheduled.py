@@ -1,5 +1,6 @@
 """Kernels as schedules leave them: tiles, packed layouts, places that are clamped."""
 
+import ml_dtypes
 import numpy as np
 
 from relaxpy.script import tir as T
@@ -73,3 +74,25 @@ def element_of_a_row(A: T.Buffer((4,), "int16")):
 
 def test_a_region_of_one_element_may_be_matched_without_dimensions() -> None:
     check(element_of_a_row, whole(4, kind="int16"))
+
+
+@T.prim_func
+def end_backwards(A: T.Buffer((4,), "float8_e5m2"), B: T.Buffer((3,), "float8_e5m2")):
+    for i in range(3):
+        B[i] = A[2 - i]
+
+
+def test_datatypes_that_numpy_cannot_name_are_read_backwards() -> None:
+    check(end_backwards, whole(4).astype(ml_dtypes.float8_e5m2), np.zeros(3, ml_dtypes.float8_e5m2))
+
+
+@T.prim_func
+def beside_an_empty_loop(A: T.Buffer((3,), "float32"), B: T.Buffer((3, 2), "float32")):
+    for i in range(2):
+        for k in range(i):
+            A[k] = A[k + 1]
+        B[i % 2, i % 2] = A[T.min(i % 2, 1)]
+
+
+def test_a_loop_without_rounds_says_nothing_of_what_stands_beside_it() -> None:
+    check(beside_an_empty_loop, whole(3), whole(3, 2))
