@@ -24,6 +24,8 @@ class Op(Node):
     _table: ClassVar[dict[str, Op]] = {}
     name: str
     _attrs: dict[str, object]
+    span: ClassVar[None] = None
+    """Operators stand in no text: where one is used wrongly, what is around it says the place."""
 
     def __new__(cls, name: str) -> Self:
         """The object that stands for `name`."""

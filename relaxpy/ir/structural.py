@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.access_path import AccessPath
+from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Node
 from relaxpy.ir.op import Op
@@ -287,6 +288,7 @@ def structural_key(node: object) -> tuple[object, ...]:
     return tuple(_Walk(map_free_vars=False).tokens(node))
 
 
+@in_bulk
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
     """A hash that structurally equal nodes share."""
     return hash(tuple(_Walk(map_free_vars=map_free_vars).tokens(node)))
@@ -324,6 +326,7 @@ def _snippet(subject: object, limit: int = 300) -> str:
     return text if len(text) <= limit else text[:limit] + " ..."
 
 
+@in_bulk
 def first_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
 ) -> Mismatch | None:

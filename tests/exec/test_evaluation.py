@@ -880,20 +880,6 @@ def test_that_a_call_is_pure_is_not_told_to_the_function(build: Compile) -> None
     assert build(main=function([x], [], call))["main"](3) == (1, ["axis"])
 
 
-@pytest.mark.rule("EV-2", "OP-7")
-def test_a_constant_with_a_wrong_info_is_not_believed(build: Compile) -> None:
-    literal = rx.Constant(X, tensor((5,)))
-    gv = rx.GlobalVar("copy")
-    copy = elementwise((size_var("k"),), lambda v: v, "copy")
-    ex = build(
-        IRModule({gv: copy, "main": function([], [], call_tir(gv, [literal], tensor((5,))))})
-    )
-    with pytest.raises(RuntimeCheckError, match="dimension 0 is 5, but k = 2"):
-        ex["main"]()
-    with pytest.raises(RuntimeCheckError, match="dimension 0 is 2, not 5"):
-        build(main=function([], [], literal, ret=tensor((5,))))["main"]()
-
-
 @pytest.mark.rule("EV-2")
 def test_a_kernel_that_calls_a_kernel_may_write_a_constant(build: Compile) -> None:
     a, b, i = buffer((2,), "A"), buffer((2,), "B"), size_var("i")

@@ -1,10 +1,17 @@
 """The collector rests while much is built, and is as it was afterwards."""
 
 import gc
+from collections.abc import Callable
 
 import pytest
 
+import relaxpy
+from relaxpy import relax
+from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
 from relaxpy.ir.bulk import in_bulk
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.script import from_source
 
 
 @in_bulk
@@ -30,3 +37,45 @@ def test_who_has_stopped_the_collector_keeps_it_stopped():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def searches(work: Callable[[], object]) -> int:
+    """How often Python looked for garbage in cycles during `work`."""
+    found: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        found.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        work()
+    finally:
+        gc.callbacks.remove(note)
+    return found.count("start")
+
+
+def test_large_programs_are_handled_without_searching_them_for_cycles():
+    x = rx.Var("x", rx.TensorStructInfo((4,), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        value: rx.Expr = x
+        for _ in range(2000):
+            value = builder.emit(relax.op.add(value, x))
+        builder.emit_func_output(value)
+    module = builder.finalize()
+    text = save_json(module)
+    uses: dict[str, Callable[[], object]] = {
+        "check": lambda: relax.analysis.check_well_formed(module),
+        "normalize": lambda: relax.transform.Normalize()(load_json(text)),
+        "print": lambda: module.script(),
+        "read": lambda: from_source(module.script()),
+        "save": lambda: save_json(module),
+        "compare": lambda: structural_equal(module, load_json(text)),
+        "hash": lambda: structural_hash(module),
+        "legalize": lambda: relax.transform.LegalizeOps()(module),
+        "compile": lambda: relaxpy.compile(module),
+    }
+    assert searches(lambda: [[] for _ in range(100_000)])  # so that the count below says something
+    # One may come between the functions that are called, none in the course of them.
+    counts = {name: searches(use) for name, use in uses.items()}
+    assert {name: count for name, count in counts.items() if count > 2} == {}

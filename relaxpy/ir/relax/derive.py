@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from relaxpy.errors import RelaxpyError
+from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.calls import call_graph, strongly_connected
 from relaxpy.ir.relax.emitter import Emitter
@@ -73,6 +74,7 @@ def normalize_functions(
             out.declare_global(name, info)
 
 
+@in_bulk
 def normalize_module(mod: IRModule) -> IRModule:
     """The module in normal form with every info derived; itself if it is so already.
 

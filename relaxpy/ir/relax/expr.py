@@ -127,7 +127,27 @@ class Constant(Expr):
         info = self.struct_info
         if info is None:
             info = TensorStructInfo(data.shape, dtype)  # type: ignore[arg-type]
-        set_fields(self, data=data, struct_info=as_struct_info(info))
+        set_fields(self, data=data, struct_info=_constant_info(data, as_struct_info(info)))
+
+
+def _constant_info(data: Array, info: StructInfo) -> StructInfo:
+    """DER-4: `info`, which says of the literal what it is, and may say where it lies.
+
+    Errors:
+        MisuseError: it says something else.
+    """
+    whole = getattr(info, "tensor_sinfo", info)  # of a tensor over several devices
+    if not isinstance(whole, TensorStructInfo) or not (
+        whole.dtype == data.dtype
+        and whole.ndim == data.ndim
+        and (
+            whole.shape is None
+            or whole.get_shape() == tuple(ops.const(s, INT64) for s in data.shape)
+        )
+    ):
+        found = TensorStructInfo(data.shape, DataType(data.dtype))  # type: ignore[arg-type]
+        raise MisuseError(f"the literal is {found}, not {info}", rule="DER-4", about=info)
+    return info
 
 
 def _may_be_written(data: Array) -> bool:
@@ -154,7 +174,9 @@ class PrimValue(Expr):
         if isinstance(value, (bool, int)):
             value = ops.const(int(value), INT64)
         scalar = as_scalar(value)
-        info = self.struct_info or PrimStructInfo(scalar.dtype, scalar)
+        info = self.struct_info
+        if not isinstance(info, PrimStructInfo) or info.value is not scalar:
+            info = PrimStructInfo(scalar.dtype, scalar)
         set_fields(self, value=scalar, struct_info=info)
 
 
@@ -169,6 +191,8 @@ class StringImm(Expr):
 
     def __post_init__(self) -> None:
         check_name(self.value, "the value of a StringImm")
+        if not isinstance(self.struct_info, ObjectStructInfo):
+            set_fields(self, struct_info=ObjectStructInfo())
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -182,6 +206,8 @@ class DataTypeImm(Expr):
 
     def __post_init__(self) -> None:
         set_fields(self, value=DataType(self.value))
+        if not isinstance(self.struct_info, ObjectStructInfo):
+            set_fields(self, struct_info=ObjectStructInfo())
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -197,11 +223,7 @@ class Tuple(Expr):
         given: object = self.fields
         fields = tuple(given if isinstance(given, Expr) else as_members(given, "fields", "AST-9"))
         fields = tuple(convert_to_expr(f) for f in fields)
-        infos = [f.struct_info for f in fields]
-        info = self.struct_info
-        if info is None and all(i is not None for i in infos):
-            info = TupleStructInfo(tuple(i for i in infos if i is not None))
-        set_fields(self, fields=fields, struct_info=info)
+        set_fields(self, fields=fields, struct_info=_tuple_info(fields, self.struct_info))
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -213,6 +235,20 @@ class Tuple(Expr):
     @override
     def __iter__(self) -> Iterator[Expr]:
         return iter(self.fields)
+
+
+def _tuple_info(fields: tuple[Expr, ...], given: StructInfo | None) -> StructInfo | None:
+    """DER-5: what a tuple of these fields is once they have their infos, whatever is `given`."""
+    infos = tuple(i for f in fields if (i := f.struct_info) is not None)
+    if len(infos) < len(fields):
+        return given
+    if (
+        isinstance(given, TupleStructInfo)
+        and len(given.fields) == len(infos)
+        and all(map(operator.is_, given.fields, infos))
+    ):
+        return given
+    return TupleStructInfo(infos)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -105,6 +105,29 @@ class SeqExpr(Expr):
         set_fields(self, blocks=blocks)
 
 
+def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
+    """The attributes of a function.
+
+    Errors:
+        MisuseError (also TypeError): the `global_symbol` is no string, or `relax.force_pure` is
+            neither true nor false.
+    """
+    found = as_attrs(attrs)
+    if not found:
+        return found
+    forced = found.get("relax.force_pure")
+    if not isinstance(forced, int | None):
+        raise MisuseError(
+            f"relax.force_pure is True or False, found {forced!r:.60}", rule="WF-21", about=forced
+        )
+    symbol = found.get("global_symbol")
+    if symbol is not None and not isinstance(symbol, str):
+        raise MisuseError(
+            f"global_symbol is a string, found {symbol!r:.60}", rule="WF-13", about=symbol
+        )
+    return found
+
+
 class BaseFunc(Expr):
     """What a module may hold: a Relax Function, a PrimFunc or an ExternFunc."""
 
@@ -156,7 +179,7 @@ class Function(BaseFunc):
             params=params,
             ret_struct_info=ret,
             is_pure=True if self.is_pure is None else bool(self.is_pure),
-            attrs=as_attrs(self.attrs),
+            attrs=function_attrs(self.attrs),
         )
 
     @property
@@ -237,4 +260,4 @@ class ExternFunc(BaseFunc):
         info = self.struct_info
         if info is None:
             info = FuncStructInfo.opaque_func(derive_func=DEFAULT_DERIVE)
-        set_fields(self, struct_info=as_struct_info(info), attrs=as_attrs(self.attrs))
+        set_fields(self, struct_info=as_struct_info(info), attrs=function_attrs(self.attrs))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.ir.dtype import INT64, VOID, DataType
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.base import Expr, StructInfo, as_members, as_struct_info, set_fields
 from relaxpy.ir.tir import expr as tir, ops
 
@@ -59,6 +60,10 @@ def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
     return tuple(out)
 
 
+MAX_RANK: Final = 1 << 20
+"""More dimensions than this are a mistake: what is derived of a rank may have a part for each."""
+
+
 def _rank(ndim: int | None, known: int) -> int:
     if ndim is None:
         return known
@@ -66,9 +71,11 @@ def _rank(ndim: int | None, known: int) -> int:
         rank = operator.index(ndim)
     except TypeError:
         rank = -2
-    if rank < -1:
+    if not -1 <= rank <= MAX_RANK:
         raise MisuseError(
-            f"ndim is -1 (unknown) or at least 0, found {ndim!r}", rule="SI-11", about=ndim
+            f"ndim is -1 (unknown) or from 0 to {MAX_RANK}, found {ndim!r:.60}",
+            rule="SI-11",
+            about=ndim,
         )
     return rank
 
@@ -84,7 +91,10 @@ class ShapeExpr(Expr):
 
     def __post_init__(self) -> None:
         values = as_shape(self.values)
-        set_fields(self, values=values, struct_info=self.struct_info or ShapeStructInfo(values))
+        info = self.struct_info
+        if not isinstance(info, ShapeStructInfo) or info.values is not values:
+            info = ShapeStructInfo(values)
+        set_fields(self, values=values, struct_info=info)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -205,6 +215,10 @@ class TensorStructInfo(StructInfo):
                     rule="SI-3",
                     about=shape,
                 )
+        if not isinstance(self.vdevice, VDevice | str | None):
+            raise MisuseError(
+                f"a tensor is on a VDevice, found {self.vdevice!r:.60}", about=self.vdevice
+            )
         dtype = VOID if self.dtype is None else DataType(self.dtype)
         set_fields(self, shape=shape, dtype=dtype, ndim=_rank(self.ndim, known))
 

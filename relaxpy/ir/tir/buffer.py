@@ -130,6 +130,8 @@ class IterVar(Node):
             kind = dom.extent.dtype if isinstance(dom, Range) else INT32
             object.__setattr__(self, "var", Var(self.var, kind))
         ops.check_variable(self.var, "an iteration variable")
+        if not isinstance(self.thread_tag, str):
+            raise MisuseError(f"a thread is named by a string, found {self.thread_tag!r:.60}")
         object.__setattr__(self, "iter_type", enumerated(IterVarKind, self.iter_type))
 
     def __prim_expr__(self) -> PrimExpr:
@@ -312,6 +314,8 @@ class BufferRegion(Node):
     region: tuple[Range, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.buffer, Buffer):
+            raise MisuseError(f"a region is of a Buffer, found {self.buffer!r:.60}")
         object.__setattr__(self, "region", tuple(self.region))
         for part in self.region:
             if not isinstance(part, Range):

@@ -13,7 +13,8 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.dtype import INT64, DataType
-from relaxpy.ir.node import EMPTY_ATTRS, Attrs, as_attrs
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.relax.function import function_attrs
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Expr,
@@ -89,7 +90,7 @@ class PrimFunc(BaseFunc):
         set_field(self, "params", tuple(params))
         set_field(self, "buffer_map", MappingProxyType(buffers))
         set_field(self, "ret_type", None if not ret else DataType(ret))
-        set_field(self, "attrs", as_attrs(self.attrs))
+        set_field(self, "attrs", function_attrs(self.attrs))
         set_field(self, "struct_info", _signature(self))
 
     @property

@@ -101,6 +101,11 @@ class AttrStmt(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.attr_key, str):
+            raise MisuseError(
+                f"an annotation is named by a string, found {self.attr_key!r:.60}",
+                about=self.attr_key,
+            )
         _set(self, value=ops.convert(self.value), body=_statement(self.body))
 
 
@@ -210,15 +215,16 @@ class BufferRealize(Stmt):
 
     _fields = ("buffer", "bounds", "condition", "body")
     buffer: Buffer
-    bounds: tuple[Node, ...]
+    bounds: tuple[Range, ...]
     condition: PrimExpr
     body: Stmt
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        _all(Buffer, (self.buffer,))
         _set(
             self,
-            bounds=tuple(self.bounds),
+            bounds=_all(Range, self.bounds),
             condition=ops.convert(self.condition),
             body=_statement(self.body),
         )
@@ -353,6 +359,10 @@ class MatchBufferRegion(Node):
     buffer: Buffer
     source: BufferRegion
 
+    def __post_init__(self) -> None:
+        _all(Buffer, (self.buffer,))
+        _all(BufferRegion, (self.source,))
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Block(Stmt):
@@ -391,6 +401,7 @@ class Block(Stmt):
             reads=_all(BufferRegion, self.reads),
             writes=_all(BufferRegion, self.writes),
             body=_statement(self.body),
+            init=None if self.init is None else _statement(self.init),
             alloc_buffers=_all(Buffer, self.alloc_buffers or ()),
             match_buffers=_all(MatchBufferRegion, self.match_buffers or ()),
             annotations=as_attrs(self.annotations),

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.node import Node
 from relaxpy.screen import ipython
 from relaxpy.script.printer.document import Document
@@ -34,6 +35,7 @@ _TOKENS = re.compile(
 )
 
 
+@in_bulk
 def script(node: Node, **options: object) -> str:
     """The TVMScript text of `node`; see `Options` for what can be asked for.
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
+from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.calls import mentioned_globals
 from relaxpy.ir.relax.analysis.normal_form import check_normal_form
@@ -22,6 +23,7 @@ CRITERIA: tuple[Criterion, ...] = (*SCOPE_CRITERIA, *FUNCTION_CRITERIA, *ANNOTAT
 
 
 @user_facing
+@in_bulk
 def check_well_formed(
     obj: IRModule | BaseFunc,
     check_struct_info: bool = True,

@@ -376,6 +376,12 @@ class OpDef:
             info = ctx.info_of(arg)
             if not isinstance(info, parameter.kinds):
                 raise _wrong_kind(parameter, arg, info)
+            if isinstance(info, TensorStructInfo) and not _has_its_rank(info):
+                raise StructInfoError(
+                    f"{parameter.name} has the shape {info.shape} and ndim {info.ndim}",
+                    rule="WF-14d",
+                    about=arg,
+                )
             infos.append(info)
         named = self._values(call)
         for name, kind in self._injected.items():
@@ -416,6 +422,10 @@ class OpDef:
             if name not in self._attributes or self._attributes[name].default != value
         }
         return list(call.args), named
+
+
+def _has_its_rank(info: TensorStructInfo) -> bool:
+    return not isinstance(info.shape, ShapeExpr) or len(info.shape.values) == info.ndim
 
 
 def _wrong_kind(parameter: Parameter, arg: Expr, info: StructInfo) -> StructInfoTypeError:

@@ -9,10 +9,12 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
+from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.passes import Pass, PassContext
 from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -29,7 +31,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
 )
-from relaxpy.ir.relax.op.registry import find
+from relaxpy.ir.relax.op.registry import OpDef, find, infer_op_call
 
 Legalization = Callable[[BlockBuilder, Call], Any]
 MAX_STEPS: Final = 50
@@ -67,6 +69,7 @@ class LegalizeOps(Pass):
                 )
 
     @override
+    @in_bulk
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
         return _Legalizer(mod, dict(self.customize_legalize_map or {}), self.enable_warning).run()
@@ -154,7 +157,7 @@ class _Legalizer:
             return call
         assert callable(rule)
         record = find(call.op)
-        whole = call if record is None else record.completed(call)
+        whole = call if record is None else _derived(record, call)
         made = self._emitted(rule, whole, dataflow=dataflow)
         if made is whole:
             self._report(call, "was left by its legalisation")
@@ -210,6 +213,22 @@ class _Legalizer:
     def _report(self, call: Call, why: str) -> None:
         if self.warns and isinstance(call.op, Op) and not call.op.name.startswith("relax.call_"):
             warn(Diagnostic(f"{call.op.name} {why}, so it is not lowered yet", None, call.span))
+
+
+def _derived(record: OpDef, call: Call) -> Call:
+    """The call with all attributes and the info of its operator, which one built by hand may lack.
+
+    An operator that asks for more than operands and attributes was asked by normalisation.
+    """
+    whole = record.completed(call)
+    if record.needs_context:
+        return whole
+    try:
+        info = infer_op_call(record.op, whole, Context())
+    except RelaxpyError as error:
+        error.located(call.span)
+        raise
+    return whole if info == whole.struct_info else replace(whole, struct_info=info)
 
 
 def is_known(info: StructInfo) -> bool:

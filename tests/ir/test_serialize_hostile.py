@@ -1,0 +1,258 @@
+"""Saved text that was tampered with is refused, or gives what nothing else trips over."""
+
+import json
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import relax, tir
+from relaxpy.errors import MisuseError, RelaxpyError, StructInfoError
+from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
+from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.script import ir as I, relax as R, tir as T
+
+
+@I.ir_module
+class Sample:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0)]})
+
+    @T.prim_func(private=True)
+    def k(x: T.handle, B: T.Buffer((4,), "float32")):
+        n = T.int64()
+        A = T.match_buffer(x, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            with T.block("total"):
+                vi, vj = T.axis.remap("RS", [i, j])
+                with T.init():
+                    B[vj] = T.float32(0)
+                B[vj] = B[vj] + T.max(A[vi, vj], T.float32(0))
+
+    @T.prim_func
+    def low(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), m: T.int32):
+        C = T.alloc_buffer((4,), "float32")
+        with T.LetStmt(m + 1) as q:
+            for i in T.parallel(4):
+                C[i] = T.Select(A[i] > T.float32(0), A[i], T.exp(A[i])) * T.Cast("float32", q)
+            for i in T.serial(0, 4, annotations={"pragma": 1}):
+                if i < m:
+                    B[i] = C[i]
+                else:
+                    T.evaluate(T.call_extern("int32", "foo", i))
+
+    @R.function(private=True)
+    def helper(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        return R.add(x, R.const([1, 2, 3, 4], "float32"))
+
+    @R.function(pure=False)
+    def main(
+        x: R.Tensor(("n", 4), "float32"),
+        c: R.Tensor((), "bool"),
+        f: R.Callable((R.Tensor,), R.Tensor, True),
+        t: R.Tuple(R.Tensor, R.Prim("int64")),
+    ) -> R.Object:
+        n, m = T.int64(), T.int64()
+        cls = Sample
+        with R.dataflow():
+            lv = R.call_tir(cls.k, (x,), out_sinfo=R.Tensor((4,), "float32"))
+            lv2 = R.match_cast(t[0], R.Tensor((m, 4), "float32"))
+            lv3 = R.nn.softmax(R.matmul(x, R.permute_dims(lv2)), axis=-1)
+            gv = R.reshape(lv3, R.shape([n * m]))
+            gv2 = R.strided_slice(R.concat((lv, lv)), axes=[0], begin=[0], end=[2])
+            R.output(gv, gv2)
+        g = cls.helper(x)
+        if c:
+            y = R.sum(g, axis=[0])
+        else:
+            z = f(g)
+            y = R.call_packed("foo", z, R.str("a"), sinfo_args=R.Tensor((4,), "float32"))
+        _ = R.print(y, format="{}")
+        w = (y, (gv, R.shape_of(x)), gv2)
+        v = w[1]
+        return v
+
+
+VALUES: list[Any] = [
+    *(None, True, "", "main", "float32", 0, 1, -1, 10**30, [], [[]], {}, 1.5, "\ud800", ["a"]),
+    *({"int": 0}, {"int": -1}, {"int": 1 << 40}, {"int": "9223372036854775808"}),
+    *({"float": "nan"}, {"float": "inf"}, {"dtype": "handle"}, {"dtype": "int64x4"}),
+    *({"dtype": ""}, {"table": []}, {"table": [["global_symbol", {"int": 3}]]}),
+    *({"enum": ["ForKind", 4]}, {"pointer": ["float32", "global"]}, {"prim": "int32"}),
+    *({"array": ["float32", [0], ""]}, {"scalar": ["float32", [], "AAAAAA=="]}),
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every part of a saved value."""
+    parts = range(len(value)) if isinstance(value, list) else value
+    if not isinstance(value, (list, dict)):
+        return []
+    return [p for key in parts for p in ((*path, key), *places(value[key], (*path, key)))]
+
+
+def tampered(table: dict[str, Any], choose: random.Random) -> None:
+    """Change something in one row."""
+    number = choose.randrange(len(table["nodes"]))
+    row = table["nodes"][number]
+    *way, last = choose.choice(places(row)[1:] or [(0,)])
+    for step in way:
+        row = row[step]
+    changes: list[Callable[[], Any]] = [
+        lambda: choose.choice(VALUES),
+        lambda: choose.randrange(max(1, number)),
+        lambda: choose.choice(choose.choice(table["nodes"])[1:] or [None]),
+        lambda: [row[last]],
+        lambda: [choose.randrange(max(1, number)) for _ in range(choose.randrange(3))],
+    ]
+    row[last] = choose.choice(changes)()
+
+
+USES: list[Callable[[IRModule], object]] = [
+    lambda module: module.script(),
+    repr,
+    structural_hash,
+    lambda module: structural_equal(module, load_json(save_json(module))),
+    relax.analysis.check_well_formed,
+    relax.transform.Normalize(),
+    relax.transform.LegalizeOps(),
+    relaxpy.compile,
+    lambda module: relaxpy.compile(module, target="reference"),
+]
+
+
+def accepted(text: str) -> object:
+    """What `load_json` gives; None for text that it refuses, as a ValueError of ours."""
+    try:
+        return load_json(text)
+    except ValueError as error:
+        if not isinstance(error, RelaxpyError):
+            raise
+        return None
+
+
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
+@pytest.mark.parametrize("seed", range(8))
+def test_tampered_text_is_refused_or_harmless(seed: int) -> None:
+    choose = random.Random(seed)
+    text = save_json(Sample)
+    loaded = 0
+    for _ in range(25):
+        table = json.loads(text)
+        tampered(table, choose)
+        found = accepted(json.dumps(table))
+        if isinstance(found, IRModule):
+            loaded += 1
+            for use in USES:
+                with suppress(RelaxpyError):
+                    use(found)
+    assert loaded
+
+
+# --- what such text brought to light
+
+BUFFER = tir.decl_buffer((4,), "float32", "A")
+REGION = tir.BufferRegion(BUFFER, [tir.Range(0, 4)])
+PASS = tir.Evaluate(0)
+X = rx.Var("x", rx.TensorStructInfo((4,), "float32"))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tir.Block([], [], [], "b", PASS, init="k"), "expected a statement"),
+        (lambda: tir.AttrStmt(None, 3, 0, PASS), "named by a string"),
+        (lambda: tir.MatchBufferRegion(BUFFER, BUFFER), "expected a BufferRegion"),
+        (lambda: tir.MatchBufferRegion(REGION, REGION), "expected a Buffer"),
+        (lambda: tir.BufferRegion(X, [tir.Range(0, 4)]), "region is of a Buffer"),
+        (lambda: tir.BufferRealize(BUFFER, [0], True, PASS), "expected a Range"),
+        (lambda: tir.BufferRealize(X, [], True, PASS), "expected a Buffer"),
+        (lambda: tir.IterVar((0, 4), "i", 0, 3), "named by a string"),
+        (lambda: rx.TensorStructInfo((4,), "float32", np.zeros(2)), "on a VDevice"),
+        (lambda: rx.Function([X], X, attrs={"relax.force_pure": [1]}), "WF-21"),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        make()
+
+
+@pytest.mark.rule("AST-4")
+def test_a_block_may_begin_with_a_statement() -> None:
+    assert tir.Block([], [], [], "b", PASS, init=PASS).init is PASS
+
+
+@pytest.mark.rule("WF-13")
+def test_a_global_symbol_is_a_string() -> None:
+    assert rx.Function([X], X, attrs={"global_symbol": "f"}).attrs.global_symbol == "f"
+    with pytest.raises(MisuseError, match="global_symbol is a string"):
+        rx.Function([X], X, attrs={"global_symbol": 3})
+    with pytest.raises(MisuseError, match="global_symbol is a string"):
+        tir.PrimFunc([], PASS, attrs={"global_symbol": np.zeros(0)})
+
+
+@pytest.mark.rule("SI-11")
+def test_a_rank_has_a_limit() -> None:
+    assert rx.TensorStructInfo(ndim=64).ndim == 64
+    for rank in (-2, 1 << 40):
+        with pytest.raises(MisuseError, match="ndim is -1"):
+            rx.TensorStructInfo(ndim=rank)
+
+
+@pytest.mark.rule("DER-5")
+def test_a_tuple_has_the_infos_of_its_fields_whatever_it_is_given() -> None:
+    wrong = rx.TupleStructInfo((rx.ObjectStructInfo(),))
+    assert rx.Tuple([X], struct_info=wrong).struct_info == rx.TupleStructInfo((X.struct_info,))
+    untyped = rx.Var("y")
+    assert rx.Tuple([untyped], struct_info=wrong).struct_info is wrong
+
+
+def legalized(value: rx.Expr, *params: rx.Var) -> IRModule:
+    y = rx.Var("y", value.struct_info)
+    body = rx.SeqExpr([rx.BindingBlock([rx.VarBinding(y, value)])], y)
+    func = rx.Function(params, body, value.struct_info, attrs={"global_symbol": "main"})
+    return relax.transform.LegalizeOps()(IRModule({"main": func}))
+
+
+@pytest.mark.rule("DER-36")
+def test_what_a_call_claims_to_be_does_not_hide_what_its_operator_refuses() -> None:
+    def call(*args: rx.Expr) -> rx.Call:
+        attrs = {"axis": None, "keepdims": False}
+        return rx.Call(Op("relax.sum"), args, attrs, struct_info=rx.TensorStructInfo((), "float32"))
+
+    assert len(legalized(call(X), X)) == 2
+    with pytest.raises(StructInfoError, match="takes 1 operands, found 0"):
+        legalized(call(), X)
+
+
+@pytest.mark.rule("WF-14d")
+def test_operands_have_as_many_dimensions_as_they_say() -> None:
+    def call(x: rx.Var) -> rx.Call:
+        return rx.Call(Op("relax.nn.relu"), [x], struct_info=rx.TensorStructInfo((4,), "float32"))
+
+    assert len(legalized(call(X), X)) == 2
+    wrong = rx.Var("x", rx.TensorStructInfo((4,), "float32", ndim=2))
+    with pytest.raises(StructInfoError, match="ndim 2"):
+        legalized(call(wrong), wrong)
+
+
+@pytest.mark.rule("DER-4", "RES-15")
+def test_literals_are_what_they_are_whatever_they_are_given() -> None:
+    wrong = rx.TensorStructInfo((9,), "int8")
+    vague = rx.PrimStructInfo("int64")
+    assert rx.PrimValue(3, struct_info=vague).struct_info == rx.PrimValue(3).struct_info
+    assert rx.ShapeExpr((2,), struct_info=wrong).struct_info == rx.ShapeStructInfo((2,))
+    assert rx.StringImm("a", struct_info=wrong).struct_info == rx.ObjectStructInfo()
+    assert rx.DataTypeImm("int8", struct_info=wrong).struct_info == rx.ObjectStructInfo()
+    data = np.zeros(4, "float32")
+    placed = rx.TensorStructInfo((4,), "float32", VDevice("llvm"))
+    assert rx.Constant(data, placed).struct_info == placed
+    for info in (wrong, vague, rx.TensorStructInfo((4,), "int8"), rx.TensorStructInfo((5,))):
+        with pytest.raises(MisuseError, match="DER-4"):
+            rx.Constant(data, info)
