@@ -480,6 +480,8 @@ class NumpyEmitter:
         arrays = self._emitter(layout, step.group)
         operand = arrays.compute(extreme.operand)
         node = operand.node
+        if operand.plain:
+            node = arrays.scalars.value(extreme.operand, typed=True)
         if operand.dims != {a.var for a in layout}:
             shape = tuple(self.scope.index(size_of(a)) for a in layout)
             node = call("np.broadcast_to", node, shape)

@@ -60,6 +60,9 @@ def _reports(step: Step) -> bool:
     sources = [e for part in parts_in(step) for e in expressions_of(part)]
     if isinstance(step, (Reduce, Contract)) and step.initial is not None:
         sources.append(step.initial)
+    if isinstance(step, Reduce):
+        # What is subtracted is negated first.
+        sources.append(step.update.operand)
     over = step.over if isinstance(step, (Reduce, Contract)) else ()
     axes = () if isinstance(step, (Serial, Blocked)) else (*step.axes, *over)
     variables = {a.var for a in axes}
@@ -70,8 +73,7 @@ def _operation_reports(node: Node, variables: Container[Var]) -> bool:
     match node:
         case Add(a=a) | Sub(a=a) | Mul(a=a):
             # What is the same in all rounds is computed as a scalar.
-            scalar = not mentions(node, variables) and any(True for _ in loads(node))
-            return a.dtype.is_float or scalar
+            return a.dtype.is_float or (not mentions(node, variables) and _may_wrap(node))
         case Min(a=a) | Max(a=a) | CmpExpr(a=a):
             # Of these only the small floats' loops report NaN.
             return a.dtype.is_float and a.dtype.bits < 32
@@ -81,3 +83,10 @@ def _operation_reports(node: Node, variables: Container[Var]) -> bool:
             return value.dtype.is_float or (dtype.is_float and dtype.bits < 32)
         case _:
             return False
+
+
+def _may_wrap(node: Add | Sub | Mul) -> bool:
+    """Whether the integer `node` may leave its datatype: unlike sums of sizes, of which it is."""
+    dtype = node.a.dtype
+    narrow = dtype.family == "uint" or dtype.bits < (64 if isinstance(node, Mul) else 32)
+    return narrow or any(True for _ in loads(node))

@@ -257,6 +257,9 @@ def _by_place(
             return None
     if whole is not strict or isinstance(both, Or) or {x, y} != set(values):
         return None
+    if order.last != kept:
+        # Equals were decided before their places are asked.
+        return order
     match tie:
         case LT(a=a, b=b) | GT(a=b, b=a) if {a, b} == set(places):
             # The one at the smaller place is kept, or is the candidate that wins.

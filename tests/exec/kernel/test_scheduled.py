@@ -2,6 +2,7 @@
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check
@@ -96,3 +97,46 @@ def beside_an_empty_loop(A: T.Buffer((3,), "float32"), B: T.Buffer((3, 2), "floa
 
 def test_a_loop_without_rounds_says_nothing_of_what_stands_beside_it() -> None:
     check(beside_an_empty_loop, whole(3), whole(3, 2))
+
+
+@T.prim_func
+def late_ties(X: T.Buffer((3, 5), "int8"), Y: T.Buffer((3,), "int8"), P: T.Buffer((3,), "int64")):
+    for i, k in T.grid(3, 5):
+        better = T.meta_var(Y[i] >= X[i, k])
+        place: T.int64 = T.Select(
+            T.Or(better, T.And(Y[i] == X[i, k], P[i] < T.Cast("int64", k))),
+            P[i],
+            T.Cast("int64", k),
+        )
+        value: T.int8 = T.Select(better, Y[i], X[i, k])
+        P[i] = place
+        Y[i] = value
+
+
+def test_places_are_not_asked_of_ties_that_are_decided_before() -> None:
+    check(late_ties, whole(3, 5, kind="int8"), np.full(3, 4, np.int8), np.full(3, 9))
+
+
+@T.prim_func
+def least_of_one_value(Y: T.Buffer((), "uint8"), P: T.Buffer((), "int64")):
+    for k in range(5):
+        if Y[()] > T.uint8(9):
+            Y[()] = T.uint8(9)
+            P[()] = T.Cast("int64", k)
+
+
+def test_an_arg_extreme_of_what_is_always_the_same() -> None:
+    check(least_of_one_value, np.array(200, np.uint8), np.array(-1))
+
+
+@T.prim_func
+def narrow_scalars(A: T.Buffer((4,), "uint8"), Y: T.Buffer((4,), "uint8"), n: T.int64):
+    for i in range(4):
+        Y[i] = T.Cast("uint8", n) + T.uint8(200)
+        for k in range(3):
+            A[i] = A[i] - T.uint8(5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_scalars_that_wrap_do_not_warn() -> None:
+    check(narrow_scalars, np.zeros(4, np.uint8), np.zeros(4, np.uint8), 120)
