@@ -291,7 +291,15 @@ def structural_key(node: object) -> tuple[object, ...]:
 @in_bulk
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
     """A hash that structurally equal nodes share."""
-    return hash(tuple(_Walk(map_free_vars=map_free_vars).tokens(node)))
+    return hash(tuple(_Walk(map_free_vars=map_free_vars).tokens(_as_node(node))))
+
+
+def _as_node(value: object) -> object:
+    """The info that `R.Tensor` and its siblings stand for outside a program; else the value."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_as_node, value))
+    as_info = None if isinstance(value, Node) else getattr(value, "__struct_info__", None)
+    return value if as_info is None else as_info()
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +339,7 @@ def first_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
 ) -> Mismatch | None:
     """The first place where the two differ, or None if they are structurally equal."""
+    lhs, rhs = _as_node(lhs), _as_node(rhs)
     if lhs is rhs:
         return None
     left, right = (

@@ -21,7 +21,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt
-from relaxpy.script import from_source
+from relaxpy.script import from_source, relax as R
 
 
 def var(name: str = "n") -> tir.Var:
@@ -434,3 +434,11 @@ def test_a_written_result_is_the_same_as_a_derived_one() -> None:
     assert_structural_equal(written, derived)
     assert structural_hash(written) == structural_hash(derived)
     assert not structural_equal(written, vaguer)
+
+
+def test_annotations_are_the_infos_that_they_stand_for() -> None:
+    info = Tensor((2, 3))
+    assert_structural_equal(info, R.Tensor((2, 3), "float32"))
+    assert_structural_equal([rx.TupleStructInfo(())], [R.Tuple])
+    assert not structural_equal(info, R.Tensor((2, 4), "float32"))
+    assert structural_hash(R.Tensor((2, 3), "float32")) == structural_hash(info)
