@@ -106,7 +106,11 @@ class _Lowering:
         root = Block((), (), (), "root", stmt_seq(*body), None, tuple(alloc))
         lone = len(body) == 1 and isinstance(body[0], BlockRealize) and not body[0].block.iter_vars
         whole = body[0] if lone and not alloc else BlockRealize((), ops.const(True), root)
-        attrs = {"global_symbol": "main", "tir.noalias": True}
+        attrs: dict[str, object] = {"global_symbol": "main", "tir.noalias": True}
+        free = {t for op in stages for t in _layout_free(op)}
+        places = [k for k, arg in enumerate(args) if isinstance(arg, Tensor) and arg in free]
+        if places:
+            attrs["layout_free_buffers"] = places
         return PrimFunc(tuple(params), whole, None, buffer_map, Attrs(attrs))  # type: ignore[arg-type]
 
     def _declare(self, tensor: Tensor) -> Buffer:
@@ -133,6 +137,12 @@ class _Lowering:
             return self._loops(op, [block])
         return self._loops(op, [self._element(op, k) for k in range(op.num_outputs)])
 
+    def _annotations(self, op: Operation) -> Attrs:
+        dropped = ("const_matrix", "workload", "auto_scheduler_simplify_const_tensor_indices")
+        kept = op.attrs.without(*dropped, "layout_free_placeholders")
+        inner = [self.buffers[t] for t in _layout_free(op) if not isinstance(t.op, PlaceholderOp)]
+        return Attrs({**kept, "layout_free_placeholders": inner}) if inner else kept
+
     def _extern(self, op: ExternOp) -> Stmt:
         inputs = [self.buffers[tensor] for tensor in op.inputs]
         outputs = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
@@ -154,7 +164,13 @@ class _Lowering:
         for stage in blocks:
             values: tuple[PrimExpr, ...] = tuple(loops) or (ops.const(0, stage.axes[0].var.dtype),)
             block = Block(
-                stage.axes, (), (), stage.name, stage.body, stage.init, annotations=_annotations(op)
+                stage.axes,
+                (),
+                (),
+                stage.name,
+                stage.body,
+                stage.init,
+                annotations=self._annotations(op),
             )
             body.append(BlockRealize(values, ops.const(True), _with_regions(block)))
         inner = stmt_seq(*body)
@@ -304,9 +320,10 @@ def _outside_memory(expr: PrimExpr) -> list[Node]:
     return found
 
 
-def _annotations(op: Operation) -> Attrs:
-    dropped = ("const_matrix", "workload", "auto_scheduler_simplify_const_tensor_indices")
-    return op.attrs.without(*dropped, "layout_free_placeholders")
+def _layout_free(op: Operation) -> tuple[Tensor, ...]:
+    """The tensors whose layout an operation leaves open."""
+    found = op.attrs.get("layout_free_placeholders", ())
+    return tuple(t for t in found if isinstance(t, Tensor)) if isinstance(found, tuple) else ()
 
 
 def _swap_buffers(stmt: Stmt, swapped: dict[Buffer, Buffer]) -> Stmt:

@@ -252,3 +252,19 @@ def test_widened_indices_leave_the_comparison_of_data_alone() -> None:
     np.testing.assert_array_equal(found[0], x > 5)
     np.testing.assert_array_equal(found[1], y + y < z)
     np.testing.assert_array_equal(found[2], y + z < np.arange(3))
+
+
+def test_layouts_that_are_left_open_are_named() -> None:
+    a, b = te.placeholder((4, 4), name="A"), te.placeholder((4, 4), name="B")
+    c = te.compute(
+        (4, 4), lambda i, j: a[i, j] + b[j, i], name="C", attrs={"layout_free_placeholders": [b]}
+    )
+    d = te.compute(
+        (4, 4), lambda i, j: c[i, j] + 1, name="D", attrs={"layout_free_placeholders": [c]}
+    )
+    func = create_prim_func([a, b, d])
+    assert func.attrs["layout_free_buffers"] == (1,)
+    last = [node for node in walk(func.body) if isinstance(node, Block) and node.name_hint == "D"]
+    (buffer,) = last[0].annotations["layout_free_placeholders"]  # type: ignore[misc]
+    assert buffer.name == "C"
+    assert "layout_free_placeholders" not in create_prim_func([a, b, c]).script()
