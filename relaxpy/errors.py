@@ -346,8 +346,12 @@ class CompileError(RelaxpyError, ValueError):
     """The module cannot be turned into running code for this target."""
 
 
-class RuntimeCheckError(RelaxpyError, ValueError, TypeError):
+class RuntimeCheckError(RelaxpyError, ValueError, TypeError, RuntimeError):
     """A check at run time failed: the program stops (FN-10, MC-18)."""
+
+
+class AssertionFailedError(RuntimeCheckError, AssertionError):
+    """What an `R.assert_op` demands does not hold."""
 
 
 class MatchCastError(RuntimeCheckError):

@@ -86,6 +86,44 @@ def compile(
 
 
 @user_facing
+def build(
+    mod: IRModule | rx.BaseFunc,
+    target: str | None = None,
+    params: Mapping[str, object] | None = None,
+    relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
+    tir_pipeline: str | None = "default",
+    exec_mode: str = "bytecode",
+    *,
+    system_lib: bool | None = None,
+) -> Executable:
+    """An executable as `compile` makes it, with `params` bound in function `main`.
+
+    There is one way to run what is compiled here, so `exec_mode` and `system_lib` change nothing,
+    and kernels have one pipeline.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): there is no such mode or pipeline of kernels, or
+            `params` are no parameters of `main`.
+    """
+    for name, value, known in (
+        ("exec_mode", exec_mode, ("bytecode", "compiled")),
+        ("tir_pipeline", tir_pipeline, ("default", None)),
+        ("system_lib", system_lib, (None, False, True)),
+    ):
+        if value not in known:
+            listed = " or ".join(map(repr, known))
+            raise MisuseError(f"{name} is {listed}, found {value!r:.60}", about=value)
+    if params:
+        module = _as_module(mod).clone()
+        main = module.functions_by_name.get("main")
+        if not isinstance(main, rx.Function):
+            raise MisuseError("params are those of function main, which is not there", about=params)
+        module["main"] = main.bind_params(params)  # type: ignore[arg-type]
+        mod = module
+    return compile(mod, target, relax_pipeline=relax_pipeline)
+
+
+@user_facing
 def load_executable(path: str | PathLike[str]) -> Executable:
     """The executable that `Executable.save` wrote, compiled again for its target.
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, RuntimeCheckError, counted
+from relaxpy.errors import AssertionFailedError, MisuseError, RuntimeCheckError, counted
 from relaxpy.exec.closures import make_closure
 from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
 from relaxpy.exec.values import Array, Category, ShapeTuple, Value, category_of, describe
@@ -62,14 +62,15 @@ def assert_op(condition: Value, *values: Value, format: str = "") -> tuple[()]:
     """Unit.
 
     Errors:
-        RuntimeCheckError: the condition is false, or no Boolean of rank 0.
+        AssertionFailedError (also AssertionError): the condition is false.
+        RuntimeCheckError: the condition is no Boolean of rank 0.
     """
     if condition is True or (condition is not False and truth(condition)):
         return ()
     if format:
-        raise RuntimeCheckError(f"assertion failed: {_formatted(format, values)}")
+        raise AssertionFailedError(f"Assertion Failed: {_formatted(format, values)}")
     listed = ", ".join(map(shown, values))
-    raise RuntimeCheckError("assertion failed" + (f": {listed}" if listed else ""))
+    raise AssertionFailedError("Assertion Failed" + (f": {listed}" if listed else ""))
 
 
 def _formatted(format: str, values: tuple[Value, ...]) -> str:

@@ -191,6 +191,8 @@ class VirtualMachine:
     ) -> Callable[..., BenchmarkResult]:
         """What times function `func_name` for the arguments it is called with.
 
+        Of "invoke_stateful" these are the name of a function whose inputs were set.
+
         After one call to warm up there are `repeat` rounds of `number` calls each, or of as many
         more as take `min_repeat_ms`. Before each round the packed function `f_preproc` is called
         with the arguments; after every `repeats_to_cooldown` rounds there is a pause.
@@ -200,7 +202,9 @@ class VirtualMachine:
         Errors:
             UnknownNameError: there is no such function. MisuseError: a number is not positive.
         """
-        function = self[func_name]
+        function: Callable[..., object] = self.invoke_stateful
+        if func_name != "invoke_stateful":
+            function = self[func_name]
         for name, count in (
             ("number", number),
             ("repeat", repeat),

@@ -1,6 +1,6 @@
 """The graph level: expressions, struct info, and what works on them."""
 
-from relaxpy.exec.compile import compile as build
+from relaxpy.exec.compile import build
 from relaxpy.exec.instrument import VMInstrumentReturnKind
 from relaxpy.exec.python_module import BasePyModule
 from relaxpy.exec.vm import VirtualMachine
@@ -41,6 +41,13 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
     const,
     convert_to_expr,
+)
+from relaxpy.ir.relax.op import (
+    call_dps_packed,
+    call_pure_packed,
+    call_tir,
+    call_tir_inplace,
+    call_tir_with_grad,
 )
 from relaxpy.ir.relax.shapes import get_shape_of
 from relaxpy.ir.relax.ty import (
@@ -121,6 +128,11 @@ __all__ = [
     "binding_rewrite",
     "block_builder",
     "build",
+    "call_dps_packed",
+    "call_pure_packed",
+    "call_tir",
+    "call_tir_inplace",
+    "call_tir_with_grad",
     "const",
     "convert_to_expr",
     "distributed",

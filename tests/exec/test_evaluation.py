@@ -6,7 +6,12 @@ from contextvars import ContextVar
 import numpy as np
 import pytest
 
-from relaxpy.errors import CompileError, RuntimeCheckError, UnknownPackedFuncError
+from relaxpy.errors import (
+    AssertionFailedError,
+    CompileError,
+    RuntimeCheckError,
+    UnknownPackedFuncError,
+)
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.registry import list_global_func_names, register_func, remove_global_func
@@ -671,8 +676,10 @@ def test_assert_op_stops_the_program(build: Compile) -> None:
     check = op("assert_op", c, rx.PrimValue(3), format="it is {}")
     ex = build(main=function([c], [(rx.Var("u"), check)], c, pure=False))
     assert ex["main"](np.array(True))
-    with pytest.raises(RuntimeCheckError, match="assertion failed: it is 3"):
+    with pytest.raises(AssertionFailedError, match="Assertion Failed: it is 3") as caught:
         ex["main"](np.array(False))
+    assert isinstance(caught.value, AssertionError)
+    assert isinstance(caught.value, RuntimeCheckError)
 
 
 @pytest.mark.rule("OP-12")

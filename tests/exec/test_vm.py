@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import relax
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.vm import VirtualMachine
@@ -218,3 +219,22 @@ def test_a_profile_says_where_the_time_goes(chain: VirtualMachine) -> None:
         chain.profile("mian", X)
     with pytest.raises(RuntimeCheckError, match="takes 1 argument, found 0"):
         chain.profile("main")
+
+
+def test_what_was_set_is_timed_too(vm: VirtualMachine) -> None:
+    vm.set_input("pair", X, X)
+    assert len(vm.time_evaluator("invoke_stateful", "cpu", repeat=2)("pair").results) == 2
+
+
+def test_build_takes_the_parameters_of_compilers() -> None:
+    @R.function
+    def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")) -> R.Tensor:
+        return R.add(x, w)
+
+    built = relax.build(main, None, {"w": X}, "default", "default", "compiled", system_lib=False)
+    assert built["main"](X).tolist() == [2, 2]
+    for wrong in ({"exec_mode": "fast"}, {"tir_pipeline": "none"}, {"system_lib": 3}):
+        with pytest.raises(MisuseError, match=rf"{next(iter(wrong))} is"):
+            relax.build(main, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="params are those of function main"):
+        relax.build(main.with_attr("global_symbol", "f"), params={"w": X})
