@@ -51,10 +51,12 @@ def most_open(case: Case, *, ndim: bool = False) -> IRModule:
     """The program that says least of its operands among those that the operator takes."""
     if case.name == "full-tensor":
         return program(case, ndim=True, dtype=False)
-    try:
-        return program(case, ndim=ndim, dtype=False)
-    except (StructInfoError, relaxpy.errors.MisuseError):
-        return program(case, ndim=ndim, dtype=True)
+    for ranked, typed in ((ndim, False), (ndim, True), (True, False)):
+        try:
+            return program(case, ndim=ranked, dtype=typed)
+        except (StructInfoError, relaxpy.errors.MisuseError):
+            continue
+    return program(case, ndim=True, dtype=True)
 
 
 def agree(module: IRModule, case: Case, target: str) -> None:

@@ -26,6 +26,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.op.unary import UNARY
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir
@@ -393,3 +394,47 @@ def test_a_fault_of_a_legalisation_stands_where_the_call_does() -> None:
     mod = function(lambda x: UNARY["negative"].make(x, span=place), tensor(2, dtype="bool"))
     with pytest.raises(MisuseError, match=r"^model\.py:1:5: a Boolean has no negative"):
         LegalizeOps()(mod)
+
+
+def kernels_of(mod: IRModule) -> list[str]:
+    return sorted(var.name_hint for var, func in mod.items() if isinstance(func, PrimFunc))
+
+
+def test_tensors_like_others_are_filled_by_the_kernels_of_any() -> None:
+    def body(x: rx.Var) -> rx.Expr:
+        alike = [op.ones_like(x), op.zeros_like(x), op.full_like(x, rx.const(2, "float32"))]
+        return rx.Tuple([*alike, op.ones((2, 3), "float32"), op.zeros((2, 3), "float32")])
+
+    mod = LegalizeOps()(function(body, tensor(2, 3)))
+    assert kernels_of(mod) == ["full", "ones", "zeros"]
+
+
+@pytest.mark.parametrize(
+    ("made", "constant"),
+    [
+        (lambda: op.arange(1, 10, 2), rx.const([1, 3, 5, 7, 9], "int64")),
+        (lambda: op.arange(3, 0, -1, "int8"), rx.const([3, 2, 1], "int8")),
+        (lambda: op.astype(rx.const(1.5, "float32"), "int32"), rx.const(1, "int32")),
+        (lambda: op.astype(rx.const(-3, "int32"), "int8"), rx.const(-3, "int8")),
+    ],
+)
+def test_what_is_known_ahead_becomes_a_constant(
+    made: Callable[[], rx.Call], constant: rx.Constant
+) -> None:
+    mod = LegalizeOps()(function(made))
+    assert not kernels_of(mod)
+    (found,) = [node for node in walk(mod["main"]) if isinstance(node, rx.Constant)]
+    assert_structural_equal(found, constant)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: op.arange(10**6),
+        lambda: op.arange(0, 1, 0.5),
+        lambda: op.astype(rx.const(300.0, "float32"), "int8"),
+        lambda: op.astype(rx.const(float("nan"), "float32"), "int32"),
+    ],
+)
+def test_what_is_long_or_does_not_fit_is_computed(made: Callable[[], rx.Call]) -> None:
+    assert len(kernels_of(LegalizeOps()(function(made)))) == 1

@@ -19,6 +19,7 @@ from relaxpy.ir.relax.nodes import (
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
+    const,
     convert_to_expr,
 )
 from relaxpy.ir.relax.op.registry import OpDef, register
@@ -32,11 +33,16 @@ from relaxpy.ir.relax.op.rules import (
     with_dtype,
 )
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.topi.shapes import tidy
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.builder import BlockBuilder
+
+
+#: Ranges of up to so many numbers become constants.
+MAX_LISTED = 4096
 
 
 def _require_scalar(fill_value: TensorStructInfo) -> None:
@@ -48,7 +54,7 @@ def _filled(builder: BlockBuilder, call: Call, value: object) -> Expr:
     """Every element of the result is `value`."""
     info = builder.struct_info_of(call)
     assert isinstance(info, TensorStructInfo)
-    name = call.op.name.removeprefix("relax.")  # type: ignore[union-attr]
+    name = call.op.name.removeprefix("relax.").removesuffix("_like")  # type: ignore[union-attr]
     return te_kernel(builder, topi.full, name, info.shape, str(info.dtype), value)
 
 
@@ -175,7 +181,8 @@ def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
             first, last, by = last, first, ops.const(-by.value, INT64)
         if not isinstance(by, IntImm):  # which may be negative
             return simplify(ops.sub(zero, ops.floordiv(ops.sub(first, last), by)))
-        length = simplify(ops.ceildiv(ops.sub(last, first), by))
+        rounded = ops.sub(ops.add(last, ops.const(by.value - 1, INT64)), first)
+        length = tidy(ops.floordiv(rounded, by))
         return ops.maximum(length, zero) if isinstance(length, IntImm) else length
     first, last, by = (ops.cast_to(v, "float64") for v in (start, end, step))
     for value in (first, last, by):
@@ -200,7 +207,12 @@ def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
         return call
     assert isinstance(info, TensorStructInfo)
     dtype = str(info.dtype)
-    return te_kernel(builder, topi.arange, "arange", *bounds, dtype, range_length(*bounds))
+    length = range_length(*bounds)
+    whole = all(isinstance(v, IntImm) for v in (*bounds, length)) and info.dtype.is_int
+    if whole and length.value <= MAX_LISTED:  # type: ignore[attr-defined]
+        first, last, step = (v.value for v in bounds)  # type: ignore[attr-defined]
+        return const(np.arange(first, last, step), dtype)
+    return te_kernel(builder, topi.arange, "arange", *bounds, dtype, length)
 
 
 @register("relax.arange", pure=True, legalize=_legalize_arange, adapt=_complete_range)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.dtype import DataType
@@ -9,6 +10,7 @@ from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, const
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import te_kernel, with_dtype
 from relaxpy.ir.te import topi
+from relaxpy.ir.tir import ops
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.builder import BlockBuilder
@@ -16,9 +18,20 @@ if TYPE_CHECKING:
 
 def _legalize_astype(builder: BlockBuilder, call: Call) -> Expr:
     x, dtype = call.args[0], str(call.attrs["dtype"])
-    if isinstance(x, Constant) and not x.data.ndim and not DataType(dtype).is_int:
-        return const(x.data, dtype)
+    if isinstance(x, Constant) and not x.data.ndim and (number := _converted(x, dtype)) is not None:
+        return const(number, dtype)
     return te_kernel(builder, topi.cast, "cast", x, dtype=dtype)
+
+
+def _converted(x: Constant, dtype: str) -> object:
+    """The element of a scalar constant in `dtype`, or None where it does not fit."""
+    kind, value = DataType(dtype), x.data[()]
+    if not kind.is_int:
+        return x.data
+    if not DataType(x.data.dtype).is_int and not math.isfinite(value):
+        return None
+    low, high = ops.int_range(kind)
+    return int(value) if low <= int(value) <= high else None
 
 
 @register("relax.astype", pure=True, legalize=_legalize_astype)

@@ -51,10 +51,10 @@ def take(
         result   the shape of `indices` in place of the axis
     Errors:
         StructInfoError: the indices are known to be no integers, the axis is out of range, or there
-            is none and x has another rank than 1.
+            is none and x is not known to have rank 1.
     """
     require_integer(indices.dtype, "indices", indices)
-    if axis is None and x.ndim not in (-1, 1):
+    if axis is None and x.ndim != 1:
         raise refuse(f"without an axis x has rank 1, found {x}", x)
     rank = 0 if isinstance(indices, PrimStructInfo) else indices.ndim
     where = normal_axis(axis or 0, x.ndim) if x.ndim >= 0 else 0
@@ -138,7 +138,9 @@ def strided_slice(
     strided = [step.value for step in steps or () if isinstance(step, IntImm)]
     if strides is None:
         strided = [1] * len(places)
-    shape = literal_shape(x)
+    shape = x.get_shape()
+    if values["axes"] == [] and shape is None:
+        return x
     begins, ends = values["begin"], values["end"]
     if shape is None or begins is None or ends is None or None in (*begins, *ends):
         return tensor(None, x.dtype, x.vdevice, x.ndim)

@@ -112,18 +112,24 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
     given, x = arguments["shape"], arguments["x"]
     if isinstance(x, np.ndarray):
         x = arguments["x"] = const(x)
-    if isinstance(given, Expr):
+    if isinstance(given, Expr) and not isinstance(given, ShapeExpr):
         return
-    shape = list(given) if isinstance(given, (list, tuple)) else [given]
+    if not isinstance(given, (ShapeExpr, list, tuple)):
+        raise MisuseError(
+            f"a shape is a list of sizes or a shape value, found {given!r:.60}",
+            about=given,
+            hint=f"one axis is written ({given!r:.60},)",
+        )
+    shape = list(given)
     literals = [_literal(size) for size in shape]
     if any(v is not None and v < -1 for v in literals) or literals.count(-1) > 1:
         raise MisuseError(
             f"sizes are positive, 0 (as in x) or once -1 (what is left over), found {given!r}",
             about=given,
         )
-    if 0 in literals or -1 in literals:
+    if -1 in literals or (0 in literals and not isinstance(given, ShapeExpr)):
         info = x.struct_info if isinstance(x, Expr) else None
-        old = literal_shape(info) if isinstance(info, TensorStructInfo) else None
+        old = info.get_shape() if isinstance(info, TensorStructInfo) else None
         if old is None:
             raise MisuseError(
                 f"0 and -1 in {given!r} need the shape of x, which is "
@@ -132,7 +138,7 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
                 about=given,
             )
         for axis, value in enumerate(literals):
-            if value == 0:
+            if value == 0 and not isinstance(given, ShapeExpr):
                 if axis >= len(old):
                     raise MisuseError(f"size {axis} is 0 (as in x), but x is {info}", about=given)
                 shape[axis] = old[axis]
@@ -166,7 +172,7 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
         MisuseError: a size of the list is negative, or -1 stands twice.
         StructInfoError: the numbers of elements provably differ.
     """
-    old, new = literal_shape(x), shape.values
+    old, new = x.get_shape(), shape.values
     if old is not None and new is not None:
         before, after = product(old), product(new)
         if differ(before, after):
@@ -247,7 +253,7 @@ def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorS
         return x
     known = literal_shape(x)
     if known is None:
-        return _of_rank(x, x.ndim - len(gone))
+        return _of_rank(x, x.ndim - len(gone) if axis is not None else -1)
     return _rearranged(x, [s for a, s in enumerate(known) if a not in gone])
 
 
@@ -259,16 +265,15 @@ def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> Te
         x       any
         result  size i is that of axis `axes[i]` of x
     Errors:
-        StructInfoError: the axes do not permute the rank of x.
+        StructInfoError: the axes do not permute the rank of x, or it is not known.
     """
-    if axes is not None and x.ndim >= 0 and len(axes) != x.ndim:
-        raise refuse(f"axes {list(axes)} do not permute rank {x.ndim}", axes)
-    if axes is None and x.ndim < 0:
-        return tensor(None, x.dtype, x.vdevice)
-    ndim = x.ndim if axes is None else len(axes)
-    order = tuple(range(ndim))[::-1] if axes is None else normal_axes(axes, ndim, "axes:")
+    if x.ndim < 0 and axes is not None:
+        raise refuse(f"axes need a known rank, found x as {x}", x)
     if x.ndim < 0:
-        return tensor(None, x.dtype, x.vdevice, ndim)
+        return tensor(None, x.dtype, x.vdevice)
+    if axes is not None and len(axes) != x.ndim:
+        raise refuse(f"axes {list(axes)} do not permute rank {x.ndim}", axes)
+    order = tuple(range(x.ndim))[::-1] if axes is None else normal_axes(axes, x.ndim, "axes:")
     if order == tuple(range(x.ndim)):
         return x
     shape = literal_shape(x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.analyzer import Analyzer
 from relaxpy.ir.dtype import INT64, VOID, DataType
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -14,6 +14,7 @@ from relaxpy.ir.relax.nodes import (
     PrimStructInfo,
     PrimValue,
     ShapeStructInfo,
+    StructInfo,
     TensorStructInfo,
     Tuple,
     TupleStructInfo,
@@ -73,7 +74,7 @@ def alloc_storage(
 
 @register("relax.memory.alloc_tensor", pure=True, adapt=datatype_by_name)
 def alloc_tensor(
-    storage: ObjectStructInfo,
+    storage: StructInfo,
     offset: PrimStructInfo,
     shape: ShapeStructInfo,
     dtype: ObjectStructInfo,
@@ -142,6 +143,8 @@ def view(
     kind = data.dtype
     if isinstance(dtype, ObjectStructInfo):
         kind = datatype_of(call.args[2]) if isinstance(call.args[2], DataTypeImm) else VOID
+        if kind.is_void and isinstance(call.args[2], DataTypeImm):
+            raise refuse_type("a view has a datatype, found none", call.args[2])
     found: Expr | tuple[tir.PrimExpr, ...] | None = data.shape
     ndim = data.ndim
     if isinstance(shape, ShapeStructInfo):
@@ -154,7 +157,7 @@ def view(
                 f"the offset is an int64, found {relative_byte_offset}", relative_byte_offset
             )
     result = tensor(found, kind, data.vdevice, ndim)
-    _check_inside(data, result, offset)
+    _check_inside(data, result, offset, same_size=not isinstance(dtype, ObjectStructInfo))
     return result
 
 
@@ -167,20 +170,41 @@ def _bytes(info: TensorStructInfo) -> tir.PrimExpr | None:
 
 
 def _check_inside(
-    data: TensorStructInfo, result: TensorStructInfo, offset: tir.PrimExpr | None
+    data: TensorStructInfo,
+    result: TensorStructInfo,
+    offset: tir.PrimExpr | None,
+    *,
+    same_size: bool,
 ) -> None:
+    """Check that the result does not provably leave the memory of `data`.
+
+    Errors:
+        StructInfoError: it does, in bytes, or, of elements of the `same_size`, by their number.
+    """
     if offset is None:
         return
-    if _is_negative(offset):
+    zero = ops.const(0, INT64)
+    if _is_below(offset, zero):
         raise refuse(f"the view begins at byte {shown(offset)}, before the tensor")
     have, want = _bytes(data), _bytes(result)
-    if have is not None and want is not None and _is_negative(ops.sub(have, ops.add(want, offset))):
+    if have is not None and want is not None and _is_below(have, ops.add(want, offset)):
         raise refuse(
             f"a view of {shown(want)} bytes from byte {shown(offset)} on leaves the tensor, "
             f"which has {shown(have)} bytes"
         )
+    old, new = literal_shape(data), literal_shape(result)
+    if same_size and data.shape is result.shape and _is_below(zero, offset):
+        raise refuse(
+            f"a view of the whole tensor from byte {shown(offset)} on leaves it", about=data
+        )
+    if same_size and old is not None and new is not None and _is_below(product(old), product(new)):
+        raise refuse(
+            f"a view of {shown(product(new))} elements leaves the tensor, "
+            f"which has {shown(product(old))}",
+            about=data,
+        )
 
 
-def _is_negative(value: tir.PrimExpr) -> bool:
-    found = simplify(value)
-    return isinstance(found, tir.IntImm) and found.value < 0
+def _is_below(value: tir.PrimExpr, limit: tir.PrimExpr) -> bool:
+    """Whether `value` is less for all values of the variables."""
+    return Analyzer().can_prove(ops.compare(tir.LT, value, limit))

@@ -104,8 +104,8 @@ class Parameter:
         for choice in self.choices:
             if choice is DataType and isinstance(value, (str, type, np.dtype)):
                 return _datatype(value)
-            if choice is int and isinstance(value, (int, np.integer)) and type(value) is not bool:
-                return int(value)
+            if choice is int and (number := _integer(value)) is not None:
+                return number
             if choice is bool and isinstance(value, np.bool_):
                 return bool(value)
             if choice is float and isinstance(value, (int, float, np.integer, np.floating)):
@@ -119,6 +119,14 @@ class Parameter:
                 return value
         names = " or ".join(map(_name_of, self.choices))
         raise MisuseError(f"{self.name} is {names}, found {value!r:.60}", about=value)
+
+
+def _integer(value: object) -> int | None:
+    """The integer that a number or a literal of a kernel is."""
+    if isinstance(value, tir.IntImm):
+        return None if value.dtype.is_bool else value.value
+    is_int = isinstance(value, (int, np.integer)) and type(value) is not bool
+    return int(value) if is_int else None  # type: ignore[call-overload]
 
 
 def _is_instance(value: object, choice: object) -> bool:
@@ -156,7 +164,7 @@ def _as_members(value: object, member: object) -> tuple[object, ...] | None:
         return value
     values = value if isinstance(value, (list, tuple)) else (value,)
     if member is int:
-        values = [int(v) if isinstance(v, np.integer) else v for v in values]
+        values = [v if (number := _integer(v)) is None else number for v in values]
     if any(isinstance(v, bool) or not _is_instance(v, member) for v in values):
         return None
     return tuple(values)

@@ -229,9 +229,7 @@ def broadcast(infos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[
     Errors:
         StructInfoError: two of them cannot broadcast.
     """
-    if any(info.ndim < 0 for info in infos):
-        return None, -1
-    ndim = max(info.ndim for info in infos)
+    ndim = -1 if any(info.ndim < 0 for info in infos) else max(info.ndim for info in infos)
     shapes = [literal_shape(info) for info in infos]
     if any(shape is None for shape in shapes):
         same = all(info.shape is infos[0].shape for info in infos)

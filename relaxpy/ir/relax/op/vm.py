@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context
@@ -40,7 +42,7 @@ def alloc_storage(
 
 @register("relax.vm.alloc_tensor", pure=True, adapt=datatype_by_name)
 def alloc_tensor(
-    storage: ObjectStructInfo,
+    storage: StructInfo,
     offset: PrimStructInfo,
     shape: ShapeStructInfo,
     dtype: ObjectStructInfo,
@@ -53,7 +55,8 @@ def alloc_tensor(
     Errors:
         StructInfoError: the datatype is no literal.
     """
-    return tensor_in(call.args[2], shape, call.args[3])
+    made = tensor_in(call.args[2], shape, call.args[3])
+    return made if shape.values is not None else replace(made, shape=None, ndim=shape.ndim)
 
 
 @register("relax.vm.kill_object")

@@ -18,6 +18,7 @@ from relaxpy.ir.te.topi.shapes import (
     normal_axis,
     product,
     ravel,
+    tidy,
     total,
     unravel,
 )
@@ -183,25 +184,28 @@ def split_bounds(
             sizes = [part] * (count - 1) + [last]
             return list(zip([zero, *cuts], sizes, strict=True))
     else:
-        cuts = [_from_front(i, size) for i in as_sizes(indices_or_sections)]
+        cuts = list(as_sizes(indices_or_sections))
     found = []
     for begin, end in zip([zero, *cuts], [*cuts, size], strict=True):
-        start, stop = _inside(begin, size), _inside(end, size)
-        found.append((start, simplify(ops.maximum(ops.sub(stop, start), zero))))
+        start = _inside(begin, size)
+        length = ops.sub(size if end is size else _inside(end, size), start)
+        ordered = end is not size and _ascend(begin, end)
+        found.append((start, tidy(length if ordered else ops.maximum(length, zero))))
     return found
 
 
-def _from_front(index: PrimExpr, size: PrimExpr) -> PrimExpr:
-    """A literal index below zero counts from the end."""
-    return ops.add(index, size) if isinstance(index, tir.IntImm) and index.value < 0 else index
-
-
 def _inside(index: PrimExpr, size: PrimExpr) -> PrimExpr:
-    """`index` brought into [0, size]."""
+    """`index` brought into [0, size], where sizes are 0 at least."""
     zero = ops.const(0, "int64")
-    if is_const(index, 0) or index is size:
-        return index
-    return simplify(ops.maximum(ops.minimum(index, size), zero))
+    if isinstance(index, tir.IntImm):
+        return zero if index.value <= 0 else ops.minimum(index, size)
+    return ops.maximum(ops.minimum(index, size), zero)
+
+
+def _ascend(first: PrimExpr, last: PrimExpr) -> bool:
+    """Whether these are literals from 0 on in this order, as they are then on any axis."""
+    both = isinstance(first, tir.IntImm) and isinstance(last, tir.IntImm)
+    return both and 0 <= first.value <= last.value  # type: ignore[attr-defined]
 
 
 def _part(x: Tensor, axis: int, begin: PrimExpr, size: PrimExpr, name: str) -> Tensor:
@@ -224,12 +228,15 @@ def slice_bounds(
     backwards = stride < 0
     first = _slice_bound(begin, size, backwards=backwards, inbound=inbound)
     last = _slice_bound(end, size, backwards=backwards, inbound=inbound)
-    span = simplify(ops.sub(first, last) if backwards else ops.sub(last, first))
-    length = ops.ceildiv(span, ops.const(abs(stride), "int64"))
+    low, high = (last, first) if backwards else (first, last)
+    step = abs(stride)
+    rounded = ops.sub(ops.add(high, ops.const(step - 1, "int64")), low)
+    length = tidy(ops.floordiv(rounded, ops.const(step, "int64")))
     to_the_end = is_const(last, -1) if backwards else is_const(first, 0)
-    if isinstance(span, tir.IntImm) or not (to_the_end or inbound):
-        length = ops.maximum(length, ops.const(0, "int64"))
-    return simplify(first), simplify(length)
+    ordered = to_the_end or inbound or (not backwards and _ascend(begin, end))
+    if isinstance(length, tir.IntImm) or not ordered:
+        length = tidy(ops.maximum(length, ops.const(0, "int64")))
+    return tidy(first), length
 
 
 def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: bool) -> PrimExpr:

@@ -423,7 +423,7 @@ def _manipulation() -> Iterator[Case]:
             lambda *v, a=axis: np.stack(v, a),
         )
     long = floats(2, 10)
-    for cuts in ([3, 7], [0, 4], [4, 2], [12], [-3]):
+    for cuts in ([3, 7], [0, 4], [4, 2], [12]):
         yield Case(
             "relax.split",
             str(cuts),
@@ -431,6 +431,13 @@ def _manipulation() -> Iterator[Case]:
             lambda v, c=cuts: op.split(v, c, 1),
             lambda v, c=cuts: tuple(v[:, b:e] for b, e in zip([0, *c], [*c, 10], strict=True)),
         )
+    yield Case(
+        "relax.split",
+        "a cut in front of the axis",
+        (long,),
+        lambda v: op.split(v, [-3, 4], 1),
+        lambda v: (v[:, :0], v[:, :4], v[:, 4:]),
+    )
     for parts, bounds in ((5, (0, 2, 4, 6, 8, 10)), (3, (0, 4, 8, 10)), (4, (0, 3, 6, 9, 10))):
         yield Case(
             "relax.split",

@@ -92,7 +92,9 @@ def test_the_kernel_computes_the_definition(case: Case, symbolic: bool) -> None:
             if target == "reference" or not symbolic:
                 found = compile(lowered, target)["main"](*case.inputs)
                 check(found, expected, case.inputs, case.roundings)
-    assert {call.op for call in calls} == {Op("relax.call_tir")}
+    kernels = {call.op for call in calls}
+    folded = case.operator == "relax.arange" and not kernels  # ranges of literals are constants
+    assert folded or kernels == {Op("relax.call_tir")}
 
 
 @pytest.mark.rule("OP-16")

@@ -15,12 +15,13 @@ from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.op.binary import BINARY
 from relaxpy.ir.relax.op.statistical import REDUCTIONS
 from relaxpy.ir.relax.op.unary import UNARY
-from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir import expr as tir, ops
 from tests.ir.relax.infos import Object, prim, rank, shape, tensor, tuple_of
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 S = rx.Var("s", rx.ShapeStructInfo(None, 2))
 BY_SHAPE = rx.TensorStructInfo(S, "float32")
+LISTED = rx.TensorStructInfo(rx.Var("listed", rx.ShapeStructInfo((2, 3))), "float32")
 UNKNOWN = rx.TensorStructInfo(None, VOID)
 OPEN = rx.TensorStructInfo(None, "float32")
 UNTYPED = rx.TensorStructInfo((2, 3), VOID)  # type: ignore[arg-type]
@@ -293,7 +294,8 @@ MANIPULATED: Shaped = [
     (lambda x: op.reshape(x, (-1, 2)), tensor(2, N), tensor(N, 2)),
     (lambda x: op.reshape(x, (0, -1)), tensor(N, 3, 4), tensor(N, 12)),
     (lambda x: op.reshape(x, [N * 4]), tensor(N, 4), tensor(N * 4)),
-    (lambda x: op.reshape(x, 6), tensor(2, 3), tensor(6)),
+    (lambda x: op.reshape(x, rx.ShapeExpr((-1, 2))), tensor(2, 3), tensor(3, 2)),
+    (lambda x: op.reshape(x, (1, 0, -1)), LISTED, tensor(1, 3, 2)),
     (lambda x: op.reshape(x, (N, M)), tensor(6), tensor(N, M)),
     (lambda x: op.reshape(x, (2, 3)), OPEN, tensor(2, 3)),
     (lambda x: op.reshape(x, S), tensor(6), BY_SHAPE),
@@ -315,11 +317,11 @@ MANIPULATED: Shaped = [
     (op.squeeze, rank(2), OPEN),
     (lambda x: op.squeeze(x, 0), BY_SHAPE, rank(1)),
     (lambda x: op.squeeze(x, []), OPEN, OPEN),
+    (op.squeeze, rx.TensorStructInfo(rx.Var("s1", rx.ShapeStructInfo((1, 3))), "float32"), OPEN),
     (op.permute_dims, tensor(2, N, 4), tensor(4, N, 2)),
     (lambda x: op.permute_dims(x, [1, 0]), tensor(2, N), tensor(N, 2)),
     (lambda x: op.permute_dims(x, [0, -1]), BY_SHAPE, BY_SHAPE),
     (lambda x: op.permute_dims(x, [1, 0]), BY_SHAPE, rank(2)),
-    (lambda x: op.permute_dims(x, [1, 0, 2]), OPEN, rank(3)),
     (op.permute_dims, OPEN, OPEN),
     (lambda x: op.split(x, 3), tensor(6, N), tuple_of(*[tensor(2, N)] * 3)),
     (lambda x: op.split(x, 3, 1), tensor(2, 7), tuple_of(tensor(2, 3), tensor(2, 3), tensor(2, 1))),
@@ -330,6 +332,25 @@ MANIPULATED: Shaped = [
         tuple_of(tensor(3, 2), tensor(3, 3), tensor(3, 3)),
     ),
     (lambda x: op.split(x, [2], 0), rank(2), tuple_of(rank(2), rank(2))),
+    (
+        lambda x: op.split(x, [-2, 2, 6, 4, 12]),
+        tensor(10),
+        tuple_of(*[tensor(k) for k in (0, 2, 4, 0, 6, 0)]),
+    ),
+    (
+        lambda x: op.split(x, [2, 5]),
+        tensor(N),
+        tuple_of(
+            tensor(ops.minimum(2, N)),
+            tensor(ops.minimum(5, N) - ops.minimum(2, N)),
+            tensor(ops.maximum(N - 5, 0)),
+        ),
+    ),
+    (
+        lambda x: op.split(x, tir.IntImm("int64", 2)),
+        tensor(6),
+        tuple_of(tensor(3), tensor(3)),
+    ),
     (lambda x: op.split(x, 2, 0), OPEN, tuple_of(OPEN, OPEN)),
     (lambda x: op.split(x, 1), tensor(2), tensor(2)),
     (lambda x: op.split(x, []), tensor(2), tensor(2)),
@@ -355,10 +376,12 @@ REFUSED_SHAPES: list[tuple[Made, rx.StructInfo, str]] = [
     (lambda x: op.squeeze(x, 2), rank(2), "axis 2 is out of range for rank 2"),
     (lambda x: op.permute_dims(x, [0]), tensor(2, 3), "axes [0] do not permute rank 2"),
     (lambda x: op.permute_dims(x, [1, 1]), tensor(2, 3), "axes: 1 is given twice in [1, 1]"),
-    (lambda x: op.permute_dims(x, [1, 1, 0]), OPEN, "axes: 1 is given twice in [1, 1, 0]"),
+    (lambda x: op.permute_dims(x, [1, 0]), OPEN, "axes need a known rank"),
+    (lambda x: op.reshape(x, (4, 2)), LISTED, "x has 6 elements, R.Shape([4, 2]) has 8"),
     (lambda x: op.split(x, 0), tensor(4), "indices_or_sections is a number of parts above 0"),
     (lambda x: op.split(x, 2, 1), tensor(4), "axis 1 is out of range for rank 1"),
     (lambda x: op.take(x, 0), tensor(2, 3), "without an axis x has rank 1"),
+    (lambda x: op.take(x, 0), OPEN, "without an axis x has rank 1"),
     (lambda x: op.take(x, 0, 2), tensor(2, 3), "axis 2 is out of range for rank 2"),
     (lambda x: op.take(x, rx.Var("i", UNKNOWN), 2), tensor(2, 3), "axis 2 is out of range"),
     (lambda x: op.take(x, rx.Var("i", tensor(2)), 0), tensor(2, 3), "indices holds integers"),
@@ -386,9 +409,10 @@ def test_what_does_not_fit_is_refused(make: Made, info: rx.StructInfo, message: 
         ((-2, 3), "sizes are positive"),
         ((2, 3, 0), "size 2 is 0"),
         ((True, 6), "a dimension is an integer, found True"),
+        (6, "a shape is a list of sizes or a shape value, found 6"),
     ],
 )
-def test_a_shape_that_means_nothing_is_refused(given: tuple[int, ...], message: str) -> None:
+def test_a_shape_that_means_nothing_is_refused(given: object, message: str) -> None:
     with pytest.raises(MisuseError) as caught:
         op.reshape(rx.Var("x", tensor(2, 3)), given)
     assert message in str(caught.value)
@@ -468,6 +492,15 @@ SLICED: list[tuple[tuple[object, ...], rx.StructInfo, rx.StructInfo]] = [
     (([0], [5], [2]), tensor(9), tensor(0)),
     (([0], [0], [4]), rank(2), rank(2)),
     (([0], [0], [4]), OPEN, OPEN),
+    (([0], [1], [3]), tensor(N), tensor(ops.minimum(3, N) - ops.minimum(1, N))),
+    (
+        ([0], [1], [8], [3]),
+        tensor(N),
+        tensor(ops.floordiv(ops.minimum(8, N) + 2 - ops.minimum(1, N), 3)),
+    ),
+    (([1], [0], [2]), LISTED, tensor(2, 2)),
+    (([], [], []), LISTED, tensor(2, 3)),
+    (([], [], []), BY_SHAPE, BY_SHAPE),
 ]
 
 
@@ -517,6 +550,8 @@ def test_creation() -> None:
     check(lambda: op.arange(1, 10, 3), (), tensor(3, dtype="int64"))
     check(lambda: op.arange(0, 1, 0.3), (), tensor(4))
     check(lambda: op.arange(n), (), tensor(N, dtype="int64"))
+    between = ops.floordiv(M + 1 - N, 2)
+    check(lambda: op.arange(n, rx.PrimValue(M), 2), (), tensor(between, dtype="int64"))
     check(lambda: op.arange(2, n, 1, "float32"), (), tensor(N - 2))
     check(op.arange, (prim(),), rank(1, dtype="int64"))
     refused(lambda: op.arange(0, 5, 0), (), "step is other than 0")
@@ -568,3 +603,50 @@ def test_what_is_at_fault_is_what_was_written() -> None:
         with pytest.raises((StructInfoError, MisuseError)) as caught:
             make()
         assert caught.value.about is fault
+
+
+def test_one_shape_variable_of_any_rank_is_kept() -> None:
+    s = rx.Var("s", rx.ShapeStructInfo())
+    info, truth_values = rx.TensorStructInfo(s, "float32"), rx.TensorStructInfo(s, "bool")
+    check(op.where, (truth_values, info, info), info)
+    check(op.add, (info, info), info)
+
+
+ALLOCATED: list[tuple[Made, rx.StructInfo, rx.StructInfo]] = [
+    (lambda s: op.vm.alloc_tensor(s, 0, (4, 5), "float32"), OPEN, tensor(4, 5)),
+    (lambda s: op.vm.alloc_tensor(s, 0, S, "float32"), Object, rank(2)),
+    (lambda s: op.memory.alloc_tensor(s, 0, S, "float32"), OPEN, BY_SHAPE),
+]
+
+
+def test_tensors_in_storage() -> None:
+    for make, info, expected in ALLOCATED:
+        check(make, (info,), expected)
+
+
+VIEWED: list[tuple[Made, rx.StructInfo, str]] = [
+    (lambda x: op.memory.view(x, (17,)), rx.TensorStructInfo((16,), VOID), "a view of 17 elements"),  # type: ignore[arg-type]
+    (lambda x: op.memory.view(x, (N + 1,)), rx.TensorStructInfo((N,), VOID), "of n + 1 elements"),  # type: ignore[arg-type]
+    (lambda x: op.memory.view(x, (ops.floordiv(N, 4) + 1, 4)), tensor(N), "leaves the tensor"),
+    (lambda x: op.memory.view(x, dtype=""), OPEN, "a view has a datatype, found none"),
+    (lambda x: op.memory.view(x, dtype="float16"), tensor(16, dtype="int8"), "a view of 32 bytes"),
+    (lambda x: op.memory.view(x, relative_byte_offset=16), UNKNOWN, "a view of the whole tensor"),
+]
+
+
+@pytest.mark.parametrize(("make", "info", "message"), VIEWED)
+def test_views_outside_the_tensor_are_refused(
+    make: Made, info: rx.StructInfo, message: str
+) -> None:
+    refused(make, (info,), message)
+
+
+def test_views_that_may_fit_are_taken() -> None:
+    rounded = ops.floordiv(N + 3, 4)
+    check(lambda x: op.memory.view(x, (rounded, 4)), (tensor(N),), tensor(rounded, 4))
+    check(
+        lambda x: op.memory.view(x, (8,), "float16"),
+        (tensor(16, dtype="uint8"),),
+        tensor(8, dtype="float16"),
+    )
+    check(lambda x: op.memory.view(x, relative_byte_offset=0), (UNKNOWN,), UNKNOWN)
