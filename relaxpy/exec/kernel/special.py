@@ -39,10 +39,37 @@ def _tail(t: float) -> float:
     return math.erfc(x) * math.exp(x * x)
 
 
-def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
-    """The error function of each element, computed in float64 and rounded to the datatype of x."""
-    array = np.asarray(x)
-    value = array.astype(np.float64)
+_NUMERATOR = (2.1945832e-06, 0.00028753822, 0.0035613365, 0.052159645, 0.18471454, 1.1283791)
+_DENOMINATOR = (3.971173e-05, 0.0011260384, 0.014560502, 0.111904256, 0.49703202, 1.0)
+_REACH = 3.8
+"""erf(x) = x * N(x**2) / D(x**2), highest powers first, in single precision.
+
+Fitted to erf on [0, 3.75] by reweighted least squares, so that the largest relative error is least:
+1e-8. Computed in float32, the result is within 6 units in the last place, and 1 beyond the reach.
+"""
+
+
+def _single(x: npt.NDArray[np.float32], out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """erf of single precision, in few passes over the array and without branches."""
+    x = np.clip(x, np.float32(-_REACH), np.float32(_REACH))
+    square = np.multiply(x, x)
+    above, below = (_horner(c, square) for c in (_NUMERATOR, _DENOMINATOR))
+    np.multiply(above, x, out=above)
+    result: npt.NDArray[Any] = np.divide(above, below, out=above if out is None else out)
+    return np.clip(result, np.float32(-1), np.float32(1), out=result)
+
+
+def _horner(coefficients: tuple[float, ...], x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    first, *rest = map(np.float32, coefficients)
+    value = np.multiply(x, first)
+    for coefficient in rest[:-1]:
+        np.add(value, coefficient, out=value)
+        np.multiply(value, x, out=value)
+    return np.add(value, rest[-1], out=value)
+
+
+def _double(value: Doubles) -> Doubles:
+    """erf of double precision."""
     size = np.minimum(np.abs(value), _FAR)
     small, large = _series()
     near = size <= _MIDDLE
@@ -51,8 +78,20 @@ def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
     safe = np.where(near, _MIDDLE, size)
     u = (1 / safe - 1 / _FAR) / (1 / _MIDDLE - 1 / _FAR) * 2 - 1
     outer = 1 - np.exp(-safe * safe) * np.polynomial.chebyshev.chebval(u, large)
-    result = np.copysign(np.where(near, inner, outer), value).astype(array.dtype)
+    return np.copysign(np.where(near, inner, outer), value)
+
+
+def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
+    """The error function of each element; what is narrower than float32 is computed in float32."""
+    array = np.atleast_1d(x)
+    if array.dtype == np.float32:
+        result = _single(array, None if out is None else np.atleast_1d(out))
+    elif array.dtype.itemsize < 4:
+        result = _single(array.astype(np.float32), None).astype(array.dtype)
+    else:
+        result = _double(array.astype(np.float64)).astype(array.dtype)
     if out is None:
-        return result[()]
-    out[...] = result
+        return result.reshape(np.shape(x))[()]
+    if array.dtype != np.float32:
+        out[...] = result.reshape(out.shape)
     return out

@@ -142,3 +142,26 @@ def test_the_error_function_is_accurate_in_double_precision() -> None:
     assert np.max(np.abs(erf(x) - exact) / np.spacing(np.abs(exact))) <= 8
     np.testing.assert_array_equal(erf(np.array([np.inf, -np.inf, np.nan])), [1, -1, np.nan])
     assert math.copysign(1, erf(np.array(-0.0))) == -1
+
+
+def test_the_error_function_of_single_precision() -> None:
+    tiny = np.float32(np.finfo(np.float32).smallest_subnormal)
+    x = np.concatenate([np.linspace(-5, 5, 20001), np.logspace(-38, 1, 5001), [tiny, 0, -0.0]])
+    x = x.astype(np.float32)
+    exact = np.array([math.erf(v) for v in x.tolist()])
+    assert np.max(np.abs(erf(x) - exact) / np.spacing(np.abs(exact).astype(np.float32))) <= 6
+    ends = np.array([np.inf, -np.inf, np.nan], np.float32)
+    np.testing.assert_array_equal(erf(ends), [1, -1, np.nan])
+    assert math.copysign(1, erf(np.float32(-0.0))) == -1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (4, 6)])
+def test_the_error_function_keeps_shape_and_datatype(dtype: str, shape: tuple[int, ...]) -> None:
+    x = np.full(shape, 0.5, dtype)
+    out = np.zeros((*shape, 2), dtype)[..., 0]  # with gaps
+    for found in (np.asarray(erf(x)), erf(x, out=out)):
+        assert found.shape == shape
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, math.erf(0.5), rtol=1e-3)
+    assert (out == np.asarray(erf(x))).all()
