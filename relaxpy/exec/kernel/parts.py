@@ -193,10 +193,6 @@ class _Collector:
         guards: tuple[PrimExpr, ...],
         ordered: frozenset[Var],
     ) -> Iterator[Part]:
-        reason = _jumps(items)
-        if reason is not None:
-            yield self.group(items, box, guards, ordered, reason)
-            return
         for place, item in enumerate(items):
             reason = _together(item)
             if reason is not None:
@@ -238,7 +234,7 @@ class _Collector:
                 moving = {v for v in outer if mentions(axis.start, {v}) or mentions(axis.stop, {v})}
                 changing = any(self.overwritten(e, body) for e in (axis.start, axis.stop))
                 invoked = any(True for e in (axis.start, axis.stop) for _ in outside_calls(e))
-                if invoked or changing or any(isinstance(i, Jump) for i in body):
+                if invoked or changing or any(True for _ in _jumps(body)):
                     reason = "a loop whose end is decided while it runs"
                     yield self.group((item,), box, guards, ordered, reason)
                 else:
@@ -368,17 +364,16 @@ class _Collector:
         )
 
 
-def _jumps(items: tuple[Item, ...]) -> str | None:
-    """Why the items of one sequence cannot be taken apart, or None if they can."""
+def _jumps(items: tuple[Item, ...]) -> Iterator[Jump]:
+    """The jumps that end the loop of which `items` are the body, or a round of it."""
     for item in items:
         match item:
-            case Jump(kind=kind):
-                return f"{kind} leaves the loop early"
-            case Branch() if any(isinstance(i, Jump) for i in every((item,))):
-                return "a jump leaves the loop early"
+            case Jump():
+                yield item
+            case Branch(body=body, orelse=orelse):
+                yield from _jumps((*body, *orelse))
             case _:
                 pass
-    return None
 
 
 def _first_rounds(condition: PrimExpr, box: Box) -> frozenset[Var]:

@@ -140,3 +140,40 @@ def narrow_scalars(A: T.Buffer((4,), "uint8"), Y: T.Buffer((4,), "uint8"), n: T.
 @pytest.mark.filterwarnings("error")
 def test_scalars_that_wrap_do_not_warn() -> None:
     check(narrow_scalars, np.zeros(4, np.uint8), np.zeros(4, np.uint8), 120)
+
+
+@T.prim_func
+def sums_up_to(a: T.handle, B: T.Buffer((2,), "int32")):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "int32")
+    for i in range(2):
+        for k in range(n):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = 5
+                B[vi] = B[vi] + A[vk]
+                if B[vi] > 7:
+                    T.evaluate(T.break_loop())
+
+
+@pytest.mark.parametrize("size", [0, 1, 4])
+def test_a_jump_leaves_the_loop_that_it_stands_in(size: int) -> None:
+    check(sums_up_to, np.arange(1, 1 + size, dtype=np.int32), whole(2, kind="int32"))
+
+
+@T.prim_func
+def sums_of_four(A: T.Buffer((4,), "int32"), B: T.Buffer((2,), "int32")):
+    for i in range(2):
+        for k in range(4):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = 5
+                B[vi] = B[vi] + A[vk]
+                if B[vi] > 7:
+                    T.evaluate(T.break_loop())
+
+
+def test_a_loop_that_is_left_early_stays_the_inner_one() -> None:
+    check(sums_of_four, np.array([1, 6, 0, 5], np.int32), whole(2, kind="int32"))
