@@ -23,6 +23,7 @@ from relaxpy.script.parser.kernel_forms import SCOPED, KernelForms, scalar, type
 from relaxpy.script.parser.kernel_state import Body
 from relaxpy.script.parser.report import docstring_removed, header, refusal
 from relaxpy.script.parser.scope import POISON, Poisoned
+from relaxpy.script.parser.type_params import type_parameters
 from relaxpy.script.parser.wording import describe, shown
 
 #: What `with` takes by itself.
@@ -50,8 +51,8 @@ class KernelReader(KernelForms):
     def read_signature(self, node: ast.FunctionDef) -> None:
         """Bind the parameters."""
         spec = node.args
-        for param in getattr(node, "type_params", ()):
-            self.scope.set(param.name, self.size(param.name))
+        for name in type_parameters(node, self.error, self.report):
+            self.scope.set(name, self.size(name))
         for extra in (spec.vararg, spec.kwarg, *spec.kwonlyargs):
             if extra is not None:
                 self.report.add(self.error(extra, "a kernel has plain positional parameters only"))

@@ -30,6 +30,7 @@ from relaxpy.script.parser.report import Full, Report, Statements, docstring_rem
 from relaxpy.script.parser.scope import POISON, Scope
 from relaxpy.script.parser.signature import Signature
 from relaxpy.script.parser.text import Program, too_deep
+from relaxpy.script.parser.type_params import type_parameters
 
 
 @contextmanager
@@ -309,6 +310,7 @@ class ModuleReader:
         """The module that a class describes, or None where something is wrong and reported."""
         before = len(self.report.errors)
         self.read_bases(node)
+        type_parameters(node, self.program.error, self.report)
         self.scope.set(node.name, self.functions.module)
         Statements(self.program, self.scope, self.report).read(
             docstring_removed(node.body), self.member

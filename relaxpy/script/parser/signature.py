@@ -16,6 +16,7 @@ from relaxpy.script.parser.annotations import is_annotation, resolve, string_dim
 from relaxpy.script.parser.graph_values import GraphEvaluator
 from relaxpy.script.parser.report import Report
 from relaxpy.script.parser.scope import MISSING, POISON, Poisoned
+from relaxpy.script.parser.type_params import type_parameters
 from relaxpy.script.parser.wording import as_parse_error, describe
 
 
@@ -71,7 +72,8 @@ class SignatureReader:
         with self.values.scope.inner() as names:
             self.found.names = names
             names.update((extra.arg, POISON) for extra in _extras(node.args))
-            self.define_type_params(node)
+            for name in type_parameters(node, self.values.error, self.report):
+                names[name] = self.variable(name)
             self.waiting = {arg.arg: arg for arg in args}
             annotations = [arg.annotation for arg in args if arg.annotation is not None]
             self.quoted = {str(n.value).strip() for a in annotations for n in _strings(a)}
@@ -106,11 +108,6 @@ class SignatureReader:
         """Report an error: callers cannot rely on this signature."""
         self.found.complete = False
         self.report.add(error)
-
-    def define_type_params(self, node: ast.FunctionDef) -> None:
-        """`def f[n](...)` declares the shape variable n."""
-        for param in getattr(node, "type_params", ()):
-            self.found.names[param.name] = self.variable(param.name)
 
     def variable(self, name: str) -> tir.Var:
         """The shape variable of this name: one in scope (SC-15), or a new one."""
