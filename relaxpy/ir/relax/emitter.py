@@ -78,6 +78,7 @@ class Scope:
     own_sizes: list[tir.Var] = field(default_factory=list)
     dataflow: bool = False
     local: list[Var] = field(default_factory=list)
+    outlasting: list[Var] = field(default_factory=list)
     impure: Call | None = None
     begun: bool = False
 
@@ -212,7 +213,10 @@ class Emitter:
             raise BuilderStateError("there is no dataflow block to end")
         scope.dataflow = False
         self.ctx.variables.difference_update(scope.local)
-        scope.local = []
+        for var in scope.outlasting:
+            del self.ctx.infos[var]
+            self._keep_own_sizes(var)
+        scope.local, scope.outlasting = [], []
 
     def begin_block(self, origin: BindingBlock) -> None:
         """Begin an ordinary block, or go on with one (NF-8)."""
@@ -328,19 +332,30 @@ class Emitter:
         output: bool,
         span: Span | None,
     ) -> Var:
-        """The variable to bind: `var` where it can stay, with its info checked or filled in."""
+        """The variable to bind: `var` where it can stay, with its info checked or filled in.
+
+        DER-12: one that outlives its dataflow block does not mention what ends there, though inside
+        the block more is known of it.
+        """
+        local = scope.dataflow and not output if var is None else isinstance(var, DataflowVar)
+        annotation = None if var is None else var.struct_info
+        if var is not None and annotation is not None:
+            if annotation is not info:
+                check_annotation(var.name_hint, rule, info, annotation, about=value, ctx=self.ctx)
+            info = annotation
+        kept = info
+        if scope.local and not local:
+            kept = erase_to_well_defined(info, Except(scope.local), _EVERYTHING)
         if var is None:
-            local = scope.dataflow and not output
-            kept = self._outlasting(scope, info, local=local)
-            return self.new_variable(hint, kept, output=output, span=span)
-        local = isinstance(var, DataflowVar)
-        annotation = var.struct_info
-        if annotation is None:
-            return type(var)(var.name_hint, self._outlasting(scope, info, local=local), var.span)
-        if annotation is not info:
-            check_annotation(var.name_hint, rule, info, annotation, about=value, ctx=self.ctx)
-        kept = self._outlasting(scope, annotation, local=local)
-        return var if kept is annotation else replace(var, struct_info=kept)
+            var = self.new_variable(hint, kept, output=output, span=span)
+        elif annotation is None:
+            var = type(var)(var.name_hint, kept, var.span)
+        elif kept is not annotation:
+            var = replace(var, struct_info=kept)
+        if kept is not info:
+            self.ctx.infos[var] = info
+            scope.outlasting.append(var)
+        return var
 
     def new_variable(
         self, hint: str, info: StructInfo, *, output: bool = False, span: Span | None = None
@@ -349,12 +364,6 @@ class Emitter:
         if self.scope.dataflow and not output:
             return DataflowVar(self.unique_name(hint or "lv"), info, span)
         return Var(self.unique_name(hint or "gv"), info, span)
-
-    def _outlasting(self, scope: Scope, info: StructInfo, *, local: bool) -> StructInfo:
-        """DER-12: a variable that outlives its dataflow block does not mention what ends there."""
-        if local or not scope.local:
-            return info
-        return erase_to_well_defined(info, Except(scope.local), _EVERYTHING)
 
     def finish_function(self, func: Function) -> Function:
         """`func`, its body being finished, with its info; itself if it has that already.

@@ -245,7 +245,7 @@ def _tuple_info(fields: tuple[Expr, ...], given: StructInfo | None) -> StructInf
     if (
         isinstance(given, TupleStructInfo)
         and len(given.fields) == len(infos)
-        and all(map(operator.is_, given.fields, infos))
+        and all(a is b or a == b for a, b in zip(given.fields, infos, strict=True))
     ):
         return given
     return TupleStructInfo(infos)

@@ -155,6 +155,23 @@ def test_what_outlives_a_dataflow_block_does_not_mention_its_variables() -> None
     assert found.struct_info.ret == tuple_of(rank(2), rank(1))  # type: ignore[union-attr]
 
 
+@pytest.mark.rule("DER-12")
+@pytest.mark.filterwarnings("error::relaxpy.errors.RelaxpyWarning")
+def test_what_outlives_a_dataflow_block_loses_what_ends_there_at_its_end() -> None:
+    def program(*, inside: bool) -> rx.Function:
+        u, s, f = var("u", rank(2)), var("s", shape(2, 3)), var("f", func(tensor(2, 3), ret=UNIT))
+        inner, y, z = local("inner", shape(2, 3)), var("y"), var("z")
+        known = [bind(inner, s), cast(y, u, rx.TensorStructInfo(inner, "float32"))]
+        use = bind(z, rx.Call(f, (y,)))
+        blocks = [dataflow(*known, use)] if inside else [dataflow(*known), block(use)]
+        return function([u, s, f], seq(*blocks, z))
+
+    found = normalize_function(program(inside=True))
+    assert bindings(found)[1].var.struct_info == rank(2)  # type: ignore[union-attr]
+    with pytest.warns(RelaxpyWarning, match="DER-41"):
+        normalize_function(program(inside=False))
+
+
 # Bindings
 
 
