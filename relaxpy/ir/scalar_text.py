@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.doc import Concat, Doc, Group, Infix, call, keyword
-from relaxpy.ir.dtype import INT32, VOID, DataType
+from relaxpy.ir.dtype import INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -112,8 +112,6 @@ class ScalarText:
         a, b = expr.a, expr.b
         # A bare integer takes the datatype of an operand that is no literal.
         left = self._part(a, INT32 if isinstance(b, tir.ConstExpr) else self.int_dtype)
-        if isinstance(expr, tir.CmpExpr) and isinstance(a, tir.ConstExpr):
-            left = self.text.literal(a, VOID)  # Python would turn `1 < n` into `n > 1`
         right = self._part(b, INT32 if isinstance(a, tir.ConstExpr) else self.int_dtype)
         kind = type(expr)
         if kind in _INFIX:

@@ -596,3 +596,14 @@ def test_a_device_is_named_or_given() -> None:
         # hint: write vdevice="cuda:0"
             return x
     """)
+
+
+def test_names_of_the_function_around_may_be_said_to_be_that() -> None:
+    dtype = "int8"
+
+    @R.function
+    def main(x: R.Tensor((2,), dtype)) -> R.Tensor((2,), dtype):
+        nonlocal dtype
+        return R.add(x, R.const(1, dtype))
+
+    assert main.ret_struct_info == TensorStructInfo((2,), "int8")

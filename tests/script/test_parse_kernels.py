@@ -193,7 +193,7 @@ while n < 9:
     break
 """)
     outer = [node for node in walk(func.body) if isinstance(node, stmt.IfThenElse)]
-    assert [str(i.condition) for i in outer] == ["n < 2", "n > 3 and not n == 5", "n > 1 and n < 5"]
+    assert [str(i.condition) for i in outer] == ["n < 2", "n > 3 and not n == 5", "1 < n and n < 5"]
     calls = [str(n.value) for n in walk(func.body) if isinstance(n, stmt.Evaluate)]
     assert calls == ["T.continue_loop()", "T.break_loop()"]
 
@@ -368,3 +368,36 @@ with T.block("b"):
         kernel(body)
     said = body.replace("    T.eval", "    T.reads(A[0, 0])\n    T.writes()\n    T.eval")
     assert block_named(kernel(said), "b").writes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "node"),
+    [
+        ("1 == n", tir.EQ),
+        ("1 != n", tir.NE),
+        ("1 < n", tir.LT),
+        ("1 <= n", tir.LE),
+        ("1 > n", tir.GT),
+        ("1 >= n", tir.GE),
+    ],
+)
+def test_comparisons_stand_as_they_are_written(text: str, node: type[tir.CmpExpr]) -> None:
+    func = kernel(f"if {text}:\n    A[0, 0] = 0.0")
+    (found,) = [n.condition for n in walk(func.body) if isinstance(n, stmt.IfThenElse)]
+    assert type(found) is node
+    assert found.a.dtype == found.b.dtype == "int32"
+    assert str(found) == text
+
+
+def test_names_of_the_function_around_may_be_said_to_be_that() -> None:
+    size = 4
+
+    @T.prim_func
+    def func(A: T.Buffer((4,), "float32")) -> None:
+        nonlocal size
+        for i in range(size):
+            A[i] = T.float32(0)
+
+    assert "for i in range(4)" in func.script()
+    with pytest.raises(ParseError, match="global is not part of a kernel"):
+        kernel("global size")

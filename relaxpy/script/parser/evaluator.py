@@ -14,7 +14,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, close_names
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
@@ -67,6 +67,14 @@ _COMPARE: dict[type[ast.cmpop], tuple[Callable[[Any, Any], object], str]] = {
     ast.IsNot: (operator.is_not, "is not"),
     ast.In: (lambda a, b: a in b, "in"),
     ast.NotIn: (lambda a, b: a not in b, "not in"),
+}
+_IN_ORDER: dict[str, type[tir.CmpExpr]] = {
+    "==": tir.EQ,
+    "!=": tir.NE,
+    "<": tir.LT,
+    "<=": tir.LE,
+    ">": tir.GT,
+    ">=": tir.GE,
 }
 
 
@@ -421,6 +429,8 @@ class Evaluator(Displays):
             if found is not MISSING:
                 return found
             self.guard.binary(sign, left, right, node, self)
+            if sign in _IN_ORDER and isinstance(right, PrimExpr) and type(left) in (int, float):
+                return ops.compare(_IN_ORDER[sign], left, right)  # Python would turn it around
             return function(left, right)
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None

@@ -140,7 +140,7 @@ class GraphReader(GraphUnrolled):
                 self.local_function(node)
             case ast.For():
                 self.unroll(node)
-            case ast.Pass():
+            case ast.Pass() | ast.Nonlocal():  # whose names are looked up outside anyway
                 return
             case _:
                 raise refusal(self.program, node, "Relax")

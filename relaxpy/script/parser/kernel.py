@@ -174,7 +174,7 @@ class KernelReader(KernelForms):
                 self.add(stmt.Evaluate(jump(), self.program.span(node)))
             case ast.Assert(test=test, msg=msg):
                 self.check(node, test, msg)
-            case ast.Pass():
+            case ast.Pass() | ast.Nonlocal():  # whose names are looked up outside anyway
                 return
             case _:
                 raise refusal(self.program, node, "a kernel")
