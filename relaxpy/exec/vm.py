@@ -158,12 +158,14 @@ class VirtualMachine:
     def profile(self, func_name: str, *args: object) -> ProfileReport:
         """Where the time of a call of function `func_name` goes: to which of the calls it makes.
 
-        A first call warms up, without an instrument.
+        A first call warms up, without an instrument. Without arguments, the function is called with
+        the inputs that were set.
 
         Errors:
             UnknownNameError: there is no such function. RuntimeCheckError: a check failed.
         """
         function, before = self._executable[func_name], self._instrument
+        args = args or self._inputs.get(func_name, ())
         function(*args)
         profiler = Profiler()
         self._instrument = profiler

@@ -224,6 +224,7 @@ def test_a_profile_says_where_the_time_goes(chain: VirtualMachine) -> None:
 def test_what_was_set_is_timed_too(vm: VirtualMachine) -> None:
     vm.set_input("pair", X, X)
     assert len(vm.time_evaluator("invoke_stateful", "cpu", repeat=2)("pair").results) == 2
+    assert "pair" in str(vm.profile("pair"))
 
 
 def test_build_takes_the_parameters_of_compilers() -> None:
