@@ -67,17 +67,12 @@ def check_supported(func: PrimFunc, name: str) -> None:
     """Look for what cannot be run.
 
     Errors:
-        CompileError: an intrinsic or statement without meaning here; it is named.
+        CompileError: an intrinsic without meaning here; it is named.
     """
     for node in walk(func):
-        if isinstance(node, tir.Call) and isinstance(node.op, Op):
-            if node.op.name.removeprefix("tir.") not in SUPPORTED:
+        match node:
+            case tir.Call(op=Op(name=op)) if op.removeprefix("tir.") not in SUPPORTED:
                 raise unsupported(node, name).located(func.span)
-        elif isinstance(node, st.BufferRealize):
-            raise CompileError(
-                f"{name}: a BufferRealize of {node.buffer.name} must be lowered first",
-                span=node.span,
-            )
 
 
 def run_prim_func(
@@ -255,6 +250,10 @@ class KernelRun(ScalarEvaluator):
             case st.AllocateConst(buffer_var=var, dtype=dtype, data=data, body=body):
                 self._allocate(var, np.array(data, dtype.numpy()))
                 self.execute(body)
+            case st.BufferRealize(buffer=buffer, body=body):
+                if buffer not in self.func.buffer_map.values():
+                    self._make(buffer)
+                self.execute(body)
             case st.DeclBuffer(buffer=buffer, body=body):
                 self.arrays.pop(buffer, None)
                 self.execute(body)
@@ -306,10 +305,14 @@ class KernelRun(ScalarEvaluator):
 
     def _enter(self, block: st.Block) -> None:
         for buffer in block.alloc_buffers:
-            self.arrays[buffer] = _poisoned(tuple(map(self.value, buffer.shape)), buffer.dtype)
-            self.memory[buffer.data] = self.arrays[buffer]
+            self._make(buffer)
         for match_buffer in block.match_buffers:
             self._match_region(match_buffer.buffer, match_buffer.source)
+
+    def _make(self, buffer: Buffer) -> None:
+        """Give `buffer` memory of its own."""
+        self.arrays[buffer] = _poisoned(tuple(map(self.value, buffer.shape)), buffer.dtype)
+        self.memory[buffer.data] = self.arrays[buffer]
 
     def _starts(self, block: st.Block) -> bool:
         """Whether all reduction variables are where they start."""

@@ -20,6 +20,7 @@ from relaxpy.exec.kernel.nest import (
     Repeat,
     every,
     expressions,
+    jumps,
     loads,
     mapped,
 )
@@ -127,6 +128,8 @@ class _Loops:
         """A loop for each digit where the body asks only for those, as `f // m` and `f % m`."""
         axis = loop.axis
         if not as_poly(axis.start).same(0) or mentions(axis.stop, {a.var for a in outer}):
+            return None
+        if any(True for _ in jumps(loop.body)):
             return None
         cuts = _cuts(loop, axis.var)
         extents = _chain(as_poly(axis.stop), cuts) if cuts else None
@@ -243,7 +246,7 @@ def _all(item: Item) -> Iterator[PrimExpr]:
 def _joined(loop: Loop, sizes: Container[Var]) -> Loop | None:
     """One loop for `loop` and the one that is its body, if only their joint place matters."""
     match loop.body:
-        case (Loop(axis=inner, body=body),):
+        case (Loop(axis=inner, body=body),) if not any(True for _ in jumps(body)):
             pass
         case _:
             return None

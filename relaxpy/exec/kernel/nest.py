@@ -197,6 +197,18 @@ def every(items: tuple[Item, ...]) -> Iterator[Item]:
             yield from every(body)
 
 
+def jumps(items: tuple[Item, ...]) -> Iterator[Jump]:
+    """The jumps that end the loop of which `items` are the body, or a round of it."""
+    for item in items:
+        match item:
+            case Jump():
+                yield item
+            case Branch(body=body, orelse=orelse):
+                yield from jumps((*body, *orelse))
+            case _:
+                pass
+
+
 def mapped(item: Item, change: Callable[[PrimExpr], PrimExpr]) -> Item:
     """`item` with `change` of all its expressions, those inside its bodies included."""
 

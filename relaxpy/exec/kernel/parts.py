@@ -35,6 +35,7 @@ from relaxpy.exec.kernel.nest import (
     every,
     expressions,
     handed,
+    jumps,
     loads,
     outside_calls,
     stored,
@@ -234,7 +235,7 @@ class _Collector:
                 moving = {v for v in outer if mentions(axis.start, {v}) or mentions(axis.stop, {v})}
                 changing = any(self.overwritten(e, body) for e in (axis.start, axis.stop))
                 invoked = any(True for e in (axis.start, axis.stop) for _ in outside_calls(e))
-                if invoked or changing or any(True for _ in _jumps(body)):
+                if invoked or changing or any(True for _ in jumps(body)):
                     reason = "a loop whose end is decided while it runs"
                     yield self.group((item,), box, guards, ordered, reason)
                 else:
@@ -362,18 +363,6 @@ class _Collector:
         yield Statement(
             box, store.buffer, tuple(indices), value, guards, ordered, store.block, store.span
         )
-
-
-def _jumps(items: tuple[Item, ...]) -> Iterator[Jump]:
-    """The jumps that end the loop of which `items` are the body, or a round of it."""
-    for item in items:
-        match item:
-            case Jump():
-                yield item
-            case Branch(body=body, orelse=orelse):
-                yield from _jumps((*body, *orelse))
-            case _:
-                pass
 
 
 def _first_rounds(condition: PrimExpr, box: Box) -> frozenset[Var]:

@@ -142,7 +142,8 @@ class _Reader:
             case DeclBuffer(body=body):
                 yield from self.items(body)
             case BufferRealize(buffer=buffer, body=body):
-                yield from self.declared.make(buffer, self.axes)
+                if not self.declared.is_argument(buffer):
+                    yield from self.declared.make(buffer, self.axes)
                 yield from self.items(body)
             case Evaluate(value=value):
                 yield from self._evaluate(value)

@@ -13,7 +13,7 @@ from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.registry import register_func, remove_global_func
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
-from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
+from relaxpy.ir.tir.buffer import BufferLoad, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import ir as I, tir as T
 from tests.exec.kernel.support import check, load, methods, source_of
@@ -306,6 +306,26 @@ def test_an_index_may_be_computed_by_any_arithmetic() -> None:
         wanted[i & 3] = wanted[i >> 1] + 1
     load(computed_places)(memory, memory)
     np.testing.assert_array_equal(memory, wanted)
+
+
+def realized() -> PrimFunc:
+    """B is A plus 1, backwards, through a buffer that is realized, as is B."""
+    four = ops.const(4, "int64")
+    a, b, c = (decl_buffer([four], "float32", name) for name in "ABC")
+    i, j = tir.Var("i", "int64"), tir.Var("j", "int64")
+    stores = [
+        (i, st.BufferStore(c, BufferLoad(a, [i]) + 1.0, [i])),
+        (j, st.BufferStore(b, BufferLoad(c, [3 - j]), [j])),
+    ]
+    loops = [st.For(var, ops.const(0, "int64"), four, st.ForKind.SERIAL, s) for var, s in stores]
+    body: st.Stmt = st.SeqStmt(tuple(loops))
+    for buffer in (c, b):
+        body = st.BufferRealize(buffer, [Range(0, 4)], ops.const(True), body)
+    return PrimFunc([a, b], body)
+
+
+def test_buffers_may_be_realized() -> None:
+    check(realized(), floats(4), floats(4))
 
 
 def by_pointer() -> PrimFunc:

@@ -133,7 +133,7 @@ def test_an_arg_extreme_of_what_is_always_the_same() -> None:
 def narrow_scalars(A: T.Buffer((4,), "uint8"), Y: T.Buffer((4,), "uint8"), n: T.int64):
     for i in range(4):
         Y[i] = T.Cast("uint8", n) + T.uint8(200)
-        for k in range(3):
+        for _ in range(3):
             A[i] = A[i] - T.uint8(5)
 
 
@@ -177,3 +177,25 @@ def sums_of_four(A: T.Buffer((4,), "int32"), B: T.Buffer((2,), "int32")):
 
 def test_a_loop_that_is_left_early_stays_the_inner_one() -> None:
     check(sums_of_four, np.array([1, 6, 0, 5], np.int32), whole(2, kind="int32"))
+
+
+@T.prim_func
+def left_tiles(A: T.Buffer((7,), "int32"), B: T.Buffer((7,), "int32")):
+    for i_0, i_1 in T.grid(3, 3):
+        if i_0 * 3 + i_1 < 7:
+            if A[i_0 * 3 + i_1] < 0:
+                T.evaluate(T.break_loop())
+            B[i_0 * 3 + i_1] = A[i_0 * 3 + i_1]
+
+
+@T.prim_func
+def left_rows(A: T.Buffer((3, 4), "int32"), B: T.Buffer((12,), "int32")):
+    for f in range(12):
+        if A[f // 4, f % 4] < 0:
+            T.evaluate(T.break_loop())
+        B[f] = A[f // 4, f % 4]
+
+
+def test_loops_that_are_left_early_are_neither_joined_nor_divided() -> None:
+    check(left_tiles, np.array([1, -2, 3, 4, 5, 6, -7], np.int32), np.zeros(7, np.int32))
+    check(left_rows, np.array([[1, -2, 3, 4]] * 3, np.int32), np.zeros(12, np.int32))
