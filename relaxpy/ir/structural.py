@@ -45,7 +45,7 @@ class _Kind(NamedTuple):
     scope: bool
     operation: bool
     leaf: Callable[[Any], object] | None
-    fields: tuple[tuple[str, bool, bool], ...]
+    fields: tuple[tuple[str, str, bool, bool], ...]
 
 
 def _leaf(kind: type[Node]) -> Callable[[Any], object] | None:
@@ -69,7 +69,12 @@ class _Kinds(dict[type[Node], _Kind]):
             issubclass(kind, (BinaryOpExpr, LogicalExpr, Select, Cast)),
             _leaf(kind),
             tuple(
-                (kind._judged_by.get(name, name), name in kind._binds, name in kind._binds_sizes)
+                (
+                    name,
+                    kind._judged_by.get(name, name),
+                    name in kind._binds,
+                    name in kind._binds_sizes,
+                )
                 for name in kind._fields
             ),
         )
@@ -156,8 +161,8 @@ class _Walk:
         depth: int,
     ) -> tuple[object, ...]:
         """A token that begins with `parts`, with the fields; the rest is to be visited `later`."""
-        for field, binds, binds_sizes in kind.fields:
-            value = getattr(subject, field)
+        for field, judged, binds, binds_sizes in kind.fields:
+            value = getattr(subject, judged)
             if type(value) in _PLAIN:
                 parts.append(value)
             elif value is EMPTY_ATTRS:
@@ -372,7 +377,8 @@ def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch
 def _members(subject: object) -> list[tuple[Step, object]]:
     """The parts of a node, a tuple or a table, each with the step that leads to it."""
     if isinstance(subject, Node):
-        return [(name, getattr(subject, name)) for name, _, _ in _KINDS[type(subject)].fields]
+        fields = _KINDS[type(subject)].fields
+        return [(name, getattr(subject, judged)) for name, judged, _, _ in fields]
     if isinstance(subject, (tuple, list)):
         return list(enumerate(subject))
     if isinstance(subject, Mapping):

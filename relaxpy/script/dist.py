@@ -6,13 +6,30 @@ import sys as _sys
 from typing import Any
 
 from relaxpy.entry import user_facing as _user_facing
-from relaxpy.ir.relax.distributed import device_mesh
+from relaxpy.errors import MisuseError as _MisuseError
+from relaxpy.ir.relax.distributed import DTensorStructInfo as _DTensorStructInfo, device_mesh
+from relaxpy.ir.relax.nodes import Constant as _Constant, const as _const
 from relaxpy.ir.relax.op.call import call_tir
 from relaxpy.script.parser import relaxwords as _words
-from relaxpy.script.parser.annotations import DTensor
+from relaxpy.script.parser.annotations import DTensor, resolve as _resolve
 from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
-__all__ = ["DTensor", "call_tir", "device_mesh"]
+__all__ = ["DTensor", "call_tir", "const", "device_mesh"]
+
+
+@_user_facing
+def const(value: object, struct_info: object) -> _Constant:
+    """A literal that several devices hold together, as `R.DTensor(...)` says.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): it is no such info, or one of another tensor.
+    """
+    info = _resolve(struct_info)
+    if not isinstance(info, _DTensorStructInfo):
+        raise _MisuseError(f"R.dist.const takes an R.DTensor, found {info}", about=struct_info)
+    if not isinstance(value, _Constant):
+        value = _const(value, info.dtype)
+    return _Constant(value.data, info)
 
 
 @_user_facing

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import relaxpy
@@ -17,8 +18,10 @@ from relaxpy.relax.distributed import (
     device_mesh,
 )
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script.printer import metadata
 
 MESH = DeviceMesh((2, 2), (0, 1, 2, 3))
+MESH_OF_ONE = DeviceMesh((1,), (0,))
 
 
 def spread(
@@ -258,3 +261,57 @@ class Module:
         from_source(text)
     assert caught.value.diagnostic.span is not None
     assert caught.value.diagnostic.span.line == 11
+
+
+def test_literals_can_be_spread_over_devices() -> None:
+    large = np.arange(200, dtype="float32").reshape(50, 4)
+    two = DeviceMesh((2,), (0, 1))
+    module = from_source(
+        """
+        @I.ir_module
+        class Module:
+            @R.function
+            def main() -> R.Object:
+                x = R.dist.const([1, 2], R.DTensor((2,), "int8", mesh, "S[0]"))
+                y = R.dist.const(large, R.DTensor((50, 4), "float32", mesh, "R"))
+                z = R.const([1, 2], "int8")
+                return (x, y, z)
+        """,
+        {"I": I, "R": R, "large": large, "mesh": two},
+    )
+    x, _, z = (b.value for b in module["main"].body.blocks[0].bindings)
+    assert x.struct_info == DTensorStructInfo(relax.TensorStructInfo((2,), "int8"), two, "S[0]")
+    assert x.data.dtype == "int8"
+    assert x.data.tobytes() == z.data.tobytes()
+    assert not structural_equal(x, z)
+    assert not structural_equal(
+        x, relax.Constant(x.data, DTensorStructInfo(z.struct_info, two, "R"))
+    )
+    names = {"I": I, "R": R, "T": T, "metadata": metadata(module)}
+    for copy in (from_source(module.script(), names), load_json(save_json(module))):
+        assert structural_equal(copy, module)
+
+
+@pytest.mark.rule("DER-4")
+def test_a_spread_literal_fits_its_info() -> None:
+    mesh = DeviceMesh((2,), (0, 1))
+    for info, message in [
+        (relax.TensorStructInfo((2,), "int8"), "takes an R.DTensor"),
+        (DTensorStructInfo(relax.TensorStructInfo((3,), "int8"), mesh, "R"), "DER-4"),
+    ]:
+        with pytest.raises(MisuseError, match=message):
+            R.dist.const([1, 2], info)
+
+
+@pytest.mark.rule("DER-36")
+@pytest.mark.parametrize("text", ["R.add(x, x)", "x + 1", "-x", "R.concat((x, x))", "R.sum(x)"])
+def test_operators_refuse_spread_tensors(text: str) -> None:
+    with pytest.raises(StructInfoError, match=r"<string>:4:\d+: relax.*DTensor") as caught:
+        from_source(
+            "@R.function\n"
+            'def f(x: R.DTensor((4,), "float32", mesh, "R")) -> R.Object:\n'
+            "    y = x\n"
+            f"    return {text}\n",
+            {"R": R, "mesh": MESH_OF_ONE},
+        )
+    assert "hint: call a kernel" in str(caught.value) or "concat" in text

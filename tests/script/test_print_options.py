@@ -189,7 +189,7 @@ X = rx.Var("x", Tensor((4,)))
         (rx.Call(Op("relax.made_up"), (X,), {"axis": 1}), "R.made_up(x, axis=1)"),
         (rx.Call(rx.GlobalVar("f"), (X,)), "f(x)"),
         (rx.Call(rx.Call(rx.Var("f"), (X,)), (X,)), "f(x)(x)"),
-        (rx.TupleGetItem(rx.Tuple([X, X]), 1), "(x, x)[1]"),
+        (rx.TupleGetItem(rx.Tuple([X, X]), 1), "R.TupleGetItem((x, x), 1)"),
         (rx.VarBinding(rx.Var("y"), X), "y = x"),
         (rx.MatchCast(None, X, Tensor((4,))), 'R.match_cast(x, R.Tensor((4,), dtype="float32"))'),
         (

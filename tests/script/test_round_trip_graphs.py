@@ -137,6 +137,9 @@ class Graphs:
         return self.draw(st.sampled_from(makers))()
 
     def projection(self) -> rx.Expr | None:
+        if self.known and self.draw(st.integers(0, 2)) == 0:
+            fields = [self.draw(st.sampled_from(self.known)) for _ in range(2)]
+            return rx.TupleGetItem(rx.Tuple(fields), self.draw(st.integers(0, 1)))
         found = self.pick(rx.TupleStructInfo)
         if found is None or not found.struct_info.fields:
             return None

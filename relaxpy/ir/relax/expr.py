@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -109,6 +109,7 @@ class Constant(Expr):
     """A tensor literal (AST-6); the array is copied unless it already cannot be written."""
 
     _fields = ("data",)
+    _judged_by: ClassVar[Mapping[str, str]] = {"data": "placed_data"}
     data: Array
     struct_info: StructInfo | None = None
     span: Span | None = None
@@ -128,6 +129,16 @@ class Constant(Expr):
         if info is None:
             info = TensorStructInfo(data.shape, dtype)  # type: ignore[arg-type]
         set_fields(self, data=data, struct_info=_constant_info(data, as_struct_info(info)))
+
+    @property
+    def spread_info(self) -> StructInfo | None:
+        """Of a literal that several devices hold together, how they do."""
+        return None if isinstance(self.struct_info, TensorStructInfo) else self.struct_info
+
+    @property
+    def placed_data(self) -> Array | tuple[Array, StructInfo]:
+        """What makes two literals the same: the data, and how several devices hold them."""
+        return self.data if self.spread_info is None else (self.data, self.spread_info)
 
 
 def _constant_info(data: Array, info: StructInfo) -> StructInfo:

@@ -107,9 +107,9 @@ def ExternFunc(global_symbol: str, struct_info: object = None) -> rx.ExternFunc:
     return rx.ExternFunc(global_symbol, None if struct_info is None else resolve(struct_info))
 
 
-def TupleGetItem(tuple_value: rx.Expr, index: int) -> rx.TupleGetItem:
-    """Field `index` of a tuple."""
-    return rx.TupleGetItem(tuple_value, index)
+def TupleGetItem(tuple_value: object, index: int) -> rx.TupleGetItem:
+    """Field `index` of a tuple, taken when the program runs: `(x, y)[0]` is `x` at once."""
+    return rx.TupleGetItem(rx.convert_to_expr(tuple_value), index)
 
 
 def call_packed(

@@ -19,22 +19,22 @@ def type_parameters(
     names: list[str] = []
     for param in getattr(node, "type_params", ()):
         name: str = param.name
-        wrong: dict[str, Any] | None = None
+        message, details = "", dict[str, Any]()
         if args is None:
             message = "the class of a module has no type parameters"
-            wrong = {"rule": "SC-12", "hint": f"each function has its own: def f[{name}](...)"}
+            details = {"rule": "SC-12", "hint": f"each function has its own: def f[{name}](...)"}
         elif type(param).__name__ in ("TypeVarTuple", "ParamSpec"):
             message = f"{name} is to be one size, without a star"
-            wrong = {"rule": "SC-12", "hint": f"[{name}] declares the shape variable {name}"}
+            details = {"rule": "SC-12", "hint": f"[{name}] declares the shape variable {name}"}
         elif getattr(param, "bound", None) or getattr(param, "default_value", None):
             message = f"shape variable {name} is an int64 and has neither type nor default"
-            wrong = {"rule": "PX-9", "hint": f"write [{name}]"}
+            details = {"rule": "PX-9", "hint": f"write [{name}]"}
         elif name in names or name in taken:
             other = "a shape variable" if name in names else "a parameter"
             message = f"{name} is the name of {other} already"
-            wrong = {"rule": "SC-9"}
-        if wrong is not None:
-            report.add(error(param, message, **wrong))
+            details = {"rule": "SC-9"}
+        if message:
+            report.add(error(param, message, **details))
         if name not in names and name not in taken:
             names.append(name)
     return names

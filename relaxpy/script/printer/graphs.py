@@ -269,12 +269,18 @@ class GraphWriter:
                 fields = [done[id(f)] for f in node.fields]
                 done[id(node)] = tuple_doc(fields) if fields else f"{self.r}.tuple()"
             elif isinstance(node, rx.TupleGetItem):
-                done[id(node)] = Concat(done[id(node.tuple_value)], f"[{node.index}]")
+                done[id(node)] = self._projection(node, done[id(node.tuple_value)])
             elif isinstance(node, _STATEMENTS):
                 done[id(node)] = self._hoisted(node)
             else:
                 done[id(node)] = self.text.leaf_doc(node)
         return done[id(root)]
+
+    def _projection(self, expr: rx.TupleGetItem, shown: Doc) -> Doc:
+        """A field of a tuple; of one that is written out, `[0]` would be read as the field."""
+        if isinstance(expr.tuple_value, rx.Tuple):
+            return call(f"{self.r}.TupleGetItem", shown, str(expr.index))
+        return Concat(shown, f"[{expr.index}]")
 
     def _hoisted(self, expr: rx.If | rx.SeqExpr | rx.Function) -> Doc:
         """The name of an expression that takes statements to write."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
-from relaxpy.ir.doc import Concat, Doc, Group, Layout, flat, width_of
+from relaxpy.ir.doc import Concat, Doc, Group, Layout, call, flat, width_of
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.literal import string_text
 from relaxpy.ir.relax import nodes as rx
@@ -116,7 +116,10 @@ class ScriptText(ShortText):
     @override
     def constant_doc(self, expr: rx.Constant) -> Doc:
         inline = self.small_constant(expr)
-        return self.metadata.place(CONSTANT_KEY, expr) if inline is None else inline
+        shown = self.metadata.place(CONSTANT_KEY, expr) if inline is None else inline
+        if expr.spread_info is None:
+            return shown
+        return call(f"{self.relax_prefix}.dist.const", shown, self.info_doc(expr.spread_info))
 
     @override
     def opaque_doc(self, value: object) -> Doc:
