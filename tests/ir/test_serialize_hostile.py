@@ -17,6 +17,7 @@ from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.script import ir as I, relax as R, tir as T
 
 
@@ -256,3 +257,20 @@ def test_literals_are_what_they_are_whatever_they_are_given() -> None:
     for info in (wrong, vague, rx.TensorStructInfo((4,), "int8"), rx.TensorStructInfo((5,))):
         with pytest.raises(MisuseError, match="DER-4"):
             rx.Constant(data, info)
+
+
+@pytest.mark.rule("WF-17b")
+def test_a_function_of_neither_form_is_not_called() -> None:
+    def call(info: rx.StructInfo) -> IRModule:
+        f = rx.Var("f", info)
+        body = rx.Call(f, [])
+        func = rx.Function([f], body, rx.ObjectStructInfo(), False)
+        return relax.transform.Normalize()(IRModule({"main": func}))
+
+    assert len(call(rx.FuncStructInfo.opaque_func())) == 1
+    with pytest.raises(StructInfoError, match="f has neither params nor derive_func"):
+        call(rx.FuncStructInfo(None, rx.ObjectStructInfo()))
+    neither = rx.Var("f", rx.FuncStructInfo(None, rx.ObjectStructInfo()))
+    for name in ("call_pure_packed", "call_inplace_packed"):
+        with pytest.raises(StructInfoError, match="expected a packed function"):
+            BlockBuilder().normalize(rx.Call(Op(f"relax.{name}"), [neither]))

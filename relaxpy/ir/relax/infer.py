@@ -78,7 +78,13 @@ def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
             about=call.op,
         )
     if info.params is None:
-        assert info.derive_func is not None
+        if info.derive_func is None:
+            raise StructInfoError(
+                f"{callee_name(call.op)} has neither params nor derive_func",
+                rule="WF-17b",
+                span=written_at(cast("Expr", call.op)),
+                about=call.op,
+            )
         return info.derive_func.func(call, ctx)
     return _call_closure(call, info, info.params, ctx)
 

@@ -440,7 +440,8 @@ def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:
 
 def _check_packed(callee: Expr, ctx: Context) -> FuncStructInfo:
     info = ctx.info_of(callee)
-    if not isinstance(info, FuncStructInfo) or info.params is not None:
+    packed = isinstance(info, FuncStructInfo) and info.params is None
+    if not isinstance(info, FuncStructInfo) or not packed or info.derive_func is None:
         raise StructInfoTypeError(
             f"expected a packed function, found {info}", rule="OP-9", about=callee
         )

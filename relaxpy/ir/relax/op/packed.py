@@ -35,7 +35,8 @@ def _callee(call: Call, ctx: Context) -> FuncStructInfo:
     if not call.args:
         raise StructInfoTypeError("takes what to call", about=call)
     info = ctx.info_of(call.args[0])
-    if not isinstance(info, FuncStructInfo) or info.params is not None:
+    packed = isinstance(info, FuncStructInfo) and info.params is None
+    if not isinstance(info, FuncStructInfo) or not packed or info.derive_func is None:
         raise StructInfoTypeError(f"expected a packed function, found {info}", about=call.args[0])
     return info
 

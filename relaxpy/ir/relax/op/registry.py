@@ -438,11 +438,14 @@ def _has_its_rank(info: TensorStructInfo) -> bool:
 
 def _wrong_kind(parameter: Parameter, arg: Expr, info: StructInfo) -> StructInfoTypeError:
     vague = isinstance(info, ObjectStructInfo)
+    hint = "say what it is with R.match_cast first" if vague else None
+    if isinstance(info, DTensorStructInfo):
+        hint = "call a kernel for tensors on several devices: R.dist.call_tir(..., out_sinfo)"
     return StructInfoTypeError(
         f"{parameter.name} is {parameter.expected()}, found {info}",
         rule="SI-15" if vague else "DER-36",
         span=written_at(arg),
-        hint="say what it is with R.match_cast first" if vague else None,
+        hint=hint,
         about=arg,
     )
 
