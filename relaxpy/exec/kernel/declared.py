@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.bounds import is_injective
 from relaxpy.exec.kernel.nest import Axis, Local, Make, Memory, loads
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.affine import Affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, Range
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.stmt import Allocate, MatchBufferRegion
@@ -105,6 +107,15 @@ class Declared:
             True for e in layout for _ in loads(e)
         )
 
+    def _lies_apart(self, buffer: Buffer) -> bool:
+        """Whether strides are proved to lead to another element at each place."""
+        every = zip(buffer.shape, buffer.strides, strict=False)
+        steps = {Var("i", "int64"): (n, s) for n, s in every if getattr(n, "value", 0) != 1}
+        place = Affine({v: as_poly(step) for v, (_, step) in steps.items()}, as_poly(0))
+        axes = [Axis(v, ops.const(0, "int64"), size) for v, (size, _) in steps.items()]
+        sizes = {s for b in self._arguments for s in b.shape if isinstance(s, Var)}
+        return is_injective(place, axes, sizes)
+
     # ---- accesses
 
     def resolve(self, buffer: Buffer, indices: Indices) -> tuple[Buffer, Indices]:
@@ -124,7 +135,7 @@ class Declared:
         if buffer in self._known:
             return buffer, indices
         root = self._root(buffer)
-        if root not in self._late and self._is_fixed(buffer):
+        if root not in self._late and self._is_fixed(buffer) and self._lies_apart(buffer):
             self._known.add(buffer)
             self.views[buffer] = root
             return buffer, indices

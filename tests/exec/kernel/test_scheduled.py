@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from relaxpy.script import tir as T
-from tests.exec.kernel.support import check
+from tests.exec.kernel.support import check, methods
 
 rng = np.random.default_rng(5)
 
@@ -199,3 +199,23 @@ def left_rows(A: T.Buffer((3, 4), "int32"), B: T.Buffer((12,), "int32")):
 def test_loops_that_are_left_early_are_neither_joined_nor_divided() -> None:
     check(left_tiles, np.array([1, -2, 3, 4, 5, 6, -7], np.int32), np.zeros(7, np.int32))
     check(left_rows, np.array([[1, -2, 3, 4]] * 3, np.int32), np.zeros(12, np.int32))
+
+
+@T.prim_func
+def windows(B: T.Buffer((16,), "int32"), C: T.Buffer((2,), "int32")):
+    W = T.decl_buffer((5, 2), "int32", data=B.data, strides=[1, 4])
+    for i, j in T.grid(5, 2):
+        W[i, j] = W[4 - i, j] + C[j]
+
+
+@T.prim_func
+def rows_of_windows(B: T.Buffer((16,), "int32"), C: T.Buffer((2,), "int32")):
+    W = T.decl_buffer((4, 4), "int32", data=B.data, strides=[4, 1])
+    for i, j in T.grid(4, 4):
+        W[i, j] = W[i, j] + C[1]
+
+
+def test_strides_may_lead_to_one_element_from_several_places() -> None:
+    check(windows, whole(16, kind="int32"), whole(2, kind="int32"))
+    check(rows_of_windows, whole(16, kind="int32"), whole(2, kind="int32"))
+    assert methods(rows_of_windows) == ["elementwise"]
