@@ -132,7 +132,7 @@ class Diagnostic:
             yield self.hint, ""
 
 
-class RelaxpyError(Exception):
+class RelaxpyError(RuntimeError):
     """Whatever is wrong with a program, its input or its use: `diagnostics`, all at once.
 
     `about` is the very value at fault, where there is one: whoever read it knows where it stands.
@@ -387,7 +387,7 @@ class MisuseError(RelaxpyError, TypeError, ValueError):
     """An argument of relaxpy's own Python interface is of the wrong kind or value."""
 
 
-class BuilderStateError(MisuseError, RuntimeError):
+class BuilderStateError(MisuseError):
     """A BlockBuilder is asked for what its open scopes do not allow."""
 
 

@@ -79,3 +79,7 @@ def test_what_messages_say_to_write_is_right(name: str) -> None:
 
 def test_there_are_enough_of_them() -> None:
     assert len(ENTRIES) >= 120
+
+
+def test_every_error_is_a_runtime_error_as_with_tvm() -> None:
+    assert issubclass(RelaxpyError, RuntimeError)
