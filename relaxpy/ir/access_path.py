@@ -55,6 +55,10 @@ class AccessPath:
         """The path to a key that a table does not have."""
         return self._then("missing key", key)
 
+    def join(self, inner: AccessPath) -> AccessPath:
+        """The path to what `inner` leads to from where this one leads."""
+        return AccessPath((*self.steps, *inner.steps))
+
     @property
     def parent(self) -> AccessPath | None:
         """The path to what this is a part of; None for the root."""

@@ -20,8 +20,9 @@ class Node:
     into being; positions, cached and derived values are not among them. In `_binds` are those whose
     variables are defined there, in `_binds_sizes` those where shape variables are, too. What a node
     with `_scope` defines ends with it. A `_variable` is an identity: it is compared field by field
-    where it is defined, and by its definition everywhere else. Where `_judged_by` names another
-    attribute for a field, sameness of programs is judged by that one.
+    where it is defined, and by its definition everywhere else; one that `_defines_itself` is
+    defined where it is first met, if nowhere else. Where `_judged_by` names another attribute for a
+    field, sameness of programs is judged by that one.
     """
 
     __slots__ = ("__weakref__",)
@@ -31,6 +32,7 @@ class Node:
     _binds_sizes: ClassVar[frozenset[str]] = frozenset()
     _scope: ClassVar[bool] = False
     _variable: ClassVar[bool] = False
+    _defines_itself: ClassVar[bool] = False
 
     def same_as(self, other: object) -> bool:
         """Whether `other` is this very node."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -58,6 +58,17 @@ def _leaf(kind: type[Node]) -> Callable[[Any], object] | None:
     return None
 
 
+def _fields_of(kind: _Kind, subject: Any) -> tuple[tuple[str, str, bool, bool], ...]:
+    """The fields of a node in the order of visits.
+
+    What is bound comes before its variable, so that a difference is found where it comes from;
+    only a function is known in itself by the variable that it is bound to (SC-4).
+    """
+    if kind.name == "VarBinding" and not subject.value._scope:
+        return kind.fields[::-1]
+    return kind.fields
+
+
 class _Kinds(dict[type[Node], _Kind]):
     """The kinds of nodes, each read off its class when it is first met."""
 
@@ -97,9 +108,10 @@ class _Walk:
     A token is the name of a kind with its fields: plain values, variables that are known by then,
     literals and tuples of these stand in it, all else follows in tokens of its own. A variable is
     numbered where it is defined; a use is the number, or for a free variable its identity (its
-    number, too, with `map_free_vars`). An operation on scalars that was met before is given by its
-    place, since structurally equal ones are one object. The walk keeps its own stack, so that depth
-    is no limit. `visit` is that of the token that was last given, or None before the first node.
+    number, too, with `map_free_vars`, and for a buffer always). An operation on scalars that was
+    met before is given by its place, since structurally equal ones are one object. The walk keeps
+    its own stack, so that depth is no limit. `visit` is that of the token that was last given, or
+    None before the first node.
     """
 
     def __init__(self, *, map_free_vars: bool, skip_tensor_content: bool = False) -> None:
@@ -161,7 +173,7 @@ class _Walk:
         depth: int,
     ) -> tuple[object, ...]:
         """A token that begins with `parts`, with the fields; the rest is to be visited `later`."""
-        for field, judged, binds, binds_sizes in kind.fields:
+        for field, judged, binds, binds_sizes in _fields_of(kind, subject):
             value = getattr(subject, judged)
             if type(value) in _PLAIN:
                 parts.append(value)
@@ -188,7 +200,7 @@ class _Walk:
                 name = self.names.get(id(value))
                 if name is not None and id(value) not in self.announced:
                     return name
-                if name is None and not (sizes or self.map_free_vars):
+                if name is None and not (sizes or self.map_free_vars or value._defines_itself):
                     return _free_name(value)
             elif not (kind.operation or kind.scope):
                 return self.whole([kind.name], value, kind, sizes, path, later, depth + 1)
@@ -214,7 +226,7 @@ class _Walk:
         """What a variable is known by, and whether that says it all: it was met before."""
         name = self.names.get(id(subject))
         if name is None:
-            if not (defines or sizes or self.map_free_vars):
+            if not (defines or sizes or self.map_free_vars or subject._defines_itself):
                 return _free_name(subject), True
             name = self.define(subject)
         elif not defines and id(subject) not in self.announced:
@@ -354,8 +366,30 @@ def first_mismatch(
     # As long as they agree, as many tokens are to follow on either side.
     for one, other in zip(left.tokens(lhs), right.tokens(rhs), strict=True):
         if one != other:
-            places = [(w.visit[3], w.visit[0]) if w.visit else None for w in (left, right)]
-            return _difference(one, other, places[0] or (None, lhs), places[1] or (None, rhs))
+            found = _difference(one, other, _place(left, lhs), _place(right, rhs))
+            return _among_members(found, left, right) or found
+    return None
+
+
+def _place(walk: _Walk, root: object) -> Place:
+    return (walk.visit[3], walk.visit[0]) if walk.visit else (None, root)
+
+
+def _among_members(found: Mismatch, left: _Walk, right: _Walk) -> Mismatch | None:
+    """Where the members differ first that two sequences of unequal lengths both have, if any do.
+
+    Variables among them are defined together, so that their number is what is to be told.
+    """
+    if not isinstance(found.lhs, tuple) or not isinstance(found.rhs, tuple):
+        return None
+    for index, (lhs, rhs) in enumerate(zip(found.lhs, found.rhs, strict=False)):
+        if not isinstance(lhs, Node) or _KINDS[type(lhs)].variable:
+            return None
+        for one, other in zip(left.tokens(lhs), right.tokens(rhs), strict=True):
+            if one != other:
+                inner = _difference(one, other, _place(left, lhs), _place(right, rhs))
+                inner = _among_members(inner, left, right) or inner
+                return replace(inner, place=found.place.array_item(index).join(inner.place))
     return None
 
 
@@ -377,7 +411,7 @@ def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch
 def _members(subject: object) -> list[tuple[Step, object]]:
     """The parts of a node, a tuple or a table, each with the step that leads to it."""
     if isinstance(subject, Node):
-        fields = _KINDS[type(subject)].fields
+        fields = _fields_of(_KINDS[type(subject)], subject)
         return [(name, getattr(subject, judged)) for name, judged, _, _ in fields]
     if isinstance(subject, (tuple, list)):
         return list(enumerate(subject))

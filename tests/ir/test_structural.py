@@ -60,6 +60,49 @@ def assert_same(a: object, b: object) -> None:
 # --- functions
 
 
+def test_the_first_difference_is_found_before_a_difference_in_length():
+    x, *vs = (rx.Var(n, Tensor((4,))) for n in "xabc")
+    one = rx.BindingBlock([rx.VarBinding(vs[0], call("exp", x))])
+    two = rx.BindingBlock([rx.VarBinding(vs[1], call("log", x)), rx.VarBinding(vs[2], x)])
+    assert str(first_mismatch(one, two).place) == "<root>.bindings[0].value.op.name"
+    longer = rx.BindingBlock([*one.bindings, rx.VarBinding(vs[2], x)])
+    assert str(first_mismatch(one, longer).place) == "<root>.bindings"
+    params = rx.Function([x], x), rx.Function([x, vs[0]], x)
+    assert str(first_mismatch(*params).place) == "<root>.params"
+
+
+def test_a_difference_is_found_in_what_is_bound_before_its_variable():
+    x = rx.Var("x", Tensor((4,)))
+    one, two = (
+        rx.VarBinding(rx.Var("y", Tensor((n,))), call(op, x)) for n, op in ((4, "exp"), (5, "log"))
+    )
+    assert str(first_mismatch(one, two).place) == "<root>.value.op.name"
+    f, g = rx.Var("f"), rx.Var("g")
+    assert_same(
+        *(rx.VarBinding(v, rx.Function([x], rx.Call(v, [x]))) for v in (f, g)),
+    )
+
+
+def test_buffers_that_nothing_defines_are_compared_as_they_are():
+    a, b = (decl_buffer((4,), "float32", n) for n in "AB")
+    stores = [BufferStore(x, y[0], (0,)) for x, y in ((a, a), (a, b), (b, a))]
+    assert_same(stores[1], stores[2])
+    assert not structural_equal(stores[0], stores[1])
+    longer = decl_buffer((5,))
+    assert not structural_equal(stores[0], BufferStore(longer, longer[0], (0,)))
+
+
+def test_infos_outside_a_program_stand_for_themselves():
+    info = Tensor((4, 5), "float32")
+    assert_same(info, R.Tensor((4, 5), "float32"))
+    assert_same(R.Tensor((4, 5), "float32"), info)
+    assert info == R.Tensor((4, 5), "float32")
+    assert R.Tensor((4, 5), "float32") == info
+    assert info != R.Tensor((4, 6), "float32")
+    assert info != R.Tensor(("n", 5), "float32")
+    assert rx.ObjectStructInfo() == R.Object
+
+
 @pytest.mark.parametrize("make", [function, kernel])
 def test_names_do_not_matter(make):
     assert_same(make("A"), make("Z"))

@@ -160,6 +160,7 @@ class Buffer(Node):
     )
     _binds_sizes = frozenset(("data", "shape", "strides", "elem_offset"))
     _variable = True
+    _defines_itself = True
     data: Var
     dtype: DataType
     shape: tuple[PrimExpr, ...]
