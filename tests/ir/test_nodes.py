@@ -316,10 +316,14 @@ def test_infos_of_a_call_are_infos():
         rx.Call(Op("relax.add"), (X,), sinfo_args=("float32",))
 
 
-@pytest.mark.rule("AST-13")
-def test_an_if_has_both_branches():
+@pytest.mark.rule("AST-13", "NF-7")
+def test_an_if_has_both_branches_and_wraps_them():
     condition = rx.Var("c", TensorStructInfo((), "bool"))
-    assert rx.If(condition, X, Y).false_branch is Y
+    whole = rx.SeqExpr((), X)
+    found = rx.If(condition, whole, Y)
+    assert found.true_branch is whole
+    assert (found.false_branch.blocks, found.false_branch.body) == ((), Y)
+    assert found.false_branch.struct_info is Y.struct_info
     with pytest.raises(TypeError):
         rx.If(condition, X)
 
@@ -345,10 +349,25 @@ def test_a_binding_needs_a_variable_and_a_cast_an_info_and_a_value():
         rx.MatchCast(Y, X, None)
 
 
-@pytest.mark.rule("AST-11", "AST-12")
+@pytest.mark.rule("AST-9", "AST-16")
+def test_members_are_counted_from_either_end():
+    pair, shape = rx.Tuple([X, Y]), rx.ShapeExpr([N, 3])
+    assert (pair[0], pair[-1], pair[-2]) == (X, Y, X)
+    assert shape[-2] is N
+    for index in (2, -3):
+        with pytest.raises(IndexError, match=f"Tuple index out of range: {index} of 2 members"):
+            pair[index]
+        with pytest.raises(IndexError, match=f"ShapeExpr index out of range: {index} of 2 members"):
+            shape[index]
+
+
+@pytest.mark.rule("AST-11", "AST-12", "NF-6")
 def test_functions_have_parameters_and_a_body_and_no_name():
     func = rx.Function([X], X)
-    assert (func.params, func.body) == ((X,), X)
+    assert (func.params, func.body.blocks, func.body.body) == ((X,), (), X)
+    assert rx.Function([X], func.body).body is func.body
+    with pytest.raises(MisuseError, match="expected a Relax expression, found int"):
+        rx.Function([X], 1)
     assert (func.ret_struct_info, func.is_pure, func.attrs) == (None, True, Attrs())
     assert not hasattr(func, "name_hint")
     named = func.with_attr("global_symbol", "f").with_attrs({"a": [1]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from typing_extensions import override
 
@@ -17,6 +17,8 @@ from relaxpy.ir.structural import structural_key
 if TYPE_CHECKING:
     from relaxpy.errors import Span
     from relaxpy.ir.relax.expr import Call
+
+M = TypeVar("M")
 
 
 def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
@@ -95,7 +97,8 @@ class StructInfo(Node):
 
     `==` is sameness up to own shape variables (RES-13), each info standing for itself: what a Func
     info has alone in its parameters counts as its own. Where such variables are in scope around the
-    infos (SC-16), `is_base_of(a, b, scope)` both ways is the question to ask.
+    infos (SC-16), `is_base_of(a, b, scope)` both ways is the question to ask. What `R.Tensor` and
+    its siblings give outside a program is equal to the info that it stands for.
     """
 
     __slots__ = ("_key",)
@@ -119,7 +122,12 @@ class StructInfo(Node):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, StructInfo) and self.key == other.key
+        if not isinstance(other, StructInfo):
+            try:
+                other = as_struct_info(other)
+            except MisuseError:
+                return NotImplemented
+        return self.key == other.key
 
     @override
     def __hash__(self) -> int:
@@ -198,6 +206,19 @@ def as_members(value: object, what: str, rule: str) -> tuple[Any, ...]:
     if isinstance(value, (Node, str)) or not isinstance(value, Iterable):
         raise _unlike(f"a list of {what}", value, rule)
     return tuple(value)
+
+
+def member(members: tuple[M, ...], index: int, kind: str) -> M:
+    """`members[index]` of a node of this kind.
+
+    Errors:
+        IndexError: there are not as many.
+    """
+    try:
+        return members[index]
+    except IndexError:
+        count = len(members)
+        raise IndexError(f"{kind} index out of range: {index} of {count} members") from None
 
 
 def _unlike(expected: str, found: object, rule: str | None = None) -> MisuseError:

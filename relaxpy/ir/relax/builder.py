@@ -69,8 +69,8 @@ def _as_gvar(gvar: object) -> GlobalVar:
 def _fingerprint(func: BaseFunc) -> object:
     """What equal functions share: quick to take, however long the function."""
     if isinstance(func, Function):
-        blocks = func.body.blocks if isinstance(func.body, SeqExpr) else ()
-        return len(func.params), func.is_pure, tuple(len(b.bindings) for b in blocks)
+        sizes = tuple(len(block.bindings) for block in func.body.blocks)
+        return len(func.params), func.is_pure, sizes
     return structural_hash(func)
 
 

@@ -255,8 +255,7 @@ class Emitter:
                 scope.impure = value
         elif isinstance(value, If) and scope.impure is None:
             for branch in (value.true_branch, value.false_branch):
-                if isinstance(branch, SeqExpr):
-                    scope.impure = scope.impure or self._finished.get(branch)
+                scope.impure = scope.impure or self._finished.get(branch)
 
     def bind(
         self,
@@ -372,7 +371,6 @@ class Emitter:
             StructInfoError: the result does not fit its annotation (DER-45), or a function declared
                 pure makes an impure call (PU-8).
         """
-        assert isinstance(func.body, SeqExpr)
         with self._signature_sizes(func.params):
             check_purity(func, self._finished[func.body])
             body = self.ctx.info_of(func.body)

@@ -1,4 +1,4 @@
-"""Expressions: variables, literals, tuples, calls and conditionals, compared by identity."""
+"""Expressions: variables, literals, tuples and calls, compared by identity."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from relaxpy.ir.relax.base import (
     check_expr,
     check_kind,
     check_name,
+    member,
     set_fields,
 )
 from relaxpy.ir.relax.struct_info import (
@@ -241,7 +242,7 @@ class Tuple(Expr):
 
     @override
     def __getitem__(self, index: int) -> Expr:
-        return self.fields[index]
+        return member(self.fields, index, "Tuple")
 
     @override
     def __iter__(self) -> Iterator[Expr]:
@@ -357,22 +358,6 @@ def make_call(
 ) -> Call:
     """What `callee(*args)` is."""
     return Call(callee, tuple(convert_to_expr(a) for a in args), as_attrs(attrs))
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class If(Expr):
-    """One of two expressions (AST-13)."""
-
-    _fields = ("cond", "true_branch", "false_branch")
-    cond: Expr
-    true_branch: Expr
-    false_branch: Expr
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
-    span: Span | None = None
-
-    def __post_init__(self) -> None:
-        for part in (self.cond, self.true_branch, self.false_branch):
-            check_expr(part)
 
 
 @user_facing

@@ -12,6 +12,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax.base import (
     Expr,
     StructInfo,
@@ -128,6 +129,37 @@ def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
     return found
 
 
+def as_seq(body: Expr | Op) -> SeqExpr:
+    """`body` as a SeqExpr: itself, or one without blocks around it (NF-6, NF-7).
+
+    Errors:
+        MisuseError (also TypeError): it is no expression.
+    """
+    if isinstance(body, SeqExpr):
+        return body
+    found = SeqExpr((), body)  # type: ignore[arg-type]
+    if isinstance(body, Expr):
+        set_fields(found, struct_info=body.struct_info, span=body.span)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class If(Expr):
+    """One of two sequences (AST-13); another expression as a branch is wrapped (NF-7)."""
+
+    _fields = ("cond", "true_branch", "false_branch")
+    cond: Expr
+    true_branch: SeqExpr
+    false_branch: SeqExpr
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        check_expr(self.cond)
+        branches = as_seq(self.true_branch), as_seq(self.false_branch)
+        set_fields(self, true_branch=branches[0], false_branch=branches[1])
+
+
 class BaseFunc(Expr):
     """What a module may hold: a Relax Function, a PrimFunc or an ExternFunc."""
 
@@ -153,7 +185,10 @@ class BaseFunc(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Function(BaseFunc):
-    """A Relax function (AST-11); it has no name of its own (AST-12)."""
+    """A Relax function (AST-11); it has no name of its own (AST-12).
+
+    Another expression than a SeqExpr as body is wrapped (NF-6).
+    """
 
     _fields = ("params", "is_pure", "body", "ret_struct_info", "attrs")
     _binds = frozenset(("params",))
@@ -161,7 +196,7 @@ class Function(BaseFunc):
     _scope = True
     _judged_by: ClassVar[Mapping[str, str]] = {"ret_struct_info": "result_info"}
     params: tuple[Var, ...]
-    body: Expr
+    body: SeqExpr
     ret_struct_info: StructInfo | None = None
     is_pure: bool = True
     attrs: Attrs = EMPTY_ATTRS
@@ -173,10 +208,10 @@ class Function(BaseFunc):
         params = as_members(self.params, "parameters", "AST-11")
         for param in params:
             check_kind(param, Var, "a variable", "AST-11")
-        check_expr(self.body)
         set_fields(
             self,
             params=params,
+            body=as_seq(self.body),
             ret_struct_info=ret,
             is_pure=True if self.is_pure is None else bool(self.is_pure),
             attrs=function_attrs(self.attrs),
@@ -193,7 +228,7 @@ class Function(BaseFunc):
             return self.ret_struct_info
         if isinstance(self.struct_info, FuncStructInfo):
             return self.struct_info.ret
-        return (self.body.body if isinstance(self.body, SeqExpr) else self.body).struct_info
+        return self.body.body.struct_info
 
     @staticmethod
     def create_empty(

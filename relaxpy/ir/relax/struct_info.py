@@ -16,7 +16,14 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.ir.dtype import INT64, VOID, DataType
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.relax.base import Expr, StructInfo, as_members, as_struct_info, set_fields
+from relaxpy.ir.relax.base import (
+    Expr,
+    StructInfo,
+    as_members,
+    as_struct_info,
+    member,
+    set_fields,
+)
 from relaxpy.ir.tir import expr as tir, ops
 
 if TYPE_CHECKING:
@@ -101,7 +108,7 @@ class ShapeExpr(Expr):
 
     @override
     def __getitem__(self, index: int) -> tir.PrimExpr:  # type: ignore[override]
-        return self.values[index]
+        return member(self.values, index, "ShapeExpr")
 
     @override
     def __iter__(self) -> Iterator[tir.PrimExpr]:  # type: ignore[override]

@@ -36,7 +36,7 @@ class Signature:
     def info(self, *, pure: bool) -> rx.FuncStructInfo:
         """The info that callers see (DER-1, DER-44)."""
         ret = self.ret if self.ret is not None else rx.ObjectStructInfo()
-        body = rx.Tuple(())
+        body = rx.SeqExpr((), rx.Tuple(()))
         return function_info(rx.Function(self.params, body, self.ret, pure), ret)
 
 

@@ -345,16 +345,12 @@ def test_a_normal_form_without_infos_stays_structurally_equal(x: rx.Var) -> None
     assert_structural_equal(normalize_function(func), func)
 
 
-@pytest.mark.rule(
-    "WF-23", "NF-2", "NF-5", "NF-6", "NF-7", "NF-8", "NF-9", "NF-11", "NF-12", "NF-13"
-)
+@pytest.mark.rule("WF-23", "NF-2", "NF-5", "NF-8", "NF-9", "NF-11", "NF-12", "NF-13")
 @pytest.mark.parametrize(
     ("rule", "make"),
     [
         ("NF-2", lambda x, c: seq(block(bind(var("y"), pure("f", pure("g", x)))), x)),
         ("NF-5", lambda x, c: seq(block(bind(var("y"), seq(x))), x)),
-        ("NF-6", lambda x, c: x),
-        ("NF-7", lambda x, c: seq(block(bind(var("y"), rx.If(c, x, seq(x)))), x)),
         ("NF-8", lambda x, c: seq(block(bind(var("y"), x)), block(bind(var("z"), x)), x)),
         ("NF-9", lambda x, c: seq(dataflow(bind(var("y"), x)), dataflow(bind(var("z"), x)), x)),
         ("NF-11", lambda x, c: seq(block(), x)),

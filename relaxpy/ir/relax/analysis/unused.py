@@ -52,10 +52,10 @@ def without_bindings(expr: E, keep: Keep) -> E:
 def _clean(expr: Expr, keep: Keep) -> Expr:
     match expr:
         case Function(body=body):
-            new = _clean(body, keep)
+            new = _clean_sequence(body, keep)
             return expr if new is body else replace(expr, body=new)
         case If(true_branch=yes, false_branch=no):
-            branches = _clean(yes, keep), _clean(no, keep)
+            branches = _clean_sequence(yes, keep), _clean_sequence(no, keep)
             if branches[0] is yes and branches[1] is no:
                 return expr
             return replace(expr, true_branch=branches[0], false_branch=branches[1])

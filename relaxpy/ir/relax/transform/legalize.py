@@ -112,21 +112,24 @@ class _Legalizer:
         return normalize_module(result)
 
     def _function(self, func: Function) -> Function:
-        body = self._expr(func.body, dataflow=False)
+        body = self._sequence(func.body, dataflow=False)
         return func if body is func.body else replace(func, body=body, struct_info=None)
+
+    def _sequence(self, seq: SeqExpr, *, dataflow: bool) -> SeqExpr:
+        made = tuple(self._block(b) for b in seq.blocks)
+        value = self._expr(seq.body, dataflow=dataflow)
+        if value is seq.body and all(a is b for a, b in zip(made, seq.blocks, strict=True)):
+            return seq
+        return replace(seq, blocks=made, body=value, struct_info=None)
 
     def _expr(self, expr: Expr, *, dataflow: bool) -> Expr:
         match expr:
             case Call():
                 return self._call(expr, dataflow=dataflow)
-            case SeqExpr(blocks=blocks, body=body):
-                made = tuple(self._block(b) for b in blocks)
-                value = self._expr(body, dataflow=dataflow)
-                if value is body and all(a is b for a, b in zip(made, blocks, strict=True)):
-                    return expr
-                return replace(expr, blocks=made, body=value, struct_info=None)
+            case SeqExpr():
+                return self._sequence(expr, dataflow=dataflow)
             case If(true_branch=yes, false_branch=no):
-                branches = self._expr(yes, dataflow=False), self._expr(no, dataflow=False)
+                branches = tuple(self._sequence(b, dataflow=False) for b in (yes, no))
                 if branches[0] is yes and branches[1] is no:
                     return expr
                 return replace(
