@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from inspect import Parameter
+from types import UnionType
+from typing import Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.builder import BlockBuilder
@@ -57,6 +59,9 @@ def extern(name: str, struct_info: FuncStructInfo | None = None) -> ExternFunc:
 class ArgsConverter:
     """Decorators of functions that take expressions: their arguments may be Python values.
 
+    The name of a starred parameter stands for each of its arguments. None stays None where the
+    annotation of the parameter allows it.
+
     Errors:
         MisuseError (also TypeError): an argument that stands for no expression, by its name.
     """
@@ -81,14 +86,11 @@ class ArgsConverter:
         """Convert as the annotations say: `Expr`, `list[Expr]`, and these or None."""
         kinds: dict[str, Callable[[object], object]] = {}
         for name, param in inspect.signature(function, eval_str=True).parameters.items():
-            members = set(getattr(param.annotation, "__args__", ())) or {param.annotation}
-            optional = type(None) in members
-            plain = param.annotation == list[Expr]
-            rest = {param.annotation} if plain else members - {type(None)}
+            rest = _members(param.annotation) - {type(None)}
             if rest == {Expr}:
-                kinds[name] = _or_none(convert_to_expr) if optional else convert_to_expr
-            elif rest == {list[Expr]}:
-                kinds[name] = _or_none(_as_list) if optional else _as_list
+                kinds[name] = convert_to_expr
+            elif len(rest) == 1 and _is_list_of_expr(*rest):
+                kinds[name] = _as_list
         return _with_conversions(function, kinds)
 
 
@@ -97,6 +99,17 @@ args_converter = ArgsConverter()
 
 def _or_none(convert: Callable[[object], object]) -> Callable[[object], object]:
     return lambda value: None if value is None else convert(value)
+
+
+def _members(annotation: object) -> set[object]:
+    """The kinds that an annotation allows, one by one."""
+    if get_origin(annotation) in (Union, UnionType):
+        return set(get_args(annotation))
+    return {annotation}
+
+
+def _is_list_of_expr(kind: object) -> bool:
+    return get_origin(kind) is list and get_args(kind) == (Expr,)
 
 
 def _as_list(value: object) -> list[Expr]:
@@ -123,7 +136,10 @@ def _converting(
 def _with_conversions(
     function: Callable[P, R], kinds: dict[str, Callable[[object], object]]
 ) -> Callable[P, R]:
-    signature = inspect.signature(function)
+    signature = inspect.signature(function, eval_str=True)
+    for name in kinds:
+        if type(None) in _members(signature.parameters[name].annotation):
+            kinds = {**kinds, name: _or_none(kinds[name])}
 
     @wraps(function)
     def converted(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -131,10 +147,22 @@ def _with_conversions(
         for name, convert in kinds.items():
             if name not in bound.arguments:
                 continue
-            try:
-                bound.arguments[name] = convert(bound.arguments[name])
-            except MisuseError as error:
-                raise MisuseError(f"argument {name}: {error}", about=error.about) from None
+            given = bound.arguments[name]
+            match signature.parameters[name].kind:
+                case Parameter.VAR_POSITIONAL:
+                    found: object = tuple(_converted(name, convert, v) for v in given)
+                case Parameter.VAR_KEYWORD:
+                    found = {key: _converted(key, convert, v) for key, v in given.items()}
+                case _:
+                    found = _converted(name, convert, given)
+            bound.arguments[name] = found
         return function(*bound.args, **bound.kwargs)
 
     return converted
+
+
+def _converted(name: str, convert: Callable[[object], object], value: object) -> object:
+    try:
+        return convert(value)
+    except MisuseError as error:
+        raise MisuseError(f"argument {name}: {error}", about=error.about) from None

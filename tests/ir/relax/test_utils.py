@@ -1,5 +1,6 @@
 """Copies, inputs of call_tir, shapes, conversion of arguments, and the text of a tree."""
 
+import typing
 from typing import Any
 
 import pytest
@@ -156,6 +157,32 @@ def test_arguments_become_expressions() -> None:
         f(1, None, 3)
     with pytest.raises(MisuseError, match="f has no parameter z"):
         convert.to_expr("z")(f)
+
+
+def test_starred_arguments_become_expressions_one_by_one() -> None:
+    convert = relax.utils.args_converter
+
+    @convert.to_expr("a", "args", "kwargs")
+    def f(a: rx.Expr | None, *args: rx.Expr | None, **kwargs: rx.Expr | None) -> Any:
+        return a, args, kwargs
+
+    a, args, kwargs = f(None, 1, (2, "s"), None, k=1.0, none=None)  # type: ignore[arg-type]
+    assert a is None
+    assert [type(v) for v in args] == [rx.PrimValue, rx.Tuple, type(None)]
+    assert {k: type(v) for k, v in kwargs.items()} == {"k": rx.PrimValue, "none": type(None)}
+
+    @convert.auto
+    def g(*args: typing.List[rx.Expr], **kwargs: typing.Optional[rx.Expr]) -> Any:  # noqa: UP006, UP045
+        return args, kwargs
+
+    args, kwargs = g([1], [2, "s"], k=None, one=1)  # type: ignore[list-item, arg-type]
+    assert [len(v) for v in args] == [1, 2]
+    assert kwargs["k"] is None
+    assert isinstance(kwargs["one"], rx.PrimValue)
+    with pytest.raises(TypeError, match="argument args: expected a list"):
+        g([1], 2)  # type: ignore[arg-type, list-item]
+    with pytest.raises(TypeError, match="expected a Relax expression, found object"):
+        g(k=object())  # type: ignore[arg-type]
 
 
 def test_annotations_say_what_becomes_an_expression() -> None:
