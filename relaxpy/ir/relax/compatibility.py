@@ -285,8 +285,8 @@ def provably_disjoint(
     """Whether no value has both infos, as far as that can be proved.
 
     Rule:
-        RES-19: different kinds, forms, arities, lengths, known ranks or datatypes, or a provably
-        unequal size, at any depth outside functions.
+        RES-19: different kinds, forms, arities, lengths, known ranks, datatypes or devices, or a
+        provably unequal size, at any depth outside functions.
     """
     a, b = as_struct_info(a), as_struct_info(b)
     if isinstance(a, rx.ObjectStructInfo) or isinstance(b, rx.ObjectStructInfo):
@@ -295,7 +295,9 @@ def provably_disjoint(
         case rx.TensorStructInfo(), rx.TensorStructInfo():
             dtypes = {d for d in (a.dtype, b.dtype) if not d.is_void}
             ranks = {shape_rank(a), shape_rank(b), a.ndim, b.ndim} - {-1}
-            return len(dtypes) > 1 or len(ranks) > 1 or _unequal(a.get_shape(), b.get_shape())
+            devices = {d for d in (a.vdevice, b.vdevice) if d is not None}
+            apart = max(len(dtypes), len(ranks), len(devices)) > 1
+            return apart or _unequal(a.get_shape(), b.get_shape())
         case rx.ShapeStructInfo(), rx.ShapeStructInfo():
             return len({a.ndim, b.ndim} - {-1}) > 1 or _unequal(a.values, b.values)
         case rx.PrimStructInfo(), rx.PrimStructInfo():

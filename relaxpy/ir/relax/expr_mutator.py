@@ -345,7 +345,7 @@ _DEFAULTS: Mapping[type, Callable[[PyExprMutator, Any], Any]] = {
     Constant: PyExprMutator.visit_constant_,
     Tuple: PyExprMutator.visit_tuple_,
     Var: PyExprMutator.visit_var_,
-    DataflowVar: PyExprMutator.visit_dataflow_var_,
+    DataflowVar: PyExprMutator.visit_var_,
     ShapeExpr: PyExprMutator.visit_shape_expr_,
     ExternFunc: PyExprMutator.visit_extern_func_,
     GlobalVar: PyExprMutator.visit_global_var_,

@@ -34,5 +34,5 @@ def _free_name(prefix: str, taken: set[str]) -> str:
     name, count = prefix, 0
     while name in taken:
         count += 1
-        name = f"{prefix}_{count}"
+        name = f"{prefix}{count}"
     return name

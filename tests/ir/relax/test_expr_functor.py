@@ -1,6 +1,7 @@
 """Visitors and mutators of users: what is visited in which order, what is rebuilt, what shared."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -302,6 +303,25 @@ class Subtract(PyExprMutator):
 
 
 @pytest.mark.rule("NF-18")
+def test_a_dataflow_variable_is_visited_once_by_either_method() -> None:
+    seen: list[str] = []
+
+    class Both(PyExprMutator):
+        @override
+        def visit_var_(self, op: rx.Var) -> Any:
+            seen.append("var")
+            return self.visit_expr_post_order(op)
+
+        @override
+        def visit_dataflow_var_(self, op: rx.DataflowVar) -> Any:
+            seen.append("dataflow var")
+            return self.visit_expr_post_order(op)
+
+    lv = rx.DataflowVar("lv", tensor(2))
+    assert Both().visit_expr(lv) is lv
+    assert seen == ["dataflow var"]
+
+
 def test_what_a_mutator_emits_stands_before_the_binding_in_the_same_block(
     program: IRModule, main: rx.Function
 ) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.compatibility import is_base_of
+from relaxpy.ir.relax.compatibility import (
+    BaseCheckResult,
+    is_base_of,
+    struct_info_base_check,
+)
 from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
 from tests.ir.relax.infos import (
     FIRST,
@@ -442,3 +446,5 @@ def test_devices_are_ordered_as_datatypes_are() -> None:
     assert struct_info_lca(here, there) == anywhere
     assert struct_info_glb(here, there) is None
     assert struct_info_glb(rank(1, ""), here) == here
+    assert struct_info_base_check(here, there) is BaseCheckResult.FAIL_L0
+    assert struct_info_base_check(here, anywhere) is BaseCheckResult.FAIL_L1

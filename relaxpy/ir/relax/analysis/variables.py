@@ -70,9 +70,11 @@ def all_vars(expr: Expr) -> list[Var]:
 
 @user_facing
 def bound_vars(expr: Expr) -> list[Var]:
-    """The variables that `expr` defines: parameters of functions and left sides of bindings."""
+    """The variables that `expr` defines, in order: parameters, and left sides of bindings."""
     expect(expr, Node)
-    return list(dict.fromkeys(var for node in walk(expr) for var in _defined(node)))
+    nodes = list(walk(expr))
+    found = {var for node in nodes for var in _defined(node)}
+    return [node for node in nodes if isinstance(node, Var) and node in found]
 
 
 @user_facing

@@ -48,6 +48,7 @@ def test_variables_are_bound_or_free() -> None:
     f = var("f")
     main = function([x], seq(block(bind(y, x), bind(f, inner)), y))
     assert set(bound_vars(main)) == {x, y, p, f}
+    assert bound_vars(main)[: len(main.params)] == list(main.params)
     assert free_vars(main) == [z]
     assert set(all_vars(main)) == {x, y, z, p, f}
 
