@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         register_func as register_global_func,
     )
     from relaxpy.exec.vm import VirtualMachine
+    from relaxpy.ir.device import Device, cpu, cuda, device
     from relaxpy.ir.dtype import DataType
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.transform import get_pipeline
@@ -23,12 +24,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DataType",
+    "Device",
     "IRModule",
     "VirtualMachine",
     "__version__",
     "arith",
     "build",
     "compile",
+    "cpu",
+    "cuda",
+    "device",
     "errors",
     "get_global_func",
     "get_pipeline",
@@ -48,11 +53,15 @@ __all__ = [
 
 _HOMES = {
     "DataType": "relaxpy.ir.dtype:DataType",
+    "Device": "relaxpy.ir.device:Device",
     "IRModule": "relaxpy.ir.module:IRModule",
     "VirtualMachine": "relaxpy.exec.vm:VirtualMachine",
     "arith": "relaxpy.arith",
     "build": "relaxpy.exec.compile:compile",
     "compile": "relaxpy.exec.compile:compile",
+    "cpu": "relaxpy.ir.device:cpu",
+    "cuda": "relaxpy.ir.device:cuda",
+    "device": "relaxpy.ir.device:device",
     "errors": "relaxpy.errors",
     "get_global_func": "relaxpy.exec.registry:get_global_func",
     "get_pipeline": "relaxpy.ir.transform:get_pipeline",

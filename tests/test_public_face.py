@@ -44,6 +44,15 @@ def test_a_name_that_is_not_there_is_an_attribute_error(face: str) -> None:
         _ = import_module(face).nothing
 
 
+def test_names_that_programs_of_tvm_import() -> None:
+    relax = relaxpy.relax
+    assert relax.call_tir is relax.op.call_tir
+    assert relax.call_dps_packed is relax.op.call_dps_packed
+    assert relax.DynTensorType is relax.TensorType
+    assert str(relaxpy.cpu()) == "cpu:0"
+    assert relaxpy.device("cuda:1") == relaxpy.cuda(1)
+
+
 def test_both_spellings_name_one_function() -> None:
     assert relaxpy.build is relaxpy.compile
     assert relaxpy.register_global_func is relaxpy.register_func

@@ -224,6 +224,23 @@ class BasePyModule:
             raise AttributeError(name)
         return getattr(self.ir_mod, name)
 
+    def _infer_concrete_shape_from_args(
+        self, shape: Sequence[Any], in_args: Sequence[Any]
+    ) -> list[int]:
+        """The sizes of an output; those that are open are taken of the first input of its rank.
+
+        Errors:
+            MisuseError (also ValueError): there is no such input.
+        """
+        found = []
+        for axis, size in enumerate(shape):
+            known = _number(size, {})
+            known = _same_axis(in_args, len(shape), axis) if known is None else known
+            if known is None:
+                raise _unknown_size(axis, size, shape)
+            found.append(known)
+        return found
+
     # --- tensors of torch, by the names that TVM's programs use
 
     def _convert_pytorch_to_tvm(self, tensors: Any) -> Any:
@@ -298,15 +315,19 @@ def _outputs(kernel: PrimFunc | None, args: Sequence[Any], out_sinfo: Any) -> li
             if known is None:
                 known = _same_axis(args, len(shape), axis)
             if known is None:
-                raise MisuseError(
-                    f"size {axis} of the output, {size}, cannot be told from the inputs",
-                    hint="give the sizes of the output as integers",
-                    about=out_sinfo,
-                )
+                raise _unknown_size(axis, size, out_sinfo)
             extents.append(known)
         kind = DataType(dtype or (buffer[1] if buffer is not None else "float32"))
         made.append(np.zeros(extents, kind.numpy()))
     return made
+
+
+def _unknown_size(axis: int, size: object, about: object) -> MisuseError:
+    return MisuseError(
+        f"Cannot infer concrete output shape: size {axis}, {size}, cannot be told from the inputs",
+        hint="give the sizes of the output as integers",
+        about=about,
+    )
 
 
 def _shape_and_dtype(info: Any) -> tuple[Sequence[Any], Any]:

@@ -51,12 +51,14 @@ from relaxpy.ir.relax.op import (
 )
 from relaxpy.ir.relax.shapes import get_shape_of
 from relaxpy.ir.relax.ty import (
+    DynTensorType,
     DynTensorType as TensorType,
     FuncType,
     ObjectType,
     PackedFuncType,
     ShapeType,
     TupleType,
+    Type,
 )
 from relaxpy.ir.relax.utils import extern
 from relaxpy.ir.transform import get_pipeline, register_pipeline
@@ -88,6 +90,7 @@ __all__ = [
     "DataflowBlock",
     "DataflowBlockRewrite",
     "DataflowVar",
+    "DynTensorType",
     "Expr",
     "ExprFunctor",
     "ExprMutator",
@@ -119,6 +122,7 @@ __all__ = [
     "TupleGetItem",
     "TupleStructInfo",
     "TupleType",
+    "Type",
     "VMInstrumentReturnKind",
     "Var",
     "VarBinding",

@@ -106,6 +106,17 @@ def test_functions_are_methods() -> None:
         _ = instance.nothing
 
 
+def test_open_sizes_are_those_of_the_first_input_of_the_rank() -> None:
+    infer = BasePyModule(IRModule({}))._infer_concrete_shape_from_args
+    n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
+    arrays = [np.zeros(7), np.zeros((2, 3)), np.zeros((4, 5))]
+    assert infer([n, m], arrays) == [2, 3]
+    assert infer([n, 9], arrays) == [2, 9]
+    assert infer([tir.IntImm("int32", 5), 6], in_args=[]) == [5, 6]
+    with pytest.raises(ValueError, match="Cannot infer concrete output shape: size 0, n, cannot"):
+        infer([n, m], [np.zeros(3)])
+
+
 def test_python_functions_by_name() -> None:
     instance = Module()
     np.testing.assert_array_equal(instance.call_py_func("doubled", [X]), 2 * X)

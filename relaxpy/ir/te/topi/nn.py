@@ -8,13 +8,30 @@ from collections.abc import Sequence
 from relaxpy.ir.dtype import FLOAT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi import elementwise, reduction
+from relaxpy.ir.te.topi import elementwise, reduction, transform
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
 from relaxpy.ir.te.topi.shapes import normal_axes, normal_axis
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr
 
 FLOAT16 = DataType("float16")
+
+
+def matmul(
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Tensor:
+    """The product of matrices, perhaps transposed first, plus a bias."""
+    factors = [
+        transform.transpose(x) if turned else x
+        for x, turned in ((tensor_a, transpose_a), (tensor_b, transpose_b))
+    ]
+    made = transform.matmul(factors[0], factors[1], out_dtype)
+    return made if bias is None else add(made, bias)
 
 
 def relu(x: Tensor) -> Tensor:

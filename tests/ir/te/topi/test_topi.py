@@ -80,6 +80,18 @@ def test_the_last_of_equal_extremes() -> None:
     assert evaluate(lambda t: topi.argmin(t, 1, select_last_index=True), tied).tolist() == [0, 2]
 
 
+def test_products_of_matrices_turned_and_shifted() -> None:
+    a, b = np.arange(6, dtype="float32").reshape(3, 2), np.ones((4, 3), "float32")
+    bias = np.arange(4, dtype="float32")
+    found = evaluate(
+        lambda x, y, z: topi.nn.matmul(x, y, z, transpose_a=True, transpose_b=True), a, b, bias
+    )
+    np.testing.assert_array_equal(found, a.T @ b.T + bias)
+    np.testing.assert_array_equal(evaluate(topi.nn.matmul, b, a), b @ a)
+    wide = evaluate(lambda x, y: topi.nn.matmul(x, y, out_dtype="float64"), b, a)
+    assert wide.dtype == np.float64
+
+
 def test_integer_powers_wrap_and_invert() -> None:
     base = np.array([2, 3, -1, -1, 0, 5, -7, 1], "int64")
     power = np.array([62, 39, 101, 100, 70, -2, -1, -5], "int64")
