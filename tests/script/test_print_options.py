@@ -79,6 +79,30 @@ def test_without_an_alias_functions_name_the_module():
     assert_structural_equal(MODULE, from_source(shown))
 
 
+def test_parts_can_say_what_their_variables_are():
+    n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
+    x, y = rx.Var("x", Tensor((n, 2), "int8")), rx.Var("y", Tensor((n, m), "int8"))
+    z = rx.Var("z", Tensor((n, 2), "int8"))
+    pair = rx.Tuple([x, y, x])
+    assert script(pair, verbose_expr=True).splitlines() == [
+        "n = T.int64()",
+        'x: R.Tensor((n, 2), dtype="int8")',
+        "m = T.int64()",
+        'y: R.Tensor((n, m), dtype="int8")',
+        "(x, y, x)",
+    ]
+    assert script(pair) == "(x, y, x)"
+    block = rx.BindingBlock([rx.VarBinding(z, rx.Call(Op("relax.exp"), [x]))])
+    assert script(block, verbose_expr=True).splitlines() == [
+        "n = T.int64()",
+        'x: R.Tensor((n, 2), dtype="int8")',
+        'z: R.Tensor((n, 2), dtype="int8") = R.exp(x)',
+    ]
+    info = rx.ShapeStructInfo((n, 4))
+    assert script(info, verbose_expr=True) == "n = T.int64()\nR.Shape([n, 4])"
+    assert script(MODULE, verbose_expr=True) == script(MODULE)
+
+
 def test_the_name_of_a_lone_function_can_be_chosen():
     func = MODULE["double"]
     assert "def main(" in func.script()
@@ -102,7 +126,7 @@ def test_any_width_reads_back(width: int):
     ("options", "message"),
     [
         ({"show_metadata": True}, "no option 'show_metadata'"),
-        ({"verbose_expr": True}, "no option 'verbose_expr'"),
+        ({"syntax_sugar": True}, "no option 'syntax_sugar'"),
         ({"indent_spaces": 0}, "indent_spaces is a positive integer"),
         ({"indent_spaces": "4"}, "indent_spaces is a positive integer"),
         ({"width": True}, "width is a positive integer"),

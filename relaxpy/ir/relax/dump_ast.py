@@ -40,6 +40,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
+from relaxpy.ir.relax.ty import DynTensorType, FuncType, ShapeType, TupleType, Type
 from relaxpy.ir.tir.expr import PrimExpr
 
 
@@ -51,7 +52,7 @@ def dump_ast(
     include_call_attrs: bool = True,
 ) -> str:
     """The nodes of an expression, block or binding as nested constructor calls, field by field."""
-    printer = _Printer(indent_str, include_struct_info_annotations, include_call_attrs)
+    printer = ASTPrinter(indent_str, include_struct_info_annotations, include_call_attrs)
     return printer.node(expr)
 
 
@@ -63,13 +64,21 @@ def _plain(value: Attr) -> str:
     return _quoted(value) if isinstance(value, str) else str(value)
 
 
-class _Printer(ExprFunctor):
-    def __init__(self, indent: str, infos: bool, attrs: bool) -> None:
-        self.indent = indent
-        self.infos = infos
-        self.attrs = attrs
+class ASTPrinter(ExprFunctor):
+    """Writes nodes as nested constructor calls; see `dump_ast`."""
+
+    def __init__(
+        self,
+        indent_str: str = "    ",
+        include_struct_info_annotations: bool = True,
+        include_call_attrs: bool = True,
+    ) -> None:
+        self.indent = indent_str
+        self.infos = include_struct_info_annotations
+        self.attrs = include_call_attrs
 
     def node(self, node: object) -> str:
+        """A node of a graph, or a part of one, as a constructor call."""
         match node:
             case BindingBlock():
                 kind = type(node).__name__
@@ -78,7 +87,7 @@ class _Printer(ExprFunctor):
                 return self._node("VarBinding", var=self.node(var), value=self.node(value))
             case MatchCast(var=var, value=value, struct_info=info):
                 bound = "None" if var is None else self.node(var)
-                checked = self._info(info)
+                checked = self.visit_struct_info_(info)
                 return self._node(
                     "MatchCast", var=bound, value=self.node(value), struct_info=checked
                 )
@@ -113,10 +122,11 @@ class _Printer(ExprFunctor):
 
     def _expr(self, expr: Expr, **fields: object) -> str:
         if self.infos and expr.struct_info is not None:
-            fields["struct_info"] = self._info(expr.struct_info)
+            fields["struct_info"] = self.visit_struct_info_(expr.struct_info)
         return self._node(type(expr).__name__, **fields)
 
-    def _info(self, info: StructInfo) -> str:
+    def visit_struct_info_(self, info: StructInfo) -> str:
+        """An info as a constructor call."""
         kind = type(info).__name__
         match info:
             case TensorStructInfo(dtype=dtype, shape=None, ndim=ndim):
@@ -130,14 +140,30 @@ class _Printer(ExprFunctor):
             case PrimStructInfo(dtype=dtype):
                 return self._node(kind, dtype=dtype)
             case TupleStructInfo(fields=fields):
-                return self._node(kind, fields=self._listed(map(self._info, fields)))
+                return self._node(kind, fields=self._listed(map(self.visit_struct_info_, fields)))
             case FuncStructInfo(params=params, ret=ret, purity=purity):
                 parts: dict[str, object] = {}
                 if params is not None:
-                    parts["params"] = self._listed(map(self._info, params))
-                return self._node(kind, **parts, ret=self._info(ret), purity=purity)
+                    parts["params"] = self._listed(map(self.visit_struct_info_, params))
+                return self._node(kind, **parts, ret=self.visit_struct_info_(ret), purity=purity)
             case _:
                 assert isinstance(info, ObjectStructInfo)
+                return self._node(kind)
+
+    def visit_type_(self, type_: Type) -> str:
+        """A type as a constructor call."""
+        kind = type(type_).__name__
+        match type_:
+            case ShapeType(ndim=ndim):
+                return self._node(kind, ndim=ndim)
+            case DynTensorType(ndim=ndim, dtype=dtype):
+                return self._node(kind, ndim=ndim, dtype=dtype)
+            case TupleType(fields=fields):
+                return self._node(kind, fields=self._listed(map(self.visit_type_, fields)))
+            case FuncType(arg_types=args, ret_type=ret):
+                arg_types = self._listed(map(self.visit_type_, args))
+                return self._node(kind, arg_types=arg_types, ret_type=self.visit_type_(ret))
+            case _:
                 return self._node(kind)
 
     def _table(self, items: Iterable[tuple[str, Attr]]) -> str:
@@ -175,7 +201,7 @@ class _Printer(ExprFunctor):
     def visit_function_(self, op: Function) -> str:
         fields: dict[str, object] = {"params": self._list(op.params), "body": self.node(op.body)}
         if op.ret_struct_info is not None:
-            fields["ret_struct_info"] = self._info(op.ret_struct_info)
+            fields["ret_struct_info"] = self.visit_struct_info_(op.ret_struct_info)
         fields["is_pure"] = op.is_pure
         if op.attrs:
             fields["attrs"] = self._table(op.attrs.items())
@@ -185,7 +211,7 @@ class _Printer(ExprFunctor):
     def visit_call_(self, op: Call) -> str:
         fields: dict[str, object] = {"op": self.node(op.op), "args": self._list(op.args)}
         if op.sinfo_args:
-            fields["sinfo_args"] = self._listed(map(self._info, op.sinfo_args))
+            fields["sinfo_args"] = self._listed(map(self.visit_struct_info_, op.sinfo_args))
         if op.attrs and self.attrs:
             fields["attrs"] = self._table(op.attrs.items())
         return self._expr(op, **fields)

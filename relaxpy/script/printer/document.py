@@ -173,6 +173,10 @@ class Document:
         """A part of a program, with the names that its variables would like to have."""
         graphs, kernels = self._writers(self._names())
         text = graphs.text
+        if isinstance(node, Type):
+            node = wrap_type(node)
+        if self.options.verbose_expr and not isinstance(node, Stmt):
+            graphs.declare_free(node)
         match node:
             case rx.BindingBlock():
                 graphs.block(node)
@@ -184,8 +188,6 @@ class Document:
                 kernels.statement(node)
             case rx.StructInfo():
                 self.writer.line(text.info_doc(node))
-            case Type():
-                self.writer.line(text.info_doc(wrap_type(node)))
             case tir.PrimExpr():
                 self.writer.line(text.prim_doc(node))
             case BufferRegion():

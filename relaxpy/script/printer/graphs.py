@@ -11,6 +11,7 @@ from relaxpy.ir.literal import string_text
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.variables import bound_vars
 from relaxpy.ir.relax.op import registered_ops
 from relaxpy.ir.tir.expr import IntImm, SizeVar, Var
 from relaxpy.ir.traverse import children, walk
@@ -92,10 +93,29 @@ class GraphWriter:
         wanted = [v for v in own if v in mentioned or isinstance(v, SizeVar)]
         wanted += [v for v in contents.symbols if v not in own and v not in around]
         for symbol in wanted:
-            sized = "is_size_var=True" if isinstance(symbol, SizeVar) else ""
-            created = f"{self.text.tir_prefix}.{symbol.dtype}({sized})"
-            self.writer.line(f"{self.names.of(symbol)} = {created}")
-            self._visible.add(symbol)
+            self._declare_symbol(symbol)
+
+    def declare_free(self, node: Node) -> None:
+        """A line for each variable in `node` that nothing there binds: what it is."""
+        bound = set(bound_vars(node))
+        for part in walk(node):
+            if isinstance(part, Var):
+                self._declare_symbols([part])
+            elif isinstance(part, rx.Var) and part not in bound:
+                self._declare_symbols(_symbols([_declared(part)]))
+                info = self.text.info_doc(_declared(part))
+                self.writer.line(f"{self.names.of(part)}: ", info)
+
+    def _declare_symbols(self, symbols: Iterable[Var]) -> None:
+        for symbol in symbols:
+            if symbol not in self._visible:
+                self._declare_symbol(symbol)
+
+    def _declare_symbol(self, symbol: Var) -> None:
+        sized = "is_size_var=True" if isinstance(symbol, SizeVar) else ""
+        created = f"{self.text.tir_prefix}.{symbol.dtype}({sized})"
+        self.writer.line(f"{self.names.of(symbol)} = {created}")
+        self._visible.add(symbol)
 
     def _contents(self, body: Node) -> Contents:
         """What stands in `body`."""

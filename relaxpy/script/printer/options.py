@@ -16,7 +16,8 @@ class Options:
 
     `name` is the name of the printed module or function; `show_meta` writes the large constants,
     too; `module_alias` is the name that functions know their module by ("" for the module's own);
-    without `show_all_struct_info` bindings have no annotations.
+    without `show_all_struct_info` bindings have no annotations; with `verbose_expr` lines before a
+    part of a program say what the variables are that it takes from around it.
 
     Units:
         indent_spaces, width  characters
@@ -30,6 +31,7 @@ class Options:
     module_alias: str = "cls"
     indent_spaces: int = INDENT
     show_all_struct_info: bool = True
+    verbose_expr: bool = False
     width: int = WIDTH
 
     def __post_init__(self) -> None:

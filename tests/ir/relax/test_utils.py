@@ -198,6 +198,25 @@ def test_annotations_say_what_becomes_an_expression() -> None:
         f(1, 2)  # type: ignore[arg-type]
 
 
+def test_infos_and_types_as_text() -> None:
+    printer = relax.testing.ast_printer.ASTPrinter()
+    assert printer.visit_struct_info_(prim()) == "PrimStructInfo(dtype=int64)"
+    ranks = relax.TupleType([relax.ShapeType(2), relax.ObjectType()])
+    assert printer.visit_type_(ranks).split() == [
+        "TupleType(",
+        "fields=[",
+        "ShapeType(ndim=2),",
+        "ObjectType()",
+        "]",
+        ")",
+    ]
+    takes = relax.FuncType([relax.TensorType(1, "int32")], relax.PackedFuncType())
+    text = "".join(printer.visit_type_(takes).split())
+    assert text == (
+        "FuncType(arg_types=[DynTensorType(ndim=1,dtype=int32)],ret_type=PackedFuncType())"
+    )
+
+
 def test_a_tree_of_nodes_as_text() -> None:
     x = var("x", tensor(2))
     assert dump_ast(rx.Tuple((x,)), include_struct_info_annotations=False) == (

@@ -69,7 +69,7 @@ def all_vars(expr: Expr) -> list[Var]:
 
 
 @user_facing
-def bound_vars(expr: Expr) -> list[Var]:
+def bound_vars(expr: Node) -> list[Var]:
     """The variables that `expr` defines, in order: parameters, and left sides of bindings."""
     expect(expr, Node)
     nodes = list(walk(expr))
