@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.order import ordered_as
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.node import Attrs, Node
@@ -236,7 +237,8 @@ class _Lowering:
 
     def _value(self, expr: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
         """`expr` simplified, over block variables and buffers; in wide mode with int64 indices."""
-        found = rewrite(simplify(substitute(expr, values)), self._load)
+        written = substitute(expr, values)
+        found = rewrite(ordered_as(simplify(written), written), self._load)
         assert isinstance(found, PrimExpr)
         return found
 

@@ -1,0 +1,79 @@
+"""Sums and products in the order in which somebody wrote them."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
+from relaxpy.ir.traverse import children, rewrite, walk
+
+
+def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:
+    """`expr` with the terms and factors of integers in the order that `written` has them in.
+
+    What `written` does not have stands where the first of its variables does; literals come last,
+    and no sum begins with a sign unless all its terms have one.
+    """
+    if expr is written:
+        return expr
+    places = _places(written)
+
+    def place(part: PrimExpr) -> int:
+        if isinstance(part, IntImm):
+            return len(places) + 1
+        found = places.get(part)
+        if found is not None:
+            return found
+        below = (places[v] for v in walk(part) if isinstance(v, Var) and v in places)
+        return min(below, default=len(places))
+
+    def rule(node: Node) -> Node | None:
+        if not isinstance(node, (Add, Sub, Mul)) or not node.dtype.is_int:
+            return None
+        if isinstance(node, Mul):
+            factors = _factors(node)
+            wanted = sorted(factors, key=place)
+            same = all(a is b for a, b in zip(factors, wanted, strict=True))
+            return None if same else reduce(Mul, wanted)
+        terms = _terms(node)
+        found = sorted(terms, key=lambda term: place(term[0]))
+        first = next((i for i, (_, negative) in enumerate(found) if not negative), 0)
+        found.insert(0, found.pop(first))
+        same = all(a[0] is b[0] for a, b in zip(terms, found, strict=True))
+        if same or found[0][1]:
+            return None
+        return reduce(
+            lambda total, term: (Sub if term[1] else Add)(total, term[0]), found[1:], found[0][0]
+        )
+
+    after = rewrite(expr, rule)
+    assert isinstance(after, PrimExpr)
+    return after
+
+
+def _places(written: PrimExpr) -> dict[Node, int]:
+    """The number of each part, counted from the left, what holds a part before it."""
+    places: dict[Node, int] = {}
+    stack = [written]
+    while stack:
+        node = stack.pop()
+        if node not in places:
+            places[node] = len(places)
+            stack += reversed([part for part in children(node) if isinstance(part, PrimExpr)])
+    return places
+
+
+def _factors(node: PrimExpr) -> list[PrimExpr]:
+    if isinstance(node, Mul):
+        return [*_factors(node.a), *_factors(node.b)]
+    return [node]
+
+
+def _terms(node: PrimExpr, negative: bool = False) -> list[tuple[PrimExpr, bool]]:
+    """The terms of a sum, each told whether it is subtracted."""
+    if isinstance(node, Add):
+        return [*_terms(node.a, negative), *_terms(node.b, negative)]
+    if isinstance(node, Sub):
+        return [*_terms(node.a, negative), *_terms(node.b, not negative)]
+    return [(node, negative)]
