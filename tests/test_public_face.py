@@ -49,6 +49,12 @@ def test_names_that_programs_of_tvm_import() -> None:
     assert relax.call_tir is relax.op.call_tir
     assert relax.call_dps_packed is relax.op.call_dps_packed
     assert relax.DynTensorType is relax.TensorType
+    assert import_module("relaxpy.ir.base").structural_equal is relaxpy.ir.structural_equal
+    parser = import_module("relaxpy.script.parser")
+    assert (parser.ir, parser.relax) == (relaxpy.script.ir, relaxpy.script.relax)
+    assert parser.tir is relaxpy.script.tir
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = parser.nothing
     assert str(relaxpy.cpu()) == "cpu:0"
     assert relaxpy.device("cuda:1") == relaxpy.cuda(1)
 
