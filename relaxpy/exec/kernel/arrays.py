@@ -26,7 +26,6 @@ from relaxpy.exec.kernel.scope import (
     converted,
     dtype_name,
     intrinsic_name,
-    literal,
 )
 from relaxpy.exec.kernel.views import view
 from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, path, text
@@ -553,10 +552,6 @@ class ArrayEmitter:
         found = view(self.scope, buffer, self.sizes(buffer), maps, self.layout, whole=True)
         free = not read(buffer)
         return Output(found.node, frozenset(found.dims), buffer.dtype, free)
-
-    def constant(self, value: IntImm | FloatImm) -> Code:
-        """A literal that takes the type of the array it meets."""
-        return literal(value, typed=not _weak(value.dtype))
 
 
 def inner_loads(load: BufferLoad) -> Iterator[BufferLoad]:
