@@ -470,6 +470,9 @@ class Call(PrimExpr):
         if not isinstance(args, (list, tuple)):
             raise MisuseError(f"arguments stand in a list, found {args!r:.60}", about=args)
         values = tuple(a if isinstance(a, Node) else ops.convert(a) for a in args)
+        count = op.get_attr("num_inputs") if isinstance(op, Op) else None
+        if count is not None and count != len(values):
+            raise MisuseError(f"{op} takes {count} operands, found {len(values)}", about=args)
         return cls._make(DataType(dtype), op, values)
 
 

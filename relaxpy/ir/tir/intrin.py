@@ -97,6 +97,15 @@ for _kind, _names in _EFFECTS.items():
     for _name in _names:
         Op(f"tir.{_name}").set_attr("TCallEffectKind", _kind)
 
+_OPERANDS = {
+    **dict.fromkeys((*UNARY_MATH, "isnan", "reinterpret", "likely"), 1),
+    **dict.fromkeys((*BINARY_MATH, *BITWISE), 2),
+    "bitwise_not": 1,
+    "if_then_else": 3,
+}
+for _name, _count in _OPERANDS.items():
+    Op(f"tir.{_name}").set_attr("num_inputs", _count)
+
 
 def _unary(name: str) -> Callable[[ExprLike], PrimExpr]:
     def intrinsic(x: ExprLike) -> PrimExpr:
