@@ -438,3 +438,13 @@ def test_what_is_known_ahead_becomes_a_constant(
 )
 def test_what_is_long_or_does_not_fit_is_computed(made: Callable[[], rx.Call]) -> None:
     assert len(kernels_of(LegalizeOps()(function(made)))) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_tensors_are_stacked_by_one_block(count: int) -> None:
+    mod = function(lambda *xs: op.stack(xs, 1), *[tensor(2, 3)] * count)
+    (kernel,) = [f for f in LegalizeOps()(mod).functions.values() if isinstance(f, PrimFunc)]
+    assert kernel.script().count("T.block(") == 2  # that of the root in a comment
+    inputs = [np.full((2, 3), k, "float32") for k in range(count)]
+    for target in ("numpy", "reference"):
+        np.testing.assert_array_equal(compile(mod, target)["main"](*inputs), np.stack(inputs, 1))

@@ -26,6 +26,8 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
 INJECTIVE = "injective"
+LISTED = 16
+"""Of so many tensors, one is found by trying them in turn."""
 TakeMode = Literal["fast", "clip", "wrap", "nan"]
 
 
@@ -154,7 +156,29 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     if not tensors:
         raise MisuseError("stack needs at least one tensor")
     where = normal_axis(axis, tensors[0].ndim + 1)
-    return concatenate([expand_dims(t, where) for t in tensors], where)
+    for tensor in tensors[1:]:
+        _check_alike(tensors[0], tensor, -1)
+    shape = list(tensors[0].shape)
+    shape.insert(where, ops.const(len(tensors), "int64"))
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        rest = (*index[:where], *index[where + 1 :])
+
+        def among(first: int, stop: int) -> PrimExpr:
+            """The element, which one of these has; halving keeps long lists shallow."""
+            if stop - first > LISTED:
+                middle = (first + stop) // 2
+                beyond = ops.compare(tir.GE, index[where], ops.const(middle, "int64"))
+                return intrin.if_then_else(beyond, among(middle, stop), among(first, middle))
+            found: PrimExpr = tensors[first](*rest)
+            for k in range(first + 1, stop):
+                here = ops.compare(tir.EQ, index[where], ops.const(k, "int64"))
+                found = intrin.if_then_else(here, tensors[k](*rest), found)
+            return found
+
+        return among(0, len(tensors))
+
+    return _place(shape, element, "T_stack")
 
 
 def split(x: Tensor, indices_or_sections: int | Sequence[ExprLike], axis: int = 0) -> list[Tensor]:
