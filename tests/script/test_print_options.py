@@ -250,8 +250,6 @@ def test_parts_of_programs_are_printed_as_they_stand_in_one(node, shown: str):
         rx.Call(Op("relax.concat"), (X,)),
         rx.Call(Op("relax.call_tir"), (X, X), {"what": object()}, [rx.ObjectStructInfo()]),
         stmt.Evaluate(tir.Call("int32", "tir.ret", ())),
-        stmt.Evaluate(tir.Call("int32", "tir.bitwise_and", (ops.const(1),))),
-        stmt.Evaluate(tir.Call("bool", "tir.if_then_else", ())),
         rx.Function([rx.Var("t", Tensor(rx.Var("s")))], X),
         rx.FuncStructInfo(None, rx.ObjectStructInfo()),
     ],
