@@ -223,6 +223,12 @@ def test_reference_evaluator_predicts_as_plain_numpy(digits, weights) -> None:
     np.testing.assert_allclose(probabilities, expected_probabilities, rtol=2e-5, atol=1e-7)
 
 
+def test_softmax_asks_for_no_size_in_its_rows(executable) -> None:
+    text = executable.source.partition("def softmax_unchecked")[2].partition("def softmax(")[0]
+    assert text.count("initial=") == 2
+    assert "if " not in text
+
+
 def test_argmax_takes_the_first_of_equals(executable) -> None:
     weights = {name: np.zeros(shape, np.float32) for name, shape in train.SHAPES.items()}
     weights["b2"][[3, 7]] = 1

@@ -256,9 +256,10 @@ class NumpyEmitter:
 
     def _whole(self, step: Whole) -> list[ast.stmt]:
         [part] = parts_in(step)
-        done = {a.var for a in self.serial} | self.proof.keys()
-        axes = [a for a in part.axes if a.var not in done]
-        always = self._may_stop(step, axes)
+        serial = {a.var for a in self.serial}
+        free = [a for a in part.axes if a.var not in serial]
+        always = self._may_stop(step, free)
+        axes = [a for a in free if a.var not in self.proof]
         tests = [*self._within(part.axes), *self._nonempty(axes, always=always)]
         if isinstance(step, (Reduce, Contract)) and step.initial is not None:
             if not step.begins_always:
