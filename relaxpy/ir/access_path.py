@@ -57,7 +57,12 @@ class AccessPath:
 
     def join(self, inner: AccessPath) -> AccessPath:
         """The path to what `inner` leads to from where this one leads."""
-        return AccessPath((*self.steps, *inner.steps))
+        if not isinstance(inner, AccessPath):
+            raise MisuseError(f"expected an AccessPath, found {inner!r:.60}", about=inner)
+        found = self
+        for how, step in inner.steps:
+            found = found._then(how, step)
+        return found
 
     @property
     def parent(self) -> AccessPath | None:

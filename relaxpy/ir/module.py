@@ -37,6 +37,10 @@ class IRModule(Node):
         self._functions: dict[GlobalVar, BaseFunc] = {}
         self._python_class: Callable[..., Any] | None = None
         self.attrs: Attrs = as_attrs(attrs)
+        if not isinstance(global_infos, Mapping | None):
+            raise MisuseError(
+                f"global infos are a table of lists, found {global_infos!r:.60}", about=global_infos
+            )
         self.global_infos: dict[str, tuple[object, ...]] = {
             name: _listed(infos) for name, infos in (global_infos or {}).items()
         }

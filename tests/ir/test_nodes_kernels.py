@@ -268,6 +268,8 @@ def test_statements_of_other_things_are_refused(make, says: str):
 def test_a_reducer_combines_two_values():
     with pytest.raises(MisuseError, match=r"combines two values, .* takes \['x'\]"):
         comm_reducer(lambda x: x, lambda dtype: 0)
+    with pytest.raises(MisuseError, match="is a function of two values, found 3"):
+        comm_reducer(3, lambda dtype: 0)  # type: ignore[arg-type]
 
 
 def test_sequences_are_laid_flat():

@@ -176,6 +176,7 @@ def test_a_size_variable_is_a_variable_of_another_kind():
         (lambda: tir.Call("int32", 3, ()), "one of an Op or a GlobalVar, found 3"),
         (lambda: tir.Call("int32", "tir.exp", None), "stand in a list, found None"),
         (lambda: tir.Shuffle([VECTOR], [4]), "of 4 lanes has none of index 4"),
+        (lambda: tir.Shuffle([VECTOR], [1.5]), "index of a Shuffle is an integer"),
         (lambda: tir.Shuffle(3, [0]), "expected a list of expressions, found 3"),
         (lambda: tir.Ramp(I32, 1, "4"), "expected an integer, found '4'"),
         (lambda: tir.Ramp(I32, 1, 4.5), "expected an integer, found 4.5"),

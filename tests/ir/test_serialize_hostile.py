@@ -176,7 +176,7 @@ X = rx.Var("x", rx.TensorStructInfo((4,), "float32"))
         (lambda: tir.BufferRealize(X, [], True, PASS), "expected a Buffer"),
         (lambda: tir.IterVar((0, 4), "i", 0, 3), "named by a string"),
         (lambda: tir.Call("int32", "tir.if_then_else", (1, 2)), "takes 3 operands, found 2"),
-        (lambda: tir.Call("float32", "tir.exp", (1.0, 2.0)), "takes 1 operands, found 2"),
+        (lambda: tir.Call("float32", "tir.exp", (1.0, 2.0)), "takes 1 operand, found 2"),
         (lambda: rx.TensorStructInfo((4,), "float32", np.zeros(2)), "on a VDevice"),
         (lambda: rx.Function([X], X, attrs={"relax.force_pure": [1]}), "WF-21"),
     ],

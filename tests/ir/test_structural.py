@@ -373,6 +373,11 @@ def test_paths_lead_to_what_is_there_or_missing():
     assert len({root.attr("a"), root.attr("a")}) == 1
     with pytest.raises(MisuseError, match="is not there"):
         root.attr_missing("body").attr("blocks")
+    assert root.attr("a").join(root.attr("b")) == root.attr("a").attr("b")
+    with pytest.raises(MisuseError, match="is not there"):
+        root.attr_missing("body").join(root.attr("blocks"))
+    with pytest.raises(MisuseError, match="expected an AccessPath, found 3"):
+        root.join(3)  # type: ignore[arg-type]
 
 
 def test_long_sides_are_cut():

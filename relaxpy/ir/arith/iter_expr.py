@@ -137,6 +137,23 @@ def normalize_iter_map_to_expr(expr: PrimExpr) -> PrimExpr:
             return expr
 
 
+def marks_of(indices: Sequence[IterSumExpr]) -> list[IterMark]:
+    """All iterators in these sums, each before those that it is made of."""
+    order: list[IterMark] = []
+    done: set[IterMark] = set()
+    stack = [(arg.source, False) for index in indices for arg in index.args]
+    while stack:
+        mark, ready = stack.pop()
+        if ready:
+            order.append(mark)
+        elif mark not in done:
+            done.add(mark)
+            stack.append((mark, True))
+            if isinstance(mark.source, IterSumExpr):
+                stack += [(arg.source, False) for arg in mark.source.args]
+    return order[::-1]
+
+
 def is_number(value: PrimExpr, number: int) -> bool:
     """Whether `value` is the literal `number`."""
     return isinstance(value, IntImm) and value.value == number

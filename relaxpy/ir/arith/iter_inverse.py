@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr
+from relaxpy.ir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr, marks_of
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 
@@ -46,7 +46,7 @@ def values_of_marks(
         for arg in index.args:
             shifted = ops.sub(ops.cast_to(value, arg.dtype), index.base)
             _enter(found, arg, _unscaled(shifted, arg.scale))
-    for mark in _outer_first(iter_map):
+    for mark in marks_of(iter_map):
         if isinstance(mark.source, IterSumExpr):
             _take_apart(found, mark.source, found.setdefault(mark, ops.const(0, mark.dtype)))
     return found
@@ -77,23 +77,6 @@ def _take_apart(found: dict[IterMark, PrimExpr], source: IterSumExpr, value: Pri
         if place:
             digits = ops.floormod(digits, arg.extent)
         _enter(found, arg, ops.sub(ops.sub(arg.extent, 1), digits) if negative else digits)
-
-
-def _outer_first(iter_map: Sequence[IterSumExpr]) -> list[IterMark]:
-    """All iterators, each before those that it is made of."""
-    order: list[IterMark] = []
-    done: set[IterMark] = set()
-    stack = [(arg.source, False) for index in iter_map for arg in index.args]
-    while stack:
-        mark, ready = stack.pop()
-        if ready:
-            order.append(mark)
-        elif mark not in done:
-            done.add(mark)
-            stack.append((mark, True))
-            if isinstance(mark.source, IterSumExpr):
-                stack += [(arg.source, False) for arg in mark.source.args]
-    return order[::-1]
 
 
 def _variable(source: PrimExpr, value: PrimExpr) -> tuple[Var, PrimExpr]:

@@ -13,6 +13,7 @@ from relaxpy.ir.arith.iter_expr import (
     IterSplitExpr,
     IterSumExpr,
     is_number,
+    marks_of,
     normalize_iter_map_to_expr,
 )
 from relaxpy.ir.arith.iter_reader import (
@@ -72,11 +73,14 @@ def detect_iter_map(
             continue
         except RefusedError as error:
             return IterMapResult((), (str(error),), ops.const(False, BOOL))
-        holds = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in reader.padded.values()]
+        used = set(marks_of(found))
+        padded = tuple(p for p in reader.padded.values() if p.mark in used)
+        holds = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in padded]
         padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
-        return IterMapResult(found, (), padding, tuple(reader.padded.values()), one_to_one)
+        return IterMapResult(found, (), padding, padded, one_to_one)
 
 
+@user_facing
 def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> IterSumExpr:
     """One index as a sum of splits, fused no more than quotients ask for.
 
@@ -94,6 +98,7 @@ def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> 
             raise MisuseError(str(error), about=index) from None
 
 
+@user_facing
 def iter_map_simplify(
     indices: Sequence[ExprLike],
     input_iters: Mapping[Var, Range],

@@ -39,6 +39,10 @@ class Padded:
 
 def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:
     """What is known of the iterators. Errors: MisuseError if one has no Range."""
+    if not isinstance(iters, Mapping):
+        raise MisuseError(
+            f"input_iters is a table of Ranges by tir.Var, found {iters!r:.60}", about=iters
+        )
     analyzer = Analyzer()
     for var, domain in iters.items():
         if not isinstance(var, Var) or not isinstance(domain, Range):

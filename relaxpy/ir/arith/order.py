@@ -64,16 +64,26 @@ def _places(written: PrimExpr) -> dict[Node, int]:
     return places
 
 
-def _factors(node: PrimExpr) -> list[PrimExpr]:
-    if isinstance(node, Mul):
-        return [*_factors(node.a), *_factors(node.b)]
-    return [node]
+def _factors(product: PrimExpr) -> list[PrimExpr]:
+    found: list[PrimExpr] = []
+    stack = [product]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Mul):
+            stack += [node.b, node.a]
+        else:
+            found.append(node)
+    return found
 
 
-def _terms(node: PrimExpr, negative: bool = False) -> list[tuple[PrimExpr, bool]]:
+def _terms(total: PrimExpr) -> list[tuple[PrimExpr, bool]]:
     """The terms of a sum, each told whether it is subtracted."""
-    if isinstance(node, Add):
-        return [*_terms(node.a, negative), *_terms(node.b, negative)]
-    if isinstance(node, Sub):
-        return [*_terms(node.a, negative), *_terms(node.b, not negative)]
-    return [(node, negative)]
+    found: list[tuple[PrimExpr, bool]] = []
+    stack = [(total, False)]
+    while stack:
+        node, negative = stack.pop()
+        if isinstance(node, (Add, Sub)):
+            stack += [(node.b, negative != isinstance(node, Sub)), (node.a, negative)]
+        else:
+            found.append((node, negative))
+    return found

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
@@ -419,6 +419,8 @@ class Shuffle(PrimExpr):
             raise MisuseError("a Shuffle takes vectors of one element dtype and at least one index")
         lanes = sum(p.dtype.lanes for p in parts)
         for index in chosen:
+            if not index.dtype.is_int:
+                raise MisuseError(f"an index of a Shuffle is an integer, found `{index}`")
             if isinstance(index, IntImm) and not 0 <= index.value < lanes:
                 raise MisuseError(f"a Shuffle of {lanes} lanes has none of index {index}")
         return cls._make(parts[0].dtype.with_lanes(len(chosen)), parts, chosen)
@@ -472,7 +474,10 @@ class Call(PrimExpr):
         values = tuple(a if isinstance(a, Node) else ops.convert(a) for a in args)
         count = op.get_attr("num_inputs") if isinstance(op, Op) else None
         if count is not None and count != len(values):
-            raise MisuseError(f"{op} takes {count} operands, found {len(values)}", about=args)
+            raise MisuseError(
+                f"{op} takes {counted(cast('int', count), 'operand')}, found {len(values)}",
+                about=args,
+            )
         return cls._make(DataType(dtype), op, values)
 
 

@@ -127,15 +127,17 @@ class IndexMap(Node):
         return list(map(Analyzer().simplify, self._at(indices)))
 
     def _at(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
+        self._check_count(indices, "indices")
         values = [
             ops.const(i, var.dtype) if isinstance(i, int) else ops.convert(i)
-            for i, var in zip(indices, self.initial_indices, strict=False)
+            for i, var in zip(indices, self.initial_indices, strict=True)
         ]
-        self._check_count(indices, "indices")
         table = dict(zip(self.initial_indices, values, strict=True))
         return [_over(index, table) for index in self.final_indices]
 
     def _check_count(self, given: Sequence[object], what: str) -> None:
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            raise MisuseError(f"expected a list of {what}, found {given!r:.60}", about=given)
         if len(given) != len(self.initial_indices):
             raise MisuseError(
                 f"the map takes {len(self.initial_indices)} {what}, found {len(given)}", about=given
@@ -176,15 +178,21 @@ class IndexMap(Node):
         """An array with each element of `source` where the map puts it, and 0 elsewhere.
 
         Errors:
-            MisuseError (also ValueError): the rank is another, or an index cannot be computed.
+            MisuseError (also ValueError): the rank is another, or an index is negative or cannot be
+                computed.
         """
         data = np.asarray(source)
-        shape = [cast("IntImm", size).value for size in self.map_shape(data.shape)]
+        self._check_count(data.shape, "sizes")
         grids: list[Array] = list(np.indices(data.shape, dtype=np.int64))
         table = dict(zip(self.initial_indices, grids, strict=True))
         places = tuple(
             np.broadcast_to(_values(index, table), data.shape) for index in self.final_indices
         )
+        for index, place in zip(self.final_indices, places, strict=True):
+            if place.size and place.min() < 0:
+                raise MisuseError(f"the index `{index}` is negative for some elements")
+        # No index has other variables, or it would not have been computed.
+        shape = [cast("IntImm", size).value for size in self.map_shape(data.shape)]
         result = np.zeros(shape, data.dtype)
         result[places] = data
         return result
@@ -202,7 +210,7 @@ class IndexMap(Node):
         if self.inverse_index_map is not None:
             return self.inverse_index_map
         found = self._detect(shape, IterMapLevel.Bijective)
-        return self._inverse(found)[0]
+        return self._inverse(found, shape)[0]
 
     @user_facing
     def non_surjective_inverse(
@@ -214,7 +222,7 @@ class IndexMap(Node):
             MisuseError (also ValueError): two elements have the same final indices.
         """
         found = self._detect(shape, IterMapLevel.Surjective)
-        inverse, padding = self._inverse(found)
+        inverse, padding = self._inverse(found, shape)
         if not found.one_to_one:
             raise MisuseError(f"{self} cannot be inverted: it loses indices", about=shape)
         return inverse, padding
@@ -225,16 +233,18 @@ class IndexMap(Node):
             raise MisuseError(f"{self} cannot be inverted: {found.errors[0]}", about=shape)
         return found
 
-    def _inverse(self, found: IterMapResult) -> tuple[IndexMap, PrimExpr]:
+    def _inverse(
+        self, found: IterMapResult, shape: Sequence[ExprLike | Range]
+    ) -> tuple[IndexMap, PrimExpr]:
         dtype = self.final_indices[0].dtype if self.final_indices else INT64
         outputs = tuple(Var(f"axis{k}", dtype) for k in range(len(self.final_indices)))
         back = inverse_affine_iter_map(found.indices, outputs)
         analyzer = Analyzer()
         for output, index in zip(outputs, found.indices, strict=True):
-            analyzer.bind(output, Range(ops.const(0, dtype), _beyond(index)))
+            analyzer.bind(output, Range(_least(index), _beyond(index)))
         final = tuple(
-            analyzer.simplify(back.get(var, ops.const(0, var.dtype)))
-            for var in self.initial_indices
+            analyzer.simplify(back.get(var, domain.min))
+            for var, domain in self._iters(shape).items()
         )
         marks = values_of_marks(found.indices, outputs)
         holds = [analyzer.simplify(p.is_padding(marks[p.mark])) for p in found.padded]
@@ -255,6 +265,15 @@ class IndexMap(Node):
         return all(map(prove, self.final_indices, theirs))
 
 
+def _least(index: IterSumExpr) -> PrimExpr:
+    """The least value of a detected index."""
+    least: PrimExpr = index.base
+    for arg in index.args:
+        if isinstance(arg.scale, IntImm) and arg.scale.value < 0:
+            least = ops.add(least, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
+    return least
+
+
 def _beyond(index: IterSumExpr) -> PrimExpr:
     """One more than the greatest value of a detected index."""
     greatest: PrimExpr = index.base
@@ -270,7 +289,11 @@ def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tup
         raise MisuseError(f"an index map is a function, found {function!r:.60}", about=function)
     names: list[str] = []
     rest: str | None = None
-    for name, parameter in inspect.signature(function).parameters.items():
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:
+        raise MisuseError(f"the parameters of {function!r:.60} are not known") from None
+    for name, parameter in parameters.items():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             names.append(name)
         elif parameter.kind == parameter.VAR_POSITIONAL:

@@ -111,7 +111,12 @@ def comm_reducer(
     `fcombine(x, y)` combines two values, or two tuples of values where `expr` is a tuple;
     `fidentity` takes as many datatypes. `r(a, b, ...)` without axes combines its arguments.
     """
-    operands = list(inspect.signature(fcombine).parameters)
+    if not callable(fcombine):
+        raise MisuseError(f"a reducer is a function of two values, found {fcombine!r:.60}")
+    try:
+        operands = list(inspect.signature(fcombine).parameters)
+    except ValueError:
+        operands = ["x", "y"]  # a function of C does not say
     if len(operands) < 2:
         raise MisuseError(f"a reducer combines two values, {fcombine!r:.60} takes {operands}")
 

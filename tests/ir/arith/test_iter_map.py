@@ -218,6 +218,8 @@ def test_other_things_are_refused() -> None:
         detect_iter_map([X], over(4), check_level=7)
     with pytest.raises(MisuseError, match=r"gives each tir\.Var its Range"):
         detect_iter_map([X], {X: 4})  # type: ignore[dict-item]
+    with pytest.raises(MisuseError, match="input_iters is a table of Ranges"):
+        detect_iter_map([X], [X])  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="expected a Boolean"):
         detect_iter_map([X], over(4), predicate=X)
     [index] = detect_iter_map([X], over(4)).indices

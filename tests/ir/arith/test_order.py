@@ -38,6 +38,17 @@ def test_floats_and_what_is_written_so_already_stay() -> None:
     assert ordered_as(B + A, B + A) is B + A
 
 
+def test_sums_of_any_length_are_ordered() -> None:
+    terms = [A // k for k in range(2, 3000)]
+    written = N + B
+    for term in terms:
+        written = written + term
+    swapped = B + N
+    for term in terms:
+        swapped = swapped + term
+    assert ordered_as(swapped, written) is written
+
+
 def test_kernels_index_as_their_tensor_expressions_do() -> None:
     x = te.placeholder((A, B), name="x")
     y = te.compute((B,), lambda i: x[i * A + N, i + A], name="y")

@@ -67,6 +67,14 @@ def test_separators_stand_between_axes() -> None:
             lambda: IndexMap.from_func(lambda i, j: [i]).non_surjective_inverse([6, 6]),
             "it loses indices",
         ),
+        (lambda: IndexMap.from_func(max), "parameters of <built-in function max> are not known"),
+        (lambda: TILES.map_indices(None), "expected a list of indices, found None"),
+        (lambda: TILES.map_shape("ab"), "expected a list of sizes, found 'ab'"),
+        (lambda: IndexMap.from_func(lambda i: [i + N]).map_ndarray([1, 2]), "`n` cannot be comp"),
+        (
+            lambda: IndexMap.from_func(lambda i: [1 - i]).map_ndarray([1, 2, 3]),
+            r"the index `T\.int64\(1\) - i` is negative for some elements",
+        ),
         (lambda: TILES.is_equivalent_to(3), "expected an IndexMap, found 3"),
     ],
 )
@@ -120,6 +128,30 @@ def test_an_inverse_with_padding_says_where_that_is() -> None:
     assert str(padding) == "T.int64(14) <= axis0 * T.int64(4) + axis2"
     _, nowhere = TILES.non_surjective_inverse([16, 3])
     assert nowhere is ops.const(False)
+
+
+def test_indices_of_padding_may_be_negative() -> None:
+    shifted = IndexMap.from_func(lambda i: [(i - 1) // 4, (i - 1) % 4])
+    inverse, padding = shifted.non_surjective_inverse([14])
+    elements = set()
+    for where in itertools.product(range(-1, 4), range(4)):
+        value = dict(zip(inverse.initial_indices, where, strict=True))
+        if not evaluate(padding, value):
+            elements.add(evaluate(inverse.final_indices[0], value))
+    assert elements == set(range(14))
+
+
+def test_what_is_padded_and_then_left_out_is_no_matter() -> None:
+    cancelled = IndexMap.from_func(lambda i: [(i + 1) // 3 - (i + 1) // 3 + i])
+    inverse, padding = cancelled.non_surjective_inverse([4])
+    assert numbers(inverse.map_indices([3])) == [3]
+    assert padding is ops.const(False)
+
+
+def test_an_index_of_extent_1_is_where_its_range_begins() -> None:
+    swapped = IndexMap.from_func(lambda i, j: [j, i])
+    inverse = swapped.inverse([3, Range(5, 6)])
+    assert numbers(inverse.map_indices([5, 2])) == [2, 5]
 
 
 def test_maps_are_equivalent_if_they_give_the_same() -> None:
