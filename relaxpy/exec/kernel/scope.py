@@ -219,10 +219,16 @@ COMPARISONS: Mapping[type[PrimExpr], type[ast.cmpop]] = {
 
 
 def _wraps(value: PrimExpr) -> bool:
-    """Whether `value` is computed from memory, or in less than 32 bits, where it may wrap round."""
+    """Whether `value` is computed from memory, or where it may wrap round.
+
+    That is in less than 32 bits, and without sign.
+    """
     return any(
         isinstance(part, BufferLoad)
-        or (isinstance(part, (Cast, BinaryOpExpr)) and 1 < part.dtype.bits < 32)
+        or (
+            isinstance(part, (Cast, BinaryOpExpr))
+            and (1 < part.dtype.bits < 32 or (part.dtype.family == "uint" and part.dtype.bits > 1))
+        )
         for part in walk(value)
     )
 

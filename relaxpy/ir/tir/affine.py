@@ -31,7 +31,7 @@ class Poly:
     """A sum of integer multiples of products of atoms; an atom is whatever is no sum or product.
 
     Rule:
-        Integers of 32 bits and more are taken as unbounded, as index arithmetic may assume.
+        Signed integers of 32 bits and more are taken as unbounded, as index arithmetic may assume.
     """
 
     terms: Mapping[Monomial, int]
@@ -156,7 +156,7 @@ def as_poly(value: Poly | PrimExpr | int) -> Poly:
             return _poly({(): value})
         case IntImm(value=number):
             return _poly({(): number})
-        case Add() | Sub() | Mul() if value.dtype.bits < 32:
+        case Add() | Sub() | Mul() if value.dtype.bits < 32 or value.dtype.family == "uint":
             return _poly({(value,): 1})
         case Add(a=a, b=b):
             return as_poly(a) + as_poly(b)

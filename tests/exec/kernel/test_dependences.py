@@ -308,3 +308,26 @@ def test_indices_from_memory_and_in_few_bits_wrap_as_they_are_computed() -> None
     x = np.array([1, 2, 3, 4, 1000000], np.uint32)
     n = np.array([-50, -51, 100, -100, -60], np.int8)
     check(hashed, x, n, numbers(1000), np.zeros(5, np.float32))
+
+
+@T.prim_func
+def unsigned(
+    A: T.Buffer((8,), "float32"),
+    B: T.Buffer((8,), "float32"),
+    C: T.Buffer((8,), "float32"),
+    D: T.Buffer((8,), "float32"),
+):
+    for i in T.serial(T.uint32(0), T.uint32(8)):
+        if i - T.uint32(5) > T.uint32(10):
+            B[i] = A[i]
+        C[T.min(i - T.uint32(3), T.uint32(7))] = A[i]
+    for i in T.serial(T.uint64(1), T.uint64(8)):
+        D[i] = D[i - T.uint64(1)] + T.Select(i - T.uint64(3) > T.uint64(4), A[i], T.float32(1))
+
+
+def test_differences_without_sign_wrap_round() -> None:
+    zeros = np.zeros((3, 8), np.float32)
+    args = [numbers(8), *zeros]
+    check(unsigned, *args)
+    load(unsigned)(*args)
+    assert (zeros[0] != 0).tolist() == [True] * 5 + [False] * 3
