@@ -18,6 +18,7 @@ from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.python_functions import takes_self
 from relaxpy.exec.registry import get_global_func
+from relaxpy.exec.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import DataType
@@ -30,6 +31,14 @@ from relaxpy.ir.traverse import substitute
 
 _TARGETS = ("numpy", "reference")
 
+#: What an instance keeps, beside its functions.
+_STATE = frozenset(
+    (
+        *("ir_mod", "device", "target", "executable", "pyfuncs", "extern_funcs"),
+        *("tir_func_names", "relax_func_names"),
+    )
+)
+
 #: Whether the call that is running came with tensors of torch, so that its results are such.
 _torch: ContextVar[bool] = ContextVar("_torch", default=False)
 
@@ -41,7 +50,8 @@ class BasePyModule:
     else gives NumPy's arrays. Everything is compiled together, when it is first needed.
 
     Errors:
-        MisuseError (also TypeError): `ir_mod` is no module.
+        MisuseError (also TypeError): `ir_mod` is no module, or has a function of a name that its
+            instances need themselves.
     """
 
     #: Tells the parser which classes a module may derive from.
@@ -53,10 +63,16 @@ class BasePyModule:
             raise MisuseError(f"expected an IRModule, found {type(ir_mod).__name__}", about=ir_mod)
         self.ir_mod = ir_mod
         self.device = device
-        self.target = target if target in _TARGETS else "numpy"
+        self.target = target if isinstance(target, str) and target in _TARGETS else "numpy"
         self.pyfuncs: dict[str, Callable[..., Any]] = dict(ir_mod.pyfuncs)
         self.extern_funcs: dict[str, Callable[..., Any]] = {}
         functions = ir_mod.functions_by_name
+        for name in functions.keys() & _STATE:
+            raise MisuseError(
+                f"a function of a BasePyModule cannot be called {name}: its objects keep something "
+                "of their own there",
+                about=ir_mod,
+            )
         self.tir_func_names = [n for n, f in functions.items() if isinstance(f, PrimFunc)]
         self.relax_func_names = [n for n, f in functions.items() if isinstance(f, rx.Function)]
         for name in (*self.relax_func_names, *self.tir_func_names):
@@ -90,8 +106,9 @@ class BasePyModule:
 
     def _runs(self, name: str) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
-            with _like(args) as given:
-                return _handed_out(self.executable[name](*given, **kwargs))
+            with _like([*args, *kwargs.values()]) as given:
+                named = dict(zip(kwargs, given[len(args) :], strict=True))
+                return _handed_out(self.executable[name](*given[: len(args)], **named))
 
         run.__name__ = run.__qualname__ = name
         run.__doc__ = f"Function {name} of the module."
@@ -120,14 +137,15 @@ class BasePyModule:
         Errors:
             UnknownNameError (also KeyError, ValueError): there is none.
         """
-        function = self.pyfuncs.get(func_name)
+        _calls_users = True
+        function = self.pyfuncs.get(func_name) if isinstance(func_name, str) else None
         if function is None:
             raise UnknownNameError(
                 f"Python function {func_name!r} not found in the module",
                 hint=close_names(str(func_name), self.pyfuncs),
                 about=func_name,
             )
-        return self._method(function)(*args)
+        return self._method(function)(*_inputs(args))
 
     @user_facing
     def call_tir(
@@ -141,11 +159,12 @@ class BasePyModule:
         Errors:
             UnknownNameError (also KeyError, ValueError): the module has no such kernel.
             MisuseError: the sizes of an output cannot be told from the inputs.
+            RuntimeCheckError: an argument does not fit, or there is no memory for an output.
         """
         name = self._kernel_name(tir_func)
         kernel = self.ir_mod[name]
         assert isinstance(kernel, PrimFunc)
-        with _like(args) as given:
+        with _like(_inputs(args)) as given:
             outputs = _outputs(kernel, given, out_sinfo)
             self.executable[name](*given, *outputs)
             found = [_handed_out(output) for output in outputs]
@@ -158,11 +177,12 @@ class BasePyModule:
         Errors:
             UnknownPackedFuncError (also KeyError, ValueError): there is neither.
         """
-        own = getattr(self, func_name, None)
+        _calls_users = True
+        own = getattr(self, func_name, None) if isinstance(func_name, str) else None
         if callable(own):
-            return own(*args)
+            return own(*_inputs(args))
         function = self.extern_funcs[func_name] = get_global_func(func_name)
-        with _like(args) as given:
+        with _like(_inputs(args)) as given:
             outputs = _outputs(None, given, out_sinfo)
             function(*given, *outputs)
             found = [_handed_out(output) for output in outputs]
@@ -184,10 +204,13 @@ class BasePyModule:
 
     # --- what there is
 
+    @user_facing
     def add_python_function(self, name: str, func: Callable[..., Any]) -> None:
         """Enter a Python function under `name`; one whose first parameter is `self` is a method."""
         if not callable(func):
             raise MisuseError(f"a Python function is callable, found {func!r:.60}", about=func)
+        if not isinstance(name, str) or name in _STATE:
+            raise MisuseError(f"a function cannot be called {name!r:.60}", about=name)
         self.pyfuncs[name] = func
         setattr(self, name, self._method(func))
         self.__dict__.pop("executable", None)
@@ -285,15 +308,18 @@ def _handed_out(value: Any) -> Any:
 @contextmanager
 def _like(args: Sequence[Any]) -> Iterator[list[Any]]:
     """`args` as arrays; results are tensors of torch meanwhile if one of these is."""
-    token = _torch.set(any(map(_is_torch, args)) or (_torch.get() and not _all_arrays(args)))
+    arrays = any(isinstance(arg, np.ndarray) for arg in args)
+    token = _torch.set(any(map(_is_torch, args)) or (_torch.get() and not arrays))
     try:
         yield [_plain(arg) for arg in args]
     finally:
         _torch.reset(token)
 
 
-def _all_arrays(args: Sequence[Any]) -> bool:
-    return any(isinstance(arg, np.ndarray) for arg in args)
+def _inputs(args: Sequence[Any]) -> Sequence[Any]:
+    if isinstance(args, (list, tuple)):
+        return args
+    raise MisuseError(f"args is a list of inputs, found {describe(args)}", about=args)
 
 
 def _outputs(kernel: PrimFunc | None, args: Sequence[Any], out_sinfo: Any) -> list[Any]:
@@ -318,7 +344,9 @@ def _outputs(kernel: PrimFunc | None, args: Sequence[Any], out_sinfo: Any) -> li
                 raise _unknown_size(axis, size, out_sinfo)
             extents.append(known)
         kind = DataType(dtype or (buffer[1] if buffer is not None else "float32"))
-        made.append(np.zeros(extents, kind.numpy()))
+        output = empty(tuple(extents), kind.numpy())
+        output.fill(0)
+        made.append(output)
     return made
 
 

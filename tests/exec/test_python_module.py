@@ -1,6 +1,7 @@
 """BasePyModule: graph functions, kernels and Python functions that call each other."""
 
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, relax, tir
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.relax.base_py_module import BasePyModule
 from relaxpy.script import ir as I, relax as R, tir as T
 
@@ -197,10 +198,34 @@ def test_tensors_of_torch_come_back_as_such(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Tensor, "__module__", "torch")
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(from_numpy=Tensor))
     instance = Module()
-    found = instance.main(Tensor(X))
-    assert isinstance(found, Tensor)
-    np.testing.assert_array_equal(found.data, WANTED)
+    for found in (instance.main(Tensor(X)), instance.main(x=Tensor(X))):
+        assert isinstance(found, Tensor)
+        np.testing.assert_array_equal(found.data, WANTED)
     assert isinstance(instance.main(X), np.ndarray)
     assert isinstance(instance.call_tir("add", [Tensor(X), X], R.Tensor((5,))), Tensor)
     assert isinstance(instance._convert_tvm_to_pytorch([X])[0], Tensor)
     assert instance._convert_pytorch_to_tvm([Tensor(X)])[0] is X
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.call_tir("add", [X, X], (-5,)), "no float32 tensor of shape"),
+        (lambda m: m.call_tir("add", X, (5,)), "args is a list of inputs, found a float32 tensor"),
+        (lambda m: m.call_py_func("doubled", None), "args is a list of inputs"),
+        (lambda m: m.call_py_func(["doubled"], [X]), "not found in the module"),
+        (lambda m: m.call_dps_packed("doubled", X, None), "args is a list of inputs"),
+        (lambda m: m.call_dps_packed(5, [X], (5,)), "no packed function is registered as 5"),
+        (lambda m: m.add_python_function(5, len), "a function cannot be called 5"),
+        (lambda m: m.add_python_function("executable", len), "cannot be called 'executable'"),
+    ],
+)
+def test_wrong_arguments_are_told(call: Callable[[BasePyModule], object], message: str) -> None:
+    with pytest.raises(RelaxpyError, match=message):
+        call(Module())
+
+
+def test_functions_do_not_take_the_names_of_what_an_instance_keeps() -> None:
+    taken = IRModule({"target": Module["add"]})
+    with pytest.raises(MisuseError, match="a function of a BasePyModule cannot be called target"):
+        BasePyModule(taken)
