@@ -35,7 +35,8 @@ def coloured(text: str, marked: Iterable[Sequence[Piece]], stream: TextIO) -> st
     shown = Text()
     rest = text
     for pieces in marked:
-        before, found, after = rest.partition("".join(part for part, _ in pieces))
+        wanted = "".join(part for part, _ in pieces)
+        before, found, after = rest.partition(wanted) if wanted else (rest, "", "")
         if found:
             shown.append(before)
             for part, style in pieces:

@@ -170,6 +170,7 @@ CONTEXT = object()
 
 def with_context(function: Value, infos: tuple[StructInfo, ...], *args: Value) -> Value:
     """What a packed function gives for the context and `args`; unit where no info is expected."""
+    _calls_users = True
     if category_of(function) is not Category.PACKED_FUNC:
         raise RuntimeCheckError(f"expected a packed function, found {describe(function)}")
     result = function(CONTEXT, *args)

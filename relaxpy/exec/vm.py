@@ -202,7 +202,8 @@ class VirtualMachine:
         Units:
             min_repeat_ms, cooldown_interval_ms  milliseconds
         Errors:
-            UnknownNameError: there is no such function. MisuseError: a number is not positive.
+            UnknownNameError: there is no such function. MisuseError: a number is not positive, or a
+            time negative.
         """
         function: Callable[..., object] = self.invoke_stateful
         if func_name != "invoke_stateful":
@@ -214,6 +215,12 @@ class VirtualMachine:
         ):
             if not isinstance(count, int) or count < 1:
                 raise MisuseError(f"{name} is a positive integer, found {count!r}", about=count)
+        for name, time in (
+            ("min_repeat_ms", min_repeat_ms),
+            ("cooldown_interval_ms", cooldown_interval_ms),
+        ):
+            if not isinstance(time, (int, float)) or not 0 <= time < math.inf:
+                raise MisuseError(f"{name} is a time in ms, found {time!r:.60}", about=time)
         prepare = get_global_func(f_preproc) if f_preproc else None
 
         def seconds(args: tuple[object, ...], count: int) -> float:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from relaxpy import relax
 from relaxpy.errors import MisuseError
+from relaxpy.screen import coloured
 from relaxpy.script import from_source
 
 pty = pytest.importorskip("pty")
@@ -137,6 +138,10 @@ def script(tmp_path: Path, body: str) -> str:
     path = tmp_path / "model.py"
     path.write_text(HEAD + textwrap.dedent(body))
     return str(path)
+
+
+def test_a_message_without_text_is_nowhere() -> None:
+    assert coloured("RelaxpyError", [[("", "bold"), ("", "bold red")]], io.StringIO())
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)

@@ -22,6 +22,7 @@ NAN = float("nan")
         (np.array([True, False]), [True, False]),
         ((), ()),
         (np.array([254], "uint8"), np.array([254], "int64")),
+        ((None, "text", len), (None, "text", len)),
     ],
 )
 def test_values_that_are_close(actual: Any, desired: Any) -> None:
@@ -40,6 +41,8 @@ def test_values_that_are_close(actual: Any, desired: Any) -> None:
         (np.array([1.5], ml_dtypes.bfloat16), [1.25], "the value"),
         ([True], [False], "the value"),
         (np.array([255], "uint8"), np.array([-1], "int8"), "the value"),
+        ("text", "test", "the value is 'text', 'test' was expected"),
+        ((1, None), (1, np.zeros(2)), "field 1 of the value is None"),
     ],
 )
 def test_values_that_are_not(actual: Any, desired: Any, message: str) -> None:

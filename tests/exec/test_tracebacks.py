@@ -39,6 +39,11 @@ class Calls:
         return y
 
     @R.function(pure=False)
+    def in_context(x: R.Tensor):
+        y = R.call_builtin_with_ctx("test.length", (x,), sinfo_args=R.Object)
+        return y
+
+    @R.function(pure=False)
     def nobody(x: R.Tensor):
         y = R.call_packed("test.nobody", x, sinfo_args=R.Object)
         return y
@@ -96,6 +101,7 @@ def test_errors_of_packed_functions_show_their_frames_and_the_programs_lines() -
         assert lines(run, OSError) == end
     assert lines(lambda: ex["outer"](X), OSError) == ["y = main(x)", *end]
     assert lines(lambda: ex["length"](X), TypeError) == ["y = packed_test_length(3)"]
+    assert len(lines(lambda: ex["in_context"](X), TypeError)) == 1
     inverse = lines(lambda: ex["inverse"](X), np.linalg.LinAlgError)
     assert inverse[0] == "y = packed_test_inverse(x)"
     assert "LinAlgError" in inverse[-1]

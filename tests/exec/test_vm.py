@@ -84,12 +84,15 @@ def test_calls_are_timed(vm: VirtualMachine) -> None:
     assert found.std <= found.max - found.min
     assert str(found).startswith("mean ")
     long = vm.time_evaluator("pair", number=1, min_repeat_ms=2)(X, X)
-    assert 0 < long.mean < 2e-3
+    assert long.mean > 0
     with pytest.raises(UnknownNameError, match="no function 'pear'"):
         vm.time_evaluator("pear")
     for wrong in ({"number": 0}, {"repeat": 1.5}, {"repeats_to_cooldown": 0}):
         with pytest.raises(MisuseError, match=f"{next(iter(wrong))} is a positive integer"):
             vm.time_evaluator("pair", **wrong)  # type: ignore[arg-type]
+    for name, time in (("min_repeat_ms", "2"), ("cooldown_interval_ms", -1)):
+        with pytest.raises(MisuseError, match=f"{name} is a time in ms"):
+            vm.time_evaluator("pair", **{name: time})  # type: ignore[arg-type]
     with pytest.raises(RuntimeCheckError, match="takes 2 arguments"):
         vm.time_evaluator("pair")(X)
     assert vm.module["pair"](X, X) == (X, X)
