@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax.nodes import BaseFunc, ExternFunc
 
 IS_PYTHON = "is_pyfunc"
 SOURCE = "python_source"
+_OF_STRINGS: Final = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
 
 
 class PythonText(str):
@@ -45,3 +47,19 @@ def behind(func: BaseFunc) -> Callable[..., Any] | None:
     """The Python function behind an entry of a module; None if it is another one, or text alone."""
     text = func.attrs.get(SOURCE) if is_python_function(func) else None
     return text.function if isinstance(text, PythonText) else None
+
+
+def reindented(text: str, before: str, after: str) -> str:
+    """`text` with the indentation `after` in the place of `before`, but inside its strings."""
+    lines = text.split("\n")
+    inside: set[int] = set()
+    try:
+        for token in tokenize.generate_tokens(iter([f"{line}\n" for line in lines]).__next__):
+            if token.type in _OF_STRINGS:
+                inside.update(range(token.start[0], token.end[0]))
+    except (tokenize.TokenError, SyntaxError):
+        pass  # what is no Python has no strings
+    return "\n".join(
+        line if number in inside or not line else after + line.removeprefix(before)
+        for number, line in enumerate(lines)
+    )

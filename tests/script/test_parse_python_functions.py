@@ -64,6 +64,27 @@ def test_their_text_reads_back() -> None:
     assert not structural_equal(from_source(changed), Module)
 
 
+def test_strings_of_several_lines_stay_as_they_are() -> None:
+    text = """
+@I.ir_module
+class Module(BasePyModule):
+    @I.pyfunc
+    def f(self, x):
+        s = '''a
+  b
+        c'''
+
+        return (s, "d"
+                   "e")
+"""
+    module = from_source(text)
+    body = text[text.index("    @I.pyfunc") :].rstrip()
+    assert body in module.script()
+    again = from_source(module.script())
+    assert structural_equal(again, module)
+    assert "a\n  b\n        c" in str(again["f"].attrs["python_source"])
+
+
 def test_what_a_text_says_of_python_is_never_run() -> None:
     module = from_source("""
 @I.ir_module

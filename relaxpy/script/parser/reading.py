@@ -13,7 +13,7 @@ from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
 from relaxpy.ir import hooks
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.python_function import python_function
+from relaxpy.ir.python_function import python_function, reindented
 from relaxpy.ir.relax.analysis.calls import strongly_connected
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.builder import BlockBuilder
@@ -123,7 +123,7 @@ def text_without_mark(node: ast.FunctionDef, program: Program) -> str:
     lines = [program.lines[n - 1] for n in kept]
     first = program.lines[node.lineno - 1]
     indent = first[: len(first) - len(first.lstrip())]
-    return "\n".join(line.removeprefix(indent) for line in lines)
+    return reindented("\n".join(lines), indent, "")
 
 
 def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) -> Macro | None:

@@ -10,6 +10,7 @@ from typing_extensions import override
 from relaxpy.ir.doc import Concat, Doc, Group, Layout, call, flat, width_of
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.literal import string_text
+from relaxpy.ir.python_function import reindented
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.text import ShortText
 from relaxpy.script.printer.names import Names
@@ -50,8 +51,8 @@ class Writer:
             self.line(Group(f"def {name}(", params, ")"), " -> ", result, ":")
 
     def verbatim(self, text: str) -> None:
-        """Write lines as they are, at the current indentation."""
-        self.lines += [" " * self.indent + line if line else "" for line in text.split("\n")]
+        """Write Python as it is, at the current indentation."""
+        self.lines += reindented(text, "", " " * self.indent).split("\n")
 
     def blank(self) -> None:
         """Write an empty line."""
