@@ -37,10 +37,16 @@ def new_tensor(shape: Value, dtype: Value, device: Value, scope: Value) -> Array
 
 
 def new_storage(shape: Value, device: Value, dtype: Value, scope: Value) -> Storage:
-    """New memory for so many elements."""
+    """New memory for so many elements.
+
+    Errors:
+        RuntimeCheckError: a size is negative, or the memory does not suffice.
+    """
     kind = _datatype(dtype, "alloc_storage")
-    count = math.prod(_sizes(shape, "alloc_storage"))
-    return Storage(empty((count * kind.itemsize,), np.dtype(np.uint8)))
+    sizes = _sizes(shape, "alloc_storage")
+    if min(sizes, default=0) < 0:
+        raise RuntimeCheckError(f"there is no storage of shape {list(sizes)}", rule="PX-9")
+    return Storage(empty((math.prod(sizes) * kind.itemsize,), np.dtype(np.uint8)))
 
 
 def planned_storage(size: Value, device: Value, scope: Value, dtype: Value) -> Storage:

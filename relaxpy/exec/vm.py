@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -103,6 +104,8 @@ class VirtualMachine:
         self._inputs: dict[str, tuple[object, ...]] = {}
         self._outputs: dict[str, Value] = {}
         self._instrument: Instrument | None = None
+        self._here = threading.local()
+        """With the profiler of a thread that profiles."""
         self._watched: Mapping[str, EntryPoint] | None = None
 
     @user_facing
@@ -117,7 +120,7 @@ class VirtualMachine:
 
     def _function(self, name: str) -> EntryPoint:
         found = self._executable[name]
-        return found if self._instrument is None else self._seen()[name]
+        return found if self._watching() is None else self._seen()[name]
 
     def _seen(self) -> Mapping[str, EntryPoint]:
         """The functions, compiled to show their calls to the instrument of the moment."""
@@ -126,7 +129,12 @@ class VirtualMachine:
         return self._watched
 
     def _show(self, *call: Value) -> object:
-        return None if self._instrument is None else self._instrument(*call)
+        instrument = self._watching()
+        return None if instrument is None else instrument(*call)
+
+    def _watching(self) -> Instrument | None:
+        profiler: Instrument | None = getattr(self._here, "profiler", None)
+        return profiler or self._instrument
 
     @property
     def module(self) -> Executable:
@@ -159,25 +167,25 @@ class VirtualMachine:
         """Where the time of a call of function `func_name` goes: to which of the calls it makes.
 
         A first call warms up, without an instrument. Without arguments, the function is called with
-        the inputs that were set.
+        the inputs that were set. Calls in other threads are not counted.
 
         Errors:
             UnknownNameError: there is no such function. RuntimeCheckError: a check failed.
         """
-        function, before = self._executable[func_name], self._instrument
+        function = self._executable[func_name]
         args = args or self._inputs.get(func_name, ())
         function(*args)
-        profiler = Profiler()
-        self._instrument = profiler
+        watched = self._seen()[func_name]
+        outer = getattr(self._here, "profiler", None)
         try:
-            watched = self._seen()[func_name]
+            self._here.profiler = Profiler()
             watched(*args)
-            profiler = self._instrument = Profiler()
+            profiler = self._here.profiler = Profiler()
             profiler.begin(func_name)
             watched(*args)
             return profiler.report(profiler.end())
         finally:
-            self._instrument = before
+            self._here.profiler = outer
 
     @user_facing
     def time_evaluator(

@@ -110,5 +110,17 @@ def test_tensors_stay_inside_their_storage(target: str) -> None:
         run(ShapeTuple([8]), "no storage")
 
 
+@TARGETS
+def test_storage_has_no_negative_sizes(target: str) -> None:
+    @R.function
+    def main(size: R.Shape(ndim=2)) -> R.Object:
+        return R.vm.alloc_storage(size, R.prim_value(0), R.dtype("uint8"))
+
+    run = relaxpy.compile(main, target)["main"]
+    run(ShapeTuple([2, 8]))
+    with pytest.raises(RuntimeCheckError, match="there is no storage of shape"):
+        run(ShapeTuple([-2, -8]))
+
+
 def test_the_operators_are_read_back() -> None:
     assert_structural_equal(from_source(Planned.script()), Planned)

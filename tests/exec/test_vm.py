@@ -1,4 +1,5 @@
 import json
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -222,6 +223,23 @@ def test_a_profile_says_where_the_time_goes(chain: VirtualMachine) -> None:
         chain.profile("mian", X)
     with pytest.raises(RuntimeCheckError, match="takes 1 argument, found 0"):
         chain.profile("main")
+
+
+def test_a_profile_is_of_its_own_thread(chain: VirtualMachine) -> None:
+    def run() -> None:
+        chain.profile("main", X)
+        chain["main"](X)
+
+    def same(value: object) -> object:
+        if threading.current_thread() is threading.main_thread():
+            other = threading.Thread(target=run)
+            other.start()
+            other.join()
+        return value
+
+    relaxpy.register_func("test.same", same, override=True)
+    assert {row.count for row in chain.profile("main", X).rows} == {1}
+    assert chain["main"] is chain.module["main"]
 
 
 def test_what_was_set_is_timed_too(vm: VirtualMachine) -> None:
