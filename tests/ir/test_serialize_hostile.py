@@ -18,6 +18,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.transform import legalize
 from relaxpy.script import ir as I, relax as R, tir as T
 
 
@@ -230,8 +231,21 @@ def test_what_a_call_claims_to_be_does_not_hide_what_its_operator_refuses() -> N
         return rx.Call(Op("relax.sum"), args, attrs, struct_info=rx.TensorStructInfo((), "float32"))
 
     assert len(legalized(call(X), X)) == 2
-    with pytest.raises(StructInfoError, match="takes 1 operands, found 0"):
+    with pytest.raises(StructInfoError, match="takes 1 operand, found 0"):
         legalized(call(), X)
+
+
+def test_legalisation_asks_only_about_calls_that_were_told_what_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    infer = legalize.infer_op_call
+    monkeypatch.setattr(legalize, "infer_op_call", lambda *a: asked.append(a) or infer(*a))
+    made = relax.op.nn.relu(X)
+    assert len(legalized(made, X)) == 2
+    assert not asked
+    legalized(made.with_struct_info(X.struct_info), X)
+    assert len(asked) == 1
 
 
 @pytest.mark.rule("WF-14d")

@@ -334,7 +334,10 @@ def unpack_tuple(expr: Expr) -> Iterator[Expr]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(Expr):
-    """`op` applied to `args` (AST-15); `sinfo_args` are infos given in the text."""
+    """`op` applied to `args` (AST-15); `sinfo_args` are infos given in the text.
+
+    `info_is_derived` tells calls whose info comes from their operator from those built with one.
+    """
 
     _fields = ("op", "args", "attrs", "sinfo_args")
     op: Expr | Op
@@ -343,6 +346,7 @@ class Call(Expr):
     sinfo_args: tuple[StructInfo, ...] = ()
     struct_info: StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
+    info_is_derived: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         check_expr(self.op)

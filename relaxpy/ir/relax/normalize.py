@@ -9,6 +9,7 @@ from typing import TypeVar, assert_never, cast
 from relaxpy.errors import RelaxpyError, WellFormedError
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.base import set_fields
 from relaxpy.ir.relax.emitter import Emitter
 from relaxpy.ir.relax.infer import (
     infer_call,
@@ -262,7 +263,9 @@ class Normalizer:
             record = find(op)
             if record is not None and not record.needs_context:
                 return call
-        return _with_info(call, infer_call(call, self.out.ctx))
+        found = _with_info(call, infer_call(call, self.out.ctx))
+        set_fields(found, info_is_derived=True)
+        return found
 
     def _atom(self, expr: Expr) -> Expr:
         """A variable or literal, with what stands for its variables."""

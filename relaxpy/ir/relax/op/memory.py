@@ -45,9 +45,11 @@ def datatype_of(expr: Expr) -> DataType:
     """The datatype that an operand is.
 
     Errors:
-        StructInfoTypeError: it is no literal.
+        StructInfoTypeError: it is no literal, or Void.
     """
     if isinstance(expr, DataTypeImm):
+        if expr.value.is_void:
+            raise refuse_type("a tensor in memory has a datatype, found none", expr)
         return expr.value
     raise refuse_type(f"the datatype is a literal such as R.dtype('float32'), found {expr}", expr)
 
@@ -143,8 +145,6 @@ def view(
     kind = data.dtype
     if isinstance(dtype, ObjectStructInfo):
         kind = datatype_of(call.args[2]) if isinstance(call.args[2], DataTypeImm) else VOID
-        if kind.is_void and isinstance(call.args[2], DataTypeImm):
-            raise refuse_type("a view has a datatype, found none", call.args[2])
     found: Expr | tuple[tir.PrimExpr, ...] | None = data.shape
     ndim = data.ndim
     if isinstance(shape, ShapeStructInfo):

@@ -22,10 +22,12 @@ from relaxpy.errors import (
     StructInfoError,
     StructInfoTypeError,
     close_names,
+    counted,
 )
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.base import set_fields
 from relaxpy.ir.relax.context import Context, written_at
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes import (
@@ -55,6 +57,7 @@ _KIND_NAMES = {
     PrimStructInfo: "a scalar",
     TupleStructInfo: "a tuple",
     DTensorStructInfo: "a tensor over several devices",
+    ObjectStructInfo: "an object",
 }
 
 
@@ -117,8 +120,9 @@ class Parameter:
                 continue
             if choice not in (int, float, DataType) and _is_instance(value, choice):
                 return value
-        names = " or ".join(map(_name_of, self.choices))
-        raise MisuseError(f"{self.name} is {names}, found {value!r:.60}", about=value)
+        names = list(map(_name_of, self.choices))
+        names = [n for n in names if f"{n}{_OR_MORE}" not in names]
+        raise MisuseError(f"{self.name} is {' or '.join(names)}, found {value!r:.60}", about=value)
 
 
 def _integer(value: object) -> int | None:
@@ -147,12 +151,15 @@ def _datatype(value: str | type | np.dtype[np.generic]) -> DataType:
         raise
 
 
+_OR_MORE = " or a list of them"
+
+
 def _name_of(choice: object) -> str:
     """What messages call a type of attributes."""
     if choice is type(None):
         return "None"
     if get_origin(choice) is tuple:
-        return f"{_name_of(get_args(choice)[0])} or a list of them"
+        return f"{_name_of(get_args(choice)[0])}{_OR_MORE}"
     if get_origin(choice) is typing.Literal:
         return " or ".join(map(repr, get_args(choice)))
     return str(getattr(choice, "__name__", choice))
@@ -306,9 +313,11 @@ class OpDef:
         except RelaxpyError as error:
             error.about = given.get(id(error.about), error.about)
             raise
-        return Call(
+        made = Call(
             call.op, call.args, call.attrs, call.sinfo_args, struct_info=info, span=call.span
         )
+        set_fields(made, info_is_derived=True)
+        return made
 
     def _bind(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         try:
@@ -376,8 +385,9 @@ class OpDef:
         variadic = bool(operands) and operands[-1].variadic
         required = sum(p.required for p in operands)
         if len(call.args) < required or (len(call.args) > len(operands) and not variadic):
-            wanted = f"at least {required}" if variadic else str(len(operands))
-            raise StructInfoTypeError(f"takes {wanted} operands, found {len(call.args)}")
+            wanted = counted(required if variadic else len(operands), "operand")
+            least = "at least " if variadic else ""
+            raise StructInfoTypeError(f"takes {least}{wanted}, found {len(call.args)}")
         infos: list[object] = []
         for i, arg in enumerate(call.args):
             parameter = operands[min(i, len(operands) - 1)]

@@ -224,7 +224,7 @@ def _derived(record: OpDef, call: Call) -> Call:
     An operator that asks for more than operands and attributes was asked by normalisation.
     """
     whole = record.completed(call)
-    if record.needs_context:
+    if record.needs_context or whole.info_is_derived:
         return whole
     try:
         info = infer_op_call(record.op, whole, Context())

@@ -89,6 +89,8 @@ REFUSED: list[tuple[Made, tuple[rx.StructInfo, ...], str]] = [
     ),
     (op.memory.kill_tensor, (shape(2),), "tensor is a tensor, found R.Shape"),
     (lambda d: op.builtin.alloc_tensor([2], d, 0), (Object,), "the datatype is a literal"),
+    (lambda s: op.memory.alloc_tensor(s, 0, [2], ""), (Object,), "has a datatype, found none"),
+    (lambda x: op.memory.kill_storage(x), (MATRIX,), "storage is an object, found"),
     (op.tensor_to_shape, (MATRIX,), "takes integers of rank 1"),
     (op.tensor_to_shape, (tensor(2),), "takes integers of rank 1"),
     (lambda x: op.make_closure(x, ()), (MATRIX,), "expected a function, found R.Tensor"),

@@ -142,6 +142,11 @@ def test_a_wrong_argument_is_named(
     assert isinstance(caught.value, TypeError)
 
 
+def test_what_may_stand_alone_or_in_a_list_is_told_once() -> None:
+    with pytest.raises(MisuseError, match="indices_or_sections is int or a list of them, found"):
+        op.split(X, True)  # type: ignore[arg-type]
+
+
 def test_an_operand_of_another_kind_is_a_type_error(window: OpDef) -> None:
     s, o = var("s", shape(2)), var("o", Object)
     with pytest.raises(TypeError, match=r"test\.window: x is a tensor, found R\.Shape") as caught:

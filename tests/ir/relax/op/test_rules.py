@@ -628,7 +628,7 @@ VIEWED: list[tuple[Made, rx.StructInfo, str]] = [
     (lambda x: op.memory.view(x, (17,)), rx.TensorStructInfo((16,), VOID), "a view of 17 elements"),  # type: ignore[arg-type]
     (lambda x: op.memory.view(x, (N + 1,)), rx.TensorStructInfo((N,), VOID), "of n + 1 elements"),  # type: ignore[arg-type]
     (lambda x: op.memory.view(x, (ops.floordiv(N, 4) + 1, 4)), tensor(N), "leaves the tensor"),
-    (lambda x: op.memory.view(x, dtype=""), OPEN, "a view has a datatype, found none"),
+    (lambda x: op.memory.view(x, dtype=""), OPEN, "a tensor in memory has a datatype, found none"),
     (lambda x: op.memory.view(x, dtype="float16"), tensor(16, dtype="int8"), "a view of 32 bytes"),
     (lambda x: op.memory.view(x, relative_byte_offset=16), UNKNOWN, "a view of the whole tensor"),
 ]
