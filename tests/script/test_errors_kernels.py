@@ -226,6 +226,10 @@ def test_buffers_and_memory_are_made_of_what_they_can_be() -> None:
             #                    ^^^^^^^^^ 4 elements are allocated, the constant has 3
             q = T.allocate_const(["a"], "int8", [1])
             #                    ^^^^^ the constant is of numbers, found ['a']
+            r = T.allocate_const(["1"], "float32", [1])
+            #                    ^^^^^ the constant is of numbers, found ['1']
+            s = T.allocate_const([1, 300], "int8", [2])
+            #                    ^^^^^^^^ the constant holds 300, which is no int8
     """)
 
 

@@ -257,7 +257,7 @@ def test_corners_of_kernels_read_back(case: str):
         ),
         (
             stmt.BufferRealize(A, (Range(4), Range(8)), ops.const(True), NOTHING),
-            'T.realize(A[0:4, 0:8], "global", T.bool(True))\nT.evaluate(0)',
+            'T.realize(A[0:4, 0:8], "", T.bool(True))\nT.evaluate(0)',
         ),
         (
             stmt.AllocateConst(A.data, "float32", (ops.const(2),), (1.0, 2.0), NOTHING),

@@ -13,7 +13,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir
-from relaxpy.script import from_source, relax as R
+from relaxpy.script import from_source, relax as R, tir as T
 
 PROGRAMS = {
     "functions that call each other": """
@@ -295,3 +295,15 @@ def test_malformed_calls_are_shown_as_they_are():
         shown = str(call)
         assert text is None or shown == text
         assert shown
+
+
+@pytest.mark.parametrize("scope", ["global", ""])
+def test_regions_made_real_read_back(scope: str):
+    @T.prim_func
+    def kernel(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        T.realize(A[0:2], scope, B[0] > T.float32(1))
+        B[0] = A[0]
+
+    text = kernel.script()
+    assert_structural_equal(kernel, from_source(text))
+    assert text.count("realize") == 1

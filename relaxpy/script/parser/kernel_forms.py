@@ -149,13 +149,16 @@ class KernelForms(KernelState):
             case forms.LaunchThreadForm():
                 return self.launched(name, form, node)
             case forms.RealizeForm(region=region, scope=scope, condition=condition):
-                return None, lambda body: stmt.AttrStmt(
-                    region.buffer,
-                    "realize_scope",
-                    tir.StringImm(scope),
-                    stmt.BufferRealize(region.buffer, region.region, condition, body, span),
-                    span,
-                )
+                buffer, bounds = region.buffer, region.region
+
+                def realized(body: stmt.Stmt) -> stmt.Stmt:
+                    inner = stmt.BufferRealize(buffer, bounds, condition, body, span)
+                    if not scope:
+                        return inner
+                    named = tir.StringImm(scope)
+                    return stmt.AttrStmt(buffer, "realize_scope", named, inner, span)
+
+                return None, realized
             case forms.LetForm(value=value, var=var):
                 if var is None or not var.name:
                     kind = value.dtype if var is None else var.type_annotation

@@ -321,19 +321,28 @@ def allocate_const(
 ) -> forms.AllocateForm:
     """Memory that holds the constant `data`, an array or nested lists of numbers.
 
-    Errors: MisuseError if `data` does not fill the extents.
+    Errors: MisuseError if `data` does not fill the extents, or a member is none of the datatype.
     """
     sizes, kind = tuple(ops.convert(extent) for extent in extents), as_dtype(dtype)
     try:
         array = np.asarray(data)
-        array.astype(kind.numpy())
-    except (TypeError, ValueError):
-        raise MisuseError(f"the constant is of numbers, found {data!r:.60}", about=data) from None
+        np.zeros(1).astype(kind.numpy())
+        array.astype(np.float64)
+        numeric = array.dtype.kind not in "SUc"
+    except (TypeError, ValueError, OverflowError):
+        numeric = False
+    if not numeric:
+        raise MisuseError(f"the constant is of numbers, found {data!r:.60}", about=data)
     known = [size.value for size in sizes if isinstance(size, tir.IntImm)]
     if len(known) == len(sizes) and math.prod(known) != array.size:
         raise MisuseError(
             f"{math.prod(known)} elements are allocated, the constant has {array.size}", about=data
         )
+    if kind.is_int:
+        low, high = ops.int_range(kind)
+        for member in array.ravel().tolist():
+            if not (low <= member <= high and member == int(member)):
+                raise MisuseError(f"the constant holds {member}, which is no {kind}", about=data)
     held = freeze(array.tolist())
     return forms.AllocateForm(sizes, kind, "global", None, _annotations(annotations), held)
 
@@ -367,7 +376,7 @@ def launch_thread(thread: str | Var, extent: ExprLike) -> forms.LaunchThreadForm
 def realize(
     buffer_slice: BufferRegion, storage_scope: str, condition: ExprLike = True
 ) -> forms.RealizeForm:
-    """A region made real for the statements that follow."""
+    """A region made real for the statements that follow; `""` leaves open in which memory."""
     if not isinstance(buffer_slice, (BufferRegion, BufferLoad)):
         raise MisuseError(
             f"expected a region of a buffer such as A[0:4], found {buffer_slice!r:.60}",

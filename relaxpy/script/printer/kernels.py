@@ -231,17 +231,30 @@ class KernelWriter:
             case stmt.AttrStmt(node=IterVar() as axis, attr_key="thread_extent", body=body):
                 spec = call(f"{t}.launch_thread", string_text(axis.thread_tag), prim(node.value))
                 return self._named(axis.var, spec, body, last=last)
+            case stmt.AttrStmt(
+                node=Buffer() as buffer,
+                attr_key="realize_scope",
+                value=tir.StringImm(value=scope),
+                body=stmt.BufferRealize() as realize,
+            ) if scope and realize.buffer is buffer:
+                spec = self._realize(realize, scope)
+                return self._scoped([spec], spec, realize.body, last=last)
             case stmt.AttrStmt(node=about, attr_key=key, value=value, body=body):
                 spec = call(f"{t}.attr", self.text.attr_doc(about), string_text(key), prim(value))
                 return self._scoped([spec], spec, body, last=last)
-            case stmt.BufferRealize(buffer=buffer, condition=condition, body=body):
-                region = BufferRegion(buffer, tuple(b for b in node.bounds if isinstance(b, Range)))
-                parts = [self.text.region_doc(region), string_text(buffer.scope()), prim(condition)]
-                spec = call(f"{t}.realize", *parts)
+            case stmt.BufferRealize(body=body):
+                spec = self._realize(node, "")
                 return self._scoped([spec], spec, body, last=last)
             case _:
                 writer.line(f"<{type(node).__name__}>")
         return None
+
+    def _realize(self, node: stmt.BufferRealize, scope: str) -> Doc:
+        """A region made real; with a scope, the attribute around it says that."""
+        bounds = tuple(b for b in node.bounds if isinstance(b, Range))
+        region = self.text.region_doc(BufferRegion(node.buffer, bounds))
+        condition = self.text.prim_doc(node.condition)
+        return call(f"{self.t}.realize", region, string_text(scope), condition)
 
     def _named(
         self, defined: Var | Buffer, spec: Doc, body: stmt.Stmt, *, last: bool
