@@ -326,12 +326,10 @@ def allocate_const(
     sizes, kind = tuple(ops.convert(extent) for extent in extents), as_dtype(dtype)
     try:
         array = np.asarray(data)
-        np.zeros(1).astype(kind.numpy())
         array.astype(np.float64)
-        numeric = array.dtype.kind not in "SUc"
     except (TypeError, ValueError, OverflowError):
-        numeric = False
-    if not numeric:
+        array = np.array("")
+    if array.dtype.kind in "SUc" or not (kind.is_int or kind.is_float):
         raise MisuseError(f"the constant is of numbers, found {data!r:.60}", about=data)
     known = [size.value for size in sizes if isinstance(size, tir.IntImm)]
     if len(known) == len(sizes) and math.prod(known) != array.size:

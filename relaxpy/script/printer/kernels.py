@@ -249,7 +249,7 @@ class KernelWriter:
                 writer.line(f"<{type(node).__name__}>")
         return None
 
-    def _realize(self, node: stmt.BufferRealize, scope: str) -> Doc:
+    def _realize(self, node: stmt.BufferRealize, scope: str) -> Group:
         """A region made real; with a scope, the attribute around it says that."""
         bounds = tuple(b for b in node.bounds if isinstance(b, Range))
         region = self.text.region_doc(BufferRegion(node.buffer, bounds))
