@@ -416,11 +416,13 @@ def pass_decorator(
     """What `module_pass` and its siblings give: the pass, or a decorator that gives it.
 
     Errors:
-        MisuseError: no `opt_level` is given.
+        MisuseError (also TypeError): no `opt_level` is given, or it is no integer.
     """
     if opt_level is None:
         raise MisuseError("a pass needs an opt_level, the level from which on it runs")
     level = opt_level
+    if not isinstance(level, int):
+        raise MisuseError(f"opt_level is an integer, found {level!r:.60}", about=level)
 
     def info(own_name: str) -> PassInfo:
         return PassInfo(name or own_name, level, tuple(required or ()), traceable)

@@ -56,8 +56,10 @@ def create_prim_func(
     With `index_dtype_override="int64"`, shapes, loops and indices are int64 throughout.
 
     Errors:
-        MisuseError: a placeholder is reached but not listed.
+        MisuseError: a placeholder is reached but not listed, or `args` is no list of tensors.
     """
+    if not isinstance(args, (Tensor, list, tuple)):
+        raise MisuseError(f"a kernel is made of a list of tensors, found {args!r:.60}", about=args)
     listed: list[Argument] = [args] if isinstance(args, Tensor) else list(args)
     wide = index_dtype_override is not None and DataType(index_dtype_override) == INT64
     return _Lowering(wide).function(listed)

@@ -298,6 +298,8 @@ def compute(
     result = fcompute(*(axis.var for axis in axes))
     many = isinstance(result, (tuple, list))
     body = tuple(ops.convert(r) for r in (result if many else (result,)))
+    if not body:
+        raise MisuseError(f"{name}: fcompute gives no element")
     _check_reductions(name, body)
     op = ComputeOp(name, axes, body, tag=tag, attrs=as_attrs(attrs))
     outputs = tuple(op.output(k) for k in range(len(body)))
@@ -308,7 +310,11 @@ def _axis_names(
     fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None
 ) -> list[str]:
     named, varargs = [], False
-    for parameter in inspect.signature(fcompute).parameters.values():
+    try:
+        parameters = inspect.signature(fcompute).parameters.values()
+    except ValueError:
+        raise MisuseError(f"compute: the parameters of {fcompute!r:.60} are not known") from None
+    for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
             varargs = True
         elif parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) or (
@@ -366,6 +372,10 @@ def extern(
         MisuseError: no datatype can be told, buffers do not match, or no statement is given.
     """
     shapes = [_shape(s) for s in shape] if _is_nested(shape) else [_shape(shape)]
+    if not isinstance(inputs, (list, tuple)) or not all(isinstance(t, Tensor) for t in inputs):
+        raise MisuseError(f"{name}: inputs are a list of tensors, found {inputs!r:.60}")
+    if not callable(fcompute):
+        raise MisuseError(f"{name}: fcompute is a function of buffers, found {fcompute!r:.60}")
     if dtype is None:
         kinds = {t.dtype for t in inputs}
         if len(kinds) != 1:

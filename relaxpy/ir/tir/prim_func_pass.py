@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import TransformError
+from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.passes import ModuleFunction, Pass, PassContext, pass_decorator
 from relaxpy.ir.tir.function import PrimFunc
@@ -55,9 +55,15 @@ def prim_func_pass(
     )
 
 
+def _check_callable(function: object) -> None:
+    if not callable(function):
+        raise MisuseError(f"expected a function of PrimFuncs, found {function!r:.60}")
+
+
 @user_facing
 def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:  # noqa: N802
     """The pass that puts `ftransform(func)` in place of every PrimFunc."""
+    _check_callable(ftransform)
     made: Pass = prim_func_pass(lambda func, mod, ctx: ftransform(func), opt_level=0, name="Apply")
     return made
 
@@ -65,6 +71,7 @@ def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:  # noqa: N802
 @user_facing
 def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
     """The pass that leaves those PrimFuncs for which `fcond(func)` holds."""
+    _check_callable(fcond)
     made: Pass = prim_func_pass(
         lambda func, mod, ctx: func if fcond(func) else None, opt_level=0, name="Filter"
     )

@@ -23,6 +23,7 @@ def post_order_visit(node: Node, fvisit: Callable[[Any], object]) -> None:
 
     The shapes of buffers are not entered.
     """
+    _check(node, fvisit)
     for found in traverse.walk(node):
         if isinstance(found, (PrimExpr, Stmt)):
             fvisit(found)
@@ -31,6 +32,7 @@ def post_order_visit(node: Node, fvisit: Callable[[Any], object]) -> None:
 @user_facing
 def pre_order_visit(node: Node, fvisit: Callable[[Any], bool]) -> None:
     """Call `fvisit` with every statement and expression once, and enter it if that is true."""
+    _check(node, fvisit)
     seen: set[int] = set()
     stack: list[Node] = [node]
     while stack:
@@ -56,6 +58,7 @@ def ir_transform(
     What `preorder` gives stands as it is, and is not entered; `postorder` sees nodes whose parts
     have been changed. Both see the kinds named in `only_enable` alone, as in "tir.Add".
     """
+    _check(stmt, *(f for f in (preorder, postorder) if f is not None))
 
     def change(node: Node) -> Node:
         asked = isinstance(node, (PrimExpr, Stmt)) and (
@@ -71,6 +74,15 @@ def ir_transform(
     return change(stmt)
 
 
+def _check(node: object, *functions: object) -> None:
+    """Errors: MisuseError (also TypeError) if these are no node and functions."""
+    if not isinstance(node, Node):
+        raise MisuseError(f"expected a statement or an expression, found {node!r:.60}", about=node)
+    for function in functions:
+        if not callable(function):
+            raise MisuseError(f"expected a function of nodes, found {function!r:.60}")
+
+
 def _node(value: object) -> Node:
     """What a change gives. Errors: MisuseError (also TypeError) if that is no node."""
     return value if isinstance(value, Node) else ops.convert(value)
@@ -83,6 +95,9 @@ def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
     Errors:
         MisuseError (also TypeError): a value has another datatype than its variable.
     """
+    _check(node)
+    if not isinstance(vmap, Mapping):
+        raise MisuseError(f"vmap gives variables their values, found {vmap!r:.60}", about=vmap)
     values = {}
     for var, value in vmap.items():
         ops.check_variable(var, "a substitution")

@@ -217,6 +217,9 @@ def test_expressions_may_be_deep() -> None:
 
 REFUSED: list[tuple[Callable[[te.Tensor], object], str]] = [
     (lambda a: te.compute((4,), 3), "fcompute is a function of the indices, found 3"),
+    (lambda a: te.compute((4,), max), "parameters of <built-in function max> are not known"),
+    (lambda a: te.compute((4,), lambda i: []), "fcompute gives no element"),
+    (lambda a: create_prim_func(3), "is made of a list of tensors, found 3"),
     (lambda a: te.reduce_axis(5), r"a Range or \(begin, end\), found 5"),
     (lambda a: te.reduce_axis((0,)), r"a Range or \(begin, end\), found \(0,\)"),
     (lambda a: a[0, 0], "tensor A has rank 1, found 2 indices"),

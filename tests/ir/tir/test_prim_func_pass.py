@@ -58,3 +58,8 @@ def test_other_results_are_refused(mod: IRModule) -> None:
         Apply(lambda f: 3)(mod)
     with pytest.raises(MisuseError, match="needs an opt_level"):
         prim_func_pass(lambda func, mod, ctx: func)
+    with pytest.raises(MisuseError, match="opt_level is an integer, found '2'"):
+        prim_func_pass(lambda func, mod, ctx: func, opt_level="2")
+    for make in (Apply, Filter):
+        with pytest.raises(MisuseError, match="a function of PrimFuncs, found None"):
+            make(None)

@@ -60,3 +60,21 @@ def test_values_take_the_place_of_variables() -> None:
         substitute(STORE, {I: ops.const(3, "int64")})
     with pytest.raises(MisuseError, match=r"defines a tir\.Var, found 'i'"):
         substitute(STORE, {"i": 3})
+    with pytest.raises(MisuseError, match="vmap gives variables their values, found 3"):
+        substitute(STORE, 3)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: post_order_visit(3, print), "a statement or an expression, found 3"),
+        (lambda: pre_order_visit(None, print), "a statement or an expression, found None"),
+        (lambda: ir_transform("x", None, None), "a statement or an expression, found 'x'"),
+        (lambda: substitute(3, {}), "a statement or an expression, found 3"),
+        (lambda: post_order_visit(LOOP, 3), "a function of nodes, found 3"),
+        (lambda: ir_transform(LOOP, None, 3), "a function of nodes, found 3"),
+    ],
+)
+def test_other_things_are_not_visited(use, message: str) -> None:
+    with pytest.raises(MisuseError, match=f"expected {message}"):
+        use()

@@ -33,7 +33,12 @@ _TENSORS = {
 }
 _STORAGES = {"relax.memory.alloc_storage": (0, 3), "relax.vm.alloc_storage": (0, 2)}
 """Which operands of what allocates are the shape and the datatype."""
-_CALLS = ("relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed")
+_CALLS = (
+    "relax.call_tir",
+    "relax.call_tir_with_grad",
+    "relax.call_tir_inplace",
+    "relax.call_dps_packed",
+)
 
 
 @dataclass(slots=True)

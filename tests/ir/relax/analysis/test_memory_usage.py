@@ -56,6 +56,13 @@ def test_only_new_outputs_of_calls_in_place_count() -> None:
     assert report.splitlines()[1:] == ["  without planning: 1 tensor of 3 bytes in all"]
 
 
+def test_kernels_with_gradients_are_kernels() -> None:
+    x = rx.Var("x", tensor(2))
+    call = op.call_tir_with_grad(rx.GlobalVar("f"), x, tensor(2), "grad")
+    report = estimate_memory_usage(rx.Function((x,), call, None))
+    assert report.splitlines()[1:] == ["  without planning: 1 tensor of 8 bytes in all"]
+
+
 def test_an_empty_module_allocates_nothing() -> None:
     assert estimate_memory_usage(IRModule()) == ""
 
