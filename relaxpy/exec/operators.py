@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
-from math import inf
+from math import inf, prod
 from types import MappingProxyType
 
 import numpy as np
@@ -13,6 +13,7 @@ from relaxpy.errors import AssertionFailedError, MisuseError, RuntimeCheckError,
 from relaxpy.exec.closures import make_closure
 from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
 from relaxpy.exec.values import Array, Category, ShapeTuple, Value, category_of, describe
+from relaxpy.ir.dtype import DataType
 
 
 def _tensor(value: Value, operator: str, ndim: int | None = None) -> Array:
@@ -46,6 +47,60 @@ def shape_to_tensor(value: Value) -> Array:
     if category_of(value) is not Category.SHAPE:
         raise RuntimeCheckError(f"shape_to_tensor takes a shape, found {describe(value)}")
     return np.array(value, np.int64)
+
+
+def tensor_dtype_code(value: Value) -> np.uint8:
+    """The kind of elements of a tensor, as DLPack counts them."""
+    return np.uint8(_datatype(value, "tensor_dtype_code").type_code)
+
+
+def tensor_dtype_bits(value: Value) -> np.uint8:
+    """The bits of an element of a tensor."""
+    return np.uint8(_datatype(value, "tensor_dtype_bits").bits)
+
+
+def tensor_dtype_lanes(value: Value) -> np.uint16:
+    """The lanes of an element of a tensor."""
+    return np.uint16(_datatype(value, "tensor_dtype_lanes").lanes)
+
+
+def _datatype(value: Value, operator: str) -> DataType:
+    return DataType(_tensor(value, operator).dtype)
+
+
+def tensor_ndim(value: Value) -> np.int32:
+    """The rank of a tensor."""
+    return np.int32(_tensor(value, "tensor_ndim").ndim)
+
+
+def tensor_shape_i(value: Value, axis: Value) -> int:
+    """The size of a tensor along an axis."""
+    array = _tensor(value, "tensor_shape_i")
+    size: int = array.shape[_axis(array, axis, "tensor_shape_i")]
+    return size
+
+
+def tensor_stride_i(value: Value, axis: Value) -> int:
+    """The elements between neighbours along an axis of a tensor whose rows follow one another.
+
+    It depends on the shape alone: where NumPy has the elements is no matter of the program.
+    """
+    array = _tensor(value, "tensor_stride_i")
+    return prod(array.shape[_axis(array, axis, "tensor_stride_i") + 1 :])
+
+
+def tensor_offset(value: Value) -> np.uint64:
+    """What lies before the first element of a tensor in its memory, which begins with it."""
+    _tensor(value, "tensor_offset")
+    return np.uint64(0)
+
+
+def _axis(array: Array, axis: Value, operator: str) -> int:
+    if isinstance(axis, (int, np.integer)) and 0 <= axis < array.ndim:
+        return int(axis)
+    raise RuntimeCheckError(
+        f"{operator}: axis {axis} is out of range for {describe(array)}", rule="DER-36"
+    )
 
 
 def null_value() -> None:
@@ -132,6 +187,14 @@ RUNTIME_OPERATORS: Mapping[str, Callable[..., Value]] = MappingProxyType(
         "relax.shape_of": shape_of,
         "relax.tensor_to_shape": tensor_to_shape,
         "relax.shape_to_tensor": shape_to_tensor,
+        "relax.inspect.tensor_dtype_code": tensor_dtype_code,
+        "relax.inspect.tensor_dtype_bits": tensor_dtype_bits,
+        "relax.inspect.tensor_dtype_lanes": tensor_dtype_lanes,
+        "relax.inspect.tensor_ndim": tensor_ndim,
+        "relax.inspect.tensor_shape_i": tensor_shape_i,
+        "relax.inspect.tensor_stride_i": tensor_stride_i,
+        "relax.inspect.tensor_byte_offset": tensor_offset,
+        "relax.inspect.tensor_elem_offset": tensor_offset,
         "relax.null_value": null_value,
         "relax.print": print_values,
         "relax.assert_op": assert_op,

@@ -465,22 +465,6 @@ def test_shape_rank_and_datatype_are_known_while_reading() -> None:
                 return R.tuple(z, T.int64(4))
         """),
     )
-    check_marks("""
-        @R.function
-        def main(x: R.Tensor, s: R.Shape(["n"]), y: R.Tensor(ndim=2)):
-            a = x.shape[0]
-            #   ^^^^^^^ .shape of R.Tensor is not known while the program is read
-            # hint: name its sizes with R.match_cast first, or take R.shape_of
-            b = x.ndim
-            #   ^^^^^^ .ndim of R.Tensor is not known while the program is read
-            # hint: say what it is with R.match_cast first
-            c = y.dtype
-            #   ^^^^^^^ .dtype of R.Tensor(ndim=2) is not known while the program is read
-            # hint: say what it is with R.match_cast first
-            d = s.shape
-            #   ^^^^^^^ only a tensor has .shape, found R.Shape([n])
-            return x
-    """)
 
 
 @pytest.mark.rule("DER-36")

@@ -46,6 +46,15 @@ ELSEWHERE = {
     "relax.vm.alloc_tensor",
     "relax.vm.call_tir_dyn",
     "relax.vm.kill_object",
+    # read back in tests/ir/relax/op/test_inspect.py
+    "relax.inspect.tensor_byte_offset",
+    "relax.inspect.tensor_dtype_bits",
+    "relax.inspect.tensor_dtype_code",
+    "relax.inspect.tensor_dtype_lanes",
+    "relax.inspect.tensor_elem_offset",
+    "relax.inspect.tensor_ndim",
+    "relax.inspect.tensor_shape_i",
+    "relax.inspect.tensor_stride_i",
     # read back in test_parse_distributed.py
     "relax.dist.annotate_sharding",
     "relax.dist.call_tir_local_view",

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 
+def _property(name: str, what: str) -> property:
+    """A property of a tensor that is read by the operators of `relax.inspect`."""
+
+    def read(self: Expr) -> Any:
+        return hooks.call("inspected", self, name)
+
+    return property(read, doc=what)
+
+
 def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
     """The method behind `expr sign other`, or behind `other sign expr`."""
 
@@ -53,6 +62,13 @@ class Expr(Node):
     __pow__, __rpow__ = _operator("**"), _operator("**", reflected=True)
     __matmul__, __rmatmul__ = _operator("@"), _operator("@", reflected=True)
     __lt__, __le__, __gt__, __ge__ = map(_operator, ("<", "<=", ">", ">="))
+
+    shape = _property("shape", "The sizes of this tensor: `x.shape[i]` is the call that reads one.")
+    dtype = _property("dtype", "The datatype of this tensor: `.type_code`, `.bits`, `.lanes`.")
+    ndim = _property("ndim", "The rank of this tensor, as the call that reads it.")
+    strides = _property("strides", "The strides of this tensor: `x.strides[i]` reads one.")
+    byte_offset = _property("byte_offset", "Bytes of memory before the first element.")
+    elem_offset = _property("elem_offset", "Elements of memory before the first element.")
 
     def __neg__(self) -> Call:
         """The elements with the other sign."""

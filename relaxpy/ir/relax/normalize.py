@@ -33,6 +33,7 @@ from relaxpy.ir.relax.nodes import (
     If,
     MatchCast,
     ObjectStructInfo,
+    PrimStructInfo,
     PrimValue,
     SeqExpr,
     ShapeExpr,
@@ -256,16 +257,18 @@ class Normalizer:
             case _:
                 raise AssertionError(f"{type(node).__name__} has no parts")
 
-    def _derive_call(self, call: Call) -> Call:
+    def _derive_call(self, call: Call) -> Expr:
         """The call with its info; one that depends on the operands alone is not derived twice."""
         op = call.op
-        if call.struct_info is not None and type(op) is Op:
-            record = find(op)
-            if record is not None and not record.needs_context:
-                return call
-        found = _with_info(call, infer_call(call, self.out.ctx))
-        set_fields(found, info_is_derived=True)
-        return found
+        record = find(op) if type(op) is Op else None
+        if call.struct_info is None or record is None or record.needs_context:
+            call = _with_info(call, infer_call(call, self.out.ctx))
+            set_fields(call, info_is_derived=True)
+        if record is not None and record.literal:
+            info = call.struct_info
+            if isinstance(info, PrimStructInfo) and info.value is not None:
+                return PrimValue(info.value, span=call.span)
+        return call
 
     def _atom(self, expr: Expr) -> Expr:
         """A variable or literal, with what stands for its variables."""

@@ -149,7 +149,7 @@ class GraphBindings(GraphState):
     def bindable(self, value: object, at: ast.expr) -> rx.Expr:
         """`value` as the right side of a binding: Python numbers are tensor literals there."""
         if isinstance(value, (bool, int, float)):
-            return rx.const(value)
+            return self.values.number(value, at) or rx.const(value)
         return self.values.expression(value, at)
 
     def new_var(self, name: str, target: ast.expr) -> rx.Var:

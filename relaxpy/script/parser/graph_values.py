@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs
@@ -20,8 +21,18 @@ from relaxpy.ir.relax.context import written_at
 from relaxpy.ir.relax.distributed import DeviceMesh
 from relaxpy.ir.relax.op import operators
 from relaxpy.ir.relax.op.call import info_list
+from relaxpy.ir.relax.op.inspect import (
+    NUMBERS,
+    PROPERTIES,
+    Inspected,
+    TensorSizes,
+    hint_for,
+    inspected,
+    known_property,
+)
 from relaxpy.ir.relax.op.registry import OpDef
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.annotations import Annotation, DTensor, Tensor, TypeWord, resolve
 from relaxpy.script.parser.devices import Devices
@@ -82,9 +93,6 @@ class Host(Protocol):
         """What a macro gives."""
 
 
-#: The properties of a tensor that are read off its info.
-_INSPECTED = ("shape", "ndim", "dtype")
-
 _CASTS = (forms.MatchCastForm, forms.MatchShapeForm)
 _SPECIAL = (*_CASTS, forms.UnknownShape, tuple, list)
 
@@ -103,12 +111,14 @@ class GraphEvaluator(Evaluator):
         self.places: dict[int, Span] = {}
         self.gone: dict[str, str] = {}
         self._kept: list[object] = []
+        self._known: dict[ast.expr, Inspected | DataType] = {}
         self._infos: list[tuple[Annotation, Span]] = []
 
     def forget(self) -> None:
         """Forget where values were written: a new statement begins."""
         self.places.clear()
         self._kept.clear()
+        self._known.clear()
         self._infos.clear()
 
     def place_of(self, expr: rx.Expr) -> Span | None:
@@ -171,29 +181,25 @@ class GraphEvaluator(Evaluator):
 
     @override
     def attribute_of(self, owner: object, node: ast.Attribute) -> object:
-        if isinstance(owner, rx.Expr) and node.attr in _INSPECTED:
+        if isinstance(owner, rx.Expr) and node.attr in PROPERTIES:
             return self.inspected(owner, node)
-        return Evaluator.attribute_of(self, owner, node)
+        if isinstance(owner, DataType):
+            self._known[node] = owner
+        found = Evaluator.attribute_of(self, owner, node)
+        return self._at(found, node) if isinstance(found, rx.Call) else found
 
     def inspected(self, owner: rx.Expr, node: ast.Attribute) -> object:
-        """`owner.shape` and the like, as far as they are known while the program is read."""
+        """`owner.shape` and the like: what is known, or what reads it when the program runs."""
         info = owner.struct_info
         if not isinstance(info, rx.TensorStructInfo):
             found = "no tensor" if info is None else str(info)
             raise self.error(node, f"only a tensor has .{node.attr}, found {found}")
-        known: Mapping[str, object] = {
-            "shape": info.get_shape(),
-            "ndim": None if info.ndim < 0 else info.ndim,
-            "dtype": None if info.dtype.is_void else info.dtype,
-        }
-        if known[node.attr] is None:
-            hint = "say what it is with R.match_cast first"
-            if node.attr == "shape":
-                hint = "name its sizes with R.match_cast first, or take R.shape_of"
-            raise self.error(
-                node, f".{node.attr} of {info} is not known while the program is read", hint=hint
-            )
-        return known[node.attr]
+        known = known_property(info, node.attr)
+        value = inspected(owner, node.attr)
+        if known is not None:
+            self._known[node] = value
+            return known
+        return self._at(value, node) if isinstance(value, rx.Expr) else value
 
     @override
     def value(self, node: ast.expr) -> Any:
@@ -252,6 +258,7 @@ class GraphEvaluator(Evaluator):
             try:
                 return function.make(*args, span=self.span(node), **_renamed(kwargs))
             except MisuseError as error:
+                self.hinted(error)
                 absent = _absent(function, args, kwargs, node) if error.about is None else None
                 raise error if absent is None else error.located(self.span(absent)) from None
         if isinstance(function, rx.Expr):
@@ -367,7 +374,8 @@ class GraphEvaluator(Evaluator):
     @override
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
         if not isinstance(owner, rx.Expr):
-            return Evaluator.on_subscript(self, owner, index, node)
+            found = self._by_index(owner, index, node)
+            return self._at(found, node) if isinstance(found, rx.Call) else found
         if isinstance(owner.struct_info, rx.TensorStructInfo):
             raise self.error(
                 node.value,
@@ -380,6 +388,29 @@ class GraphEvaluator(Evaluator):
         except IndexError as error:
             raise self.error(node.slice, str(error), rule="DER-33") from None
         return self._at(found, node) if isinstance(found, rx.Expr) else found
+
+    def _by_index(self, owner: Any, index: Any, node: ast.Subscript) -> object:
+        """`owner[index]` of a Python value; a call for sizes at an index that is not known."""
+        sizes = self._known.get(node.value)
+        if isinstance(sizes, TensorSizes) and not isinstance(index, slice):
+            if isinstance(index, IntImm):
+                index = index.value
+            if not hasattr(index, "__index__") or not -len(owner) <= index < len(owner):
+                owner = sizes
+        return Evaluator.on_subscript(self, owner, index, node)
+
+    def number(self, value: object, node: ast.expr) -> rx.Expr | None:
+        """The scalar that `x.ndim` is, or `x.dtype.bits`, where it is known; None for others."""
+        dtype = NUMBERS.get(node.attr) if isinstance(node, ast.Attribute) else None
+        if dtype is None or type(value) is not int or node not in self._known:
+            return None
+        return rx.PrimValue(ops.const(value, dtype), span=self.span(node))
+
+    def hinted(self, error: RelaxpyError) -> None:
+        """Say what to write where a property of a tensor is known only when the program runs."""
+        hint = hint_for(error.about)
+        if hint is not None:
+            error.diagnostics = tuple(replace(d, hint=hint) for d in error.diagnostics)
 
     def expression(self, value: object, node: ast.expr) -> rx.Expr:
         """`value` as a Relax expression.
@@ -394,6 +425,7 @@ class GraphEvaluator(Evaluator):
         try:
             return self._at(rx.convert_to_expr(value), node)
         except MisuseError as error:
+            self.hinted(error)
             raise self.located(error, self.span(node)) from None
 
 

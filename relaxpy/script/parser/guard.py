@@ -14,6 +14,7 @@ from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.inspect import TensorDtype
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.traverse import children
@@ -31,12 +32,13 @@ _FORMAT = re.compile(r"[<>=^+\- 0-9.,_a-zA-Z]{0,8}")
 
 #: The attributes that text may read, by the kind of value.
 ATTRIBUTES: Mapping[type, Collection[str]] = {
-    DataType: ("bits", "lanes", "with_lanes", "element", "itemsize"),
+    DataType: ("bits", "lanes", "type_code", "with_lanes", "element", "itemsize"),
     PrimExpr: ("dtype", "astype", "equal"),
     Buffer: ("data", "dtype", "elem_offset", "name", "ndim", "scope", "shape", "strides", "vload"),
     BufferRegion: ("buffer", "region"),
     Range: ("min", "extent"),
     IterVar: ("var", "dom"),
+    TensorDtype: ("bits", "lanes", "type_code"),
     rx.Expr: ("struct_info", "astype", "fields"),
     rx.TensorStructInfo: ("shape", "dtype", "ndim"),
     rx.ShapeStructInfo: ("values", "ndim"),

@@ -205,11 +205,13 @@ class OpDef:
         unmake: Callable[[Call], Written] | None,
         *,
         calls_operand: bool,
+        literal: bool = False,
         adapt: Adapt | None = None,
     ) -> None:
         self.name = name
         self.op = Op(name)
         self.calls_operand = calls_operand
+        self.literal = literal
         self._function = function
         self._infer = infer
         self._unmake = unmake
@@ -518,6 +520,7 @@ def register(
     legalize: Callable[..., Any] | None = None,
     gradient: Callable[..., Any] | None = None,
     calls_operand: bool = False,
+    literal: bool = False,
     adapt: Adapt | None = None,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Enter the decorated function as operator `name` (OP-16).
@@ -526,6 +529,7 @@ def register(
     annotated Call or Context receive the call and its surroundings, all others are attributes. With
     `infer` it builds the call from what users write, and `unmake` is its inverse. An operator that
     says nothing on purity is impure (PU-14). `calls_operand`: the first operand is what is called.
+    `literal`: in normal form, a call whose scalar is known is that scalar.
     `adapt` may change the arguments by name, before they are read as operands and attributes.
 
     Errors:
@@ -535,7 +539,15 @@ def register(
     def enter(function: Callable[..., Any]) -> OpDef:
         if name in _table:
             raise MisuseError(f"operator {name!r} is registered already", rule="OP-16")
-        record = OpDef(name, function, infer, unmake, calls_operand=calls_operand, adapt=adapt)
+        record = OpDef(
+            name,
+            function,
+            infer,
+            unmake,
+            calls_operand=calls_operand,
+            literal=literal,
+            adapt=adapt,
+        )
         _table[name] = record
         columns = {
             "FPurity": pure,

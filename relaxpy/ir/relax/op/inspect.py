@@ -1,0 +1,326 @@
+"""Reading properties of a tensor: `x.shape[i]`, `x.ndim`, `x.dtype.bits` and their operators."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import INT32, INT64, DataType
+from relaxpy.ir.relax.nodes import Call, Expr, PrimStructInfo, PrimValue, TensorStructInfo
+from relaxpy.ir.relax.op.registry import OpDef, register
+from relaxpy.ir.relax.op.rules import normal_axis, refuse, refuse_type
+from relaxpy.ir.te.topi.shapes import product
+from relaxpy.ir.tir import expr as tir, ops
+
+UINT8, UINT16, UINT64 = DataType("uint8"), DataType("uint16"), DataType("uint64")
+
+
+def _number(value: int | None, dtype: DataType) -> PrimStructInfo:
+    """A scalar of `dtype`, with its value where that is known."""
+    return PrimStructInfo(dtype, None if value is None else ops.const(value, dtype))
+
+
+def _of_dtype(tensor: TensorStructInfo, name: str, dtype: DataType) -> PrimStructInfo:
+    known = None if tensor.dtype.is_void else getattr(tensor.dtype, name)
+    return _number(known, dtype)
+
+
+@register("relax.inspect.tensor_dtype_code", pure=True, literal=True)
+def tensor_dtype_code(tensor: TensorStructInfo) -> PrimStructInfo:
+    """The kind of elements as a number, as DLPack counts them: `x.dtype.type_code`.
+
+    Shapes:
+        tensor  any
+        result  a uint8 scalar, known where the datatype is
+    """
+    return _of_dtype(tensor, "type_code", UINT8)
+
+
+@register("relax.inspect.tensor_dtype_bits", pure=True, literal=True)
+def tensor_dtype_bits(tensor: TensorStructInfo) -> PrimStructInfo:
+    """The bits of an element, 1 for a Boolean: `x.dtype.bits`.
+
+    Shapes:
+        tensor  any
+        result  a uint8 scalar, known where the datatype is
+    """
+    return _of_dtype(tensor, "bits", UINT8)
+
+
+@register("relax.inspect.tensor_dtype_lanes", pure=True, literal=True)
+def tensor_dtype_lanes(tensor: TensorStructInfo) -> PrimStructInfo:
+    """The lanes of an element: `x.dtype.lanes`.
+
+    Shapes:
+        tensor  any
+        result  a uint16 scalar, known where the datatype is
+    """
+    return _of_dtype(tensor, "lanes", UINT16)
+
+
+@register("relax.inspect.tensor_ndim", pure=True, literal=True)
+def tensor_ndim(tensor: TensorStructInfo) -> PrimStructInfo:
+    """The rank: `x.ndim`.
+
+    Shapes:
+        tensor  any
+        result  an int32 scalar, known where the rank is
+    """
+    return _number(None if tensor.ndim < 0 else tensor.ndim, INT32)
+
+
+@register("relax.inspect.tensor_shape_i", pure=True, literal=True)
+def tensor_shape_i(tensor: TensorStructInfo, axis: PrimStructInfo) -> PrimStructInfo:
+    """The size along an axis: `x.shape[axis]`.
+
+    Shapes:
+        tensor  any
+        axis    an integer, from 0 up to the rank
+        result  an int64 scalar, known where the axis and the shape are
+    Errors:
+        StructInfoError: the axis is no integer, or it is known to be out of range.
+    """
+    sizes, place = tensor.get_shape(), _place(tensor, axis)
+    known = None if sizes is None or place is None else sizes[place]
+    return PrimStructInfo(INT64, None if known is None else known.astype(INT64))
+
+
+@register("relax.inspect.tensor_stride_i", pure=True, literal=True)
+def tensor_stride_i(tensor: TensorStructInfo, axis: PrimStructInfo) -> PrimStructInfo:
+    """Elements between neighbours along an axis, rows lying one after another: `x.strides[axis]`.
+
+    Shapes:
+        tensor  any
+        axis    an integer, from 0 up to the rank
+        result  an int64 scalar, known where the axis and the shape are
+    Errors:
+        StructInfoError: the axis is no integer, or it is known to be out of range.
+    """
+    sizes, place = tensor.get_shape(), _place(tensor, axis)
+    known = None if sizes is None or place is None else strides_of(sizes)[place]
+    return PrimStructInfo(INT64, known)
+
+
+@register("relax.inspect.tensor_byte_offset", pure=True, literal=True)
+def tensor_byte_offset(tensor: TensorStructInfo) -> PrimStructInfo:
+    """Bytes from the beginning of the memory of a tensor to its first element: `x.byte_offset`.
+
+    Shapes:
+        tensor  any
+        result  a uint64 scalar, known to be 0 where the shape is known
+    """
+    return _number(None if tensor.get_shape() is None else 0, UINT64)
+
+
+@register("relax.inspect.tensor_elem_offset", pure=True, literal=True)
+def tensor_elem_offset(tensor: TensorStructInfo) -> PrimStructInfo:
+    """Elements from the beginning of the memory of a tensor to its first: `x.elem_offset`.
+
+    Shapes:
+        tensor  any
+        result  a uint64 scalar, known to be 0 where the shape is known
+    """
+    return _number(None if tensor.get_shape() is None else 0, UINT64)
+
+
+def strides_of(sizes: tuple[tir.PrimExpr, ...]) -> tuple[tir.PrimExpr, ...]:
+    """Elements between neighbours along each axis, rows lying one after another."""
+    return tuple(product(sizes[i + 1 :]).astype(INT64) for i in range(len(sizes)))
+
+
+def _place(tensor: TensorStructInfo, axis: PrimStructInfo) -> int | None:
+    """The axis, where it is known.
+
+    Errors:
+        StructInfoError: it is no integer, or it is known to be out of range.
+    """
+    if not axis.dtype.is_int or axis.dtype.is_bool:
+        raise refuse_type(f"the axis is an integer, found {axis}", axis)
+    if not isinstance(axis.value, tir.IntImm):
+        return None
+    place = axis.value.value
+    if place < 0 or 0 <= tensor.ndim <= place:
+        rank = f" for rank {tensor.ndim}" if tensor.ndim >= 0 else ": they are counted from 0"
+        raise refuse(f"axis {place} is out of range{rank}", axis)
+    return place
+
+
+class _Property:
+    """A property of a tensor of which parts are read when the program runs."""
+
+    __slots__ = ("tensor",)
+    _name: ClassVar[str]
+    hint: ClassVar[str]
+
+    def __init__(self, tensor: Expr) -> None:
+        self.tensor = tensor
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        raise MisuseError(f"{self} is known only when the program runs", hint=self.hint)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @override
+    def __repr__(self) -> str:
+        return f"{_shown(self.tensor)}.{self._name}"
+
+
+class TensorDtype(_Property):
+    """`x.dtype` of a tensor: each property of it is the call of an operator."""
+
+    __slots__ = ()
+    spoken = "datatype of a tensor"
+    hint = "compare its .type_code, .bits and .lanes, or say it with R.match_cast first"
+    _name = "dtype"
+
+    @property
+    def type_code(self) -> Call:
+        """The kind of elements as a number, as DLPack counts them."""
+        return tensor_dtype_code.make(self.tensor)
+
+    @property
+    def bits(self) -> Call:
+        """The bits of an element."""
+        return tensor_dtype_bits.make(self.tensor)
+
+    @property
+    def lanes(self) -> Call:
+        """The lanes of an element."""
+        return tensor_dtype_lanes.make(self.tensor)
+
+
+class TensorSizes(_Property):
+    """Numbers of a tensor, one for each axis, of which each is the call of an operator."""
+
+    __slots__ = ()
+    _operator: ClassVar[OpDef]
+
+    def __getitem__(self, axis: object) -> Call:
+        """What belongs to an axis; of a tensor whose rank is known, from the end if negative.
+
+        Errors:
+            MisuseError: `axis` is no integer; StructInfoError: it is out of range.
+        """
+        return self._operator.make(self.tensor, self._index(axis))
+
+    def _index(self, axis: object) -> Expr:
+        if isinstance(axis, Expr):
+            return axis
+        if isinstance(axis, tir.PrimExpr) and not isinstance(axis, tir.IntImm):
+            return PrimValue(axis)
+        try:
+            if isinstance(axis, (bool, np.bool_)):
+                raise TypeError
+            place = axis.value if isinstance(axis, tir.IntImm) else operator.index(axis)  # type: ignore[arg-type]
+        except TypeError:
+            found = "a slice" if isinstance(axis, slice) else repr(axis)
+            raise MisuseError(
+                f"the index of .{self._name} is an integer, found {found:.60}", about=axis
+            ) from None
+        rank = self._rank()
+        if rank is not None:
+            place = normal_axis(place, rank)
+        elif place < 0:
+            raise refuse(
+                f"axis {place} is counted from the end, but the rank is not known",
+                axis,
+                hint="say the rank with R.match_cast first",
+            )
+        return PrimValue(ops.const(place, INT64))
+
+    def _rank(self) -> int | None:
+        info = self.tensor.struct_info
+        return info.ndim if isinstance(info, TensorStructInfo) and info.ndim >= 0 else None
+
+    def __iter__(self) -> Iterator[Call]:
+        """Those of all axes, where their number is known."""
+        return iter([self[axis] for axis in range(len(self))])
+
+    def __len__(self) -> int:
+        rank = self._rank()
+        if rank is None:
+            raise MisuseError(
+                f"the rank of {_shown(self.tensor)} is not known",
+                hint="index it, or say the rank with R.match_cast first",
+            )
+        return rank
+
+
+class TensorShape(TensorSizes):
+    """`x.shape` of a tensor."""
+
+    __slots__ = ()
+    spoken = "shape that is not known while the program is read"
+    hint = "name its sizes with R.match_cast first, or take R.shape_of"
+    _operator = tensor_shape_i
+    _name = "shape"
+
+
+class TensorStrides(TensorSizes):
+    """`x.strides` of a tensor."""
+
+    __slots__ = ()
+    spoken = "list of strides that is not known while the program is read"
+    hint = "name the sizes of the tensor with R.match_cast first"
+    _operator = tensor_stride_i
+    _name = "strides"
+
+
+Inspected: TypeAlias = Call | TensorDtype | TensorSizes
+
+
+def inspected(tensor: Expr, name: str) -> Inspected:
+    """What `tensor.name` is, as a call or as what gives calls."""
+    match name:
+        case "dtype":
+            return TensorDtype(tensor)
+        case "shape":
+            return TensorShape(tensor)
+        case "strides":
+            return TensorStrides(tensor)
+        case "ndim":
+            return tensor_ndim.make(tensor)
+        case "byte_offset":
+            return tensor_byte_offset.make(tensor)
+        case _:
+            return tensor_elem_offset.make(tensor)
+
+
+def known_property(tensor: TensorStructInfo, name: str) -> object:
+    """What `x.name` of a tensor `x` is for a program being read, or None where it is not known."""
+    sizes = tensor.get_shape()
+    match name:
+        case "dtype":
+            return None if tensor.dtype.is_void else tensor.dtype
+        case "ndim":
+            return None if tensor.ndim < 0 else tensor.ndim
+        case "shape" | "strides":
+            return sizes if sizes is None or name == "shape" else strides_of(sizes)
+        case _:
+            return None if sizes is None else ops.const(0, UINT64)
+
+
+def hint_for(value: object) -> str | None:
+    """What to write where a property that is read when the program runs is not taken."""
+    if isinstance(value, _Property):
+        return value.hint
+    if isinstance(value, Call) and value.op == tensor_shape_i.op:
+        return TensorShape.hint
+    return None
+
+
+NUMBERS = {"ndim": INT32, "bits": UINT8, "type_code": UINT8, "lanes": UINT16}
+"""The properties that are numbers of Python where they are known, and their datatypes."""
+
+PROPERTIES = frozenset(("shape", "ndim", "dtype", "strides", "byte_offset", "elem_offset"))
+"""The properties of a tensor that programs can read."""
+
+
+def _shown(tensor: Expr) -> str:
+    return getattr(tensor, "name_hint", "a tensor")
