@@ -416,6 +416,8 @@ def test_tensors_like_others_are_filled_by_the_kernels_of_any() -> None:
         (lambda: op.arange(3, 0, -1, "int8"), rx.const([3, 2, 1], "int8")),
         (lambda: op.astype(rx.const(1.5, "float32"), "int32"), rx.const(1, "int32")),
         (lambda: op.astype(rx.const(-3, "int32"), "int8"), rx.const(-3, "int8")),
+        (lambda: op.astype(rx.const(0.5, "float32"), "bool"), rx.const(True, "bool")),
+        (lambda: op.astype(rx.const(0.0, "float32"), "bool"), rx.const(False, "bool")),
     ],
 )
 def test_what_is_known_ahead_becomes_a_constant(

@@ -26,7 +26,7 @@ def _legalize_astype(builder: BlockBuilder, call: Call) -> Expr:
 def _converted(x: Constant, dtype: str) -> object:
     """The element of a scalar constant in `dtype`, or None where it does not fit."""
     kind, value = DataType(dtype), x.data[()]
-    if not kind.is_int:
+    if not kind.is_int or kind.is_bool:
         return x.data
     if not DataType(x.data.dtype).is_int and not math.isfinite(value):
         return None
