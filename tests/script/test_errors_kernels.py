@@ -140,6 +140,9 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
             with A:
             #    ^ with takes T.block and the like, found buffer A
                 T.evaluate(0)
+            with T.Then():
+            #    ^^^^^^^^ with takes T.block and the like, found a branch of T.If
+                T.evaluate(0)
     """)
 
 

@@ -146,7 +146,7 @@ def test_loops_that_cannot_be_unrolled() -> None:
                 y = R.exp(x)
             for k in T.serial(4):
                 #    ^^^^^^^^^^^ a loop in Relax runs over what is known while it is read, found a
-                # ... LoopForm
+                # ... loop of a kernel
                 # hint: use recursion, or a @T.prim_func with loops
                 y = R.exp(x)
             for l in range(10**12):

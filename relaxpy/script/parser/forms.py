@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Base of the records."""
+    """Base of the records; messages call each by its word, `spoken`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +237,7 @@ class BufferSpec(Form):
 class LoopForm(Form):
     """One loop for each pair of `bounds`, (first value, number of values)."""
 
+    spoken: ClassVar[str] = "loop of a kernel"
     bounds: tuple[tuple[PrimExpr, PrimExpr], ...]
     kind: ForKind = ForKind.SERIAL
     annotations: Mapping[str, object] = field(default_factory=dict)
@@ -247,6 +248,7 @@ class LoopForm(Form):
 class BlockForm(Form):
     """`with T.block(name)`."""
 
+    spoken: ClassVar[str] = "T.block"
     name: str
     no_realize: bool = False
 
@@ -255,11 +257,14 @@ class BlockForm(Form):
 class InitForm(Form):
     """`with T.init()`."""
 
+    spoken: ClassVar[str] = "T.init"
+
 
 @dataclass(frozen=True, slots=True)
 class AxisForm(Form):
     """A block variable over `dom` that stands for `binding`."""
 
+    spoken: ClassVar[str] = "T.axis"
     dom: Range
     binding: PrimExpr
     kind: IterVarKind
@@ -269,6 +274,7 @@ class AxisForm(Form):
 class RemapForm(Form):
     """Block variables for whole loops, one letter each: S or R."""
 
+    spoken: ClassVar[str] = "T.axis.remap"
     kinds: str
     bindings: tuple[PrimExpr, ...]
 
@@ -277,6 +283,7 @@ class RemapForm(Form):
 class AccessForm(Form):
     """What a block reads or writes."""
 
+    spoken: ClassVar[str] = "list of regions"
     what: Literal["reads", "writes"]
     regions: tuple[BufferRegion | BufferLoad | Buffer, ...]
 
@@ -285,6 +292,7 @@ class AccessForm(Form):
 class WhereForm(Form):
     """The condition under which a block runs."""
 
+    spoken: ClassVar[str] = "T.where"
     condition: PrimExpr
 
 
@@ -292,6 +300,7 @@ class WhereForm(Form):
 class AttrsForm(Form):
     """Attributes of the block, the function or the module around."""
 
+    spoken: ClassVar[str] = "table of attributes"
     of: Literal["block", "function", "module"]
     attrs: Mapping[str, Attr]
 
@@ -300,6 +309,7 @@ class AttrsForm(Form):
 class GlobalInfosForm(Form):
     """Global infos of the module around."""
 
+    spoken: ClassVar[str] = "I.module_global_infos"
     infos: Mapping[str, tuple[object, ...]]
 
 
@@ -307,6 +317,7 @@ class GlobalInfosForm(Form):
 class DeviceForm(Form):
     """A device of the module around, by its kind and number."""
 
+    spoken: ClassVar[str] = "device"
     kind: str
     number: int
 
@@ -315,6 +326,7 @@ class DeviceForm(Form):
 class MatchBufferForm(Form):
     """The buffer behind a parameter, or a view of a region."""
 
+    spoken: ClassVar[str] = "T.match_buffer"
     source: Var | BufferRegion | BufferLoad
     spec: BufferSpec | None
 
@@ -323,6 +335,7 @@ class MatchBufferForm(Form):
 class AllocBufferForm(Form):
     """A buffer that lives as long as the block around."""
 
+    spoken: ClassVar[str] = "T.alloc_buffer"
     spec: BufferSpec
 
 
@@ -330,6 +343,7 @@ class AllocBufferForm(Form):
 class DeclBufferForm(Form):
     """A buffer over existing memory, or over new memory where `spec.data` is None."""
 
+    spoken: ClassVar[str] = "T.decl_buffer"
     spec: BufferSpec
 
 
@@ -337,6 +351,7 @@ class DeclBufferForm(Form):
 class AllocateForm(Form):
     """Memory for the statements that follow; `data` is what it holds, for a constant."""
 
+    spoken: ClassVar[str] = "T.allocate"
     extents: tuple[PrimExpr, ...]
     dtype: DataType
     scope: str = "global"
@@ -349,6 +364,7 @@ class AllocateForm(Form):
 class AttrForm(Form):
     """An annotation on the statements that follow."""
 
+    spoken: ClassVar[str] = "T.attr"
     node: object
     key: str
     value: PrimExpr
@@ -358,6 +374,7 @@ class AttrForm(Form):
 class EnvThreadForm(Form):
     """A variable for a hardware index."""
 
+    spoken: ClassVar[str] = "T.env_thread"
     tag: str
     dtype: DataType
 
@@ -366,6 +383,7 @@ class EnvThreadForm(Form):
 class LaunchThreadForm(Form):
     """The hardware index `thread`, by tag or variable, running over `extent` values."""
 
+    spoken: ClassVar[str] = "T.launch_thread"
     thread: str | Var
     extent: PrimExpr
 
@@ -374,6 +392,7 @@ class LaunchThreadForm(Form):
 class RealizeForm(Form):
     """A region made real for the statements that follow."""
 
+    spoken: ClassVar[str] = "T.realize"
     region: BufferRegion
     scope: str
     condition: PrimExpr
@@ -383,6 +402,7 @@ class RealizeForm(Form):
 class LetForm(Form):
     """`var`, or a new variable, standing for `value` in what follows."""
 
+    spoken: ClassVar[str] = "T.let"
     value: PrimExpr
     var: Var | None = None
 
@@ -391,6 +411,7 @@ class LetForm(Form):
 class AssertForm(Form):
     """A check in front of the statements that follow."""
 
+    spoken: ClassVar[str] = "T.Assert"
     condition: PrimExpr
     message: PrimExpr
 
@@ -399,6 +420,7 @@ class AssertForm(Form):
 class WhileForm(Form):
     """`with T.While(condition)`."""
 
+    spoken: ClassVar[str] = "T.While"
     condition: PrimExpr
 
 
@@ -406,6 +428,7 @@ class WhileForm(Form):
 class IfForm(Form):
     """`with T.If(condition)`."""
 
+    spoken: ClassVar[str] = "T.If"
     condition: PrimExpr
 
 
@@ -413,6 +436,7 @@ class IfForm(Form):
 class BranchForm(Form):
     """`with T.Then()` and `with T.Else()`."""
 
+    spoken: ClassVar[str] = "branch of T.If"
     taken: bool
 
 
@@ -420,6 +444,7 @@ class BranchForm(Form):
 class StoreForm(Form):
     """`value` written to one element of a buffer."""
 
+    spoken: ClassVar[str] = "T.buffer_store"
     buffer: Buffer
     value: object
     indices: tuple[PrimExpr, ...]
@@ -429,6 +454,7 @@ class StoreForm(Form):
 class EvaluateForm(Form):
     """An expression for its effect."""
 
+    spoken: ClassVar[str] = "T.evaluate"
     value: PrimExpr
 
 
@@ -436,6 +462,7 @@ class EvaluateForm(Form):
 class MetaVar(Form):
     """A Python value that keeps its name without becoming a statement."""
 
+    spoken: ClassVar[str] = "T.meta_var"
     value: object
 
 
@@ -443,16 +470,21 @@ class MetaVar(Form):
 class DataflowForm(Form):
     """`with R.dataflow()`."""
 
+    spoken: ClassVar[str] = "R.dataflow"
+
 
 @dataclass(frozen=True, slots=True)
 class SeqForm(Form):
     """`with R.SeqExpr()`."""
+
+    spoken: ClassVar[str] = "R.SeqExpr"
 
 
 @dataclass(frozen=True, slots=True)
 class OutputForm(Form):
     """The variables that a dataflow block hands on."""
 
+    spoken: ClassVar[str] = "R.output"
     variables: tuple[object, ...]
 
 
@@ -460,6 +492,7 @@ class OutputForm(Form):
 class MatchCastForm(Form):
     """`value` checked against an info."""
 
+    spoken: ClassVar[str] = "R.match_cast"
     value: object
     annotation: object
 
@@ -468,6 +501,7 @@ class MatchCastForm(Form):
 class MatchShapeForm(Form):
     """`value` checked against a shape, the older way."""
 
+    spoken: ClassVar[str] = "R.match_shape"
     value: object
     pattern: object
 
@@ -476,6 +510,7 @@ class MatchShapeForm(Form):
 class EmitForm(Form):
     """`value` to be bound, whatever it is."""
 
+    spoken: ClassVar[str] = "R.emit"
     value: object
     annotation: StructInfo | None = None
 
@@ -484,6 +519,7 @@ class EmitForm(Form):
 class TeForm(Form):
     """A call of the kernel that computes what `function` gives for the arguments."""
 
+    spoken: ClassVar[str] = "R.emit_te"
     function: Callable[..., Any]
     args: tuple[object, ...]
     kwargs: Mapping[str, object]

@@ -67,7 +67,7 @@ def describe(value: object) -> str:
         return f"class {value.__name__}"
     hint = getattr(value, "name_hint", None) if isinstance(value, Node) else None
     kind = getattr(value, "spoken", type(value).__name__)
-    article = "an" if kind[:1] in "AEIOU" else "a"
+    article = "an" if kind[:1] in "AEIOU" or kind[:2] == "R." else "a"
     return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article} {kind}"
 
 
