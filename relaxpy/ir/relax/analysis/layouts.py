@@ -10,7 +10,7 @@ from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.arith.iter_map import detect_iter_map
 from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.shape_vars import variables_of
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.index_map import IndexMap
@@ -32,7 +32,8 @@ def suggest_layout_transforms(
     entry if it writes one element of one such buffer (or of one that a later block reads so) for
     each of its spatial variables; its own map then transforms these as it does the buffer, and
     keeps the others behind them. A buffer has one if, with all the maps applied, the block reads or
-    writes it at some of its new variables in their order, in every block that has it.
+    writes it at some of its new variables in their order, in every block that has it; what is
+    given for a buffer holds for all of them.
 
     Errors:
         MisuseError (also TypeError): `func` is no PrimFunc, there are more transforms than buffers,
@@ -55,7 +56,13 @@ def suggest_layout_transforms(
     for accesses in blocks:
         for key, index_map in found.get(accesses.block, {}).items():
             users = [b for b in blocks if key in b.read or key is b.written]
-            if isinstance(key, Block) or key in given or _agreed(found, users, key) is not None:
+            if isinstance(key, Block):
+                fits = True
+            elif key in given:
+                fits = given[key].is_equivalent_to(index_map)
+            else:
+                fits = _agreed(found, users, key) is not None
+            if fits:
                 result.setdefault(accesses.block, {})[key] = index_map
     return result
 
@@ -142,7 +149,7 @@ class _Accesses:
         for buffer, accesses in self.read.items():
             source = self._place(accesses)
             index_map = None if source is None else _arranged(source, order)
-            if index_map is not None:
+            if index_map is not None and _keeps_all(index_map, buffer):
                 made[buffer] = index_map
         return made
 
@@ -160,6 +167,12 @@ def _arranged(source: Indices, order: Sequence[PrimExpr]) -> IndexMap | None:
     if same and all(a is b for a, b in zip(indices, variables, strict=True)):
         return None
     return IndexMap(variables, indices)
+
+
+def _keeps_all(index_map: IndexMap, buffer: Buffer) -> bool:
+    """Whether no two elements of a buffer, those that no block reads included, come together."""
+    iters = dict(zip(index_map.initial_indices, map(Range, buffer.shape), strict=True))
+    return not detect_iter_map(index_map.final_indices, iters, check_level="bijective").errors
 
 
 def _renamed(

@@ -111,6 +111,36 @@ def test_a_buffer_that_two_blocks_read_differently_stays_as_it_is() -> None:
     }
 
 
+def test_a_layout_that_was_given_is_not_suggested_otherwise() -> None:
+    a = te.placeholder((4, 4), name="A")
+    t = topi.exp(a)
+    func = create_prim_func([a, t, topi.negative(t)])
+    found = suggested(func, lambda i, j: (j, i), lambda i, j: (i // 2, j, i % 2))
+    assert {name: set(maps) for name, maps in found.items()} == {
+        "T_exp": {"block", "A", "T_exp"},
+        "T_negative": {"block", "T_negative"},
+    }
+    found = suggested(func, lambda i, j: (j, i), lambda i, j: (j, i))
+    assert "T_exp" in found["T_negative"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "read", "layout", "kept"),
+    [
+        ((1, 4), lambda a, i: a[0, i], lambda i: (i // 2, i % 2), True),
+        ((3, 4), lambda a, i: a[0, i], lambda i: (i // 2, i % 2), False),
+        ((4,), lambda a, i: a[i], lambda i: (i % 4 // 2, i % 2), True),
+        ((8,), lambda a, i: a[i], lambda i: (i % 4 // 2, i % 2), False),
+    ],
+)
+def test_what_no_block_reads_is_kept(
+    shape: tuple[int, ...], read: Callable[..., object], layout: Map, kept: bool
+) -> None:
+    a = te.placeholder(shape, name="A")
+    found = suggested(create_prim_func([a, te.compute((4,), lambda i: read(a, i))]), layout)
+    assert ("A" in found["compute"]) == kept
+
+
 @pytest.mark.parametrize("layout", [lambda i, j: (i + j,), lambda i, j: (i // 2, j)])
 def test_a_map_that_loses_elements_is_not_followed(layout: Map) -> None:
     a = te.placeholder((4, 4), name="A")
