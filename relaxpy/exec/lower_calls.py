@@ -334,8 +334,8 @@ class CallLowering(ABC):
         names = self._check_call(replace(callee.signature, span=call.span), args)
         if unchecked is None or self._writes_inputs(call, callee):
             for i in sorted(i for i in callee.written if i < inputs):
-                what = f"{callee.name}: buffer {callee.signature.params[i].name_hint}"
-                self._out.append(py.do(py.call("rx.writable", args[i], py.text(what))))
+                what = py.text(callee.title(i))
+                self._out.append(py.do(py.call("rx.writable", args[i], what)))
             self._out.append(py.do(self._outward(callee.name, *args)))
             return
         wide = sizes_in_signature(callee)

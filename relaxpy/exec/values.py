@@ -189,7 +189,7 @@ def describe(value: Value) -> str:
         case Category.CLOSURE | Category.PRIM_FUNC:
             return f"a {category_of(value).value} of {value.struct_info}"
         case Category.PACKED_FUNC:
-            return f"the packed function {getattr(value, '__name__', repr(value)):.60}"
+            return f"the packed function {getattr(value, '__name__', repr(value))!s:.60}"
         case _ if value is None:
             return "the null object (None)"
         case _ if isinstance(value, np.ndarray):

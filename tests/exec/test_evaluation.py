@@ -22,6 +22,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, stmt as st
 from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import tir as T
 from tests.exec.kernels import (
     buffer,
     call_tir,
@@ -946,6 +947,14 @@ def test_memory_that_cannot_be_written_is_refused(build: Compile) -> None:
     for name in ("main", "bump"):
         with pytest.raises(RuntimeCheckError, match="bump: buffer A lies in memory that cannot be"):
             ex[name](fixed)
+
+    @T.prim_func
+    def fill(out: T.handle):
+        Filled = T.match_buffer(out, (2,), "float32")
+        Filled[0] = T.float32(1)
+
+    with pytest.raises(RuntimeCheckError, match="fill: buffer Filled lies in memory"):
+        build(IRModule({"fill": fill}))["fill"](fixed)
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,13 @@ class Opaque:
     name: str
 
 
+class Mislabelled:
+    __name__ = 3
+
+    def __call__(self) -> None:
+        pass
+
+
 def test_descriptions_name_what_was_found() -> None:
     assert describe(np.zeros((2, 3), "float32")) == "a float32 tensor of shape (2, 3)"
     assert describe(np.zeros(2, ">f4")).endswith("with swapped bytes")
@@ -265,6 +272,7 @@ def test_descriptions_name_what_was_found() -> None:
     assert describe(5) == "the int64 prim value 5"
     assert describe(None) == "the null object (None)"
     assert describe(Opaque("x")) == "an object of class Opaque"
+    assert describe(Mislabelled()) == "the packed function 3"
 
 
 class Level(IntEnum):
