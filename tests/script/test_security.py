@@ -198,6 +198,16 @@ def test_text_that_is_no_program(text: str) -> None:
         from_source(text)
 
 
+@pytest.mark.parametrize(
+    "size", ["n" + "+n" * 5000, "-" * 5000 + "n", "(" * 5000, "n" * 5000 + "+"]
+)
+def test_a_long_text_for_a_size_is_not_repeated_in_full(size: str) -> None:
+    text = f"@R.function\ndef f(x: R.Tensor(('n',)), y: R.Tensor(({size!r},))):\n    return x\n"
+    with pytest.raises(ParseError, match=r"is no expression|is nested too deeply") as caught:
+        from_source(text)
+    assert len(caught.value.diagnostic.message) < 100
+
+
 def test_text_that_is_no_string() -> None:
     with pytest.raises(ParseError, match="a program is a string, found int"):
         from_source(5)  # type: ignore[arg-type]

@@ -127,14 +127,16 @@ def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, P
     """The expression written inside a string literal, with positions inside the literal.
 
     Errors:
-        ParseError: it is no expression.
+        ParseError: it is no expression, or is nested too deeply.
     """
     text = str(literal.value).strip()
     span = program.span(literal)
     try:
         tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ParseError(f"{literal.value!r} is no expression", span=span) from None
+    except (SyntaxError, ValueError):
+        raise ParseError(f"{literal.value!r:.60} is no expression", span=span) from None
+    except (RecursionError, MemoryError):
+        raise ParseError(f"{literal.value!r:.60} is nested too deeply", span=span) from None
     plain = span.line == span.end_line and span.end_column - span.column == len(text) + 2
     inner = Program(ast.Module([], []), program.source, [text], span.line - 1, span.column)
     for node in ast.walk(tree):
