@@ -159,6 +159,10 @@ class ProducerLoad(PrimExpr):
         cls, producer: Tensor, indices: Sequence[ExprLike | IterVar], span: Span | None = None
     ) -> Self:
         """Errors: MisuseError if there are not as many as the rank says, or one is no integer."""
+        if not isinstance(producer, Tensor):
+            raise MisuseError(f"a Tensor is read, found {producer!r:.60}", about=producer)
+        if not isinstance(indices, (list, tuple)):
+            raise MisuseError(f"indices stand in a list, found {indices!r:.60}", about=indices)
         values = tuple(ops.convert(i) for i in indices)
         if len(values) != producer.ndim:
             raise MisuseError(

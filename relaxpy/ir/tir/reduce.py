@@ -155,6 +155,8 @@ def comm_reducer(
                 where, *rest = args
                 init = rest[0] if rest else init
             return build(expr, axis, where, init)
+        if axis is None:
+            raise MisuseError(f"{name} takes axes to reduce over, or several values", about=expr)
         combined = fcombine(expr, axis)
         for arg in args:
             combined = fcombine(combined, arg)

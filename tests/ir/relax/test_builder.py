@@ -435,6 +435,7 @@ def test_sizes_that_no_buffer_tells_are_passed_with_a_gradient_too() -> None:
         ({"te_grad_name": 3}, "te_grad_name names a gradient"),
         ({"te_grad_name": ""}, "te_grad_name names a gradient"),
         ({"te_grad_name": "g", "te_grad_kwargs": 3}, "te_grad_kwargs is a table"),
+        ({"te_grad_name": "g", "te_grad_kwargs": np.zeros(2)}, "te_grad_kwargs is a table"),
     ],
 )
 def test_a_gradient_has_a_name_and_arguments_by_name(

@@ -343,9 +343,10 @@ def call_tir_with_grad(
     Errors:
         StructInfoError: as for `call_tir`, or name and arguments of the gradient are none.
     """
-    attrs = {"te_grad_name": te_grad_name}
-    if te_grad_kwargs:
-        attrs["te_grad_kwargs"] = te_grad_kwargs  # type: ignore[assignment]
+    attrs: dict[str, object] = {"te_grad_name": te_grad_name}
+    none = te_grad_kwargs is None or (isinstance(te_grad_kwargs, Mapping) and not te_grad_kwargs)
+    if not none:
+        attrs["te_grad_kwargs"] = te_grad_kwargs
     return Call(
         Op("relax.call_tir_with_grad"),
         kernel_args(gvar, args, tir_vars),
