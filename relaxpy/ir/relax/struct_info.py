@@ -87,6 +87,15 @@ def _rank(ndim: int | None, known: int) -> int:
     return rank
 
 
+def _same_members(given: tuple[tir.PrimExpr, ...] | None, values: tuple[tir.PrimExpr, ...]) -> bool:
+    """Whether an info that is given has the very members of a shape."""
+    return given is values or (
+        given is not None
+        and len(given) == len(values)
+        and all(a is b for a, b in zip(given, values, strict=True))
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ShapeExpr(Expr):
     """A shape value built from its members (AST-16)."""
@@ -99,7 +108,7 @@ class ShapeExpr(Expr):
     def __post_init__(self) -> None:
         values = as_shape(self.values)
         info = self.struct_info
-        if not isinstance(info, ShapeStructInfo) or info.values is not values:
+        if not isinstance(info, ShapeStructInfo) or not _same_members(info.values, values):
             info = ShapeStructInfo(values)
         set_fields(self, values=values, struct_info=info)
 
