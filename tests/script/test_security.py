@@ -199,7 +199,7 @@ def test_text_that_is_no_program(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", ["n" + "+n" * 5000, "-" * 5000 + "n", "(" * 5000, "n" * 5000 + "+"]
+    "size", ["n" + "+n" * 5000 + "+", "-" * 5000 + "n", "(" * 5000, "n" * 5000 + "+"]
 )
 def test_a_long_text_for_a_size_is_not_repeated_in_full(size: str) -> None:
     text = f"@R.function\ndef f(x: R.Tensor(('n',)), y: R.Tensor(({size!r},))):\n    return x\n"
