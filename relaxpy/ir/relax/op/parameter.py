@@ -1,0 +1,153 @@
+"""What operators take: operands of certain kinds, and attributes of certain types."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args, get_origin
+
+import numpy as np
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.relax.distributed import DTensorStructInfo
+from relaxpy.ir.relax.nodes import (
+    Expr,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    const,
+    convert_to_expr,
+)
+from relaxpy.ir.tir import expr as tir
+
+_KIND_NAMES = {
+    TensorStructInfo: "a tensor",
+    ShapeStructInfo: "a shape",
+    PrimStructInfo: "a scalar",
+    TupleStructInfo: "a tuple",
+    DTensorStructInfo: "a tensor over several devices",
+    ObjectStructInfo: "an object",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of an operator: an operand of certain kinds of info, or else an attribute."""
+
+    name: str
+    kinds: tuple[type[StructInfo], ...]
+    choices: tuple[object, ...]
+    variadic: bool
+    default: object
+
+    @property
+    def is_operand(self) -> bool:
+        """Whether an expression is passed here."""
+        return bool(self.kinds)
+
+    @property
+    def required(self) -> bool:
+        """Whether a call must pass it."""
+        return self.default is inspect.Parameter.empty and not self.variadic
+
+    def expected(self) -> str:
+        """What an operand must be, in words."""
+        return " or ".join(_KIND_NAMES.get(kind, kind.__name__) for kind in self.kinds)
+
+    def operand(self, value: object) -> Expr:
+        """`value` as an expression of a kind that this parameter takes, as far as one can see."""
+        if isinstance(value, Expr):
+            return value
+        if ShapeStructInfo in self.kinds and isinstance(value, (list, tuple)):
+            return ShapeExpr(tuple(value))
+        scalar = isinstance(value, (bool, int, float, np.number, np.bool_))
+        if isinstance(value, np.ndarray) or (scalar and self.kinds == (TensorStructInfo,)):
+            return const(value)
+        return convert_to_expr(value)
+
+    def attribute(self, value: object) -> object:
+        """`value` converted to the attribute's type.
+
+        Errors:
+            MisuseError (also TypeError): it has another type.
+        """
+        if type(value) in self.choices:
+            return value
+        for choice in self.choices:
+            if choice is DataType and isinstance(value, (str, type, np.dtype)):
+                return _datatype(value)
+            if choice is int and (number := _integer(value)) is not None:
+                return number
+            if choice is bool and isinstance(value, np.bool_):
+                return bool(value)
+            if choice is float and isinstance(value, (int, float, np.integer, np.floating)):
+                return float(value)
+            if get_origin(choice) is tuple:
+                members = _as_members(value, get_args(choice)[0])
+                if members is not None:
+                    return members
+                continue
+            if choice not in (int, float, DataType) and _is_instance(value, choice):
+                return value
+        names = list(map(_name_of, self.choices))
+        names = [n for n in names if f"{n}{_OR_MORE}" not in names]
+        raise MisuseError(f"{self.name} is {' or '.join(names)}, found {value!r:.60}", about=value)
+
+
+def _integer(value: object) -> int | None:
+    """The integer that a number or a literal of a kernel is."""
+    if isinstance(value, tir.IntImm):
+        return None if value.dtype.is_bool else value.value
+    is_int = isinstance(value, (int, np.integer)) and type(value) is not bool
+    return int(value) if is_int else None  # type: ignore[call-overload]
+
+
+def _is_instance(value: object, choice: object) -> bool:
+    origin = get_origin(choice)
+    if origin is typing.Literal:
+        return value in get_args(choice)
+    plain = origin or choice
+    if plain in (list, Sequence):
+        return isinstance(value, (list, tuple))
+    return not isinstance(plain, type) or isinstance(value, plain)
+
+
+def _datatype(value: str | type | np.dtype[np.generic]) -> DataType:
+    try:
+        return DataType(value)
+    except MisuseError as error:
+        error.about = value
+        raise
+
+
+_OR_MORE = " or a list of them"
+
+
+def _name_of(choice: object) -> str:
+    """What messages call a type of attributes."""
+    if choice is type(None):
+        return "None"
+    if get_origin(choice) is tuple:
+        return f"{_name_of(get_args(choice)[0])}{_OR_MORE}"
+    if get_origin(choice) is typing.Literal:
+        return " or ".join(map(repr, get_args(choice)))
+    return str(getattr(choice, "__name__", choice))
+
+
+def _as_members(value: object, member: object) -> tuple[object, ...] | None:
+    """The members of a list, or of a lone value, where all are of type `member`."""
+    if type(value) is tuple and all(type(v) is member for v in value):
+        return value
+    values = value if isinstance(value, (list, tuple)) else (value,)
+    if member is int:
+        values = [v if (number := _integer(v)) is None else number for v in values]
+    if any(isinstance(v, bool) or not _is_instance(v, member) for v in values):
+        return None
+    return tuple(values)
