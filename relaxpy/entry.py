@@ -48,7 +48,7 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
         except RelaxpyError as error:
             tell(error, sys._getframe(1), args, kwargs)
             raise  # without an argument: that does not enter this frame into the traceback again
-        except Exception as error:
+        except Exception as error:  # of whatever users' code raised: it goes on as it is
             if is_users(sys._getframe(1)):
                 leave_foreign(error)
             raise

@@ -73,7 +73,7 @@ class EntryPoint:
             if is_users(sys._getframe(1)):
                 error.leave_insides()
             raise
-        except Exception as error:
+        except Exception as error:  # of whatever users' code raised: it goes on as it is
             if is_users(sys._getframe(1)):
                 leave_foreign(error)
             raise
