@@ -27,15 +27,14 @@ def _children(node: Node) -> list[Node]:
     found: list[Node] = []
     for name in node._fields:
         value = getattr(node, name)
-        if isinstance(value, Node):
-            found.append(value)
-        elif type(value) is tuple:
+        kind = type(value)
+        if kind is tuple:
             for item in value:
                 if isinstance(item, Node):
                     found.append(item)
                 else:
                     _collect(item, found)
-        elif type(value) not in _PLAIN and value is not EMPTY_ATTRS:
+        elif kind not in _PLAIN and value is not EMPTY_ATTRS:
             _collect(value, found)
     return found
 
@@ -57,22 +56,22 @@ def walk(root: Node) -> Iterator[Node]:
 
     Variables are not entered: neither the info of a Relax Var nor the shape of a Buffer.
     """
-    seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False)]
+    seen = {id(root)}
+    stack = [(root, iter(_children(root)))]
     while stack:
-        node, ready = stack.pop()
-        if ready:
+        node, below = stack[-1]
+        for child in below:
+            if id(child) in seen:
+                continue
+            seen.add(id(child))
+            parts = () if child._variable else _children(child)
+            if parts:
+                stack.append((child, iter(parts)))
+                break
+            yield child
+        else:
+            stack.pop()
             yield node
-            continue
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        below = _children(node) if node is root or not node._variable else ()
-        if not below:
-            yield node
-            continue
-        stack.append((node, True))
-        stack += [(child, False) for child in reversed(below)]
 
 
 def map_children(fn: Callable[[Node], Node], node: N) -> N:
@@ -142,6 +141,8 @@ def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
     """
     if not values:
         return node
+    if isinstance(node, Var):
+        return cast("N", values.get(node, node))
     made: dict[int, Node] = {}
 
     def rule(found: Node) -> Node | None:

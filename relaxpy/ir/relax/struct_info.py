@@ -36,12 +36,18 @@ def whole_number(value: object) -> str | None:
     return f"write {int(value)}" if isinstance(value, float) and value.is_integer() else None
 
 
+def _is_size(value: object) -> bool:
+    return isinstance(value, tir.PrimExpr) and value.dtype == INT64
+
+
 def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
     """Dimensions as PrimExprs: Python integers become int64 literals (PX-9).
 
     Errors:
         MisuseError (also TypeError): a member is no integer expression.
     """
+    if type(values) is tuple and all(map(_is_size, values)):
+        return values  # as another shape has them
     out = []
     for value in as_members(values, "dimensions", "PX-9"):
         if isinstance(value, (bool, np.bool_, float, str)):

@@ -60,7 +60,8 @@ class GraphReader(GraphUnrolled):
     ) -> rx.Function:
         """The function around what was read."""
         assert body.returned is not None
-        where = self.program.span(body.returned.value or body.returned)
+        returned = body.returned.value or body.returned
+        where = self.program.span(returned)
         name = self.program.span(name_of(node))
         try:
             result = self.builder.end_scope(body.result)
@@ -73,7 +74,7 @@ class GraphReader(GraphUnrolled):
         elif "global_symbol" in body.attrs:
             raise self.error(name_of(node), f"private function {node.name!r} has a global_symbol")
         func = rx.Function(found.params, result, found.ret, pure, Attrs(body.attrs), span=name)
-        self.values.places[id(result)] = where
+        self.values.places[id(result)] = self.program, returned
         try:
             return self.builder.normalize_function(func)
         except RelaxpyError as error:

@@ -106,7 +106,6 @@ class GraphBindings(GraphState):
             self.scope.set(name, value)
             return
         var = self.new_var(name, target)
-        span = self.program.span(target)
         found: rx.Var | None
         if isinstance(value, (forms.MatchCastForm, forms.MatchShapeForm)):
             expr, info = self.cast_parts(value, at)
@@ -117,7 +116,7 @@ class GraphBindings(GraphState):
         else:
             expr = self.bindable(value, at)
             with self.at(at):
-                found = self.builder.emit(expr, annotation=annotation, var=var, span=span)
+                found = self.builder.emit(expr, annotation=annotation, var=var, span=var.span)
         self.scope.set(name, found)
 
     def cast(self, form: forms.MatchCastForm | forms.MatchShapeForm, node: ast.expr) -> rx.Expr:
@@ -155,9 +154,9 @@ class GraphBindings(GraphState):
     def new_var(self, name: str, target: ast.expr) -> rx.Var:
         """A variable of this name, of the kind that the open block binds here."""
         flow = self.now.dataflow
-        if flow is None or flow.outputs.get(name) in self.now.around:
-            return rx.Var(name, None, self.program.span(target))
-        return rx.DataflowVar(name, None, self.program.span(target))
+        outlasts = flow is None or flow.outputs.get(name) in self.now.around
+        kind = rx.Var if outlasts else rx.DataflowVar
+        return kind(name, None, self.program.span(target))
 
     def declare_size(self, name: str, value: SizeVar, at: ast.expr) -> None:
         """Read `n = T.int64()`: the variable of the signature, or one for a match_cast to bind."""

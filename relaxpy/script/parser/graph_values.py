@@ -41,6 +41,7 @@ from relaxpy.script.parser.legacy import NOT_READ, RuntimeDepShape
 from relaxpy.script.parser.macros import Macro
 from relaxpy.script.parser.relaxwords import call_packed
 from relaxpy.script.parser.scope import MISSING, Poisoned
+from relaxpy.script.parser.text import Positioned, Program
 from relaxpy.script.parser.wording import (
     as_parse_error,
     describe,
@@ -98,7 +99,7 @@ _SPECIAL = (*_CASTS, forms.UnknownShape, tuple, list)
 
 
 class GraphEvaluator(Evaluator):
-    """Expressions of a graph function; `places` says where each Relax value was last written.
+    """Expressions of a graph function; `places` says by its id where a value was last written.
 
     `host` is the function that is being read, if one is; `devices` are those of the module.
     """
@@ -108,11 +109,11 @@ class GraphEvaluator(Evaluator):
         self.host: Host | None = None
         self.devices = Devices()
         self.annotating = False
-        self.places: dict[int, Span] = {}
+        self.places: dict[int, tuple[Program, Positioned]] = {}
         self.gone: dict[str, str] = {}
         self._kept: list[object] = []
         self._known: dict[ast.expr, Inspected | DataType] = {}
-        self._infos: list[tuple[Annotation, Span]] = []
+        self._infos: list[tuple[Annotation, tuple[Program, Positioned]]] = []
 
     def forget(self) -> None:
         """Forget where values were written: a new statement begins."""
@@ -123,16 +124,22 @@ class GraphEvaluator(Evaluator):
 
     def place_of(self, expr: rx.Expr) -> Span | None:
         """Where `expr` was written in this statement."""
-        found = self.places.get(id(expr))
+        found = self._written(expr)
         return written_at(expr) if found is None else found
+
+    def _written(self, value: object) -> Span | None:
+        """Where `value` was written in this statement, if it was."""
+        found = self.places.get(id(value))
+        return None if found is None else found[0].span(found[1])
 
     def located(self, error: RelaxpyError, otherwise: Span) -> RelaxpyError:
         """`error` at the operand it is about, where that was written in this statement."""
         about = error.about
-        place = None if about is None else self.places.get(id(about))
+        place = self._written(about)
         # What was bound on the way to normal form says where the operand stood.
-        if place is None and isinstance(about, rx.Var) and about.span in self.places.values():
-            place = about.span
+        if place is None and isinstance(about, rx.Var):
+            written = [program.span(node) for program, node in self.places.values()]
+            place = about.span if about.span in written else None
         return as_parse_error(error, place or otherwise)
 
     @override
@@ -205,30 +212,29 @@ class GraphEvaluator(Evaluator):
     def value(self, node: ast.expr) -> Any:
         found = Evaluator.value(self, node)
         if isinstance(found, rx.Expr):
-            self.places[id(found)] = self.span(node)
+            self.places[id(found)] = self.program, node
             self._kept.append(found)
             if isinstance(found, rx.Call) and isinstance(node, ast.Call):
                 self._place_parts(found, node)
         elif isinstance(found, Annotation) and not self.annotating:
-            self._infos.append((found, self.span(node)))
+            self._infos.append((found, (self.program, node)))
         return found
 
     def _place_parts(self, call: rx.Call, node: ast.Call) -> None:
         """Note where tuples of Python among the operands stand, infos, and a wrong callee."""
         if isinstance(call.op, rx.Var) and not isinstance(call.op.struct_info, rx.FuncStructInfo):
-            self.places[id(call.op)] = self.span(node.func)
-        written = [*node.args, *(keyword.value for keyword in node.keywords)]
+            self.places[id(call.op)] = self.program, node.func
         for info in call.sinfo_args:
-            same = (span for found, span in self._infos if resolve(found) == info)
-            self.places |= {id(info): span for span in same}
+            same = (place for found, place in self._infos if resolve(found) == info)
+            self.places |= {id(info): place for place in same}
+        tuples = [a for a in call.args if isinstance(a, rx.Tuple) and a.fields]
+        written = [*node.args, *(keyword.value for keyword in node.keywords)] if tuples else []
         displays = [d for d in written if isinstance(d, (ast.Tuple, ast.List)) and d.elts]
-        for operand in call.args:
-            if isinstance(operand, rx.Tuple) and operand.fields and displays:
-                last = self.places.get(id(operand.fields[-1]))
-                here = (d for d in displays if self.span(d.elts[-1]) == last)
-                found = next(here, None)
-                if found is not None:
-                    self.places[id(operand)] = self.span(found)
+        for operand in tuples:
+            last = self._written(operand.fields[-1])
+            found = next((d for d in displays if self.span(d.elts[-1]) == last), None)
+            if found is not None:
+                self.places[id(operand)] = self.program, found
 
     @override
     def on_binary(self, sign: str, left: object, right: object) -> object:
@@ -285,6 +291,8 @@ class GraphEvaluator(Evaluator):
         self, function: OpDef, args: list[Any], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of an operator, with the devices that the module lists for their names."""
+        if not any(isinstance(value, str) for value in (*args, *kwargs.values())):
+            return args, kwargs
         for i, parameter in enumerate(function.parameters):
             find: Callable[[str], VDevice | DeviceMesh]
             if VDevice in parameter.choices:

@@ -79,7 +79,7 @@ def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
     """What derivation finds, less what may only follow from a function that failed before."""
     unknown: set[str] = set()
     for name, func, result in normalize_functions(mod, quiet=True):
-        follows = not unknown.isdisjoint(mentioned_globals(func))
+        follows = bool(unknown) and not unknown.isdisjoint(mentioned_globals(func))
         failed = isinstance(result, RelaxpyError)
         if isinstance(result, RelaxpyError) and not follows:
             yield from result.diagnostics

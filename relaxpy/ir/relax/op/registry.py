@@ -23,7 +23,7 @@ from relaxpy.errors import (
     close_names,
     counted,
 )
-from relaxpy.ir.node import Attrs
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.base import set_fields
 from relaxpy.ir.relax.context import Context, written_at
@@ -159,6 +159,18 @@ class OpDef:
         kept = [p for name, p in found.parameters.items() if name not in self._injected]
         return found.replace(parameters=kept)
 
+    @cached_property
+    def _names(self) -> tuple[str, ...] | None:
+        """The parameters by position, or None where some can be given only so, or only by name."""
+        found = self._signature.parameters
+        usual = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in found.values())
+        return tuple(found) if usual else None
+
+    @cached_property
+    def _defaults(self) -> dict[str, object]:
+        found = self._signature.parameters.values()
+        return {p.name: p.default for p in found if p.default is not inspect.Parameter.empty}
+
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Call:
         """A call of the operator; see `make`."""
@@ -175,16 +187,16 @@ class OpDef:
             with _Named(self.name):
                 call = typing.cast("Call", self._bind(args, kwargs))
             call = call if span is None else replace(call, span=span)
-            given: dict[int, object] = {}
+            bound: dict[str, Any] = {}
         else:
-            call, given = self._call(args, kwargs, span)
+            call, bound = self._call(args, kwargs, span)
         operands = call.args[1:] if self.calls_operand else call.args
         if any(arg.struct_info is None for arg in operands):
             return call
         try:
             info = self.infer(call, _NO_CONTEXT)
         except RelaxpyError as error:
-            error.about = given.get(id(error.about), error.about)
+            error.about = self._given(call, bound).get(id(error.about), error.about)
             raise
         made = Call(
             call.op, call.args, call.attrs, call.sinfo_args, struct_info=info, span=call.span
@@ -209,20 +221,16 @@ class OpDef:
 
     def _call(
         self, args: tuple[object, ...], kwargs: dict[str, object], span: Span | None
-    ) -> tuple[Call, dict[int, object]]:
-        """The call, and by the identity of each value in it what it was made of."""
+    ) -> tuple[Call, dict[str, Any]]:
+        """The call, and the arguments by name that it was made of."""
         with _Named(self.name):
-            try:
-                bound = self._signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise MisuseError(str(error)) from None
-            bound.apply_defaults()
+            bound = self._bound(args, kwargs)
             if self._adapt is not None:
-                self._adapt(bound.arguments)
+                self._adapt(bound)
             operands: list[Expr] = []
             attributes: dict[str, object] = {}
             for parameter in self.parameters:
-                value = bound.arguments[parameter.name]
+                value = bound[parameter.name]
                 if parameter.variadic:
                     operands += map(parameter.operand, value)
                 elif not parameter.is_operand:
@@ -231,12 +239,38 @@ class OpDef:
                     operands.append(parameter.operand(value))
                 elif parameter.required:
                     raise MisuseError(f"{parameter.name} is {parameter.expected()}, found None")
-        call = Call(self.op, tuple(operands), Attrs(attributes), span=span)
-        given = {id(call.attrs[name]): bound.arguments[name] for name in attributes}
-        named = [p.name for p in self._operands if bound.arguments[p.name] is not None]
+        attrs = Attrs(attributes) if attributes else EMPTY_ATTRS
+        return Call(self.op, tuple(operands), attrs, span=span), bound
+
+    def _bound(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, Any]:
+        """The arguments by the names of the parameters, with the defaults of those left out.
+
+        Errors:
+            MisuseError (also TypeError): they do not fit the signature.
+        """
+        names = self._names
+        if names is not None and len(args) <= len(names):
+            rest = names[len(args) :]
+            if all(name in rest for name in kwargs):
+                bound = {**self._defaults, **dict(zip(names, args, strict=False)), **kwargs}
+                if len(bound) == len(names):
+                    return bound
+        try:
+            found = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise MisuseError(str(error)) from None
+        found.apply_defaults()
+        return found.arguments
+
+    def _given(self, call: Call, bound: Mapping[str, Any]) -> dict[int, object]:
+        """By the identity of each value in a call what was handed in for it."""
+        if not bound:
+            return {}
+        given = {id(call.attrs[name]): bound[name] for name in self._attributes}
+        named = [p.name for p in self._operands if bound[p.name] is not None]
         if not (self._operands and self._operands[-1].variadic):
-            given |= {id(a): bound.arguments[n] for a, n in zip(operands, named, strict=True)}
-        return call, given
+            given |= {id(a): bound[n] for a, n in zip(call.args, named, strict=True)}
+        return given
 
     def infer(self, call: Call, ctx: Context) -> StructInfo:
         """DER-35: the info of a call, its operands having theirs.
@@ -300,8 +334,11 @@ class OpDef:
         """`call`, which may have been built by hand, with every attribute, each of its type."""
         if self._infer is not None:
             return call
-        attrs = Attrs(self._values(call))
-        return call if attrs == call.attrs else replace(call, attrs=attrs)
+        values, known = self._values(call), call.attrs
+        if len(values) == len(known) and all(values[name] is known[name] for name in known):
+            return call
+        attrs = Attrs(values)
+        return call if attrs == known else replace(call, attrs=attrs)
 
     def arguments(self, call: Call) -> Written:
         """The positional and keyword arguments of which `make` makes `call` again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -200,6 +201,8 @@ def broadcast_sizes(
     Errors:
         StructInfoError: two literal sizes differ, and neither is 1.
     """
+    if len(first) == len(second) and all(map(operator.is_, first, second)):
+        return first
     ndim = max(len(first), len(second))
     sizes: list[PrimExpr | None] = []
     for axis in range(-ndim, 0):
@@ -234,15 +237,12 @@ def broadcast(infos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[
     if any(shape is None for shape in shapes):
         same = all(info.shape is infos[0].shape for info in infos)
         return (infos[0].shape if same else None), ndim
-    whole: Sizes | None = ()
-    name = names[0]
-    for k, (info, shape) in enumerate(zip(infos, shapes, strict=True)):
-        assert shape is not None
-        if whole is None:
-            continue
-        whole = broadcast_sizes(whole, shape, (name, names[k]), info)
-        name = names[0] if k == 0 else " and ".join(names[: k + 1])
-    return whole, ndim
+    whole = shapes[0]
+    for k, (info, shape) in enumerate(zip(infos[1:], shapes[1:], strict=True), start=1):
+        if whole is not None and shape is not None:
+            whole = broadcast_sizes(whole, shape, (" and ".join(names[:k]), names[k]), info)
+    kept = (info.shape for info in infos if literal_shape(info) is whole)
+    return next(kept, whole), ndim
 
 
 def unify_sizes(infos: Sequence[TensorStructInfo], what: str, skip: int | None = None) -> bool:
