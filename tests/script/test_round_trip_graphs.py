@@ -180,7 +180,8 @@ class Graphs:
 
     def add_helpers(self) -> None:
         """Functions, private and public, that call each other and themselves."""
-        names = st.sampled_from(["helper", "sum", "_inner", "cls", "match", "é", "x"])
+        plain = ["helper", "sum", "_inner", "cls", "match", "é", "x"]
+        names = st.sampled_from([*plain, "class", "R", "a b", "a_b", "range", "__x", ""])
         drawn = self.draw(st.lists(names, max_size=3, unique=True))
         self.helpers = [rx.GlobalVar(name) for name in drawn]
         anything = rx.ObjectStructInfo()
@@ -248,8 +249,15 @@ class Graphs:
         condition = rx.const(True, "bool")
         flags = [v for v in self.known if v.struct_info == Tensor((), "bool")]
         test = self.draw(st.sampled_from([condition, *flags]))
-        var = rx.Var(self.draw(hints), info)
-        return [rx.VarBinding(var, rx.If(test, *branches, struct_info=info))]
+        return [self.bound(rx.If(test, *branches, struct_info=info), info)]
+
+    def bound(self, value: rx.If | rx.Function, info: rx.StructInfo) -> rx.Binding:
+        """What takes statements to write: bound as it is, or to less, or cast, or cast to less."""
+        anything = rx.ObjectStructInfo()
+        said = rx.Var(self.draw(hints), self.draw(st.sampled_from([info, info, anything])))
+        if self.draw(st.integers(0, 2)):
+            return rx.VarBinding(said, value)
+        return rx.MatchCast(self.draw(st.sampled_from([said, said, None])), value, info)
 
     def local_function(self) -> list[rx.Binding]:
         param = rx.Var(self.draw(hints), self.info())
@@ -259,7 +267,7 @@ class Graphs:
         func = rx.Function([param], rx.SeqExpr(blocks, param), param.struct_info, self.pure)
         self.known, self.sizes, self.pure = outer, sizes, pure
         info = rx.FuncStructInfo([param.struct_info], param.struct_info, func.is_pure)
-        return [rx.VarBinding(rx.Var(self.draw(hints), info), func)]
+        return [self.bound(func, info)]
 
     def blocks(self, depth: int) -> list[rx.BindingBlock]:
         out: list[rx.BindingBlock] = []

@@ -26,9 +26,7 @@ from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names, frame_n
 from relaxpy.script.parser.text import Program, definition_of, source_at
 
 
-def _checked_options(
-    options: Mapping[str, object], others: Mapping[str, object]
-) -> dict[str, bool]:
+def _checked_options(options: Mapping[str, object], others: Mapping[str, object]) -> dict[str, Any]:
     """Those of `options` that are given; `others` there are not."""
     for name, value in others.items():
         raise MisuseError(
@@ -36,12 +34,11 @@ def _checked_options(
             about=value,
             hint=close_names(name, options),
         )
-    given: dict[str, bool] = {}
-    for name, value in options.items():
-        if isinstance(value, bool):
-            given[name] = value
-        elif value is not None:
-            raise MisuseError(f"option {name} is True or False, found {value!r}", about=value)
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, value in given.items():
+        kind, what = (str, "a string") if name == "name" else (bool, "True or False")
+        if not isinstance(value, kind):
+            raise MisuseError(f"option {name} is {what}, found {value!r}", about=value)
     return given
 
 
@@ -56,22 +53,30 @@ class FunctionDecorator(forms.FunctionOptions):
         *,
         private: bool | None = None,
         pure: bool | None = None,
+        name: str | None = None,
         check_well_formed: bool | None = None,
         **others: object,
     ) -> Any:
         """The function that the text of `function` describes; without one, a decorator.
+
+        `name` is what the function is called where its own name says something else.
 
         Errors:
             ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
         """
         __tracebackhide__ = True
         frame = sys._getframe(1)
-        options = {"private": private, "pure": pure, "check_well_formed": check_well_formed}
+        options = {
+            "private": private,
+            "pure": pure,
+            "name": name,
+            "check_well_formed": check_well_formed,
+        }
         try:
             if function is not None:
                 return self.define(function, frame)
             given = _checked_options(options, others)
-            return replace(self, **given)  # type: ignore[arg-type]
+            return replace(self, **given)
         except RelaxpyError as error:
             tell(error, frame, (function,), {**options, **others})
             raise

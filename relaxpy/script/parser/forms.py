@@ -35,9 +35,10 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class FunctionOptions:
-    """What a decorator says of a function."""
+    """What a decorator says of a function; `name` is for one that Python cannot spell."""
 
     dialect: Literal["relax", "tir"]
+    name: str | None = None
     private: bool = False
     pure: bool = True
     check_well_formed: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from relaxpy.entry import user_facing
@@ -154,7 +155,7 @@ class _Text:
     def function(self, node: ast.FunctionDef) -> BaseFunc:
         options = options_of(node, self.values)
         if not self.check_well_formed:
-            options = forms.FunctionOptions(options.dialect, options.private, options.pure, False)
+            options = replace(options, check_well_formed=False)
         return read_function(Definition(node, options, self.program), self.scope, self.guard)
 
     def module(self, node: ast.ClassDef) -> IRModule:

@@ -29,9 +29,12 @@ class GraphReader(GraphUnrolled):
         return SignatureReader(self.values, self.report).read(node)
 
     def function(
-        self, node: ast.FunctionDef, found: Signature, *, pure: bool, private: bool
+        self, node: ast.FunctionDef, found: Signature, *, pure: bool, symbol: str | None = None
     ) -> rx.Function | None:
-        """The function at `node`, or None where something in it is wrong and reported."""
+        """The function at `node`, or None where something in it is wrong and reported.
+
+        A public one has a `symbol`, its name for the outside.
+        """
         before = len(self.report.errors)
         outer, self.body = self.body, Body()
         body = self.body
@@ -47,7 +50,7 @@ class GraphReader(GraphUnrolled):
             if len(self.report.errors) > before or body.result is None or not found.complete:
                 self.builder.end_scope()
                 return None
-            return self.finished(node, found, body, pure=pure, private=private)
+            return self.finished(node, found, body, pure=pure, symbol=symbol)
         except RelaxpyError as error:
             self.report.add(self.values.located(error, self.program.span(name_of(node))))
             return None
@@ -56,7 +59,7 @@ class GraphReader(GraphUnrolled):
             del self.scope.frames[depth:]
 
     def finished(
-        self, node: ast.FunctionDef, found: Signature, body: Body, *, pure: bool, private: bool
+        self, node: ast.FunctionDef, found: Signature, body: Body, *, pure: bool, symbol: str | None
     ) -> rx.Function:
         """The function around what was read."""
         assert body.returned is not None
@@ -69,8 +72,8 @@ class GraphReader(GraphUnrolled):
             self.builder.end_scope()
             raise self.values.located(error, where) from None
         assert result is not None
-        if not private:
-            body.attrs.setdefault("global_symbol", node.name)
+        if symbol is not None:
+            body.attrs.setdefault("global_symbol", symbol)
         elif "global_symbol" in body.attrs:
             raise self.error(name_of(node), f"private function {node.name!r} has a global_symbol")
         func = rx.Function(found.params, result, found.ret, pure, Attrs(body.attrs), span=name)
@@ -150,6 +153,7 @@ class GraphReader(GraphUnrolled):
 
     def local_function(self, node: ast.FunctionDef) -> None:
         """Read a function inside a function."""
+        said = self.said()
         decorator = None
         for part in node.decorator_list:
             value = self.values.value(part)
@@ -161,8 +165,10 @@ class GraphReader(GraphUnrolled):
                 "a function inside a function is decorated with @R.function",
                 hint="kernels (@T.prim_func) belong into the module",
             )
-        said = declared_pure(node)
-        pure = decorator.pure if said is None else said
+        if decorator.name is not None:
+            raise self.error(name_of(node), "a function inside a function goes by its own name")
+        declared = declared_pure(node)
+        pure = decorator.pure if declared is None else declared
         found = self.signature(node)
         recursive = any(
             isinstance(n, ast.Name) and n.id == node.name for s in node.body for n in ast.walk(s)
@@ -171,7 +177,8 @@ class GraphReader(GraphUnrolled):
         if recursive:
             if isinstance(var, rx.DataflowVar):
                 var = rx.Var(node.name, None, var.span)
-            var = rx.Var(node.name, found.info(pure=pure), var.span)
+            known = said.annotation or said.cast or found.info(pure=pure)
+            var = rx.Var(node.name, known, var.span)
             if node.returns is None:
                 raise self.error(
                     name_of(node),
@@ -180,9 +187,7 @@ class GraphReader(GraphUnrolled):
                 )
             self.builder.declare(var)
             self.scope.set(node.name, var)
-        func = self.function(node, found, pure=pure, private=True)
+        func = self.function(node, found, pure=pure)
         if func is None:
             raise Poisoned
-        with self.at(name_of(node)):
-            bound = self.builder.emit(func, var=var, span=self.program.span(name_of(node)))
-        self.scope.set(node.name, bound)
+        self.bind_statement(func, var, said, name_of(node))

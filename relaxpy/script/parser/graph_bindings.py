@@ -6,15 +6,16 @@ import ast
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from relaxpy.errors import RelaxpyError, Span
+from relaxpy.errors import ParseError, RelaxpyError, Span
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.annotations import resolve
-from relaxpy.script.parser.graph_state import GraphState
+from relaxpy.script.parser.graph_state import GraphState, Said
 from relaxpy.script.parser.graph_values import is_plain
 from relaxpy.script.parser.legacy import matched_info
+from relaxpy.script.parser.report import bound_names
 from relaxpy.script.parser.wording import as_parse_error, describe
 
 
@@ -60,10 +61,53 @@ class GraphBindings(GraphState):
         if not isinstance(node.target, ast.Name):
             raise self.error(node.target, "an annotation belongs to a name")
         if node.value is None:
-            raise self.error(node, "a name is bound with a value: write name: info = value")
+            self.annotated_before(node, node.target)
+            return
         annotation = self.annotation(node.annotation)
         value = self.values.value(node.value)
         self.bind(node.target.id, value, node.value, node.target, annotation)
+
+    def annotated_before(self, node: ast.AnnAssign, target: ast.Name) -> None:
+        """Read `name: info` before the if or the function that the name is bound to."""
+        match self.statements.following:
+            case ast.If() as branches if target.id in bound_names(branches):
+                pass
+            case ast.FunctionDef(name=target.id):
+                pass
+            case _:
+                raise self.without_value(node)
+        self.now.said.name = target.id
+        self.now.said.annotation = self.annotation(node.annotation)
+
+    def without_value(self, node: ast.stmt | ast.expr) -> ParseError:
+        """The error for an annotation that no binding follows."""
+        return self.error(node, "a name is bound with a value: write name: info = value")
+
+    def said(self) -> Said:
+        """What was said of the variable that this statement is to bind."""
+        found, self.now.said = self.now.said, Said()
+        return found
+
+    def bind_statement(self, value: rx.Expr, var: rx.Var, said: Said, at: ast.expr) -> None:
+        """Bind an if or a function as is said of it before and around it."""
+        if said.annotation is not None and said.name != var.name_hint:
+            raise self.error(at, f"{said.name!r} is annotated before, this binds {var.name_hint!r}")
+        span = self.program.span(at)
+        found: rx.Var | None
+        with self.at(at):
+            if said.cast is None:
+                found = self.builder.emit(value, annotation=said.annotation, var=var, span=span)
+            else:
+                found = self.builder.match_cast(
+                    value,
+                    said.cast,
+                    annotation=said.annotation,
+                    var=var,
+                    bind=var.name_hint != "_",
+                    span=span,
+                )
+        if found is not None:
+            self.scope.set(var.name_hint, found)
 
     def annotation(self, node: ast.expr) -> rx.StructInfo:
         """The info that an annotation in a body gives."""

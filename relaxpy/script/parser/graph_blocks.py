@@ -13,7 +13,8 @@ from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.graph_bindings import GraphBindings
-from relaxpy.script.parser.graph_state import Dataflow, ends_in, first_word
+from relaxpy.script.parser.graph_state import Dataflow, Said, ends_in, first_word
+from relaxpy.script.parser.relaxwords import match_cast
 from relaxpy.script.parser.report import bound_names
 from relaxpy.script.parser.scope import MISSING, Poisoned
 from relaxpy.script.parser.wording import describe, shown
@@ -27,6 +28,11 @@ class GraphBlocks(GraphBindings):
     def with_block(self, node: ast.With) -> None:
         """Read `with R.dataflow():`, or `with R.SeqExpr():`, whose bindings stand here (NF-14)."""
         item = node.items[0]
+        match item.context_expr:
+            case ast.Call(func, [ast.Constant(value=first), info]) if first is ...:
+                if self.values.value(func) is match_cast:
+                    self.cast_block(node, self.annotation(info))
+                    return
         form = self.values.value(item.context_expr)
         if not isinstance(form, (forms.DataflowForm, forms.SeqForm)):
             raise self.error(
@@ -54,6 +60,26 @@ class GraphBlocks(GraphBindings):
         now.depth -= 1
         self.builder.end_dataflow()
         self.hand_on(names, flow)
+
+    def cast_block(self, node: ast.With, info: rx.StructInfo) -> None:
+        """Read `with R.match_cast(..., info):`, which casts what the if or function in it gives."""
+        item = node.items[0]
+        match node.body:
+            case [ast.If() | ast.FunctionDef()]:
+                pass
+            case [ast.AnnAssign(value=None), ast.If() | ast.FunctionDef()]:
+                pass
+            case _:
+                raise self.error(
+                    item.context_expr,
+                    "with R.match_cast(..., info) holds one if or one function",
+                    hint="other values stand in the place of the dots",
+                )
+        said = self.now.said = Said(cast=info)
+        self.statements.read(node.body, self.statement)
+        if self.now.said is said:
+            self.now.said = Said()
+            raise self.error(item.context_expr, "an if known ahead gives no value to be cast")
 
     def hand_on(self, names: Mapping[str, object], flow: Dataflow) -> None:
         """Leave a dataflow block: its outputs stay, what else it bound is remembered as gone."""
@@ -83,12 +109,13 @@ class GraphBlocks(GraphBindings):
 
     def branch(self, node: ast.If) -> None:
         """Read `if`: the name that both branches bind last is the result."""
+        said = self.said()
         condition = self.values.value(node.test)
         if not isinstance(condition, (rx.Expr, PrimExpr)):
-            chosen = node.body if self.values.truth(condition, node.test) else node.orelse
-            self.statements.read(chosen, self.statement)
+            self.known_branch(node, said, known=self.values.truth(condition, node.test))
             return
-        if self.now.dataflow is not None:
+        now = self.now
+        if now.dataflow is not None:
             raise WellFormedError(
                 "an if cannot stand inside a dataflow block",
                 rule="WF-7c",
@@ -111,15 +138,18 @@ class GraphBlocks(GraphBindings):
             raise Poisoned
         var = rx.Var(name, None, self.program.span(first_word(node, 2)))
         self.values.forget()
-        with self.at(node.test):
-            span = self.program.span(node.test)
-            found = self.builder.emit(
-                rx.If(test, yes, no, span=span),
-                var=var,
-                annotation=reduce(struct_info_lca, annotations) if annotations else None,
-                span=span,
-            )
-        self.scope.set(name, found)
+        if said.annotation is None and annotations:
+            said = Said(name, reduce(struct_info_lca, annotations), said.cast)
+        found = rx.If(test, yes, no, span=self.program.span(node.test))
+        self.bind_statement(found, var, said, node.test)
+
+    def known_branch(self, node: ast.If, said: Said, *, known: bool) -> None:
+        """Read the branch that is taken: statements of the block around."""
+        self.now.said = said
+        self.statements.read(node.body if known else node.orelse, self.statement)
+        if self.now.said is said and said.annotation is not None:
+            self.now.said = Said()
+            raise self.without_value(node.test)
 
     def result_name(self, node: ast.If) -> str:
         """The name that both branches bind last."""
@@ -168,7 +198,7 @@ class GraphBlocks(GraphBindings):
         self.builder.begin_scope()
         try:
             with self.scope.inner():
-                self.statements.read(first, self.statement)
+                self.statements.read(first, self.statement, last)
                 result: list[rx.Expr] = []
 
                 def read_last(node: ast.stmt) -> None:

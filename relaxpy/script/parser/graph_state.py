@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from relaxpy.errors import ParseError, RelaxpyError
@@ -25,6 +26,18 @@ class Dataflow:
         self.done = False
 
 
+@dataclass(slots=True)
+class Said:
+    """What is said of the variable that the next if or local function is bound to.
+
+    `name: info` before it is an annotation, `with R.match_cast(..., info):` around it a cast.
+    """
+
+    name: str = ""
+    annotation: rx.StructInfo | None = None
+    cast: rx.StructInfo | None = None
+
+
 class Body:
     """A function being read."""
 
@@ -37,6 +50,7 @@ class Body:
         self.around: list[ast.stmt] = []
         self.depth = 0
         self.pure = True
+        self.said = Said()
 
 
 class GraphState:

@@ -33,7 +33,7 @@ _ALONE = (forms.BlockForm, forms.InitForm, forms.WhileForm, forms.IfForm)
 class KernelReader(KernelForms):
     """Reads the definition of one kernel."""
 
-    def function(self, node: ast.FunctionDef, *, private: bool) -> PrimFunc | None:
+    def function(self, node: ast.FunctionDef, *, symbol: str | None = None) -> PrimFunc | None:
         """The kernel defined at `node`, or None where something in it is wrong and reported."""
         before = len(self.report.errors)
         with self.scope.inner():
@@ -43,7 +43,7 @@ class KernelReader(KernelForms):
             if len(self.report.errors) > before:
                 return None
             try:
-                return self.finished(node, body, private)
+                return self.finished(node, body, symbol)
             except RelaxpyError as error:
                 self.report.add(error)
                 return None
@@ -116,7 +116,7 @@ class KernelReader(KernelForms):
             return kind
         raise self.error(node, f"a kernel returns a scalar datatype, found {describe(given)}")
 
-    def finished(self, node: ast.FunctionDef, body: Body, private: bool) -> PrimFunc:
+    def finished(self, node: ast.FunctionDef, body: Body, symbol: str | None) -> PrimFunc:
         """The kernel around `body`, with a root block where one is needed."""
         lone = body.items[0] if len(body.items) == 1 else None
         bare = isinstance(lone, stmt.BlockRealize) and not lone.block.iter_vars
@@ -131,8 +131,8 @@ class KernelReader(KernelForms):
             allocations = tuple(self.root.allocations)
             root = stmt.Block((), (), (), "root", whole, None, allocations, span=span)
             whole = stmt.BlockRealize((), ops.const(True, "bool"), root, span)
-        if not private:
-            self.attrs.setdefault("global_symbol", node.name)
+        if symbol is not None:
+            self.attrs.setdefault("global_symbol", symbol)
         elif "global_symbol" in self.attrs:
             raise self.error(node, f"private kernel {node.name!r} has a global_symbol")
         return PrimFunc(

@@ -77,10 +77,16 @@ class Definition:
     signature: Signature | None = None
 
     def __post_init__(self) -> None:
-        self.gvar = GlobalVar(self.node.name)
+        name = self.options.name
+        self.gvar = GlobalVar(self.node.name if name is None else name)
         pure = declared_pure(self.node)
         if pure is not None:
             self.options = replace(self.options, pure=pure)
+
+    @property
+    def symbol(self) -> str | None:
+        """What the outside calls a public function."""
+        return None if self.options.private else self.gvar.name_hint
 
 
 def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> forms.FunctionOptions:
@@ -146,6 +152,7 @@ class FunctionsReader:
         self.guard = guard
         self.builder = BlockBuilder()
         self.definitions: dict[str, Definition] = {}
+        self.by_symbol: dict[str, Definition] = {}
         self.read: dict[str, BaseFunc] = {}
         self.gvars: dict[str, GlobalVar] = {}
         self.module = ModuleRef(self.gvars)
@@ -159,14 +166,15 @@ class FunctionsReader:
         Errors:
             ParseError: the name is taken.
         """
-        name = definition.node.name
-        if name in self.gvars:
+        name, symbol = definition.node.name, definition.gvar.name_hint
+        twice = name if name in self.gvars else symbol if symbol in self.by_symbol else None
+        if twice is not None:
             raise definition.program.error(
                 name_of(definition.node),
-                f"the module has two functions named {name!r}",
+                f"the module has two functions named {twice!r}",
                 rule="TOP-1",
             )
-        self.definitions[name] = definition
+        self.definitions[name] = self.by_symbol[symbol] = definition
         self.gvars[name] = definition.gvar
         self.scope.set(name, definition.gvar)
 
@@ -207,7 +215,7 @@ class FunctionsReader:
             report=self.report,
             returns=self.returns,
         )
-        func = reader.function(definition.node, private=definition.options.private)
+        func = reader.function(definition.node, symbol=definition.symbol)
         if func is None:
             self.poison(definition)
         else:
@@ -216,7 +224,7 @@ class FunctionsReader:
     def returns(self, gvar: GlobalVar) -> DataType | None:
         """What a call of a kernel gives."""
         name = gvar.name_hint
-        definition = self.definitions.get(name)
+        definition = self.by_symbol.get(name)
         if name not in self._returns:
             self._returns[name] = None
             if definition is not None and definition.node.returns is not None:
@@ -240,7 +248,8 @@ class FunctionsReader:
 
     def added(self) -> dict[GlobalVar, BaseFunc]:
         """The kernels that reading has added to the module."""
-        return {v: f for v, f in self.builder.get().items() if v.name_hint not in self.gvars}
+        read = set(self.gvars.values())
+        return {v: f for v, f in self.builder.get().items() if v not in read}
 
     def graph(self, definition: Definition) -> None:
         """Read the body of one graph function."""
@@ -248,7 +257,7 @@ class FunctionsReader:
         assert found is not None
         options = definition.options
         func = self.graph_reader(definition).function(
-            definition.node, found, pure=options.pure, private=options.private
+            definition.node, found, pure=options.pure, symbol=definition.symbol
         )
         if func is not None:
             self.define(definition.node.name, func)

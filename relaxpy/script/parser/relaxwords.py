@@ -36,7 +36,11 @@ def output(*variables: rx.Var) -> forms.OutputForm:
 
 
 def match_cast(value: object, struct_info: object) -> forms.MatchCastForm:
-    """`value` checked at run time against an info, whose new lone variables it binds."""
+    """`value` checked at run time against an info, whose new lone variables it binds.
+
+    An if or a function, which takes statements to write, stands in the block of
+    `with R.match_cast(..., struct_info):`.
+    """
     return forms.MatchCastForm(value, struct_info)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError
 from relaxpy.script.parser.scope import POISON, Poisoned, Scope
@@ -46,10 +47,20 @@ class Statements:
         self.program = program
         self.scope = scope
         self.report = report
+        self.following: ast.stmt | None = None
 
-    def read(self, nodes: Iterable[ast.stmt], statement: Callable[[ast.stmt], None]) -> None:
-        """Read `nodes` with `statement`; names that a wrong one would have bound are poisoned."""
-        for node in nodes:
+    def read(
+        self,
+        nodes: Sequence[ast.stmt],
+        statement: Callable[[ast.stmt], None],
+        then: ast.stmt | None = None,
+    ) -> None:
+        """Read `nodes` with `statement`; names that a wrong one would have bound are poisoned.
+
+        While it is called, `following` is the statement after, which is `then` for the last.
+        """
+        for node, self.following in zip_longest(nodes, nodes[1:], fillvalue=then):
+            assert node is not None
             try:
                 statement(node)
             except Poisoned:

@@ -88,27 +88,29 @@ class Document:
     def _function(
         self,
         func: rx.Function | PrimFunc,
+        hint: str,
         name: str,
         names: Names,
         module: str | None = None,
     ) -> None:
-        """A function that stands in a module or alone."""
+        """A function that stands in a module or alone; it is `hint`, the text calls it `name`."""
         symbol = func.attrs.get("global_symbol")
-        attrs = func.attrs.without("global_symbol") if symbol == name else func.attrs
+        attrs = func.attrs.without("global_symbol") if symbol == hint else func.attrs
         graphs, kernels = self._writers(names)
-        private = symbol is None
+        options = ["private=True"] if symbol is None else []
+        options += [] if name == hint else [f"name={string_text(hint)}"]
         if isinstance(func, PrimFunc):
-            kernels.function(func, name, private=private, attrs=attrs, module=module)
+            kernels.function(func, name, options=options, attrs=attrs, module=module)
         else:
-            graphs.function(func, name, private=private, attrs=attrs, module=module)
+            graphs.function(func, name, options=options, attrs=attrs, module=module)
 
     def _lone_function(self, func: rx.Function | PrimFunc) -> None:
         kernel = isinstance(func, PrimFunc)
         self._header(ir=False, relax=not kernel or _mentions_relax(func), tir=True)
         symbol = func.attrs.get("global_symbol")
-        hint = str(symbol or "main")
-        name = self.options.name or function_names([hint], self._reserved)[hint]
-        self._function(func, name, self._names())
+        hint = self.options.name or str(symbol or "main")
+        name = function_names([hint], self._reserved - {self._title})[hint]
+        self._function(func, hint, name, self._names())
 
     def _module(self, module: IRModule) -> None:
         functions = module.functions
@@ -133,7 +135,7 @@ class Document:
                     writer.blank()
                 names = self._names(qualified)
                 if isinstance(func, (rx.Function, PrimFunc)):
-                    self._function(func, plain[var], names, alias)
+                    self._function(func, var.name_hint, plain[var], names, alias)
                 elif is_python_function(func):
                     writer.line(f"@{options.ir_prefix}.pyfunc")
                     text = text_of(func) or f"def {plain[var]}(self, *args): ...  # text unknown"

@@ -54,14 +54,13 @@ class GraphWriter:
         func: rx.Function,
         name: str,
         *,
-        private: bool,
+        options: Iterable[str] = (),
         attrs: Attrs,
         module: str | None = None,
     ) -> None:
         """The whole of `func`; `module` is the line that names the module, if it is to be named."""
         writer, r = self.writer, self.r
-        options = ["private=True"] if private else []
-        options += [] if func.is_pure else ["pure=False"]
+        options = [*options, *([] if func.is_pure else ["pure=False"])]
         writer.line(f"@{r}.function" + (f"({', '.join(options)})" if options else ""))
         signature = [i for p in func.params if (i := p.struct_info) is not None]
         symbols = dict.fromkeys(v for v in _symbols(signature) if v not in self._visible)
@@ -194,10 +193,10 @@ class GraphWriter:
     def binding(self, binding: rx.Binding) -> None:
         """One binding."""
         match binding:
-            case rx.VarBinding(var=var, value=rx.If() as branches):
-                self._branches(branches, self.names.bind(var), var)
-            case rx.VarBinding(var=var, value=rx.Function() as func):
-                self._local_function(func, self.names.bind(var))
+            case rx.VarBinding(var=var, value=rx.If() | rx.Function() as value):
+                self._statement(value, self.names.bind(var), var, value.struct_info)
+            case rx.MatchCast(value=rx.If() | rx.Function() as value):
+                self._cast_statement(binding, value)
             case rx.VarBinding(var=var, value=rx.Call() as value) if (
                 var not in self._used and _is_unit(var) and value.struct_info in (None, _UNIT)
             ):
@@ -212,6 +211,30 @@ class GraphWriter:
                 else:
                     annotated = var.struct_info is not None and var.struct_info != info
                     self._assign(self.names.bind(var), var if annotated else None, shown)
+
+    def _statement(
+        self, value: rx.If | rx.Function, name: str, var: rx.Var, info: rx.StructInfo | None
+    ) -> None:
+        """An if or a function that `name` is bound to, and more than `info` if `var` says it."""
+        said = self._annotated and None not in (info, var.struct_info) and var.struct_info != info
+        if said and var.struct_info is not None:
+            self.writer.line(f"{name}: ", self.text.info_doc(var.struct_info))
+        if isinstance(value, rx.Function):
+            self._local_function(value, name)
+        else:
+            self._branches(value, name, None if said else var)
+
+    def _cast_statement(self, binding: rx.MatchCast, value: rx.If | rx.Function) -> None:
+        """An if or a function that is cast; without a variable it has the name that binds none."""
+        info, var = binding.struct_info, binding.var
+        cast = call(f"{self.r}.match_cast", "...", self.text.info_doc(info))
+        self.writer.line("with ", cast, ":")
+        with self.writer.indented():
+            if var is None:
+                self._statement(value, "_", rx.Var("_"), None)
+            else:
+                hint = f"{var.name_hint}_1" if var.name_hint == "_" else None
+                self._statement(value, self.names.bind(var, hint), var, info)
 
     def _assign(self, name: str, annotated: rx.Var | None, value: Doc) -> None:
         """`name: annotation = value`."""
@@ -229,7 +252,7 @@ class GraphWriter:
         lines = self.writer.lines
         if lines and not lines[-1].endswith(":"):
             self.writer.blank()
-        self.function(func, name, private=False, attrs=func.attrs)
+        self.function(func, name, attrs=func.attrs)
         self.writer.blank()
 
     def _branches(self, expr: rx.If, name: str, annotated: rx.Var | None) -> None:
@@ -256,7 +279,7 @@ class GraphWriter:
             self.names.alias(last.var, name)
             match last:
                 case rx.VarBinding(value=rx.If() as inner):
-                    self._branches(inner, name, last.var)
+                    self._statement(inner, name, last.var, inner.struct_info)
                 case rx.VarBinding(value=value):
                     self._assign(name, last.var, self.expr(value))
                 case rx.MatchCast(value=value, struct_info=info):
@@ -419,6 +442,7 @@ def _result_binding(branch: rx.Expr) -> rx.Binding | None:
     last = block.bindings[-1]
     if last.var is None or last.var is not branch.body:
         return None
-    if isinstance(last, rx.MatchCast) or isinstance(last.value, (rx.Call, rx.If)):
-        return last
-    return last if isinstance(last.value, rx.TupleGetItem) else None
+    wanted = (rx.Call, rx.TupleGetItem)
+    if isinstance(last, rx.VarBinding):
+        return last if isinstance(last.value, (*wanted, rx.If)) else None
+    return None if isinstance(last.value, (rx.If, rx.Function)) else last

@@ -49,11 +49,17 @@ class KernelWriter:
     # Functions
 
     def function(
-        self, func: PrimFunc, name: str, *, private: bool, attrs: Attrs, module: str | None
+        self,
+        func: PrimFunc,
+        name: str,
+        *,
+        options: Sequence[str] = (),
+        attrs: Attrs,
+        module: str | None,
     ) -> None:
         """The whole of `func`; `module` is the line that names the module, if it is to be named."""
         writer, t = self.writer, self.t
-        writer.line(f"@{t}.prim_func" + ("(private=True)" if private else ""))
+        writer.line(f"@{t}.prim_func" + (f"({', '.join(options)})" if options else ""))
         nodes = list(walk(func.body))
         of_maps = {v for n in nodes if isinstance(n, IndexMap) for v in n.initial_indices}
         used = {n: None for n in nodes if isinstance(n, Var) and n not in of_maps}

@@ -1,0 +1,202 @@
+"""Ifs and local functions are statements: how their variables are annotated and cast, and named."""
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MatchCastError, StructInfoError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.script import from_source, relax as R
+from tests.script.test_errors_relax import check_marks
+
+CHOICE = """
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")):
+    n = T.int64()
+    {head}
+        if c:
+            z = R.add(x, x)
+        else:
+            z = R.add(y, y)
+    return {result}
+"""
+
+
+def bindings(func: rx.Function) -> list[rx.Binding]:
+    assert isinstance(func.body, rx.SeqExpr)
+    return [binding for block in func.body.blocks for binding in block.bindings]
+
+
+@pytest.mark.rule("AST-19")
+@pytest.mark.rule("NF-2")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_what_an_if_gives_is_cast(target: str) -> None:
+    func = from_source(
+        CHOICE.format(head='with R.match_cast(..., R.Tensor((n,), "float32")):', result="z")
+    )
+    (cast,) = bindings(func)
+    assert isinstance(cast, rx.MatchCast)
+    assert isinstance(cast.value, rx.If)
+    assert cast.value.struct_info == R.Tensor("float32", ndim=1)
+    assert cast.var.struct_info == func.params[1].struct_info
+    assert_structural_equal(from_source(func.script()), func)
+    run = relaxpy.compile(relaxpy.IRModule({"main": func}), target=target)["main"]
+    x, y = np.ones(2, "float32"), np.ones(3, "float32")
+    assert run(np.bool_(True), x, y).tolist() == [2, 2]
+    with pytest.raises(MatchCastError):
+        run(np.bool_(False), x, y)
+
+
+@pytest.mark.rule("AST-19")
+def test_a_cast_without_variable_checks_what_the_if_gives() -> None:
+    text = CHOICE.format(head='with R.match_cast(..., R.Tensor((n,), "float32")):', result="x")
+    func = from_source(text.replace("z =", "_ ="))
+    (cast,) = bindings(func)
+    assert isinstance(cast, rx.MatchCast)
+    assert cast.var is None
+    assert_structural_equal(from_source(func.script()), func)
+    named = rx.MatchCast(rx.Var("_", cast.struct_info), cast.value, cast.struct_info)
+    body = rx.SeqExpr([rx.BindingBlock([named])], func.params[1])
+    other = rx.Function(func.params, body, func.ret_struct_info, attrs=func.attrs)
+    assert_structural_equal(from_source(other.script()), other)
+
+
+@pytest.mark.rule("DER-19")
+def test_the_variable_of_an_if_is_annotated_before_it() -> None:
+    func = from_source(CHOICE.format(head="z: R.Tensor\n    if True:", result="z"))
+    assert bindings(func)[0].var.struct_info == R.Tensor()
+    assert func.struct_info.ret == R.Tensor()
+    assert_structural_equal(from_source(func.script()), func)
+
+
+@pytest.mark.rule("DER-18")
+def test_an_annotation_that_what_the_if_gives_does_not_fit_is_refused() -> None:
+    with pytest.raises(StructInfoError, match="DER-18"):
+        from_source(CHOICE.format(head="z: R.Shape\n    if True:", result="z"))
+
+
+@pytest.mark.rule("DER-21")
+def test_the_variable_of_a_local_function_is_annotated_before_it() -> None:
+    func = from_source("""
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            f: R.Callable((R.Tensor((3,), "float32"),), R.Tensor("float32"))
+
+            @R.function
+            def f(y: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+                z = f(y)
+                return R.match_cast(z, R.Tensor((3,), "float32"))
+
+            return f(x)
+    """)
+    assert func.struct_info.ret == R.Tensor("float32")
+    assert_structural_equal(from_source(func.script()), func)
+
+
+@pytest.mark.rule("MC-1")
+def test_a_local_function_is_cast() -> None:
+    text = """
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            with R.match_cast(..., R.Object):
+                @R.function
+                def f(y: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+                    return R.add(y, y)
+            g = R.match_cast(f, R.Callable((R.Tensor((3,), "float32"),), R.Tensor("float32")))
+            return g(x)
+    """
+    func = from_source(text)
+    cast = bindings(func)[0]
+    assert isinstance(cast, rx.MatchCast)
+    assert isinstance(cast.value, rx.Function)
+    assert_structural_equal(from_source(func.script()), func)
+    assert func(np.ones(3, "float32")).tolist() == [2, 2, 2]
+
+
+@pytest.mark.rule("AST-19")
+def test_the_block_of_a_cast_holds_one_value() -> None:
+    check_marks("""
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((3,), "float32")):
+            with R.match_cast(..., R.Object):
+            #    ^^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(..., info) holds one if or one
+            # ... function
+            # hint: other values stand in the place of the dots
+                y = R.add(x, x)
+            with R.match_cast(..., R.Object):
+            #    ^^^^^^^^^^^^^^^^^^^^^^^^^^^ an if known ahead gives no value to be cast
+                if True:
+                    z = x
+            y: R.Object
+        #   ^^^^^^^^^^^ a name is bound with a value: write name: info = value
+            if c:
+                z = x
+            else:
+                z = x
+            v: R.Object
+            if c:
+            #  ^ 'v' is annotated before, this binds 'u'
+                v = x
+                u = v
+            else:
+                u = x
+            v: R.Object
+            if True:
+            #  ^^^^ a name is bound with a value: write name: info = value
+                v = x
+            w = R.match_cast(..., R.Object)
+            #                ^^^ Ellipsis has no meaning in a program
+            return x
+    """)
+
+
+@pytest.mark.rule("TOP-1")
+def test_a_function_that_python_cannot_spell_is_named_by_its_decorator() -> None:
+    module = from_source("""
+        @I.ir_module
+        class Module:
+            @T.prim_func(name="double.it")
+            def double(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
+                for i in range(3):
+                    B[i] = A[i] * T.float32(2)
+
+            @R.function(name="class")
+            def class_1(x: R.Tensor((3,), "float32")):
+                cls = Module
+                return R.call_tir(cls.double, x, R.Tensor((3,), "float32"))
+    """)
+    assert [var.name_hint for var in module.functions] == ["double.it", "class"]
+    assert [f.attrs["global_symbol"] for f in module.functions.values()] == ["double.it", "class"]
+    assert_structural_equal(from_source(module.script()), module)
+    assert relaxpy.compile(module)["class"](np.ones(3, "float32")).tolist() == [2, 2, 2]
+
+
+@pytest.mark.rule("TOP-1")
+def test_names_of_decorators_are_strings_and_no_two_the_same() -> None:
+    check_marks("""
+        @I.ir_module
+        class Module:
+            @R.function(name="f")
+            def g(x: R.Tensor):
+                return x
+            @R.function
+            def f(x: R.Tensor):
+            #   ^ the module has two functions named 'f' [TOP-1]
+                return x
+    """)
+    check_marks("""
+        @R.function(name=3)
+        #                ^ option name is a string, found 3
+        def f(x: R.Tensor):
+            return x
+    """)
+    check_marks("""
+        @R.function
+        def f(x: R.Tensor):
+            @R.function(name="h")
+            def g(y: R.Tensor):
+            #   ^ a function inside a function goes by its own name
+                return y
+            return g(x)
+    """)
