@@ -141,7 +141,7 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
             #    ^ with takes T.block and the like, found buffer A
                 T.evaluate(0)
             with T.Then():
-            #    ^^^^^^^^ with takes T.block and the like, found a branch of T.If
+            #    ^^^^^^^^ with T.Then stands directly in with T.If(condition):
                 T.evaluate(0)
     """)
 

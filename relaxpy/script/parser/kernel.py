@@ -5,24 +5,24 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import Attrs
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, index_count, load_parts
-from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, load_parts
+from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script.parser import forms, tirwords
 from relaxpy.script.parser.annotations import is_annotation
-from relaxpy.script.parser.kernel_forms import SCOPED, KernelForms, scalar, typed_var
-from relaxpy.script.parser.kernel_state import Body
+from relaxpy.script.parser.kernel_forms import FRAMES, scalar, typed_var
+from relaxpy.script.parser.kernel_state import KernelState
 from relaxpy.script.parser.report import docstring_removed, header, refusal
 from relaxpy.script.parser.scope import POISON, Poisoned
+from relaxpy.script.parser.text import Positioned
 from relaxpy.script.parser.type_params import type_parameters
 from relaxpy.script.parser.wording import describe, shown
 
@@ -30,7 +30,7 @@ from relaxpy.script.parser.wording import describe, shown
 _ALONE = (forms.BlockForm, forms.InitForm, forms.WhileForm, forms.IfForm)
 
 
-class KernelReader(KernelForms):
+class KernelReader(KernelState):
     """Reads the definition of one kernel."""
 
     def function(self, node: ast.FunctionDef, *, symbol: str | None = None) -> PrimFunc | None:
@@ -38,12 +38,14 @@ class KernelReader(KernelForms):
         before = len(self.report.errors)
         with self.scope.inner():
             self.read_signature(node)
-            body = Body("function")
-            self.read_into(body, docstring_removed(node.body))
+            with self.body("function") as body:
+                self.statements.read(docstring_removed(node.body), self.statement)
             if len(self.report.errors) > before:
                 return None
             try:
-                return self.finished(node, body, symbol)
+                return self.finished(
+                    body, symbol, private_as=node.name if symbol is None else None, at=node
+                )
             except RelaxpyError as error:
                 self.report.add(error)
                 return None
@@ -60,7 +62,7 @@ class KernelReader(KernelForms):
             self.report.add(self.error(default, "parameters of a kernel have no defaults"))
         for arg in (*spec.posonlyargs, *spec.args):
             try:
-                found: object = self.parameter(arg)
+                found: object = self.declared_parameter(arg)
             except Poisoned:
                 found = POISON
             except RelaxpyError as error:
@@ -75,7 +77,7 @@ class KernelReader(KernelForms):
             except RelaxpyError as error:
                 self.report.add(error)
 
-    def parameter(self, arg: ast.arg) -> Var | Buffer:
+    def declared_parameter(self, arg: ast.arg) -> Var | Buffer:
         """The parameter that `arg` declares."""
         if arg.annotation is None:
             raise self.error(
@@ -86,10 +88,7 @@ class KernelReader(KernelForms):
         given = self.values.value(arg.annotation)
         if isinstance(given, forms.BufferSpec):
             buffer: Buffer = self.made(arg.annotation, given.make, arg.arg, self.program.span(arg))
-            handle = Var(arg.arg, "handle")
-            self.params.append(handle)
-            self.buffer_map[handle] = buffer
-            self.pointers.add(buffer.data)
+            self.parameter(arg.arg, buffer)
             return buffer
         var = typed_var(arg.arg, given)
         if var is None:
@@ -100,8 +99,7 @@ class KernelReader(KernelForms):
                 if is_annotation(given)
                 else None,
             )
-        self.params.append(var)
-        self.named.add(var)
+        self.parameter(arg.arg, var)
         return var
 
     def return_type(self, node: ast.expr) -> DataType | None:
@@ -116,59 +114,33 @@ class KernelReader(KernelForms):
             return kind
         raise self.error(node, f"a kernel returns a scalar datatype, found {describe(given)}")
 
-    def finished(self, node: ast.FunctionDef, body: Body, symbol: str | None) -> PrimFunc:
-        """The kernel around `body`, with a root block where one is needed."""
-        lone = body.items[0] if len(body.items) == 1 else None
-        bare = isinstance(lone, stmt.BlockRealize) and not lone.block.iter_vars
-        if not bare:
-            body.items = [
-                self.declared(i) if isinstance(i, stmt.Stmt) and i in self.undeclared else i
-                for i in body.items
-            ]
-        whole = body.fold()
-        span = self.program.span(node)
-        if self.root.allocations or (self.has_block and not bare):
-            allocations = tuple(self.root.allocations)
-            root = stmt.Block((), (), (), "root", whole, None, allocations, span=span)
-            whole = stmt.BlockRealize((), ops.const(True, "bool"), root, span)
-        if symbol is not None:
-            self.attrs.setdefault("global_symbol", symbol)
-        elif "global_symbol" in self.attrs:
-            raise self.error(node, f"private kernel {node.name!r} has a global_symbol")
-        return PrimFunc(
-            tuple(self.params),
-            whole,
-            self.ret_type,
-            self.buffer_map,
-            Attrs(self.attrs),
-            span=span,
-        )
-
     # --- statements
 
     @override
     def statement(self, node: ast.stmt) -> None:
+        if self.bodies[-1].kind == "cases" and not isinstance(node, ast.With):
+            self.check_place(header(node))
         match node:
             case ast.Assign():
                 self.assign(node)
             case ast.For():
-                self.loop(node)
+                self.for_loop(node)
             case ast.Expr():
                 self.expression(node.value)
             case ast.With(items=items, body=body):
                 self.with_items(items, body)
             case ast.If():
-                self.branch(node)
+                self.python_if(node)
             case ast.AugAssign():
                 self.change(node)
             case ast.AnnAssign():
                 self.annotated(node)
             case ast.While():
-                self.while_loop(node)
+                self.python_while(node)
             case ast.Return():
                 self.returned(node)
             case ast.Break() | ast.Continue():
-                if not self.loop_depth:
+                if not any(body.kind == "loop" for body in self.bodies):
                     raise self.error(node, f"{type(node).__name__.lower()} stands outside a loop")
                 jump = intrin.break_loop if isinstance(node, ast.Break) else intrin.continue_loop
                 self.add(stmt.Evaluate(jump(), self.program.span(node)))
@@ -209,6 +181,52 @@ class KernelReader(KernelForms):
             members = list(self.values.iterable(value, at))
         for part, member in self.values.paired(target, list(members)):
             self.bind_target(part, member, at)
+
+    def bind(self, name: str, value: object, target: ast.expr, at: ast.expr) -> None:
+        """Give `name` the meaning of `value`; a scalar becomes a variable with a LetStmt.
+
+        Errors:
+            ParseError: the name already means something else in this scope.
+        """
+        present = self.scope.frames[-1].get(name, POISON)
+        if present is not POISON and present is not value:
+            raise self.error(
+                target,
+                f"{name!r} is already defined in this scope",
+                hint="kernels bind a name once; use another name, or a buffer for what changes",
+            )
+        self.scope.set(name, self.meaning(name, value, at))
+
+    def meaning(self, name: str, value: object, at: ast.expr) -> object:
+        """What a name stands for after `name = value`."""
+        match value:
+            case forms.MetaVar(value=inner):
+                return inner
+            case forms.Form():
+                return self.given(name, value, at)
+            case TypeVar():
+                return self.size(name)
+            case Var() if not value.name:
+                fresh = value.renamed(name)
+                self.named.add(fresh)
+                return fresh
+            case Var() if value not in self.named:
+                return value
+            case IterVar():
+                return value.var
+            case PrimExpr() | bool() | int() | float():
+                return self.let(name, ops.convert(value), at)
+            case _:
+                return value
+
+    def let(self, name: str, value: PrimExpr, at: Positioned, var: Var | None = None) -> Var:
+        """A variable for `value` in what follows."""
+        if not value.dtype.lanes:
+            raise self.error(at, f"`{value}` has no value to name")
+        bound = var if var is not None else self.new_var(name, value.dtype)
+        span = self.program.span(at)
+        self.add(lambda body: stmt.LetStmt(bound, value, body, span))
+        return bound
 
     def annotated(self, node: ast.AnnAssign) -> None:
         """Read `name: T.int32 = value`."""
@@ -283,58 +301,38 @@ class KernelReader(KernelForms):
         value = self.values.value(node.value)
         self.store(target, self.values.binary(node.op, old, value, node.value), node)
 
-    def loop(self, node: ast.For) -> None:
+    def for_loop(self, node: ast.For) -> None:
         """Read `for targets in form:`."""
         if node.orelse:
             raise self.error(node.orelse[0], "a loop in a kernel has no else")
         form = self.loop_form(node.iter)
-        dtypes = [first.dtype for first, _ in form.bounds]
-        order = list(range(len(dtypes)))
-        made: dict[int, Var] = {}
-        names: dict[str, object] = {}
+        order = list(range(len(form.bounds)))
+        names: dict[str, int | list[int]] = {}
+        called = [""] * len(order)
 
         def name_them(target: ast.expr, which: Any) -> None:
             if not isinstance(target, ast.Name):
                 raise self.error(target, "a loop variable is a name")
             if target.id in names:
                 raise self.error(target, f"{target.id!r} is bound twice in one loop")
+            names[target.id] = which
             if isinstance(which, int):
-                names[target.id] = made[which] = self.new_var(target.id, dtypes[which])
+                called[which] = target.id
                 return
             for place, k in enumerate(which):
-                made[k] = self.new_var(f"{target.id}_{place}", dtypes[k])
-            names[target.id] = tuple(made[k] for k in which)
+                called[k] = f"{target.id}_{place}"
 
         if isinstance(node.target, (ast.Tuple, ast.List)):
             for part, which in self.values.paired(node.target, order):
                 name_them(part, which)
         else:
             name_them(node.target, order if len(order) != 1 else 0)
-        for k, (first, extent) in enumerate(form.bounds):
-            self.loops[made[k]] = Range.from_min_extent(first, extent)
-        self.loop_depth += 1
-        try:
-            body = self.inner(node.body, names)
-        finally:
-            self.loop_depth -= 1
-        span = self.program.span(node.iter)
-        for k in reversed(order):
-            first, extent = form.bounds[k]
-            binding = None
-            if form.thread is not None:
-                index = Var("", dtypes[k])
-                binding = IterVar(None, index, IterVarKind.ThreadIndex, form.thread)
-            body = stmt.For(
-                made[k],
-                first,
-                extent,
-                form.kind,
-                body,
-                binding,
-                Attrs(form.annotations),
-                span,
-            )
-        self.add(body)
+        with self.loop(form, called, node.iter) as made:
+            bound: dict[str, object] = {
+                name: made[k] if isinstance(k, int) else tuple(made[n] for n in k)
+                for name, k in names.items()
+            }
+            self.read_inside(node.body, bound)
 
     def loop_form(self, node: ast.expr) -> forms.LoopForm:
         """What a loop runs over."""
@@ -357,41 +355,15 @@ class KernelReader(KernelForms):
             hint=f"write range({shown(node)})" if isinstance(value, (int, PrimExpr)) else None,
         )
 
-    def while_loop(self, node: ast.While) -> None:
+    def python_while(self, node: ast.While) -> None:
         """Read `while condition:`."""
         if node.orelse:
             raise self.error(node.orelse[0], "a loop in a kernel has no else")
         condition = self.made(node.test, ops.truth, self.values.value(node.test))
-        self.repeated(condition, node.body, node.test)
+        with self.while_loop(condition, node.test):
+            self.read_inside(node.body)
 
-    def repeated(self, condition: PrimExpr, body: list[ast.stmt], at: ast.expr) -> None:
-        """Read the statements of a loop with a condition."""
-        self.loop_depth += 1
-        try:
-            repeated = self.inner(body)
-        finally:
-            self.loop_depth -= 1
-        self.add(stmt.While(condition, repeated, self.program.span(at)))
-
-    def branches(self, condition: PrimExpr, body: list[ast.stmt], at: ast.expr) -> None:
-        """Read `with T.Then():` and `with T.Else():`."""
-        found: dict[bool, stmt.Stmt] = {}
-        for node in body:
-            form = None
-            if isinstance(node, ast.With) and len(node.items) == 1:
-                form = self.values.value(node.items[0].context_expr)
-            if not isinstance(form, forms.BranchForm) or form.taken in found:
-                raise self.error(
-                    header(node), "with T.If holds with T.Then(): and perhaps with T.Else():"
-                )
-            assert isinstance(node, ast.With)
-            found[form.taken] = self.inner(node.body)
-        if True not in found:
-            raise self.error(at, "with T.If holds with T.Then():")
-        span = self.program.span(at)
-        self.add(stmt.IfThenElse(condition, found[True], found.get(False), span))
-
-    def branch(self, node: ast.If) -> None:
+    def python_if(self, node: ast.If) -> None:
         """`if condition:`; a condition known while reading chooses at once."""
         condition = self.values.value(node.test)
         if not isinstance(condition, PrimExpr):
@@ -415,46 +387,17 @@ class KernelReader(KernelForms):
             raise self.error(
                 name or rest[0].context_expr, f"with {word} stands alone, without `as`"
             )
-        match form:
-            case forms.BlockForm():
-                self.block(form, body, at)
-            case forms.InitForm():
-                block = self.block_at(at, "T.init")
-                if block.init is not None:
-                    raise self.error(at, "T.init is given twice for this block")
-                block.init = self.inner(body)
-            case forms.WhileForm(condition=condition):
-                self.repeated(condition, body, at)
-            case forms.IfForm(condition=condition):
-                self.branches(condition, body, at)
-            case forms.Form() if isinstance(form, SCOPED):
-                self.with_scoped(form, name, rest, body, at)
-            case _:
-                raise self.error(at, f"with takes T.block and the like, found {describe(form)}")
-
-    def with_scoped(
-        self,
-        form: forms.Form,
-        name: ast.expr | None,
-        rest: Sequence[ast.withitem],
-        body: list[ast.stmt],
-        at: ast.expr,
-    ) -> None:
-        """Read `with form as name:`."""
+        if not isinstance(form, FRAMES) or isinstance(form, forms.LoopForm):
+            raise self.error(at, f"with takes T.block and the like, found {describe(form)}")
         if name is not None and not isinstance(name, ast.Name):
             raise self.error(name, "only a name can stand here")
-        found, wrap = self.opened(name.id if name is not None else "", form, at)
-        inner = Body("inner")
-        with self.scope.inner({} if name is None else {name.id: found}):
-            if rest:
-                self.bodies.append(inner)
-                try:
-                    self.with_items(rest, body)
-                finally:
-                    self.bodies.pop()
-            else:
-                self.read_into(inner, body)
-        self.add(wrap(inner.fold()))
+        names = [] if name is None else [name.id]
+        with self.frame(form, names, at) as found:
+            if not rest:
+                self.read_inside(body, dict.fromkeys(names, found))
+                return
+            with self.scope.inner(dict.fromkeys(names, found)):
+                self.with_items(rest, body)
 
     def returned(self, node: ast.Return) -> None:
         """Read `return value`."""

@@ -1,10 +1,11 @@
-"""What the records of `T` do to the kernel that is being read."""
+"""What the records of `T` do to a kernel."""
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
@@ -19,12 +20,9 @@ from relaxpy.ir.tir.buffer import (
     load_parts,
 )
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.regions import access_regions
 from relaxpy.ir.types import PointerType, PrimType
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.kernel_state import Block, Body, KernelState, Wrap
-from relaxpy.script.parser.scope import POISON
-from relaxpy.script.parser.text import Positioned
+from relaxpy.script.parser.kernel_builder import KernelBuilder, Wrap
 from relaxpy.script.parser.wording import describe
 
 SCOPED = (
@@ -38,99 +36,92 @@ SCOPED = (
 )
 
 
-class KernelForms(KernelState):
+#: What `with` takes.
+FRAMES = (
+    *(forms.LoopForm, forms.BlockForm, forms.InitForm, forms.WhileForm, forms.IfForm),
+    *(forms.BranchForm, *SCOPED),
+)
+
+
+class KernelForms(KernelBuilder):
     """Acts upon records."""
 
-    def bind(self, name: str, value: object, target: ast.expr, at: ast.expr) -> None:
-        """Give `name` the meaning of `value`; a scalar becomes a variable with a LetStmt.
-
-        Errors:
-            ParseError: the name already means something else in this scope.
-        """
-        present = self.scope.frames[-1].get(name, POISON)
-        if present is not POISON and present is not value:
-            raise self.error(
-                target,
-                f"{name!r} is already defined in this scope",
-                hint="kernels bind a name once; use another name, or a buffer for what changes",
-            )
-        self.scope.set(name, self.meaning(name, value, at))
-
-    def meaning(self, name: str, value: object, node: ast.expr) -> object:
-        """What a name stands for after `name = value`."""
-        match value:
-            case forms.MetaVar(value=inner):
-                return inner
-            case TypeVar():
-                return self.size(name)
+    def given(self, name: str, form: forms.Form, at: Any) -> Any:
+        """What a name stands for after `name = form`."""
+        match form:
             case forms.AxisForm():
-                return self.axis(name, value, node)
+                return self.axis(name, form, at)
             case forms.RemapForm():
-                axes = self.remapped(value, node)
+                axes = self.remapped(form, at)
                 named = [
-                    self.axis(n, a, node) for n, a in zip(_numbered(name, axes), axes, strict=True)
+                    self.axis(n, a, at) for n, a in zip(_numbered(name, axes), axes, strict=True)
                 ]
                 return named[0] if len(named) == 1 else tuple(named)
             case forms.MatchBufferForm():
-                return self.match_buffer(name, value, node)
+                return self.match_buffer(name, form, at)
             case forms.AllocBufferForm(spec=spec):
-                return self.alloc_buffer(name, spec, node)
+                return self.alloc_buffer(name, spec, at)
             case forms.EnvThreadForm(tag=tag, dtype=dtype):
                 var = self.new_var(name, dtype)
                 self.threads[var] = tag
                 return var
-            case forms.Form() if isinstance(value, SCOPED):
-                found, wrap = self.opened(name, value, node)
+            case forms.Form() if isinstance(form, SCOPED):
+                found, wrap = self.opened(name, form, at)
                 self.add(wrap)
                 if found is None:
-                    raise self.error(node, f"{describe(value)} gives nothing to name")
+                    raise self.error(at, f"{describe(form)} gives nothing to name")
                 return found
             case forms.BufferSpec():
                 raise self.error(
-                    node,
+                    at,
                     "T.Buffer describes a parameter",
                     hint="use T.match_buffer, T.alloc_buffer or T.decl_buffer here",
                 )
-            case forms.Form():
-                raise self.error(node, f"{describe(value)} gives nothing to name")
-            case Var() if not value.name:
-                fresh = value.renamed(name)
-                self.named.add(fresh)
-                return fresh
-            case Var() if value not in self.named:
-                return value
-            case IterVar():
-                return value.var
-            case PrimExpr() | bool() | int() | float():
-                return self.let(name, ops.convert(value), node)
             case _:
-                return value
+                raise self.error(at, f"{describe(form)} gives nothing to name")
 
-    def new_var(self, name: str, dtype: str | PointerType) -> Var:
-        """A variable that the program defines."""
-        var = Var(name, dtype)
-        self.named.add(var)
-        return var
+    # --- what holds statements
 
-    def let(self, name: str, value: PrimExpr, node: Positioned, var: Var | None = None) -> Var:
-        """A variable for `value` in what follows."""
-        if not value.dtype.lanes:
-            raise self.error(node, f"`{value}` has no value to name")
-        bound = var if var is not None else self.new_var(name, value.dtype)
-        span = self.program.span(node)
-        self.add(lambda body: stmt.LetStmt(bound, value, body, span))
-        return bound
+    def frame(
+        self, form: forms.Form, names: Sequence[str], at: Any
+    ) -> AbstractContextManager[object]:
+        """The place inside `with form as names:`; it gives what is named."""
+        if not isinstance(form, forms.BranchForm):
+            self.check_place(at)
+        match form:
+            case forms.LoopForm():
+                return self.loop(form, names, at)
+            case forms.BlockForm():
+                return self.block(form, at)
+            case forms.InitForm():
+                return self.init(at)
+            case forms.WhileForm(condition=condition):
+                return self.while_loop(condition, at)
+            case forms.IfForm(condition=condition):
+                return self.branches(condition, at)
+            case forms.BranchForm():
+                return self.branch(form, at)
+            case _:
+                return self.scoped(form, names, at)
+
+    @contextmanager
+    def scoped(self, form: forms.Form, names: Sequence[str], at: Any) -> Iterator[object]:
+        """What encloses the statements in it."""
+        found, wrap = self.opened(names[0] if names else "", form, at)
+        with self.body() as body:
+            yield found
+        self.add(wrap(body.fold()))
 
     # --- what encloses the statements that follow
 
-    def opened(self, name: str, form: object, node: Positioned) -> tuple[object, Wrap]:
+    def opened(self, name: str, form: object, at: Any) -> tuple[object, Wrap]:
         """What `form` gives to name, and how it encloses what follows."""
-        span = self.program.span(node)
+        span = self.span(at)
         match form:
             case forms.DeclBufferForm(spec=spec):
-                buffer = self.made(node, spec.make, name or "buffer", self.program.span(node))
+                buffer = self.made(at, spec.make, name or "buffer", self.span(at))
                 self.pointers.add(buffer.data)
-                return buffer, lambda body: self.declaration(buffer, spec.data is None, body, node)
+                return buffer, lambda body: self.declaration(buffer, spec.data is None, body, at)
             case forms.AllocateForm(
                 extents=extents, dtype=dtype, annotations=annotations, data=data
             ):
@@ -147,7 +138,7 @@ class KernelForms(KernelState):
             case forms.AttrForm(node=subject, key=key, value=value):
                 return None, lambda body: stmt.AttrStmt(subject, key, value, body, span)
             case forms.LaunchThreadForm():
-                return self.launched(name, form, node)
+                return self.launched(name, form, at)
             case forms.RealizeForm(region=region, scope=scope, condition=condition):
                 buffer, bounds = region.buffer, region.region
 
@@ -171,83 +162,79 @@ class KernelForms(KernelState):
             case _:
                 raise AssertionError(form)
 
-    def declaration(
-        self, buffer: Buffer, allocate: bool, body: stmt.Stmt, node: Positioned
-    ) -> stmt.Stmt:
+    def declaration(self, buffer: Buffer, allocate: bool, body: stmt.Stmt, at: Any) -> stmt.Stmt:
         """`body` under a declared buffer, with memory of its own where it has none."""
-        span = self.program.span(node)
+        span = self.span(at)
         declared = stmt.DeclBuffer(buffer, body, span)
         if not allocate:
             return declared
         always = ops.const(True, "bool")
         return stmt.Allocate(buffer.data, buffer.dtype, buffer.shape, always, declared, span=span)
 
-    def launched(
-        self, name: str, form: forms.LaunchThreadForm, node: Positioned
-    ) -> tuple[object, Wrap]:
+    def launched(self, name: str, form: forms.LaunchThreadForm, at: Any) -> tuple[object, Wrap]:
         """A hardware index running over an extent."""
         thread = form.thread
         if isinstance(thread, str):
             var, tag = self.new_var(name or "v", form.extent.dtype), thread
         else:
             if thread not in self.threads:
-                raise self.error(node, f"{thread.name} is not made by T.env_thread")
+                raise self.error(at, f"{thread.name} is not made by T.env_thread")
             var, tag = thread, self.threads[thread]
-        span = self.program.span(node)
+        span = self.span(at)
         index = IterVar(Range(0, form.extent), var, IterVarKind.ThreadIndex, tag, span)
         return var, lambda body: stmt.AttrStmt(index, "thread_extent", form.extent, body, span)
 
     # --- buffers
 
-    def match_buffer(self, name: str, form: forms.MatchBufferForm, node: ast.expr) -> Buffer:
+    def match_buffer(self, name: str, form: forms.MatchBufferForm, at: Any) -> Buffer:
         """The buffer behind a parameter, or a view of a region of a block."""
         source, spec = form.source, form.spec
         if isinstance(source, Var):
             assert spec is not None
             if self.bodies[-1].kind != "function":
-                raise self.error(node, "a parameter is matched at the top of the kernel")
+                raise self.error(at, "a parameter is matched at the top of the kernel")
             if source not in self.params:
-                raise self.error(node, f"{source.name or 'this'} is no parameter of the kernel")
+                raise self.error(at, f"{source.name or 'this'} is no parameter of the kernel")
             if source in self.buffer_map:
-                raise self.error(node, f"parameter {source.name} already has a buffer")
-            buffer: Buffer = self.made(node, spec.make, name, self.program.span(node))
+                raise self.error(at, f"parameter {source.name} already has a buffer")
+            buffer: Buffer = self.made(at, spec.make, name, self.span(at))
             self.buffer_map[source] = buffer
             self.pointers.add(buffer.data)
             return buffer
-        block = self.block_at(node, "the view of a region")
+        block = self.block_at(at, "the view of a region")
         region = stmt.regions([source])[0]
         if spec is None:
             shape = [part.extent for part in region.region]
             made = decl_buffer(shape, region.buffer.dtype, name)
-            buffer = replace(made, span=self.program.span(node))
+            buffer = replace(made, span=self.span(at))
         else:
-            buffer = self.made(node, spec.make, name, self.program.span(node))
+            buffer = self.made(at, spec.make, name, self.span(at))
         block.matches.append(stmt.MatchBufferRegion(buffer, region))
         return buffer
 
-    def alloc_buffer(self, name: str, spec: forms.BufferSpec, node: ast.expr) -> Buffer:
+    def alloc_buffer(self, name: str, spec: forms.BufferSpec, at: Any) -> Buffer:
         """A buffer of the block around; at the top of the kernel, of its root block."""
         kind = self.bodies[-1].kind
-        if kind == "inner":
+        if kind not in ("function", "block"):
             raise self.error(
-                node, "T.alloc_buffer belongs directly into a block or to the top of the kernel"
+                at, "T.alloc_buffer belongs directly into a block or to the top of the kernel"
             )
-        buffer: Buffer = self.made(node, spec.make, name, self.program.span(node))
+        buffer: Buffer = self.made(at, spec.make, name, self.span(at))
         (self.blocks[-1] if kind == "block" else self.root).allocations.append(buffer)
         self.pointers.add(buffer.data)
         return buffer
 
     # --- blocks
 
-    def axis(self, name: str, form: forms.AxisForm, node: ast.expr) -> Var:
+    def axis(self, name: str, form: forms.AxisForm, at: Any) -> Var:
         """A variable of the block around."""
-        block = self.block_at(node, "T.axis")
+        block = self.block_at(at, "T.axis")
         var = self.new_var(name, form.dom.extent.dtype)
-        block.iter_vars.append(IterVar(form.dom, var, form.kind, span=self.program.span(node)))
+        block.iter_vars.append(IterVar(form.dom, var, form.kind, span=self.span(at)))
         block.iter_values.append(form.binding)
         return var
 
-    def remapped(self, form: forms.RemapForm, node: Positioned) -> list[forms.AxisForm]:
+    def remapped(self, form: forms.RemapForm, at: Any) -> list[forms.AxisForm]:
         """The single axes that a remap stands for."""
         axes = []
         kinds = {"S": IterVarKind.DataPar, "R": IterVarKind.CommReduce}
@@ -255,123 +242,68 @@ class KernelForms(KernelState):
             dom = self.loops.get(binding) if isinstance(binding, Var) else None
             if dom is None:
                 raise self.error(
-                    node,
+                    at,
                     f"T.axis.remap takes loop variables, found {describe(binding)}",
                     hint="use T.axis.spatial(extent, value) for other values",
                 )
             axes.append(forms.AxisForm(dom, binding, kinds[letter]))
         return axes
 
-    def block(self, form: forms.BlockForm, nodes: list[ast.stmt], header: ast.expr) -> None:
-        """The block `with form: nodes`."""
-        self.has_block = True
-        top = self.bodies[-1].kind == "function"
-        said, body = Block(form), Body("block")
-        self.blocks.append(said)
-        try:
-            with self.scope.inner():
-                self.read_into(body, nodes)
-        finally:
-            self.blocks.pop()
-        whole = stmt.Block(
-            tuple(said.iter_vars),
-            said.regions.get("reads", ()),
-            said.regions.get("writes", ()),
-            form.name,
-            body.fold(),
-            said.init,
-            tuple(said.allocations),
-            tuple(said.matches),
-            Attrs(said.attrs),
-            self.program.span(header),
-        )
-        # Alone at the top of a kernel, a block without variables is its root and declares nothing.
-        maybe_root = top and not said.iter_vars and not form.no_realize
-        if not maybe_root:
-            whole = self.made(header, self.inferred, whole, said)
-        if form.no_realize:
-            self.add(whole)
-            return
-        predicate = ops.const(True, "bool") if said.predicate is None else said.predicate
-        realize = stmt.BlockRealize(
-            tuple(said.iter_values), predicate, whole, self.program.span(header)
-        )
-        if maybe_root:
-            self.undeclared[realize] = said
-        self.add(realize)
-
-    def inferred(self, block: stmt.Block, said: Block) -> stmt.Block:
-        """`block` with the regions that the text does not give."""
-        if len(said.regions) == 2:
-            return block
-        reads, writes = access_regions(block, self.pointers)
-        return replace(
-            block,
-            reads=said.regions.get("reads", reads),
-            writes=said.regions.get("writes", writes),
-        )
-
-    def declared(self, realize: stmt.Stmt) -> stmt.Stmt:
-        """`realize` with the regions of its block."""
-        assert isinstance(realize, stmt.BlockRealize)
-        block = self.inferred(realize.block, self.undeclared[realize])
-        return replace(realize, block=block)
-
-    def effect(self, form: forms.Form, node: ast.expr) -> None:
+    def effect(self, form: forms.Form, at: Any) -> None:
         """A record that stands alone on a line."""
         match form:
             case forms.StoreForm(buffer=buffer, value=given, indices=indices):
-                dtype, _, _ = self.made(node, load_parts, buffer, indices)
-                converted: PrimExpr = self.made(node, scalar, given, dtype)
-                stored = self.made(node, ops.cast_to, converted, dtype)
-                self.add(stmt.BufferStore(buffer, stored, indices, span=self.program.span(node)))
+                dtype, _, _ = self.made(at, load_parts, buffer, indices)
+                converted: PrimExpr = self.made(at, scalar, given, dtype)
+                stored = self.made(at, ops.cast_to, converted, dtype)
+                self.add(stmt.BufferStore(buffer, stored, indices, span=self.span(at)))
             case forms.EvaluateForm(value=value):
-                self.add(stmt.Evaluate(value, self.program.span(node)))
+                self.add(stmt.Evaluate(value, self.span(at)))
             case forms.AccessForm(what=what, regions=regions):
-                block = self.block_at(node, f"T.{what}")
+                block = self.block_at(at, f"T.{what}")
                 if what in block.regions:
-                    raise self.error(node, f"T.{what} is given twice for this block")
+                    raise self.error(at, f"T.{what} is given twice for this block")
                 block.regions[what] = tuple(_region(region) for region in regions)
             case forms.WhereForm(condition=condition):
-                block = self.block_at(node, "T.where")
+                block = self.block_at(at, "T.where")
                 if block.predicate is not None:
-                    raise self.error(node, "T.where is given twice for this block")
+                    raise self.error(at, "T.where is given twice for this block")
                 block.predicate = condition
             case forms.AttrsForm(of="block", attrs=attrs):
-                block = self.block_at(node, "T.block_attr")
-                self.merge(block.attrs, attrs, node)
+                block = self.block_at(at, "T.block_attr")
+                self.merge(block.attrs, attrs, at)
             case forms.AttrsForm(of="function", attrs=attrs):
                 if self.bodies[-1].kind != "function":
-                    raise self.error(node, "T.func_attr belongs to the top of the kernel")
+                    raise self.error(at, "T.func_attr belongs to the top of the kernel")
                 if set(attrs) & set(self.attrs):
                     twice = ", ".join(sorted(set(attrs) & set(self.attrs)))
-                    raise self.error(node, f"attribute {twice} is set twice")
+                    raise self.error(at, f"attribute {twice} is set twice")
                 symbol = attrs.get("global_symbol", "")
                 if not isinstance(symbol, str):
-                    raise self.error(node, f"global_symbol is a string, found {describe(symbol)}")
+                    raise self.error(at, f"global_symbol is a string, found {describe(symbol)}")
                 self.attrs.update(attrs)
             case forms.Form() if isinstance(form, SCOPED):
-                self.add(self.opened("", form, node)[1])
+                self.add(self.opened("", form, at)[1])
             case forms.MetaVar():
                 return
             case forms.LoopForm():
-                raise self.error(node, "a loop is written `for i in ...:`")
+                raise self.error(at, "a loop is written `for i in ...:`")
             case forms.BlockForm() | forms.InitForm():
-                raise self.error(node, "a block is written `with ...:`")
+                raise self.error(at, "a block is written `with ...:`")
             case forms.WhileForm() | forms.IfForm() | forms.BranchForm():
-                raise self.error(node, "write `with ...:`, or while and if as in Python")
+                raise self.error(at, "write `with ...:`, or while and if as in Python")
             case forms.AxisForm() | forms.RemapForm():
-                raise self.error(node, "name the block variable, as in vi = T.axis.spatial(...)")
+                raise self.error(at, "name the block variable, as in vi = T.axis.spatial(...)")
             case _:
-                raise self.error(node, f"{describe(form)} must be given a name")
+                raise self.error(at, f"{describe(form)} must be given a name")
 
-    def merge(self, table: dict[str, object], attrs: object, node: ast.expr) -> None:
+    def merge(self, table: dict[str, object], attrs: object, at: Any) -> None:
         """Enter the attributes of a block; the same key may come again with the same value."""
         assert isinstance(attrs, dict)
         for key, value in attrs.items():
             if key in table and table[key] != value:
                 raise self.error(
-                    node, f"block attribute {key!r} is {table[key]!r} and {value!r} at once"
+                    at, f"block attribute {key!r} is {table[key]!r} and {value!r} at once"
                 )
             table[key] = value
 

@@ -4,67 +4,25 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.errors import ParseError, RelaxpyError
-from relaxpy.ir.dtype import INT32, INT64, DataType
+from relaxpy.errors import ParseError, RelaxpyError, Span
+from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
-from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.script.parser import forms
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Var
 from relaxpy.script.parser.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluator import Evaluator
 from relaxpy.script.parser.guard import OPEN, Guard
+from relaxpy.script.parser.kernel_forms import KernelForms
 from relaxpy.script.parser.macros import Macro, Unrolling, expanded
 from relaxpy.script.parser.report import Report, Statements
 from relaxpy.script.parser.scope import Scope
 from relaxpy.script.parser.text import Positioned, Program
 from relaxpy.script.parser.wording import as_parse_error
-
-Wrap = Callable[[stmt.Stmt], stmt.Stmt]
-
-
-@dataclass(slots=True)
-class Block:
-    """What is said of a block so far."""
-
-    form: forms.BlockForm | None
-    iter_vars: list[IterVar] = field(default_factory=list)
-    iter_values: list[PrimExpr] = field(default_factory=list)
-    regions: dict[str, tuple[BufferRegion, ...]] = field(default_factory=dict)
-    init: stmt.Stmt | None = None
-    allocations: list[Buffer] = field(default_factory=list)
-    matches: list[stmt.MatchBufferRegion] = field(default_factory=list)
-    attrs: dict[str, object] = field(default_factory=dict)
-    predicate: PrimExpr | None = None
-
-
-@dataclass(slots=True)
-class Body:
-    """Statements being collected; a wrapper takes all that follow it as its body."""
-
-    kind: Literal["function", "block", "inner"]
-    items: list[stmt.Stmt | Wrap] = field(default_factory=list)
-
-    def fold(self) -> stmt.Stmt:
-        """The statements as one."""
-        rest: list[stmt.Stmt] = []
-        for item in reversed(self.items):
-            if isinstance(item, stmt.Stmt):
-                rest.append(item)
-            else:
-                rest = [item(_sequence(rest))]
-        return _sequence(rest)
-
-
-def _sequence(backwards: list[stmt.Stmt]) -> stmt.Stmt:
-    if not backwards:
-        return stmt.Evaluate(ops.const(0, INT32))
-    return backwards[0] if len(backwards) == 1 else stmt.SeqStmt(tuple(reversed(backwards)))
 
 
 class KernelEvaluator(Evaluator):
@@ -95,7 +53,7 @@ class KernelEvaluator(Evaluator):
         return function(*args, **kwargs)
 
 
-class KernelState:
+class KernelState(KernelForms):
     """What is known of a kernel while it is read, and how mistakes in it are told."""
 
     def __init__(
@@ -107,6 +65,7 @@ class KernelState:
         report: Report | None = None,
         returns: Callable[[GlobalVar], DataType | None] = lambda _: None,
     ) -> None:
+        KernelForms.__init__(self)
         self.program = program
         self.scope = scope
         self.report = report if report is not None else Report()
@@ -114,20 +73,6 @@ class KernelState:
         self.values.expand = self.expand
         self.values.size_of = self.size
         self.statements = Statements(program, scope, self.report)
-        self.params: list[Var] = []
-        self.buffer_map: dict[Var, Buffer] = {}
-        self.attrs: dict[str, object] = {}
-        self.ret_type: DataType | None = None
-        self.loops: dict[Var, Range] = {}
-        self.threads: dict[Var, str] = {}
-        self.named: set[Var] = set()
-        self.pointers: set[Var] = set()
-        self.bodies: list[Body] = []
-        self.root = Block(None)
-        self.blocks: list[Block] = [self.root]
-        self.undeclared: dict[stmt.Stmt, Block] = {}
-        self.has_block = False
-        self.loop_depth = 0
         self.sizes: dict[str, Var] = {}
         self.unrolling = Unrolling()
 
@@ -150,44 +95,36 @@ class KernelState:
         with expanded(self, macro, args, kwargs, node):
             self.statements.read(macro.body(), self.statement)
 
-    def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
-        """The error `message` about what stands at `node`."""
-        return self.program.error(node, message, **details)
+    @override
+    def error(self, at: Positioned, message: str, **details: Any) -> ParseError:
+        return self.program.error(at, message, **details)
 
-    def made(self, node: Positioned, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What `make` gives; misuse is a mistake of the text at `node`."""
+    @override
+    def span(self, at: Positioned) -> Span:
+        return self.program.span(at)
+
+    @override
+    def made(self, at: Positioned, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
             return make(*args, **kwargs)
         except RelaxpyError as error:
-            raise as_parse_error(error, self.program.span(node)) from None
+            raise as_parse_error(error, self.program.span(at)) from None
         except VALUE_ERRORS as error:
-            raise self.error(node, str(error)) from None
-
-    def add(self, item: stmt.Stmt | Wrap) -> None:
-        """Append to the innermost body."""
-        self.bodies[-1].items.append(item)
-
-    def read_into(self, body: Body, nodes: Sequence[ast.stmt]) -> None:
-        """Read `nodes` into `body`, in the present scope of names."""
-        self.bodies.append(body)
-        try:
-            self.statements.read(nodes, self.statement)
-        finally:
-            self.bodies.pop()
+            raise self.error(at, str(error)) from None
 
     def statement(self, node: ast.stmt) -> None:
         """Read one statement."""
         raise AssertionError("given by the reader of statements")
 
-    def inner(self, nodes: Sequence[ast.stmt], names: dict[str, object] | None = None) -> stmt.Stmt:
+    def inner(self, nodes: Sequence[ast.stmt]) -> stmt.Stmt:
         """`nodes` as one statement, with a scope of their own."""
-        body = Body("inner")
-        with self.scope.inner(names):
-            self.read_into(body, nodes)
+        with self.body() as body:
+            self.read_inside(nodes)
         return body.fold()
 
-    def block_at(self, node: Positioned, what: str) -> Block:
-        """The block around, in which `what` must stand directly."""
-        if self.bodies[-1].kind != "block":
-            raise self.error(node, f"{what} belongs directly into a block, with T.block(...):")
-        return self.blocks[-1]
+    def read_inside(
+        self, nodes: Sequence[ast.stmt], names: dict[str, object] | None = None
+    ) -> None:
+        """Read `nodes` into the innermost body, with a scope of their own."""
+        with self.scope.inner(names):
+            self.statements.read(nodes, self.statement)
