@@ -397,6 +397,11 @@ class BlockBuilder:
             return None
         return self._out.close_scope(self._normalizer.leaf(convert_to_expr(result)))
 
+    @property
+    def scope_is_empty(self) -> bool:
+        """Whether nothing was bound yet in the innermost scope."""
+        return not any(block.bindings for block in self._out.scope.blocks)
+
     def declare(self, var: Var) -> None:
         """Make `var` visible before it is bound, as a function that may call itself is (SC-4)."""
         self._out.declare(var)

@@ -57,7 +57,7 @@ def normalize_functions(
     """
     out = _emitter_for(mod, text_signature)
     out.ctx.quiet = quiet
-    for group in strongly_connected(call_graph(mod)):
+    for group in _callees_first(mod):
         signatures: dict[str, StructInfo] = {}
         for name in group:
             func = mod[name]
@@ -72,6 +72,12 @@ def normalize_functions(
             yield name, func, found
         for name, info in signatures.items():
             out.declare_global(name, info)
+
+
+def _callees_first(mod: IRModule) -> list[tuple[str, ...]]:
+    """The Relax functions of a module, in groups that may call each other."""
+    functions = [name for name, f in mod.functions_by_name.items() if isinstance(f, Function)]
+    return strongly_connected(call_graph(mod)) if len(functions) > 1 else [tuple(functions)]
 
 
 @in_bulk

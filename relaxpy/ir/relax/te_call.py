@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
@@ -37,7 +38,6 @@ from relaxpy.ir.traverse import substitute, walk
 if TYPE_CHECKING:
     from relaxpy.ir.relax.builder import BlockBuilder
 
-P = TypeVar("P", te.Tensor, tir.Var)
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -125,13 +125,13 @@ class _Arguments:
             case PrimStructInfo(value=value) if value is not None:
                 return self._own(value)
             case PrimStructInfo(dtype=dtype):
-                return self._operand(expr, tir.Var(self._name(expr, _LOWER), dtype))
+                return self._operand(expr, None, dtype)
             case TupleStructInfo(fields=fields):
                 return [self._expr(TupleGetItem(expr, i)) for i in range(len(fields))]
             case _:
                 raise MisuseError(f"a tensor expression takes no value of {info}", about=expr)
 
-    def _tensor(self, expr: Expr, info: TensorStructInfo) -> te.Tensor:
+    def _tensor(self, expr: Expr, info: TensorStructInfo) -> object:
         shape = info.get_shape()
         if shape is None or info.dtype.is_void:
             raise MisuseError(
@@ -140,11 +140,14 @@ class _Arguments:
                 about=expr,
             )
         self.vdevice = self.vdevice or info.vdevice
-        sizes = [self._own(s) for s in shape]
-        name = self._name(expr, _LOWER.upper())
-        return self._operand(expr, te.placeholder(sizes, info.dtype, name))
+        return self._operand(expr, tuple(map(self._own, shape)), info.dtype)
 
-    def _operand(self, expr: Expr, param: P) -> P:
+    def _operand(self, expr: Expr, shape: tuple[tir.PrimExpr, ...] | None, dtype: DataType) -> Any:
+        """What stands for an operand, which has a shape if it is a tensor."""
+        if shape is None:
+            param: te.Tensor | tir.Var = tir.Var(self._name(expr, _LOWER), dtype)
+        else:
+            param = te.placeholder(shape, dtype, self._name(expr, _LOWER.upper()))
         self.operands.append(expr)
         self.params.append(param)
         return param
@@ -157,10 +160,21 @@ class _Arguments:
 
     def _own(self, value: tir.PrimExpr) -> tir.PrimExpr:
         """`value` over the kernel's own variables."""
+        if isinstance(value, tir.IntImm):
+            return value
         for var in variables_of(value):
             if var not in self.sizes:
                 self.sizes[var] = self.rename(len(self.sizes), var)
         return substitute(value, self.sizes)
+
+
+class _Kinds(_Arguments):
+    """Arguments with, in place of placeholders, all that a kernel depends on."""
+
+    @override
+    def _operand(self, expr: Expr, shape: tuple[tir.PrimExpr, ...] | None, dtype: DataType) -> Any:
+        self.operands.append(expr)
+        return shape, dtype
 
 
 def call_te(
@@ -185,12 +199,11 @@ def call_te(
     """
     key: object = None
     if reuse:
-        arguments = _Arguments(builder, builder.kernels.number)
-        found = [arguments.convert(a) for a in args], arguments.convert(kwargs)
-        key = (func, name, _kind(found))
+        kinds = _Kinds(builder, builder.kernels.number)
+        key = func, name, _kind(kinds.convert(args)), _kind(kinds.convert(kwargs))
         kernel = builder.kernels.made.get(key)
         if kernel is not None and builder.has_func(kernel.gvar, kernel.func):
-            return _call_kernel(kernel, arguments)
+            return _call_kernel(kernel, kinds)
     arguments = _Arguments(builder, lambda index, var: var.renamed(var.name))
     result = func(*[arguments.convert(a) for a in args], **arguments.convert(kwargs))
     kernel = _enter_kernel(builder, name or _name_of(func), result, arguments, attrs)
@@ -211,8 +224,6 @@ def with_gradient(call: Call, name: str, named: Mapping[str, object] | None) -> 
 
 def _kind(value: object) -> object:
     """What two arguments have in common for which one kernel serves."""
-    if isinstance(value, te.Tensor):
-        return te.Tensor, value.shape, value.dtype
     if isinstance(value, (list, tuple)):
         return tuple(_kind(v) for v in value)
     if isinstance(value, dict):

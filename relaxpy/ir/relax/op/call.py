@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -202,10 +202,10 @@ def _check_kernel(
             rule="OP-5",
             about=call.args[1],
         )
+    if _plainly_fit(given, info.params, ctx.sizes):
+        return
     images = map_params(info.params, given, ctx.sizes)
     for i, (found, param) in enumerate(zip(given, info.params, strict=True)):
-        if _plainly_fits(found, param, images):
-            continue
         expected = substitute_info(param, images)
         if not provably_disjoint(found, expected, ctx.sizes):
             continue
@@ -222,21 +222,31 @@ def _check_kernel(
         )
 
 
-def _plainly_fits(found: StructInfo, param: StructInfo, images: Mapping[Var, PrimExpr]) -> bool:
-    """Whether two tensors agree size by size at a glance, the common case, without any proof."""
-    if not isinstance(found, TensorStructInfo) or not isinstance(param, TensorStructInfo):
-        return False
-    mine, wanted = found.shape, param.shape
-    if not isinstance(mine, ShapeExpr) or not isinstance(wanted, ShapeExpr):
-        return False
-    return (
-        found.dtype == param.dtype
-        and len(mine.values) == len(wanted.values)
-        and all(
-            a is b or (isinstance(b, Var) and images.get(b) is a)
-            for a, b in zip(mine.values, wanted.values, strict=True)
-        )
-    )
+def _plainly_fit(
+    given: Sequence[StructInfo], params: Sequence[StructInfo], bound: Container[Var]
+) -> bool:
+    """Whether operands agree with parameters at a glance, the common case, without any proof."""
+    images: dict[PrimExpr, PrimExpr] = {}
+    for found, param in zip(given, params, strict=True):
+        mine, wanted = _sizes_if_known(found), _sizes_if_known(param)
+        if mine is None or wanted is None or len(mine) != len(wanted):
+            return False
+        if type(found) is not type(param) or found.dtype != param.dtype:  # type: ignore[attr-defined]
+            return False
+        for a, b in zip(mine, wanted, strict=True):
+            own = isinstance(b, Var) and b not in bound and a.dtype == b.dtype
+            if (images.setdefault(b, a) if own else b) is not a:
+                return False
+    return True
+
+
+def _sizes_if_known(info: StructInfo) -> tuple[PrimExpr, ...] | None:
+    """The shape of a tensor, or the value of a scalar."""
+    if isinstance(info, TensorStructInfo):
+        return info.shape.values if isinstance(info.shape, ShapeExpr) else None
+    if isinstance(info, PrimStructInfo) and info.value is not None:
+        return (info.value,)
+    return None
 
 
 def _infer_call_tir(call: Call, ctx: Context) -> StructInfo:
