@@ -22,6 +22,8 @@ with warnings.catch_warnings():
 _SOURCE_KEY: Final = "__relaxpy_source__"
 _WIDEST: Final = 2000
 """Folding takes time that grows with the square of the parts of a line."""
+_WIDTH: Final = 79
+"""No line that is as short as this is folded."""
 
 
 def render(tree: ast.Module) -> str:
@@ -37,7 +39,9 @@ def _wrapped(parts: Iterable[str]) -> str:
     for part in parts:
         line.append(part)
         if part.startswith("\n"):
-            done.append("".join(line) if len(line) > _WIDEST else pretty_source(line))
+            text = "".join(line)
+            fits = len(text) <= _WIDTH or len(line) > _WIDEST
+            done.append(text if fits else pretty_source(line))
             line = []
     return "".join([*done, *line])
 

@@ -43,7 +43,7 @@ def _parts(node: ast.AST) -> list[ast.AST]:
         value = getattr(node, name, None)
         if isinstance(value, list):
             found += [item for item in value if isinstance(item, ast.AST)]
-        elif isinstance(value, ast.AST):
+        elif isinstance(value, ast.AST) and not isinstance(value, (ast.Constant, ast.Load)):
             found.append(value)
     return found
 

@@ -26,7 +26,7 @@ from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.quiet import silence
 from relaxpy.exec.signatures import function_info
 from relaxpy.exec.support import CompiledClosure
-from relaxpy.exec.uses import shared_constants, values_used
+from relaxpy.exec.uses import functions_used, shared_constants
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
@@ -46,8 +46,9 @@ class FunctionLowering(CallLowering):
         CallLowering.__init__(self, module)
         self._func = func
         self._name = name
-        self._used_as_values = values_used(func)
-        self._shared = shared_constants(func, self._kernel)
+        nodes = list(walk(func))
+        self._used_as_values = functions_used(nodes)
+        self._shared = shared_constants(nodes, self._kernel)
 
     def _kernel(self, var: rx.GlobalVar) -> PrimFunc | None:
         callee = self._module.callee(var)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 
@@ -27,11 +27,14 @@ _LEAVING = frozenset(
 """Intrinsics that let memory out of a kernel, so that it may be written there."""
 
 
-def values_used(func: rx.Function) -> frozenset[rx.Var]:
-    """The variables used otherwise than as what a call calls."""
-    return frozenset(
-        child for node in walk(func) for child in _operands(node) if isinstance(child, rx.Var)
-    )
+def functions_used(nodes: Sequence[Node]) -> frozenset[rx.Var]:
+    """The variables of local functions that `nodes` use otherwise than as what a call calls."""
+    bindings = (node for node in nodes if isinstance(node, (rx.VarBinding, rx.MatchCast)))
+    local = {binding.var for binding in bindings if isinstance(binding.value, rx.Function)}
+    if not local:
+        return frozenset()
+    used = (child for node in nodes for child in _operands(node))
+    return frozenset(child for child in used if isinstance(child, rx.Var) and child in local)
 
 
 def _operands(node: Node) -> Iterator[Node]:
@@ -45,16 +48,18 @@ def _operands(node: Node) -> Iterator[Node]:
             yield from children(node)
 
 
-def shared_constants(func: rx.Function, kernel_of: KernelOf) -> frozenset[rx.Expr]:
-    """Constants that nothing but kernels reads.
+def shared_constants(nodes: Sequence[Node], kernel_of: KernelOf) -> frozenset[rx.Expr]:
+    """Constants among the nodes of a function that nothing but kernels reads.
 
     A literal is a new tensor each time (EV-2); where no one could write to it, keep it or hand it
     on, one tensor serves all evaluations.
     """
+    if not any(isinstance(node, rx.Constant) for node in nodes):
+        return frozenset()
     read: set[Node] = set()
     handed_on: set[Node] = set()
     written_by = cache(written_params)
-    for node in walk(func):
+    for node in nodes:
         match node:
             case rx.Call(
                 op=op, args=(rx.GlobalVar() as callee, rx.Tuple(fields=inputs), *rest)

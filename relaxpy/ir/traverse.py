@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 N = TypeVar("N", bound=Node)
 V = TypeVar("V", bound=Node)
@@ -140,6 +140,8 @@ def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
     strides or offset do, are made anew, once each.
     """
     if not values:
+        return node
+    if isinstance(node, IntImm):
         return node
     if isinstance(node, Var):
         return cast("N", values.get(node, node))

@@ -160,8 +160,6 @@ class _Arguments:
 
     def _own(self, value: tir.PrimExpr) -> tir.PrimExpr:
         """`value` over the kernel's own variables."""
-        if isinstance(value, tir.IntImm):
-            return value
         for var in variables_of(value):
             if var not in self.sizes:
                 self.sizes[var] = self.rename(len(self.sizes), var)
