@@ -1,6 +1,15 @@
 """Integer reasoning over PrimExprs."""
 
 from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet, ProofStrength
+from relaxpy.ir.arith.deduce import deduce_bound
+from relaxpy.ir.arith.intset import (
+    IntervalSet,
+    IntSet,
+    PresburgerSet,
+    neg_inf,
+    pos_inf,
+    union_lower_bound,
+)
 from relaxpy.ir.arith.iter_expr import (
     IterMapExpr,
     IterMapLevel,
@@ -16,12 +25,24 @@ from relaxpy.ir.arith.iter_map import (
     iter_map_simplify,
     normalize_to_iter_sum,
 )
+from relaxpy.ir.arith.patterns import (
+    detect_clip_bound,
+    detect_common_subexpr,
+    detect_linear_equation,
+)
 from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.ir.arith.region import (
+    estimate_region_lower_bound,
+    estimate_region_strict_bound,
+    estimate_region_upper_bound,
+)
 
 __all__ = [
     "Analyzer",
     "ConstIntBound",
     "Extension",
+    "IntSet",
+    "IntervalSet",
     "IterMapExpr",
     "IterMapLevel",
     "IterMapResult",
@@ -29,12 +50,23 @@ __all__ = [
     "IterSplitExpr",
     "IterSumExpr",
     "ModularSet",
+    "PresburgerSet",
     "ProofStrength",
+    "deduce_bound",
+    "detect_clip_bound",
+    "detect_common_subexpr",
     "detect_iter_map",
+    "detect_linear_equation",
+    "estimate_region_lower_bound",
+    "estimate_region_strict_bound",
+    "estimate_region_upper_bound",
     "inverse_affine_iter_map",
     "iter_map_simplify",
+    "neg_inf",
     "normalize_iter_map_to_expr",
     "normalize_to_iter_sum",
+    "pos_inf",
     "prove_equal",
     "simplify",
+    "union_lower_bound",
 ]

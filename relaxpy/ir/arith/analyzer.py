@@ -13,8 +13,9 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith import logic, modular, poly, signs
 from relaxpy.ir.arith.canonical import Canonical, is_integer
 from relaxpy.ir.arith.facts import Facts, checked_residue
+from relaxpy.ir.arith.image import evaluate_set
 from relaxpy.ir.arith.interval import Interval
-from relaxpy.ir.arith.intset import IntervalSet, evaluate_set
+from relaxpy.ir.arith.intset import IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 

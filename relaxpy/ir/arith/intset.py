@@ -1,38 +1,45 @@
-"""Interval sets: what an expression covers as variables run through intervals."""
+"""Sets of integers: intervals with perhaps symbolic ends, and the solutions of conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import poly, readable
-from relaxpy.ir.arith.interval import Interval
-from relaxpy.ir.arith.poly import Poly
-from relaxpy.ir.dtype import DataType
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
-from relaxpy.ir.traverse import walk
 
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
+_POS_INF = tir.Var("pos_inf", "handle")
+_NEG_INF = tir.Var("neg_inf", "handle")
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalSet:
-    """The integers from `min_value` to `max_value`, both included; None where there is no end."""
+def pos_inf() -> tir.Var:
+    """The end of an interval that has no end above; always the same variable."""
+    return _POS_INF
 
-    min_value: tir.PrimExpr | None
-    max_value: tir.PrimExpr | None
 
+def neg_inf() -> tir.Var:
+    """The end of an interval that has no end below; always the same variable."""
+    return _NEG_INF
+
+
+class IntSet(ABC):
+    """A set of integers."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def is_nothing(self) -> bool:
+        """Whether the set is known to be empty."""
+
+    @abstractmethod
     def is_everything(self) -> bool:
-        """Whether neither end is known."""
-        return self.min_value is None and self.max_value is None
-
-    def is_single_point(self) -> bool:
-        """Whether there is one member."""
-        return self.min_value is not None and self.min_value is self.max_value
+        """Whether the set is known to hold every integer."""
 
     @staticmethod
     def single_point(point: tir.ExprLike) -> IntervalSet:
@@ -41,62 +48,164 @@ class IntervalSet:
         return IntervalSet(value, value)
 
     @staticmethod
+    def vector(vec: tir.ExprLike) -> IntervalSet:
+        """An interval around all lanes of a vector.
+
+        Errors:
+            MisuseError (also TypeError): it is no vector, or not of integers.
+        """
+        value = ops.convert(vec)
+        if not value.dtype.is_int:
+            raise MisuseError(f"an integer vector is wanted, found {value!r:.60}", about=vec)
+        return around_lanes(value)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class IntervalSet(IntSet):
+    """The integers from `min_value` to `max_value`, both included.
+
+    `neg_inf()` and `pos_inf()` stand where there is no end, and the other way round in the set
+    without members; None is taken for an end that does not exist.
+    """
+
+    min_value: tir.PrimExpr
+    max_value: tir.PrimExpr
+
+    def __init__(self, min_value: tir.ExprLike | None, max_value: tir.ExprLike | None) -> None:
+        """Errors: MisuseError (also TypeError) if an end is no integer."""
+        ends = (
+            _NEG_INF if min_value is None else ops.convert(min_value),
+            _POS_INF if max_value is None else ops.convert(max_value),
+        )
+        for end in ends:
+            if end not in (_NEG_INF, _POS_INF) and (not end.dtype.is_int or end.dtype.vector):
+                raise MisuseError(f"an end is an integer, found `{end}`", about=end)
+        object.__setattr__(self, "min_value", ends[0])
+        object.__setattr__(self, "max_value", ends[1])
+
+    @override
+    def is_nothing(self) -> bool:
+        if self.min_value is _POS_INF or self.max_value is _NEG_INF:
+            return True
+        match self.min_value, self.max_value:
+            case tir.IntImm(value=low), tir.IntImm(value=high):
+                return low > high
+            case _:
+                return False
+
+    @override
+    def is_everything(self) -> bool:
+        return self.min_value is _NEG_INF and self.max_value is _POS_INF
+
+    def is_single_point(self) -> bool:
+        """Whether there is one member."""
+        return self.min_value is self.max_value and self.has_lower_bound()
+
+    def has_lower_bound(self) -> bool:
+        """Whether the interval ends below."""
+        return self.min_value not in (_NEG_INF, _POS_INF)
+
+    def has_upper_bound(self) -> bool:
+        """Whether the interval ends above."""
+        return self.max_value not in (_NEG_INF, _POS_INF)
+
+    @staticmethod
     def of(domain: IntervalSet | Range) -> IntervalSet:
-        """The members of a Range, or an interval itself."""
+        """The members of a Range, or an interval itself.
+
+        Errors:
+            MisuseError (also TypeError): it is neither.
+        """
         if isinstance(domain, IntervalSet):
             return domain
-        return IntervalSet(domain.min, ops.sub(domain.stop, 1))
+        if not isinstance(domain, Range):
+            raise MisuseError(f"a domain is an IntervalSet or a Range, found {domain!r:.60}")
+        return IntervalSet(domain.min, simplify(ops.sub(domain.stop, 1)))
 
 
-def evaluate_set(
-    engine: Canonical, expr: tir.PrimExpr, dom_map: Mapping[tir.Var, IntervalSet | Range]
-) -> IntervalSet:
-    """An interval around `expr`: symbolic where it is linear in the variables, else by literals."""
-    domains = {var: IntervalSet.of(domain) for var, domain in dom_map.items()}
-    linear = _linear(engine, engine.poly(expr), domains)
-    if linear is not None:
-        ends = [None if p is None else readable.expression(engine, p, expr.dtype) for p in linear]
-        return IntervalSet(ends[0], ends[1])
-    return _literal_set(_by_bounds(engine, expr, domains), expr.dtype)
+EVERYTHING = IntervalSet(None, None)
+NOTHING = IntervalSet(_POS_INF, _NEG_INF)
 
 
-def _linear(
-    engine: Canonical, p: Poly, domains: Mapping[tir.Var, IntervalSet]
-) -> tuple[Poly | None, Poly | None] | None:
-    """Both ends of p, if its variables with a domain stand in terms of their own."""
-    ends: list[Poly | None] = [poly.ZERO, poly.ZERO]
-    for monomial, coefficient in p.items():
-        inside = {v for f in monomial for v in walk(f) if isinstance(v, tir.Var) and v in domains}
-        if not inside:
-            parts: list[Poly | None] = [{monomial: coefficient}] * 2
-        elif len(monomial) == 1 and monomial[0] in inside:
-            (var,) = inside
-            sides = (domains[var].min_value, domains[var].max_value)
-            ordered = sides if coefficient > 0 else sides[::-1]
-            parts = [
-                None if side is None else poly.scaled(engine.poly(side), coefficient)
-                for side in ordered
-            ]
-        else:
-            return None
-        ends = [
-            None if end is None or part is None else poly.add(end, part)
-            for end, part in zip(ends, parts, strict=True)
-        ]
-    return ends[0], ends[1]
+@dataclass(frozen=True, slots=True, init=False)
+class PresburgerSet(IntSet):
+    """The values of some variables for which `condition`, built of linear comparisons, holds."""
+
+    condition: tir.PrimExpr
+
+    def __init__(self, condition: tir.ExprLike = True) -> None:
+        """Errors: MisuseError (also TypeError) if the condition is not Bool."""
+        object.__setattr__(self, "condition", simplify(ops.truth(condition)))
+
+    @override
+    def is_nothing(self) -> bool:
+        return isinstance(self.condition, tir.IntImm) and not self.condition.value
+
+    @override
+    def is_everything(self) -> bool:
+        return isinstance(self.condition, tir.IntImm) and bool(self.condition.value)
 
 
-def _by_bounds(
-    engine: Canonical, expr: tir.PrimExpr, domains: Mapping[tir.Var, IntervalSet]
-) -> Interval:
-    facts = engine.facts
-    for var, domain in domains.items():
-        low = -inf if domain.min_value is None else engine.bound(domain.min_value)[0]
-        high = inf if domain.max_value is None else engine.bound(domain.max_value)[1]
-        facts = facts.with_bound(var, (low, high))
-    return type(engine)(facts).bound(expr)
+def around_lanes(value: tir.PrimExpr) -> IntervalSet:
+    """An interval around all lanes; with lanes that only the machine counts it has no end."""
+    match value:
+        case tir.Broadcast(value=scalar):
+            return IntervalSet(scalar, scalar)
+        case tir.Ramp(base=base, stride=tir.IntImm(value=stride) as step, lanes=lanes):
+            if value.dtype.is_scalable:
+                ends: tuple[tir.ExprLike | None, ...] = (base, None if stride else base)
+            else:
+                ends = (base, simplify(ops.add(base, ops.mul(step, lanes - 1))))
+            return IntervalSet(*(ends if stride >= 0 else ends[::-1]))
+        case _ if not value.dtype.vector:
+            return IntervalSet(value, value)
+        case _:
+            return EVERYTHING
 
 
-def _literal_set(bound: Interval, dtype: DataType) -> IntervalSet:
-    low, high = (None if abs(end) == inf else ops.const(int(end), dtype) for end in bound)
-    return IntervalSet(low, high)
+@user_facing
+def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
+    """An interval inside the union of intervals: those that cannot be joined to it are dropped.
+
+    Errors:
+        MisuseError (also TypeError): a member is no IntervalSet.
+    """
+    found = NOTHING
+    waiting = []
+    for one in sets:
+        if not isinstance(one, IntervalSet):
+            raise MisuseError(f"intervals are united, found {one!r:.60}", about=sets)
+        if not one.is_nothing():
+            waiting.append(one)
+    while waiting:
+        joined = next((one for one in waiting if touches(found, one)), None)
+        if joined is None:
+            break
+        waiting.remove(joined)
+        found = joined if found.is_nothing() else hull(found, joined)
+    return found
+
+
+def touches(a: IntervalSet, b: IntervalSet) -> bool:
+    """Whether the union of two intervals is known to be an interval."""
+    return a.is_nothing() or (_reaches(a, b) and _reaches(b, a))
+
+
+def _reaches(a: IntervalSet, b: IntervalSet) -> bool:
+    """Whether `b` is known to end no earlier than just before `a` begins."""
+    if not a.has_lower_bound() or not b.has_upper_bound():
+        return True
+    gap = simplify(ops.compare(tir.LE, a.min_value, ops.add(b.max_value, 1)))
+    return isinstance(gap, tir.IntImm) and bool(gap.value)
+
+
+def hull(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+    """The least interval around both."""
+    if a.is_nothing() or b.is_nothing():
+        return b if a.is_nothing() else a
+    both_below = a.has_lower_bound() and b.has_lower_bound()
+    both_above = a.has_upper_bound() and b.has_upper_bound()
+    return IntervalSet(
+        simplify(ops.minimum(a.min_value, b.min_value)) if both_below else None,
+        simplify(ops.maximum(a.max_value, b.max_value)) if both_above else None,
+    )

@@ -157,10 +157,10 @@ class IndexMap(Node):
             return [analyzer.simplify(_beyond(index)) for index in found.indices]
         sizes = []
         for index in self.final_indices:
-            most = analyzer.int_set(index, iters).max_value
-            if most is None:
+            covered = analyzer.int_set(index, iters)
+            if not covered.has_upper_bound():
                 raise MisuseError(f"the index `{index}` has no bound", about=shape)
-            sizes.append(analyzer.simplify(ops.add(most, 1)))
+            sizes.append(analyzer.simplify(ops.add(covered.max_value, 1)))
         return sizes
 
     def _iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:

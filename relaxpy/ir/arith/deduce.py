@@ -1,0 +1,195 @@
+"""The interval of one variable in which a comparison holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relaxpy.entry import user_facing
+from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound
+from relaxpy.ir.arith.intset import NOTHING, IntervalSet
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.traverse import children
+
+Domains = Mapping[Var, "IntervalSet | Range"]
+
+
+@user_facing
+def deduce_bound(var: Var, cond: ExprLike, hint_map: Domains, relax_map: Domains) -> IntervalSet:
+    """The values of `var` for which `cond` holds whatever the variables of `relax_map` are.
+
+    `hint_map` gives the intervals of variables, by which signs are known. Where the comparison
+    cannot be solved for `var`, which has to stand in it once, the interval has no members.
+
+    Errors:
+        MisuseError (also TypeError): `var` is no variable, or a domain no IntervalSet or Range.
+    """
+    ops.check_variable(var, "deduce_bound")
+    hints = {v: IntervalSet.of(d) for v, d in {**relax_map, **hint_map}.items()}
+    relaxed = {v: IntervalSet.of(d) for v, d in relax_map.items()}
+    analyzer = _with_hints(hints)
+    compared = _sided(ops.convert(cond), var)
+    if compared is None:
+        return NOTHING
+    kind, left, right = compared
+    if kind is tir.EQ:
+        value = _Solver(analyzer, var, relaxed, tir.EQ).solve(left, right)
+        if value is None or mentions(value, relaxed):
+            return NOTHING
+        return IntervalSet(value, value)
+    solver = _Solver(analyzer, var, relaxed, kind)
+    limit = solver.solve(left, right)
+    end = None if limit is None else solver.strictest(limit)
+    if end is None:
+        return NOTHING
+    return IntervalSet(None, end) if solver.kind is tir.LE else IntervalSet(end, None)
+
+
+def _with_hints(hints: Mapping[Var, IntervalSet]) -> Analyzer:
+    analyzer = Analyzer()
+    for var, domain in hints.items():
+        low, high = (
+            end.value if isinstance(end, tir.IntImm) else None
+            for end in (domain.min_value, domain.max_value)
+        )
+        if domain.is_nothing():
+            continue
+        least = ConstIntBound.NEG_INF if low is None else low
+        analyzer.update(var, ConstIntBound(least, ConstIntBound.POS_INF if high is None else high))
+    return analyzer
+
+
+def _sided(condition: PrimExpr, var: Var) -> tuple[type[tir.CmpExpr], PrimExpr, PrimExpr] | None:
+    """A comparison as left <= right, left >= right or left == right, with `var` on the left."""
+    if not isinstance(condition, tir.CmpExpr) or condition.a.dtype.family != "int":
+        return None
+    a, b = condition.a, condition.b
+    if a.dtype.vector or _occurrences(condition, var) != 1:
+        return None
+    match condition:
+        case tir.LT():
+            kind: type[tir.CmpExpr] = tir.LE
+            a, b = (a, ops.sub(b, 1)) if mentions(a, (var,)) else (ops.add(a, 1), b)
+        case tir.GT():
+            kind = tir.GE
+            a, b = (a, ops.add(b, 1)) if mentions(a, (var,)) else (ops.sub(a, 1), b)
+        case tir.LE() | tir.GE() | tir.EQ():
+            kind = type(condition)
+        case _:
+            return None
+    if mentions(a, (var,)):
+        return kind, a, b
+    turned: dict[type[tir.CmpExpr], type[tir.CmpExpr]] = {tir.LE: tir.GE, tir.GE: tir.LE}
+    return turned.get(kind, kind), b, a
+
+
+def _occurrences(expr: PrimExpr, var: Var) -> int:
+    """How often `var` stands in `expr`, a shared part counted wherever it stands; at most 2."""
+    found, stack = 0, [expr]
+    while stack and found < 2:
+        node = stack.pop()
+        found += node is var
+        stack += [c for c in children(node) if isinstance(c, PrimExpr) and mentions(c, (var,))]
+    return found
+
+
+class _Solver:
+    """Moves what stands around `var` to the other side; `kind` is LE, GE or EQ."""
+
+    def __init__(
+        self,
+        analyzer: Analyzer,
+        var: Var,
+        relaxed: Mapping[Var, IntervalSet],
+        kind: type[tir.CmpExpr],
+    ) -> None:
+        self.analyzer = analyzer
+        self.var = var
+        self.relaxed = relaxed
+        self.kind = kind
+
+    def turn(self) -> None:
+        self.kind = {tir.LE: tir.GE, tir.GE: tir.LE}.get(self.kind, self.kind)
+
+    def solve(self, left: PrimExpr, right: PrimExpr) -> PrimExpr | None:
+        """What `var` is at most, at least or equal to, by `kind`; None if that is not found."""
+        while left is not self.var:
+            match left:
+                case tir.Add(a=a, b=b):
+                    left, other = (a, b) if self.inside(a) else (b, a)
+                    right = ops.sub(right, other)
+                case tir.Sub(a=a, b=b) if self.inside(a):
+                    left, right = a, ops.add(right, b)
+                case tir.Sub(a=a, b=b):
+                    left, right = b, ops.sub(a, right)
+                    self.turn()
+                case tir.Mul(a=a, b=b):
+                    left, other = (a, b) if self.inside(a) else (b, a)
+                    found = self.divided(right, other)
+                    if found is None:
+                        return None
+                    right = found
+                case tir.FloorDiv(a=a, b=b) if self.inside(a):
+                    found = self.opened(right, b)
+                    if found is None:
+                        return None
+                    left, right = a, found
+                case _:
+                    return None
+        return simplify(right)
+
+    def inside(self, expr: PrimExpr) -> bool:
+        return mentions(expr, (self.var,))
+
+    def sign(self, factor: PrimExpr) -> int:
+        bound = self.analyzer.const_int_bound(factor)
+        return (bound.min_value > 0) - (bound.max_value < 0)
+
+    def strictest(self, limit: PrimExpr) -> PrimExpr | None:
+        """`limit` at its sharpest as the relaxed variables run."""
+        if not mentions(limit, self.relaxed):
+            return limit
+        covered = self.analyzer.int_set(limit, self.relaxed)
+        if self.kind is tir.LE:
+            return covered.min_value if covered.has_lower_bound() else None
+        return covered.max_value if covered.has_upper_bound() else None
+
+    def divided(self, right: PrimExpr, factor: PrimExpr) -> PrimExpr | None:
+        """`x * factor` compared with `right`, as x compared with the result."""
+        sign = self.sign(factor)
+        if sign == 0:
+            return None
+        if self.kind is not tir.EQ:
+            relaxed = self.strictest(right)
+            if relaxed is None or mentions(factor, self.relaxed):
+                return None
+            right = relaxed
+        exact = self.analyzer.can_prove(ops.floormod(right, factor).equal(0))
+        if self.kind is tir.EQ:
+            return ops.floordiv(right, factor) if exact else None
+        if sign < 0:
+            self.turn()
+        # x <= right / factor is rounded down, x >= right / factor up.
+        quotient = ops.floordiv(right, factor)
+        if self.kind is tir.LE or exact:
+            return quotient
+        return ops.add(quotient, 1)
+
+    def opened(self, right: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:
+        """`x // divisor` compared with `right`, as x compared with the result."""
+        sign = self.sign(divisor)
+        if sign == 0 or self.kind is tir.EQ:
+            return None
+        relaxed = self.strictest(right)
+        if relaxed is None or mentions(divisor, self.relaxed):
+            return None
+        if self.kind is tir.GE:
+            found = ops.mul(relaxed, divisor)
+        else:
+            found = ops.sub(ops.mul(ops.add(relaxed, 1), divisor), sign)
+        if sign < 0:
+            self.turn()
+        return found

@@ -1,0 +1,215 @@
+"""What an expression covers as variables run through intervals, with symbolic ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.arith import poly, readable
+from relaxpy.ir.arith.interval import Interval
+from relaxpy.ir.arith.intset import EVERYTHING, IntervalSet, around_lanes
+from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.traverse import substitute, walk
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+Domains = Mapping[tir.Var, IntervalSet]
+End = tir.PrimExpr | None
+Operation = Callable[[tir.ExprLike, tir.ExprLike], tir.PrimExpr]
+
+
+def evaluate_set(
+    engine: Canonical, expr: tir.PrimExpr, dom_map: Mapping[tir.Var, IntervalSet | Range]
+) -> IntervalSet:
+    """An interval around `expr`, its ends over what `dom_map` does not have."""
+    domains = {var: IntervalSet.of(domain) for var, domain in dom_map.items()}
+    if any(domain.is_nothing() for domain in domains.values()):
+        return EVERYTHING
+    image = _Image(engine, domains)
+    low, high = image.of(expr)
+    literal = image.literal(expr)
+    return IntervalSet(_sharper(low, literal[0], max), _sharper(high, literal[1], min))
+
+
+def _sharper(end: End, literal: End, choose: Callable[[int, int], int]) -> End:
+    match end, literal:
+        case None, _:
+            return literal
+        case tir.IntImm(value=a), tir.IntImm(value=b):
+            return end if choose(a, b) == a else literal
+        case _:
+            return end
+
+
+class _Image:
+    def __init__(self, engine: Canonical, domains: Domains) -> None:
+        self.engine = engine
+        self.domains = domains
+        facts = engine.facts
+        for var, domain in domains.items():
+            low = engine.bound(domain.min_value)[0] if domain.has_lower_bound() else -inf
+            high = engine.bound(domain.max_value)[1] if domain.has_upper_bound() else inf
+            facts = facts.with_bound(var, (low, high))
+        self.inside = type(engine)(facts)
+
+    def literal(self, expr: tir.PrimExpr) -> tuple[End, End]:
+        """Both ends as literals, where the intervals of the variables give them."""
+        if not expr.dtype.is_int or not mentions(expr, self.domains):
+            return None, None
+        bound: Interval = self.inside.bound(expr)
+        dtype = DataType(expr.dtype.element)
+        least, greatest = ops.int_range(dtype)
+        low, high = (
+            None if abs(end) == inf or not least <= end <= greatest else ops.const(int(end), dtype)
+            for end in bound
+        )
+        return low, high
+
+    def of(self, expr: tir.PrimExpr) -> tuple[End, End]:
+        """Both ends; None where there is none, or none is found."""
+        if not expr.dtype.is_int or expr.dtype.is_bool:
+            return None, None
+        if expr.dtype.vector:
+            return self.lanes(expr)
+        if isinstance(expr, tir.Var) and expr in self.domains:
+            domain = self.domains[expr]
+            low = ops.cast_to(domain.min_value, expr.dtype) if domain.has_lower_bound() else None
+            high = ops.cast_to(domain.max_value, expr.dtype) if domain.has_upper_bound() else None
+            return low, high
+        if not mentions(expr, self.domains):
+            return expr, expr
+        if expr.dtype.family == "uint":
+            return None, None
+        linear = self.linear(self.engine.poly(expr), expr.dtype)
+        return linear if linear is not None else self.by_operands(expr)
+
+    def lanes(self, expr: tir.PrimExpr) -> tuple[End, End]:
+        around = around_lanes(expr)
+        if around.is_everything():
+            return None, None
+        low = self.of(around.min_value)[0] if around.has_lower_bound() else None
+        high = self.of(around.max_value)[1] if around.has_upper_bound() else None
+        return low, high
+
+    def linear(self, p: Poly, dtype: DataType) -> tuple[End, End] | None:
+        """Both ends of p, if its variables with a domain stand in terms of their own."""
+        ends: list[Poly | None] = [poly.ZERO, poly.ZERO]
+        for monomial, coefficient in p.items():
+            inside = {
+                v for f in monomial for v in walk(f) if isinstance(v, tir.Var) and v in self.domains
+            }
+            if not inside:
+                parts: list[Poly | None] = [{monomial: coefficient}] * 2
+            elif len(monomial) == 1 and monomial[0] in inside:
+                (var,) = inside
+                sides = self.of(var)
+                ordered = sides if coefficient > 0 else sides[::-1]
+                parts = [
+                    None if side is None else poly.scaled(self.engine.poly(side), coefficient)
+                    for side in ordered
+                ]
+            else:
+                return None
+            ends = [
+                None if end is None or part is None else poly.add(end, part)
+                for end, part in zip(ends, parts, strict=True)
+            ]
+        low, high = (
+            None if end is None else readable.expression(self.engine, end, dtype) for end in ends
+        )
+        return low, high
+
+    def by_operands(self, expr: tir.PrimExpr) -> tuple[End, End]:
+        match expr:
+            case tir.Add(a=a, b=b):
+                (l1, h1), (l2, h2) = self.of(a), self.of(b)
+                return self.over(ops.add, l1, l2), self.over(ops.add, h1, h2)
+            case tir.Sub(a=a, b=b):
+                (l1, h1), (l2, h2) = self.of(a), self.of(b)
+                return self.over(ops.sub, l1, h2), self.over(ops.sub, h1, l2)
+            case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
+                choose = ops.minimum if isinstance(expr, tir.Min) else ops.maximum
+                (l1, h1), (l2, h2) = self.of(a), self.of(b)
+                low, high = self.over(choose, l1, l2), self.over(choose, h1, h2)
+                if isinstance(expr, tir.Min):
+                    return low, h1 if h2 is None else h2 if h1 is None else high
+                return l1 if l2 is None else l2 if l1 is None else low, high
+            case tir.Mul(a=a, b=b):
+                if mentions(b, self.domains):
+                    a, b = b, a
+                return self.monotone(a, b, ops.mul)
+            case tir.FloorDiv(a=a, b=b):
+                return self.monotone(a, b, ops.floordiv)
+            case tir.Div(a=a, b=b):
+                return self.monotone(a, b, ops.truncdiv)
+            case tir.FloorMod(a=a, b=b):
+                return self.remainder(a, b)
+            case tir.Mod(a=a, b=b) if self.inside.bound(a)[0] >= 0:
+                return self.remainder(a, b)
+            case tir.Select(condition=c, true_value=a, false_value=b):
+                return self.choice(c, a, b)
+            case tir.Call(args=(c, a, b)) if getattr(expr.op, "name", "") == "tir.if_then_else":
+                return self.choice(c, a, b)
+            case tir.Cast(value=value) if self.keeps(value.dtype, expr.dtype):
+                low, high = self.of(value)
+                return (
+                    low if low is None else ops.cast_to(low, expr.dtype),
+                    high if high is None else ops.cast_to(high, expr.dtype),
+                )
+            case tir.Let(var=var, value=value, body=body):
+                return self.of(substitute(body, {var: value}))
+            case _:
+                return None, None
+
+    @staticmethod
+    def keeps(source: DataType, target: DataType) -> bool:
+        """Whether a cast changes no value."""
+        return source.family == target.family == "int" and source.bits <= target.bits
+
+    def choice(self, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr) -> tuple[End, End]:
+        """Around both branches, each as far as it can be chosen."""
+        found: list[tuple[End, End]] = []
+        for branch, test in ((a, condition), (b, tir.Not(condition))):
+            decided = self.inside.simplify(test)
+            if not (isinstance(decided, tir.IntImm) and not decided.value):
+                found.append(self.of(branch))
+        if len(found) == 1:
+            return found[0]
+        (l1, h1), (l2, h2) = found
+        return self.over(ops.minimum, l1, l2), self.over(ops.maximum, h1, h2)
+
+    def over(self, op: Operation, a: End, b: End) -> End:
+        """op(a, b), if both are there."""
+        return None if a is None or b is None else self.engine.simplify(op(a, b))
+
+    def monotone(self, a: tir.PrimExpr, b: tir.PrimExpr, op: Operation) -> tuple[End, End]:
+        """op(a, b) for a `b` of known sign without variables that run."""
+        if mentions(b, self.domains):
+            return None, None
+        least, greatest = self.engine.bound(b)
+        low, high = self.of(a)
+        ends = [None if end is None else self.engine.simplify(op(end, b)) for end in (low, high)]
+        if least > 0 or (least >= 0 and op is ops.mul):
+            return ends[0], ends[1]
+        if greatest < 0 or (greatest <= 0 and op is ops.mul):
+            return ends[1], ends[0]
+        return None, None
+
+    def remainder(self, a: tir.PrimExpr, b: tir.PrimExpr) -> tuple[End, End]:
+        """a % b for b > 0: a less its block, where all of `a` lies in one, else all remainders."""
+        if mentions(b, self.domains) or self.engine.bound(b)[0] <= 0:
+            return None, None
+        low, high = self.of(a)
+        simple = self.engine.simplify
+        if low is not None and high is not None:
+            block, last = simple(ops.floordiv(low, b)), simple(ops.floordiv(high, b))
+            if self.engine.prove_equal(block, last):
+                start = ops.mul(block, b)
+                return simple(ops.sub(low, start)), simple(ops.sub(high, start))
+        return ops.const(0, a.dtype), simple(ops.sub(b, 1))

@@ -1,0 +1,195 @@
+"""Shapes of expressions: linear maps, clips of variables, and parts that occur several times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith import poly, readable
+from relaxpy.ir.arith.canonical import GENERAL, is_integer
+from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
+from relaxpy.ir.traverse import children, walk
+
+
+def linear_terms(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | None:
+    """The coefficients of `variables` in p and the rest, which have none of them; else None."""
+    coefficients: list[dict[poly.Monomial, int]] = [{} for _ in variables]
+    rest: dict[poly.Monomial, int] = {}
+    places = {var: place for place, var in enumerate(variables)}
+    for monomial, number in p.items():
+        inside = [f for f in monomial if isinstance(f, Var) and f in places]
+        others = tuple(f for f in monomial if not (isinstance(f, Var) and f in places))
+        if len(inside) > 1 or any(mentions(f, places) for f in others):
+            return None
+        target = coefficients[places[inside[0]]] if inside else rest
+        poly.accumulate(target, {others: number})
+    return list(coefficients), rest
+
+
+def check_variables(variables: object) -> list[Var]:
+    """`variables` as a list. Errors: MisuseError (also TypeError) if one is no tir.Var."""
+    if not isinstance(variables, (list, tuple)):
+        raise MisuseError(f"variables stand in a list, found {variables!r:.60}", about=variables)
+    for var in variables:
+        ops.check_variable(var, "a list of variables")
+    return list(variables)
+
+
+@user_facing
+def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr]:
+    """What each variable is multiplied by, and what is added to it all; [] if it is not linear.
+
+    A negative coefficient of an unsigned expression has the signed datatype of its width.
+
+    Errors:
+        MisuseError (also TypeError): one of `var_list` is no variable.
+    """
+    value, variables = ops.convert(expr), check_variables(var_list)
+    if not is_integer(value.dtype):
+        plain = not mentions(value, variables)
+        return [ops.const(0, value.dtype) for _ in variables] + [value] if plain else []
+    found = linear_terms(GENERAL.poly(value), variables)
+    if found is None:
+        return []
+    signed = DataType(f"int{value.dtype.bits}")
+    parts: list[PrimExpr] = []
+    for p in (*found[0], found[1]):
+        number = poly.constant_of(p)
+        dtype = signed if number is not None and number < 0 else value.dtype
+        part = readable.expression(GENERAL, p, dtype)
+        if part is None:
+            return []
+        parts.append(part)
+    return parts
+
+
+@user_facing
+def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr | None]:
+    """The least and the greatest value of each variable under the condition `expr`, in turn.
+
+    None stands where the condition sets no limit. The list is empty if a part of the condition is
+    about several of the variables, or about none, is no comparison of linear terms, or if the
+    parts contradict each other.
+
+    Errors:
+        MisuseError (also TypeError): `expr` is not Bool, or one of `var_list` no variable.
+    """
+    variables = check_variables(var_list)
+    ends: list[PrimExpr | None] = [None] * (2 * len(variables))
+    for part in at_most_zero(simplified_negations(ops.truth(expr))):
+        if part is None:
+            return []
+        p, dtype = part
+        found = linear_terms(p, variables)
+        inside = [] if found is None else [k for k, c in enumerate(found[0]) if c]
+        if found is None or len(inside) != 1:
+            return []
+        number = poly.constant_of(found[0][inside[0]])
+        if number is None:
+            return []
+        # number * var + rest <= 0
+        var = variables[inside[0]]
+        rest = readable.expression(GENERAL, poly.scaled(found[1], -1), dtype)
+        if rest is None:
+            return []
+        by = ops.const(abs(number), dtype)
+        if number > 0:
+            place, limit, choose = 2 * inside[0] + 1, ops.floordiv(rest, by), ops.minimum
+        else:
+            limit = ops.mul(ops.floordiv(rest, by), -1)
+            place, choose = 2 * inside[0], ops.maximum
+        known = ends[place]
+        limit = ops.cast_to(limit, var.dtype)
+        ends[place] = simplify(limit if known is None else choose(known, limit))
+    for low, high in zip(ends[::2], ends[1::2], strict=True):
+        if low is not None and high is not None:
+            empty = simplify(ops.compare(tir.LT, high, low))
+            if isinstance(empty, tir.IntImm) and empty.value:
+                return []
+    return ends
+
+
+def simplified_negations(condition: PrimExpr) -> PrimExpr:
+    """`condition` with what is negated simplified, which moves the negation inside."""
+    match condition:
+        case tir.Not():
+            return simplify(condition)
+        case tir.And(a=a, b=b) if not isinstance(condition, tir.Or):
+            return ops.all_of(simplified_negations(a), simplified_negations(b))
+        case _:
+            return condition
+
+
+def at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] | None]:
+    """Polynomials that are at most 0 exactly where `condition` holds; None for any other part."""
+    match condition:
+        case tir.IntImm(value=1):
+            return
+        case tir.Call(op=Op(name="tir.likely"), args=(inner,)):
+            yield from at_most_zero(inner)
+        case tir.And(a=a, b=b) if not isinstance(condition, tir.Or):
+            yield from (*at_most_zero(a), *at_most_zero(b))
+        case tir.GT(a=a, b=b):
+            yield from at_most_zero(tir.LT(b, a))
+        case tir.GE(a=a, b=b):
+            yield from at_most_zero(tir.LE(b, a))
+        case tir.LT(a=tir.Max(a=p, b=q), b=b) | tir.LE(a=tir.Max(a=p, b=q), b=b):
+            yield from (part for side in (p, q) for part in at_most_zero(type(condition)(side, b)))
+        case tir.LT(a=a, b=tir.Min(a=p, b=q)) | tir.LE(a=a, b=tir.Min(a=p, b=q)):
+            yield from (part for side in (p, q) for part in at_most_zero(type(condition)(a, side)))
+        case tir.LT(a=a, b=b) | tir.LE(a=a, b=b) | tir.EQ(a=a, b=b) if (
+            a.dtype.family == "int" and not a.dtype.vector
+        ):
+            found = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
+            if isinstance(condition, tir.LT):
+                found = poly.add(found, poly.constant(1))
+            yield found, a.dtype
+            if isinstance(condition, tir.EQ):
+                yield poly.scaled(found, -1), a.dtype
+        case _:
+            yield None
+
+
+@user_facing
+def detect_common_subexpr(expr: ExprLike, threshold: int) -> dict[PrimExpr, int]:
+    """How often each computation stands in `expr` that does so at least `threshold` times.
+
+    Leaves, loads, vectors made of scalars, and calls that may do more than give a value are none.
+    """
+    root = ops.convert(expr)
+    least = ops.whole(threshold)
+    counts: dict[PrimExpr, int] = {root: 1}
+    for node in reversed([n for n in walk(root) if isinstance(n, PrimExpr)]):
+        for child in children(node):
+            if isinstance(child, PrimExpr):
+                counts[child] = counts.get(child, 0) + counts[node]
+    impure = _impure(root)
+    return {
+        node: count
+        for node, count in counts.items()
+        if count >= least and node not in impure and not isinstance(node, _NO_COMPUTATION)
+    }
+
+
+_NO_COMPUTATION = (Var, tir.ConstExpr, BufferLoad, tir.Ramp, tir.Broadcast)
+
+
+def _impure(root: PrimExpr) -> set[PrimExpr]:
+    """The parts whose evaluation may do more than give a value."""
+    found: set[PrimExpr] = set()
+    for node in walk(root):
+        if isinstance(node, PrimExpr) and (
+            (isinstance(node, tir.Call) and effect_of(node) > CallEffectKind.Pure)
+            or any(child in found for child in children(node) if isinstance(child, PrimExpr))
+        ):
+            found.add(node)
+    return found

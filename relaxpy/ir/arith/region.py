@@ -1,0 +1,197 @@
+"""Bounds around, inside of, and exactly of what moving regions cover."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.intset import IntervalSet
+from relaxpy.ir.arith.iter_expr import IterMapLevel, IterSumExpr, is_number
+from relaxpy.ir.arith.iter_map import detect_iter_map
+from relaxpy.ir.arith.iter_reader import analyzer_of
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.traverse import substitute, walk
+
+Stretch = tuple[PrimExpr, PrimExpr]
+"""The first and the last value of an index that takes every value between them, or each `step`."""
+
+
+@user_facing
+def estimate_region_strict_bound(
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
+) -> list[IntervalSet] | None:
+    """The box that `region` covers as the variables run; None if that is no box, or not known.
+
+    Errors:
+        MisuseError (also TypeError): a member is no Range.
+    """
+    return _Estimate(region, var_dom, predicate).exactly()
+
+
+@user_facing
+def estimate_region_lower_bound(
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
+) -> list[IntervalSet] | None:
+    """A box that `region` covers, as the variables run; None if none is found.
+
+    Errors:
+        MisuseError (also TypeError): a member is no Range.
+    """
+    return _Estimate(region, var_dom, predicate).exactly()
+
+
+@user_facing
+def estimate_region_upper_bound(
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
+) -> list[IntervalSet]:
+    """A box around all that `region` covers as the variables run.
+
+    Errors:
+        MisuseError (also TypeError): a member is no Range.
+    """
+    return _Estimate(region, var_dom, predicate).around()
+
+
+class _Estimate:
+    def __init__(
+        self, region: Sequence[Range], iters: Mapping[Var, Range], predicate: ExprLike
+    ) -> None:
+        self.analyzer: Analyzer = analyzer_of(iters)
+        for part in region:
+            if not isinstance(part, Range):
+                raise MisuseError(f"a region is made of Ranges, found {part!r:.60}", about=region)
+        self.region = region
+        self.iters = iters
+        self.predicate = ops.truth(predicate)
+
+    def indices(self, parts: Sequence[Range]) -> Sequence[IterSumExpr] | None:
+        """The beginnings of some parts as iterators that are independent of each other."""
+        found = detect_iter_map(
+            [part.min for part in parts], self.iters, self.predicate, IterMapLevel.Surjective
+        )
+        return None if found.errors or found.padded else found.indices
+
+    def exactly(self) -> list[IntervalSet] | None:
+        """The box that is covered."""
+        found = self.together()
+        return self.one_by_one() if found is None else found
+
+    def together(self) -> list[IntervalSet] | None:
+        """The box, where the beginnings are independent and leave no gap."""
+        indices = self.indices(self.region)
+        if indices is None:
+            return None
+        found = [self.stretch(i, r, gaps=False) for i, r in zip(indices, self.region, strict=True)]
+        return [part for part in found if part is not None] if None not in found else None
+
+    def stretch(self, index: IterSumExpr, part: Range, *, gaps: bool) -> IntervalSet | None:
+        """What a part covers that begins at `index`; None where it leaves `gaps` out."""
+        if mentions(part.extent, self.iters):
+            return None
+        first = last = index.base
+        for split in index.args:
+            if is_number(split.extent, 1):
+                continue
+            if not isinstance(split.scale, tir.IntImm):
+                return None
+            step = ops.const(abs(split.scale.value), split.dtype)
+            if not gaps and not self.analyzer.can_prove(ops.compare(tir.LE, step, part.extent)):
+                return None
+            length = ops.mul(split.scale, ops.sub(split.extent, 1))
+            if split.scale.value < 0:
+                first = ops.add(first, length)
+            else:
+                last = ops.add(last, length)
+        return self.interval(first, last, part.extent)
+
+    def interval(self, first: PrimExpr, last: PrimExpr, extent: PrimExpr) -> IntervalSet:
+        end = ops.sub(ops.add(last, extent), 1)
+        return IntervalSet(self.analyzer.simplify(first), self.analyzer.simplify(end))
+
+    def one_by_one(self) -> list[IntervalSet] | None:
+        """The box, where no two parts have a variable in common and nothing is left out."""
+        used: set[Var] = set()
+        found = []
+        for part in self.region:
+            own = {v for v in walk(part.min) if isinstance(v, Var) and v in self.iters}
+            if used & own or not is_number(self.predicate, 1):
+                return None
+            used |= own
+            indices = self.indices([part])
+            if indices is not None:
+                covered = self.stretch(indices[0], part, gaps=False)
+            else:
+                whole = self.unbroken(part.min)
+                free = mentions(part.extent, self.iters)
+                covered = None if whole is None or free else self.interval(*whole, part.extent)
+            if covered is None:
+                return None
+            found.append(covered)
+        return found
+
+    def unbroken(self, expr: PrimExpr) -> Stretch | None:
+        """The ends of `expr`, if it takes every value between them.
+
+        Rule:
+            A sum of independent stretches with steps s_1 <= s_2 <= … has no gap where each s_k is
+            at most 1 plus the lengths of those before it; a quotient of an unbroken stretch has
+            none either.
+        """
+        match expr:
+            case tir.FloorDiv(a=a, b=tir.IntImm(value=by) as divisor) if by > 0:
+                inner = self.unbroken(a)
+                return inner and (ops.floordiv(inner[0], divisor), ops.floordiv(inner[1], divisor))
+            case _:
+                return self.unbroken_sum(expr)
+
+    def unbroken_sum(self, expr: PrimExpr) -> Stretch | None:
+        terms: list[tuple[int, int, int]] = []
+        rest: PrimExpr = ops.const(0, expr.dtype)
+        for var, domain in self.iters.items():
+            if not mentions(expr, (var,)):
+                continue
+            at = self.analyzer.simplify(_stepped(expr, var))
+            if not isinstance(at, tir.IntImm) or not isinstance(domain.extent, tir.IntImm):
+                return None
+            if not isinstance(domain.min, tir.IntImm) or domain.extent.value < 1:
+                return None
+            terms.append((at.value, domain.min.value, domain.extent.value))
+            rest = ops.add(rest, ops.mul(ops.cast_to(var, expr.dtype), at))
+        base = self.analyzer.simplify(ops.sub(expr, rest))
+        if mentions(base, self.iters):
+            return None
+        low = high = reach = 0
+        for step, start, extent in sorted(terms, key=lambda term: abs(term[0])):
+            if extent > 1 and abs(step) > reach + 1:
+                return None
+            reach += abs(step) * (extent - 1)
+            ends = sorted((step * start, step * (start + extent - 1)))
+            low, high = low + ends[0], high + ends[1]
+        return ops.add(base, low), ops.add(base, high)
+
+    def around(self) -> list[IntervalSet]:
+        """For each part an interval around it."""
+        found = []
+        for part in self.region:
+            indices = self.indices([part])
+            covered = None
+            if indices is not None:
+                covered = self.stretch(indices[0], part, gaps=True)
+            if covered is None:
+                last = ops.sub(part.stop, 1)
+                domains = {var: IntervalSet.of(domain) for var, domain in self.iters.items()}
+                low = self.analyzer.int_set(part.min, domains)
+                high = self.analyzer.int_set(last, domains)
+                covered = IntervalSet(low.min_value, high.max_value)
+            found.append(covered)
+        return found
+
+
+def _stepped(expr: PrimExpr, var: Var) -> PrimExpr:
+    """How much `expr` grows where `var` does by one."""
+    return ops.sub(substitute(expr, {var: ops.add(var, 1)}), expr)

@@ -1,0 +1,36 @@
+"""Brute force over small boxes of integers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+from relaxpy.ir.tir import expr as tir
+from tests.ir.arith.integers import UndefinedError, evaluate
+
+Env = dict[tir.Var, int]
+
+
+def box(**sides: range) -> tuple[tuple[tir.Var, ...], dict[tir.Var, range]]:
+    """int32 variables of these names, and a table of their values."""
+    table = {tir.Var(name, "int32"): values for name, values in sides.items()}
+    return tuple(table), table
+
+
+def points(sides: Mapping[tir.Var, range]) -> Iterator[Env]:
+    """Every assignment of the variables."""
+    for values in itertools.product(*sides.values()):
+        yield dict(zip(sides, values, strict=True))
+
+
+def value(expr: tir.PrimExpr, env: Env) -> int | None:
+    """The value, None where a divisor is 0."""
+    try:
+        return evaluate(expr, env)
+    except UndefinedError:
+        return None
+
+
+def holds(expr: tir.PrimExpr, env: Env) -> bool:
+    """Whether a condition holds; not where it has no value."""
+    return bool(value(expr, env))

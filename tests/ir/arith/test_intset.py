@@ -1,0 +1,216 @@
+"""Interval sets: what they are, what expressions cover, and what moving regions cover."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from relaxpy import tir as T
+from relaxpy.arith import (
+    Analyzer,
+    ConstIntBound,
+    IntervalSet,
+    IntSet,
+    PresburgerSet,
+    estimate_region_lower_bound,
+    estimate_region_strict_bound,
+    estimate_region_upper_bound,
+    neg_inf,
+    pos_inf,
+    union_lower_bound,
+)
+from relaxpy.errors import MisuseError
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Range
+from tests.ir.arith.boxes import holds, points, value
+from tests.ir.arith.integers import VARIABLES, expressions
+
+E = T.PrimExpr
+x, y, z, h = (T.Var(name, "int32") for name in "xyzh")
+fld, flm, tdiv, tmod = ops.floordiv, ops.floormod, ops.truncdiv, ops.truncmod
+
+
+def test_intervals_without_ends_and_without_members() -> None:
+    assert IntervalSet(2, 3).min_value is ops.const(2)
+    assert IntSet.single_point(2) == IntervalSet(2, 2)
+    everything = IntervalSet(neg_inf(), pos_inf())
+    assert everything.is_everything()
+    assert not everything.is_nothing()
+    nothing = IntervalSet(pos_inf(), neg_inf())
+    assert nothing.is_nothing()
+    assert not nothing.is_everything()
+    assert IntervalSet(3, 2).is_nothing()
+    assert IntervalSet(None, 3).min_value is neg_inf()
+    assert (str(neg_inf()), str(pos_inf())) == ("neg_inf", "pos_inf")
+
+
+def test_an_end_is_an_integer() -> None:
+    with pytest.raises(MisuseError, match="an end is an integer"):
+        IntervalSet(0, 1.5)
+    with pytest.raises(MisuseError, match="an integer vector"):
+        IntSet.vector(T.const(1.0, "float32x4"))
+    with pytest.raises(MisuseError, match="an IntervalSet or a Range"):
+        Analyzer().int_set(x, {x: 3})  # type: ignore[dict-item]
+
+
+def test_vectors_lie_between_their_first_and_last_lane() -> None:
+    assert IntSet.vector(T.Ramp(10, 3, 2)) == IntervalSet(10, 13)
+    assert IntSet.vector(T.Ramp(x, -2, 4)) == IntervalSet(x - 6, x)
+    assert IntSet.vector(T.Broadcast(x, 4)) == IntervalSet(x, x)
+    found = Analyzer().int_set(T.Ramp(x * 2, 1, 4), {x: IntervalSet(0, 3)})
+    assert found == IntervalSet(0, 9)
+
+
+def test_presburger_sets_are_conditions() -> None:
+    assert PresburgerSet().is_everything()
+    assert PresburgerSet(T.all(x < 1, x > 0)).is_nothing()
+    some = PresburgerSet(x < 1)
+    assert not some.is_nothing()
+    assert not some.is_everything()
+
+
+IN_ORDER: list[tuple[E, dict[T.Var, tuple[int, int]], tuple[E | int, E | int]]] = [
+    (x + y, {x: (0, 10)}, (y, y + 10)),
+    (x + y, {x: (0, 10), y: (1, 11)}, (1, 21)),
+    (x - y, {x: (0, 10), y: (1, 11)}, (-11, 9)),
+    (x * z, {x: (0, 10)}, (0, z * 10)),
+    (x * -2, {x: (1, 10)}, (-20, -2)),
+    (tdiv(x, z), {x: (0, 10)}, (0, tdiv(10, z))),
+    (tdiv(x, 2), {x: (1, 10)}, (0, 5)),
+    (fld(x, z), {x: (0, 10)}, (0, fld(10, z))),
+    (fld(x, 2), {x: (-1, 10)}, (-1, 5)),
+    (tmod(x, z), {x: (0, 10)}, (0, z - 1)),
+    (flm(x, 10), {x: (-10, 10)}, (0, 9)),
+    (flm(x, 10), {x: (3, 5)}, (3, 5)),
+    (flm(x, 10), {x: (13, 15)}, (3, 5)),
+    (flm(x, 10), {x: (3, 15)}, (0, 9)),
+    (flm(x, 10), {x: (1, 21)}, (0, 9)),
+    (ops.maximum(x, x + 1), {x: (0, 10)}, (1, 11)),
+    (ops.minimum(x - 1, x + 1), {x: (0, 10)}, (-1, 9)),
+    (ops.minimum(x, y), {}, (ops.minimum(x, y), ops.minimum(x, y))),
+    (T.Select(x > 0, x - 1, x + 1), {x: (0, 10)}, (-1, 11)),
+    (T.if_then_else(x >= 0, x, y), {x: (0, 10)}, (0, 10)),
+]
+
+
+@pytest.mark.parametrize(("expr", "domains", "ends"), IN_ORDER)
+def test_what_expressions_cover(
+    expr: E, domains: dict[T.Var, tuple[int, int]], ends: tuple[E | int, E | int]
+) -> None:
+    made = Analyzer()
+    made.update(z, ConstIntBound(1, 100))
+    found = made.int_set(expr, {var: IntervalSet(*d) for var, d in domains.items()})
+    for end, expected in zip((found.min_value, found.max_value), ends, strict=True):
+        assert made.can_prove_equal(end, expected), found
+
+
+def test_a_remainder_in_one_block_keeps_its_order() -> None:
+    made = Analyzer()
+    made.bind(x, Range(0, 2))
+    found = made.int_set(flm(y, 8), {y: IntervalSet(z * 8 + x * 4, z * 8 + x * 4 + 3)})
+    assert made.can_prove_equal(found.min_value, x * 4)
+    assert made.can_prove_equal(found.max_value, x * 4 + 3)
+
+
+@settings(max_examples=150)
+@given(expressions(size=6), st.tuples(st.integers(-4, 4), st.integers(0, 4)))
+def test_every_value_lies_in_the_set(expr: E, run: tuple[int, int]) -> None:
+    first, second, third = VARIABLES
+    low, more = run
+    domains = {first: IntervalSet(low, low + more), second: IntervalSet(third, third + 2)}
+    found = Analyzer().int_set(expr, domains)
+    for c in (-3, 0, 2):
+        sides = {first: range(low, low + more + 1), second: range(c, c + 3), third: range(c, c + 1)}
+        for env in points(sides):
+            reached = value(expr, env)
+            least = value(found.min_value, env) if found.has_lower_bound() else None
+            greatest = value(found.max_value, env) if found.has_upper_bound() else None
+            assert reached is None or least is None or least <= reached
+            assert reached is None or greatest is None or reached <= greatest
+
+
+def test_unions_keep_what_can_be_joined() -> None:
+    low, high = IntervalSet(None, 0), IntervalSet(1, None)
+    assert union_lower_bound([low, high]).is_everything()
+    assert union_lower_bound([low, high, IntervalSet(pos_inf(), neg_inf())]).is_everything()
+    assert union_lower_bound([IntervalSet(0, 3), IntervalSet(9, 9), IntervalSet(4, 5)]) == (
+        IntervalSet(0, 5)
+    )
+    assert union_lower_bound([]).is_nothing()
+    with pytest.raises(MisuseError, match="intervals are united"):
+        union_lower_bound([3])  # type: ignore[list-item]
+
+
+i, j = T.Var("i", "int32"), T.Var("j", "int32")
+SPLIT = i * 4 + j
+REGIONS: list[tuple[list[tuple[E, int]], dict[T.Var, int], E | bool, bool]] = [
+    ([(i, 2), (i + 2, 2)], {i: 8}, True, False),
+    ([(i * 4, 2)], {i: 8}, True, False),
+    ([(i * 4, 8)], {i: 8}, True, True),
+    ([(SPLIT * 4, 8)], {i: 4, j: 4}, SPLIT < 13, True),
+    ([(SPLIT * 4, 8), (SPLIT * 3, 5)], {i: 4, j: 4}, SPLIT < 13, False),
+    ([(1 - i, 4), (20 - j * 4, 16)], {i: 4, j: 4}, True, True),
+    ([(fld(i, 4), 1), (flm(i, 4), 1)], {i: 8}, True, True),
+    ([(fld(i + j, 2), 1)], {i: 8, j: 4}, True, True),
+    ([(fld(i * 3 + j, 2), 1)], {i: 4, j: 2}, True, False),
+    ([(i * 2 + j, 1)], {i: 4, j: 2}, i * 2 + j > 2, True),
+    ([(flm(i, 3), 1), (fld(i, 3), 1)], {i: 8}, True, False),
+]
+
+
+@pytest.mark.parametrize(("parts", "extents", "predicate", "exact"), REGIONS)
+def test_regions_from_outside_and_from_inside(
+    parts: list[tuple[E, int]], extents: dict[T.Var, int], predicate: E | bool, exact: bool
+) -> None:
+    region = [Range.from_min_extent(begin, extent) for begin, extent in parts]
+    domains = {var: Range(0, extent) for var, extent in extents.items()}
+    condition = ops.convert(predicate)
+    covered = set()
+    for env in points({var: range(extent) for var, extent in extents.items()}):
+        if holds(condition, env):
+            (sides,) = points({T.Var(f"d{k}", "int32"): range(1) for k in range(len(parts))})
+            steps = {var: range(extent) for var, (_, extent) in zip(sides, parts, strict=True)}
+            begins = [value(begin, env) or 0 for begin, _ in parts]
+            for step in points(steps):
+                covered.add(tuple(b + s for b, s in zip(begins, step.values(), strict=True)))
+    around = estimate_region_upper_bound(region, domains, predicate)
+    for point in covered:
+        for part, at in zip(around, point, strict=True):
+            assert (value(part.min_value, {}) or 0) <= at <= (value(part.max_value, {}) or 0)
+    for estimate in (estimate_region_strict_bound, estimate_region_lower_bound):
+        found = estimate(region, domains, predicate)
+        assert (found is not None) == exact
+        if found is not None:
+            sides = {
+                T.Var("d", "int32"): range(
+                    value(part.min_value, {}) or 0, (value(part.max_value, {}) or 0) + 1
+                )
+                for part in found
+            }
+            assert {tuple(env.values()) for env in points(sides)} == covered
+
+
+def test_a_tile_that_does_not_fit_is_cut() -> None:
+    region = [Range.point(h * 8 + i)]
+    inside = T.all(h * 8 + i >= 1, h * 8 + i < 224)
+    found = estimate_region_lower_bound(region, {i: Range(0, 10)}, inside)
+    assert found is not None
+    for number in (0, 1, 10, 26, 27):
+        env = {h: number}
+        assert value(found[0].min_value, env) == max(number * 8, 1)
+        assert value(found[0].max_value, env) == min(number * 8 + 10, 224) - 1
+
+
+def test_conditions_about_other_sums_are_left_out_from_outside() -> None:
+    whole = h * 8 + i * 5 + j
+    domains = {i: Range(0, 2), j: Range(0, 5)}
+    other = T.all(whole >= 1, h * 8 + j * 2 + i < 224)
+    assert estimate_region_lower_bound([Range.point(whole)], domains, other) is None
+    [around] = estimate_region_upper_bound([Range.point(whole)], domains, other)
+    assert Analyzer().can_prove_equal(around.min_value, h * 8)
+    assert Analyzer().can_prove_equal(around.max_value, h * 8 + 9)
+
+
+def test_a_region_is_made_of_ranges() -> None:
+    with pytest.raises(MisuseError, match="made of Ranges"):
+        estimate_region_upper_bound([i], {i: Range(0, 3)})  # type: ignore[list-item]
