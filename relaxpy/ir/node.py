@@ -18,7 +18,8 @@ class Node:
 
     `_fields` are the fields that make the node what it is, in the order in which variables come
     into being; positions, cached and derived values are not among them. In `_binds` are those whose
-    variables are defined there, in `_binds_sizes` those where shape variables are, too. What a node
+    variables are defined there, in `_binds_sizes` those where shape variables are, too, in
+    `_owns_sizes` those where only shape variables that stand alone are. What a node
     with `_scope` defines ends with it. A `_variable` is an identity: it is compared field by field
     where it is defined, and by its definition everywhere else; one that `_defines_itself` is
     defined where it is first met, if nowhere else. Where `_judged_by` names another attribute for a
@@ -30,6 +31,7 @@ class Node:
     _judged_by: ClassVar[Mapping[str, str]] = {}
     _binds: ClassVar[frozenset[str]] = frozenset()
     _binds_sizes: ClassVar[frozenset[str]] = frozenset()
+    _owns_sizes: ClassVar[frozenset[str]] = frozenset()
     _scope: ClassVar[bool] = False
     _variable: ClassVar[bool] = False
     _defines_itself: ClassVar[bool] = False

@@ -15,7 +15,16 @@ from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Node
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir.expr import BinaryOpExpr, Cast, ConstExpr, IntImm, LogicalExpr, Select, Var
+from relaxpy.ir.tir.expr import (
+    BinaryOpExpr,
+    Cast,
+    ConstExpr,
+    IntImm,
+    LogicalExpr,
+    PrimExpr,
+    Select,
+    Var,
+)
 
 
 class Key(NamedTuple):
@@ -242,7 +251,7 @@ class _Walk:
 
     def begin_scope(self, scope: Node) -> None:
         self.shared = {}
-        for variable in _outer_sizes(scope):
+        for variable in _own_sizes(scope) if scope._owns_sizes else _outer_sizes(scope):
             if id(variable) not in self.names:
                 self.define(variable)
                 self.announced.add(id(variable))
@@ -252,6 +261,21 @@ class _Walk:
             del self.names[known]
         del self.defined[scope.known :]
         self.shared = scope.shared
+
+
+def _own_sizes(scope: Node) -> Iterator[Node]:
+    """The shape variables that stand alone in the parameters of a Func info (SC-16)."""
+    stack = [getattr(scope, field) for field in scope._owns_sizes]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Var):
+            yield value
+        elif isinstance(value, tuple):
+            stack += reversed(value)
+        elif isinstance(value, Node) and not (
+            isinstance(value, PrimExpr) or value._scope or value._variable
+        ):
+            stack += [getattr(value, field) for field in reversed(value._fields)]
 
 
 def _outer_sizes(scope: Node) -> Iterable[Node]:

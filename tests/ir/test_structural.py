@@ -173,6 +173,23 @@ def test_own_variables_of_a_signature_inside_differ_from_the_functions_own():
     assert not structural_equal(taking(n, m), taking(n, n))
 
 
+@pytest.mark.rule("RES-13", "SC-16")
+def test_a_signature_owns_only_what_stands_alone_in_it():
+    def doubling(n: tir.Var, *more: tir.Var) -> rx.FuncStructInfo:
+        return rx.FuncStructInfo([Tensor((n * 2,)), Tensor(more)], Tensor((n,)))
+
+    n, m = var("n"), var("m")
+    assert_same(doubling(n, n), doubling(m, m))
+    assert_same(doubling(n), doubling(n))
+    assert doubling(n, n) == doubling(m, m)
+    assert not structural_equal(doubling(n), doubling(m))
+    assert doubling(n) != doubling(m)
+    assert structural_equal(doubling(n), doubling(m), map_free_vars=True)
+    assert not structural_equal(doubling(n, n), doubling(n, m))
+    results = [rx.FuncStructInfo([rx.FuncStructInfo([], Tensor((v,)))], Tensor(())) for v in (n, m)]
+    assert results[0] != results[1]
+
+
 def test_variables_of_a_cast_are_its_own():
     def cast(size: tir.Var, used: tir.Var) -> rx.Function:
         x, y = rx.Var("x", Tensor(None)), rx.Var("y", Tensor((size,)))

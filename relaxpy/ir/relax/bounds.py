@@ -11,10 +11,11 @@ from relaxpy.ir.dtype import VOID
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.compatibility import is_base_of
 from relaxpy.ir.relax.distributed import DTensorStructInfo
-from relaxpy.ir.relax.mapping import map_params
+from relaxpy.ir.relax.mapping import matched_pairs
 from relaxpy.ir.relax.shape_vars import (
     enlarged,
     free_shape_vars,
+    kept_apart,
     own_shape_vars,
     rename_apart,
     substitute_info,
@@ -123,17 +124,25 @@ def _tensor_glb(a: rx.TensorStructInfo, b: rx.TensorStructInfo) -> rx.TensorStru
     )
 
 
-def _aligned(a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope) -> rx.FuncStructInfo:
-    """`b` with its own variables called as those of `a` that stand in their places."""
+def _aligned(
+    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
+) -> tuple[rx.FuncStructInfo, rx.FuncStructInfo]:
+    """Both, the own variables of `b` called as those of `a` that stand in their places.
+
+    A variable goes with the first one that it meets and that goes with no other, so that which of
+    the two comes first does not matter (SUB-20).
+    """
+    a = kept_apart(a, b, scope)
     renamed = rename_apart(b, scope)
     assert a.params is not None
     assert renamed.params is not None
-    own = own_shape_vars(a, scope)
+    free = set(own_shape_vars(a, scope))
     table: dict[tir.Var, tir.PrimExpr] = {}
-    for var, image in map_params(renamed.params, a.params, scope).items():
-        if image in own and not any(image is taken for taken in table.values()):
+    for var, image in matched_pairs(renamed.params, a.params, scope):
+        if image in free and var not in table:
             table[var] = image
-    return substitute_info(renamed, table)
+            free.discard(image)
+    return a, substitute_info(renamed, table)
 
 
 def _packed(a: rx.FuncStructInfo, b: rx.FuncStructInfo, *, purity: bool) -> rx.FuncStructInfo:
@@ -151,9 +160,10 @@ def _function_lub(
         return rx.FuncStructInfo(None, rx.ObjectStructInfo(), purity, derive_func=rx.EMPTY_DERIVE)
     if a.params is None or b.params is None or len(a.params) != len(b.params):
         return None
-    other = _aligned(a, b, scope)
+    a, other = _aligned(a, b, scope)
     own = (*own_shape_vars(a, scope), *own_shape_vars(other, scope))
     inner = enlarged(scope, own)
+    assert a.params is not None
     assert other.params is not None
     params = [struct_info_glb(p, q, inner) for p, q in zip(a.params, other.params, strict=True)]
     known = tuple(p for p in params if p is not None)
@@ -176,9 +186,10 @@ def _function_glb(
         return replace(b, purity=purity) if a.derive_func == rx.EMPTY_DERIVE else None
     if a.params is None or b.params is None or len(a.params) != len(b.params):
         return None
-    other = _aligned(a, b, scope)
+    a, other = _aligned(a, b, scope)
     own = (*own_shape_vars(a, scope), *own_shape_vars(other, scope))
     inner = enlarged(scope, own)
+    assert a.params is not None
     assert other.params is not None
     params = [struct_info_lca(p, q, inner) for p, q in zip(a.params, other.params, strict=True)]
     ret = struct_info_glb(a.ret, other.ret, inner)

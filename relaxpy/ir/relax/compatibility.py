@@ -14,6 +14,7 @@ from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.shape_vars import (
     enlarged,
+    kept_apart,
     own_shape_vars,
     rename_apart,
     sizes_of,
@@ -201,8 +202,10 @@ class _Check:
             return self.found(NO, "{} is not {}", *(forms if s1.params is None else forms[::-1]))
         if len(s1.params) != len(s2.params):
             return self.found(NO, "{} parameters are not {}", len(s1.params), len(s2.params))
+        s2 = kept_apart(s2, s1, scope)
         inner, own = instantiated(s1, s2, scope)
         assert inner.params is not None
+        assert s2.params is not None
         inside = enlarged(scope, own)
         worst = YES
         for i, (x, y) in enumerate(zip(s2.params, inner.params, strict=True)):

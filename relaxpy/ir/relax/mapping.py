@@ -42,13 +42,25 @@ def map_params(
 
     Parameters are to be matched together: what one of them binds, a Func info in another one uses.
     """
+    table: dict[tir.Var, tir.PrimExpr] = {}
+    for var, image in matched_pairs(params, infos, bound):
+        table.setdefault(var, image)
+    return table
+
+
+def matched_pairs(
+    params: Sequence[rx.StructInfo],
+    infos: Sequence[rx.StructInfo],
+    bound: Container[tir.Var] = (),
+) -> Iterator[Pair]:
+    """Each lone variable of `params` that is not in `bound` with what `infos` have at its place.
+
+    From left to right, one pair for each place.
+    """
     unbound = frozenset(var for var in definable_shape_vars(*params) if var not in bound)
     scope = enlarged(bound, unbound)
-    table: dict[tir.Var, tir.PrimExpr] = {}
     for s1, s2 in zip(params, infos, strict=False):
-        for var, image in _pairs(s1, s2, unbound, scope, bound):
-            table.setdefault(var, image)
-    return table
+        yield from _pairs(s1, s2, unbound, scope, bound)
 
 
 def _pairs(

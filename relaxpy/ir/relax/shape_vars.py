@@ -205,3 +205,14 @@ def rename_apart(info: I, shape_vars: Container[tir.Var] = ()) -> I:
             return map_infos(lambda part: rename_apart(part, shape_vars), info)
         case _:
             return info
+
+
+def kept_apart(info: I, other: rx.StructInfo, shape_vars: Container[tir.Var] = ()) -> I:
+    """`info`, or its copy with new own variables where `other` mentions some of them free.
+
+    `shape_vars` are in scope around both.
+    """
+    own = own_shape_vars(info, shape_vars) if isinstance(info, rx.FuncStructInfo) else ()
+    if own and not frozenset(own).isdisjoint(free_shape_vars(other, shape_vars)):
+        return rename_apart(info, shape_vars)
+    return info

@@ -299,8 +299,7 @@ class FuncStructInfo(StructInfo):
     """A function: in closure form with `params`, in packed form with `derive_func` (SI-7, SI-8)."""
 
     _fields = ("purity", "derive_func", "params", "ret")
-    _binds = frozenset(("params",))
-    _binds_sizes = frozenset(("params",))
+    _owns_sizes = frozenset(("params",))
     _scope = True
     params: tuple[StructInfo, ...] | None
     ret: StructInfo

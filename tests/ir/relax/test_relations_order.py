@@ -7,10 +7,13 @@ import pytest
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.compatibility import (
     BaseCheckResult,
+    Compatibility,
+    check_compatibility,
     is_base_of,
     struct_info_base_check,
 )
 from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
+from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.infos import (
     FIRST,
     SHAPES,
@@ -198,6 +201,36 @@ def test_variables_in_scope_are_no_function_s_own() -> None:
     assert is_base_of(one, one, {N})
     assert is_base_of(func(tensor(3), ret=tensor(3)), one)
     assert not is_base_of(func(tensor(3), ret=tensor(3)), one, {N})
+
+
+@pytest.mark.rule("MAP-9")
+def test_a_variable_of_the_surroundings_is_no_function_s_own() -> None:
+    fixed, fitting = func(rank(1), ret=tensor(N)), func(tensor(N), ret=tensor(N))
+    assert not is_base_of(fitting, fixed)
+    assert check_compatibility(fixed, fitting) is Compatibility.POSSIBLE
+    assert is_base_of(func(tensor(N), ret=rank(1)), fixed)
+    shifted = func(tensor(tir.Add(N, tir.IntImm("int64", 1))), ret=tensor(N))
+    assert check_compatibility(shifted, fitting) is Compatibility.POSSIBLE
+    bound = struct_info_lca(fixed, fitting)
+    assert is_base_of(bound, fixed)
+    assert is_base_of(bound, fitting)
+
+
+@pytest.mark.rule("SUB-20", "SUB-31")
+def test_bounds_pair_variables_that_stand_further_right() -> None:
+    one = func(shape(2), shape(N), ret=Object)
+    other = func(shape(M), shape(M), ret=Object)
+    lowest = func(rx.ShapeStructInfo(None, 1), shape(M), ret=Object)
+    for found in (struct_info_glb(one, other), struct_info_glb(other, one)):
+        assert found is not None
+        assert is_base_of(found, lowest)
+        assert is_base_of(lowest, found)
+    bounds = [
+        struct_info_lca(func(p, ret=Object), func(q, ret=Object))
+        for p, q in ((one, other), (other, one))
+    ]
+    assert is_base_of(bounds[0], bounds[1])
+    assert is_base_of(bounds[1], bounds[0])
 
 
 LUBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
