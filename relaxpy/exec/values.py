@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache, cached_property
@@ -12,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypeIs, override
 
-from relaxpy.errors import MisuseError, RuntimeCheckError, counted
+from relaxpy.entry import user_facing
+from relaxpy.errors import (
+    FunctionSignatureError,
+    MisuseError,
+    RuntimeCheckError,
+    counted,
+    is_users,
+)
 from relaxpy.ir.dtype import BOOL, FLOAT64, INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
@@ -92,19 +100,39 @@ class FunctionValue:
         literals = {var: ops.const(value, var.dtype) for var, value in self._sizes.items()}
         return substitute(self._definition_info, literals)
 
-    def __call__(self, *args: Value) -> Value:
-        """The result for these arguments.
+    @user_facing
+    def __call__(self, *args: object) -> Value:
+        """The result for these arguments; Python's numbers and arrays of others are read as values.
 
         Errors:
             RuntimeCheckError: their number is not that of the parameters (FN-11).
+            FunctionSignatureError: one does not fit its parameter.
         """
+        return self.called(args, outside=is_users(sys._getframe(2)))
+
+    def called(self, args: tuple[object, ...], *, outside: bool) -> Value:
+        """The result for these arguments, which are values unless they come from `outside`."""
         if len(args) != self.arity:
             raise RuntimeCheckError(
                 f"{self._title()} takes {counted(self.arity, 'argument')}, found {len(args)}",
                 rule="FN-11",
                 notes=(f"its signature is {self.struct_info}",),
             )
-        return self.run(*args)
+        return self.run(*(self._converted(args) if outside else args))
+
+    def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
+        """What arguments that do not come from the program are in it."""
+        values = []
+        for place, (arg, info) in enumerate(zip(args, self.struct_info.params or (), strict=True)):
+            try:
+                values.append(from_outside(arg, info))
+            except RuntimeCheckError as error:
+                raise FunctionSignatureError(
+                    f"argument {place} of {self._title()}: expected {info}: "
+                    f"{error.diagnostic.message}",
+                    rule="FN-1",
+                ) from None
+        return tuple(values)
 
     def _title(self) -> str:
         return f"function {self.name!r}" if self.name else "the function"

@@ -255,7 +255,7 @@ class VirtualMachine:
         return measure
 
     @user_facing
-    def invoke_closure(self, closure: FunctionValue, *args: Value) -> Value:
+    def invoke_closure(self, closure: FunctionValue, *args: object) -> Value:
         """What a closure that a function returned gives for `args`.
 
         Errors:
@@ -263,7 +263,7 @@ class VirtualMachine:
         """
         if not isinstance(closure, FunctionValue):
             raise MisuseError(f"invoke_closure takes a closure, found {describe(closure)}")
-        return closure(*args)
+        return closure.called(args, outside=True)
 
     @user_facing
     def save_function(

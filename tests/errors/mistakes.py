@@ -95,6 +95,17 @@ _BODIES = {
     "function of an executable": """
         relaxpy.VirtualMachine(relaxpy.build(Module))["mian"]
     """,
+    "closure": """
+        @R.function
+        def make(x: R.Tensor((3,), "float32")):
+            @R.function
+            def inner(y: R.Tensor((3,), "float32")):
+                return R.add(x, y)
+
+            return inner
+
+        make(np.zeros(3, "float32"))(np.zeros(4, "float32"))
+    """,
     "packed function": """
         @R.function
         def main(x: R.Tensor((3,), "float32")):

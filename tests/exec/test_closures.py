@@ -1,12 +1,13 @@
 """Closures that hold arguments, and packed functions called in other ways."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import RuntimeCheckError
+from relaxpy.errors import FunctionSignatureError, RuntimeCheckError
 from relaxpy.exec.values import Closure
 from relaxpy.ir import assert_structural_equal
 from relaxpy.script import from_source, ir as I, relax as R
@@ -51,6 +52,13 @@ class Calls:
         return (y, unit)
 
 
+class Flags:
+    """An array of another library."""
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        return np.array([True, False])
+
+
 def see_context(context: object, x: np.ndarray) -> np.ndarray:
     CONTEXTS.append(context)
     return x
@@ -85,6 +93,49 @@ def test_a_closure_takes_what_it_does_not_hold(target: str) -> None:
     assert str(held.struct_info).replace("(n,)", '("n",)') == expected
     with pytest.raises(RuntimeCheckError, match="takes 1 argument, found 2"):
         held(X, X)
+
+
+@TARGETS
+@pytest.mark.rule("FN-1")
+def test_a_closure_reads_what_python_calls_it_with(target: str) -> None:
+    @R.function
+    def main(x: R.Tensor((), "float32")):
+        @R.function
+        def inner(
+            y: R.Tensor((), "int64"), z: R.Prim("float32"), t: R.Tuple(R.Tensor((2,), "bool"))
+        ):
+            return (x, y, z, t)
+
+        return inner
+
+    executable = relaxpy.compile(main, target)
+    inner = executable["main"](1.5)
+    flags = Flags()
+    for call in (inner, partial(relaxpy.VirtualMachine(executable).invoke_closure, inner)):
+        x, y, z, (t,) = call(2, 0.5, [flags])
+        assert (x.dtype, y.dtype, t.dtype) == (np.float32, np.int64, np.bool_)
+        assert (x[()], y[()], z, t.tolist()) == (1.5, 2, 0.5, [True, False])
+        with pytest.raises(
+            FunctionSignatureError, match="argument 0 of function 'inner': expected"
+        ):
+            call(2**70, 0.5, [flags])
+        with pytest.raises(FunctionSignatureError, match="parameter y of inner"):
+            call(0.5, 0.5, [flags])
+
+
+@TARGETS
+@pytest.mark.rule("FN-1")
+def test_what_a_program_calls_a_closure_with_is_a_value_already(target: str) -> None:
+    @R.function
+    def main():
+        @R.function
+        def inner(y: R.Tensor((), "int64")):
+            return y
+
+        return R.invoke_pure_closure(inner, (R.prim_value(2),), sinfo_args=R.Object)
+
+    with pytest.raises(FunctionSignatureError, match="a prim value is not a tensor"):
+        relaxpy.compile(main, target)["main"]()
 
 
 @TARGETS

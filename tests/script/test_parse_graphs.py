@@ -498,6 +498,9 @@ def test_the_truth_of_a_relax_value_is_not_known_while_reading() -> None:
             i = R.nn.rellu(x)
             #        ^^^^^ R.nn has no attribute 'rellu'
             # hint: did you mean `R.nn.relu`?
+            i = R.sofmax(x)
+            #     ^^^^^^ R has no attribute 'sofmax'
+            # hint: did you mean `R.nn.softmax`?
             j = R.permute_dims(x, axes=(0.5,))
             #                          ^^^^^^ relax.permute_dims: axes is int or a list of them or
             # ... None, found (0.5,)

@@ -78,11 +78,16 @@ def operators_called(name: str) -> list[str]:
     return [f"R.{n.removeprefix('relax.')}" for n in known]
 
 
+def _operators_nearly_called(name: str) -> list[str]:
+    last_names = (n.rpartition(".")[2] for n in registered_ops())
+    return [found for near in nearest(name, last_names) for found in operators_called(near)]
+
+
 def attribute_hint(spoken: str, name: str, known: Iterable[str]) -> str | None:
     """What may be meant by `spoken.name`, where the namespace `spoken` has the names `known`."""
     found = [f"{spoken}.{near}" for near in nearest(name, known)]
     if spoken.partition(".")[0] == "R":
-        found = operators_called(name) or found
+        found = operators_called(name) or found or _operators_nearly_called(name)
     return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
 
 
