@@ -1,7 +1,10 @@
 """Integer reasoning over PrimExprs."""
 
 from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet, ProofStrength
+from relaxpy.ir.arith.constraints import IntConstraints, IntConstraintsTransform, IntGroupBounds
 from relaxpy.ir.arith.deduce import deduce_bound
+from relaxpy.ir.arith.equations import solve_linear_equations
+from relaxpy.ir.arith.inequalities import solve_linear_inequalities
 from relaxpy.ir.arith.intset import (
     IntervalSet,
     IntSet,
@@ -41,6 +44,9 @@ __all__ = [
     "Analyzer",
     "ConstIntBound",
     "Extension",
+    "IntConstraints",
+    "IntConstraintsTransform",
+    "IntGroupBounds",
     "IntSet",
     "IntervalSet",
     "IterMapExpr",
@@ -68,5 +74,7 @@ __all__ = [
     "pos_inf",
     "prove_equal",
     "simplify",
+    "solve_linear_equations",
+    "solve_linear_inequalities",
     "union_lower_bound",
 ]

@@ -1,0 +1,158 @@
+"""Systems of integer constraints, and what stands between two systems of the same solutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.patterns import check_variables
+from relaxpy.ir.dtype import BOOL
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+
+
+@dataclass(frozen=True, slots=True)
+class IntConstraints:
+    """`relations` between `variables`, some of which run through `ranges`.
+
+    Other variables in them are parameters. Errors: MisuseError (also TypeError) for anything else.
+    """
+
+    variables: Sequence[Var]
+    ranges: Mapping[Var, Range]
+    relations: Sequence[PrimExpr]
+
+    def __post_init__(self) -> None:
+        ranges = dict(self.ranges or {})
+        for var, domain in ranges.items():
+            ops.check_variable(var, "a table of ranges")
+            if not isinstance(domain, Range):
+                raise MisuseError(f"ranges gives each tir.Var its Range, found {domain!r:.60}")
+        variables = tuple(check_variables(self.variables))
+        for var in variables:
+            if var.dtype.family != "int" or var.dtype.vector:
+                raise MisuseError(f"variables of a system are integers, found {var.dtype}")
+        if not isinstance(self.relations, (list, tuple)):
+            raise MisuseError(f"relations stand in a list, found {self.relations!r:.60}")
+        object.__setattr__(self, "variables", variables)
+        object.__setattr__(self, "ranges", MappingProxyType(ranges))
+        object.__setattr__(self, "relations", tuple(ops.truth(r) for r in self.relations))
+
+    @staticmethod
+    def of(
+        relations: IntConstraints | Sequence[ExprLike],
+        variables: Sequence[Var] | None,
+        ranges: Mapping[Var, Range] | None,
+    ) -> IntConstraints:
+        """A system as solvers take it: made already, or by its parts.
+
+        Errors:
+            MisuseError (also TypeError): variables or ranges are given twice.
+        """
+        if not isinstance(relations, IntConstraints):
+            return IntConstraints(variables or [], ranges or {}, relations)  # type: ignore[arg-type]
+        if variables is not None or ranges is not None:
+            raise MisuseError("an IntConstraints has variables and ranges of its own")
+        return relations
+
+
+@dataclass(frozen=True, slots=True)
+class IntConstraintsTransform:
+    """Two systems with as many solutions, and what the variables of each are by the other's."""
+
+    src: IntConstraints
+    dst: IntConstraints
+    src_to_dst: Mapping[Var, PrimExpr]
+    dst_to_src: Mapping[Var, PrimExpr]
+
+
+def unsolvable() -> IntConstraints:
+    """The system without solutions: its relation is False."""
+    return IntConstraints([], {}, [ops.const(False, BOOL)])
+
+
+@dataclass(frozen=True, slots=True)
+class IntGroupBounds:
+    """What `coef` times a variable is at least, at most and equal to, all of it at once."""
+
+    coef: PrimExpr
+    lower: Sequence[PrimExpr] = field(default_factory=tuple)
+    equal: Sequence[PrimExpr] = field(default_factory=tuple)
+    upper: Sequence[PrimExpr] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coef", ops.convert(self.coef))
+        for name in ("lower", "equal", "upper"):
+            object.__setattr__(self, name, ops.convert_all(getattr(self, name)))
+        coef = self.coef
+        if not coef.dtype.is_int or (isinstance(coef, tir.IntImm) and coef.value <= 0):
+            raise MisuseError(f"a coefficient is a positive integer, found `{coef}`", about=coef)
+
+    @staticmethod
+    def from_range(rng: Range) -> IntGroupBounds:
+        """The bounds of a variable that runs through a Range.
+
+        Errors:
+            MisuseError (also TypeError): it is no Range.
+        """
+        if not isinstance(rng, Range):
+            raise MisuseError(f"expected a Range, found {rng!r:.60}", about=rng)
+        one = ops.const(1, rng.min.dtype)
+        analyzer = Analyzer()
+        if isinstance(rng.extent, tir.IntImm) and rng.extent.value == 1:
+            return IntGroupBounds(one, [], [analyzer.simplify(rng.min)], [])
+        last = analyzer.simplify(ops.sub(rng.stop, 1))
+        return IntGroupBounds(one, [analyzer.simplify(rng.min)], [], [last])
+
+    @user_facing
+    def find_best_range(self, vranges: Mapping[Var, Range] | None = None) -> Range | None:
+        """The shortest Range that one lower and one upper bound make; None if there is none.
+
+        How long a stretch is at most may depend on the variables in `vranges`, which run through
+        theirs. The Range of an equation is one value, that the coefficient may not divide exactly.
+        """
+        ranges = dict(vranges or {})
+        analyzer = Analyzer()
+        coef = self.coef
+        if self.equal:
+            value = analyzer.simplify(ops.floordiv(self.equal[0], coef))
+            return Range.from_min_extent(value, ops.const(1, value.dtype))
+        best: Range | None = None
+        for lower in self.lower:
+            first = analyzer.simplify(ops.ceildiv(lower, coef))
+            for upper in self.upper:
+                last = ops.floordiv(upper, coef)
+                length = analyzer.simplify(ops.add(ops.sub(last, first), 1))
+                longest = _greatest(analyzer, length, ranges)
+                if longest is None:
+                    continue
+                if isinstance(longest, tir.IntImm) and longest.value < 0:
+                    longest = ops.const(0, longest.dtype)
+                if best is None or shorter(longest, best.extent):
+                    best = Range.from_min_extent(first, longest)
+        return best
+
+
+def _greatest(analyzer: Analyzer, value: PrimExpr, ranges: Mapping[Var, Range]) -> PrimExpr | None:
+    """`value` at its greatest; the ends of the ranges may be over other variables with ranges."""
+    for _ in range(len(ranges) + 1):
+        if not mentions(value, ranges):
+            return value
+        covered = analyzer.int_set(value, ranges)
+        if not covered.has_upper_bound():
+            return None
+        value = analyzer.simplify(covered.max_value)
+    return None
+
+
+def shorter(one: PrimExpr, other: PrimExpr) -> bool:
+    """Whether an extent is known to be less than another; a literal counts as less."""
+    if isinstance(one, tir.IntImm) and not isinstance(other, tir.IntImm):
+        return True
+    return Analyzer().can_prove(ops.compare(tir.LT, one, other))

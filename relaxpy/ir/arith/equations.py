@@ -1,0 +1,258 @@
+"""Systems of linear equations over the integers, by the Smith normal form of their matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from relaxpy.entry import user_facing
+from relaxpy.ir.arith import division, poly, readable
+from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.canonical import GENERAL
+from relaxpy.ir.arith.constraints import IntConstraints, IntConstraintsTransform, unsolvable
+from relaxpy.ir.arith.patterns import linear_terms
+from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.dtype import BOOL, DataType
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.traverse import substitute
+
+Row = list[int]
+
+
+@user_facing
+def solve_linear_equations(
+    equations: IntConstraints | Sequence[ExprLike],
+    variables: Sequence[Var] | None = None,
+    ranges: Mapping[Var, Range] | None = None,
+) -> IntConstraintsTransform:
+    """The system over as few new variables n0, n1, … as the equations leave free.
+
+    What is no linear equation of the variables stays among the relations, over the new variables.
+    Without solutions the new system is the relation False; without variables it is the old one.
+
+    Errors:
+        MisuseError (also TypeError): the parts are no integer variables, Ranges and conditions.
+    """
+    system = IntConstraints.of(equations, variables, ranges)
+    if not system.variables:
+        return IntConstraintsTransform(system, system, {}, {})
+    matrix, values, others = _read(system)
+    smith = _Smith(matrix, values, len(system.variables))
+    smith.run()
+    solution = _Solution(system, smith, others)
+    return solution.transform()
+
+
+def _read(system: IntConstraints) -> tuple[list[Row], list[Poly], list[PrimExpr]]:
+    """The matrix and the right sides of the linear equations, and the other relations."""
+    matrix, values, others = [], [], []
+    for relation in system.relations:
+        row = _row(relation, system.variables)
+        if row is None:
+            others.append(relation)
+        else:
+            matrix.append(row[0])
+            values.append(row[1])
+    return matrix, values, others
+
+
+def _row(relation: PrimExpr, variables: Sequence[Var]) -> tuple[Row, Poly] | None:
+    match relation:
+        case tir.EQ(a=a, b=b) if a.dtype.family == "int" and not a.dtype.vector:
+            p = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
+        case _:
+            return None
+    found = linear_terms(p, variables)
+    if found is None:
+        return None
+    row = [poly.constant_of(c) for c in found[0]]
+    if any(number is None for number in row):
+        return None
+    return [number or 0 for number in row], poly.scaled(found[1], -1)
+
+
+class _Smith:
+    """`matrix` made diagonal by steps that keep it equivalent.
+
+    `columns` turn the new variables into the old ones, and `inverse` turns them back; `values`
+    follow the rows.
+    """
+
+    def __init__(self, matrix: list[Row], values: list[Poly], width: int) -> None:
+        self.matrix = matrix
+        self.values = values
+        self.width = width
+        self.columns = [[int(i == j) for j in range(width)] for i in range(width)]
+        self.inverse = [list(row) for row in self.columns]
+        self.rank = 0
+
+    def run(self) -> None:
+        while self.rank < min(len(self.matrix), self.width) and self.pivot(self.rank):
+            self.clear(self.rank)
+            self.rank += 1
+
+    def pivot(self, k: int) -> bool:
+        """Bring a coefficient that is not 0 to the diagonal; whether there is one."""
+        for j in range(k, self.width):
+            for i in range(k, len(self.matrix)):
+                if self.matrix[i][j]:
+                    self.matrix[k], self.matrix[i] = self.matrix[i], self.matrix[k]
+                    self.values[k], self.values[i] = self.values[i], self.values[k]
+                    for row in (*self.matrix, *self.columns):
+                        row[k], row[j] = row[j], row[k]
+                    self.inverse[k], self.inverse[j] = self.inverse[j], self.inverse[k]
+                    return True
+        return False
+
+    def clear(self, k: int) -> None:
+        while True:
+            below = [i for i in range(k + 1, len(self.matrix)) if self.matrix[i][k]]
+            right = [j for j in range(k + 1, self.width) if self.matrix[k][j]]
+            if not below and not right:
+                return
+            for i in below:
+                self.combine_rows(k, i)
+            for j in right:
+                if self.matrix[k][j]:
+                    self.combine_columns(k, j)
+
+    def combine_rows(self, k: int, i: int) -> None:
+        a, b = self.matrix[k][k], self.matrix[i][k]
+        common, p, q = _bezout(a, b)
+        one, other = self.matrix[k], self.matrix[i]
+        self.matrix[k] = _mixed(one, other, p, q)
+        self.matrix[i] = _mixed(one, other, b // common, -(a // common))
+        first, second = self.values[k], self.values[i]
+        self.values[k] = _sum(((p, first), (q, second)))
+        self.values[i] = _sum(((b // common, first), (-(a // common), second)))
+
+    def combine_columns(self, k: int, j: int) -> None:
+        a, b = self.matrix[k][k], self.matrix[k][j]
+        common, p, q = _bezout(a, b)
+        for row in (*self.matrix, *self.columns):
+            row[k], row[j] = (
+                p * row[k] + q * row[j],
+                b // common * row[k] - a // common * row[j],
+            )
+        one, other = self.inverse[k], self.inverse[j]
+        self.inverse[k] = _mixed(one, other, a // common, b // common)
+        self.inverse[j] = _mixed(one, other, q, -p)
+
+
+def _mixed(a: Row, b: Row, p: int, q: int) -> Row:
+    return [p * x + q * y for x, y in zip(a, b, strict=True)]
+
+
+def _bezout(a: int, b: int) -> tuple[int, int, int]:
+    """(g, p, q) with p*a + q*b = g, a common divisor; `a` itself where it divides b."""
+    p, q, r, s = 1, 0, 0, 1
+    while b % a:
+        times = b // a
+        a, b, p, q, r, s = b - times * a, a, r - times * p, s - times * q, p, q
+    return a, p, q
+
+
+def _sum(terms: Iterable[tuple[int, Poly]]) -> Poly:
+    """The sum of multiples."""
+    total: dict[poly.Monomial, int] = {}
+    for factor, term in terms:
+        poly.accumulate(total, term, factor)
+    return total
+
+
+class _Solution:
+    def __init__(self, system: IntConstraints, smith: _Smith, others: list[PrimExpr]) -> None:
+        self.system = system
+        self.smith = smith
+        self.relations = others
+        self.analyzer = Analyzer()
+
+    def transform(self) -> IntConstraintsTransform:
+        system, smith = self.system, self.smith
+        dtype = max((var.dtype for var in system.variables), key=lambda d: d.bits)
+        fresh = [Var(f"n{k}", dtype) for k in range(len(system.variables) - smith.rank)]
+        new_values = [*self.diagonal(dtype), *map(poly.atom, fresh)]
+        forth = self.written(system.variables, smith.columns, new_values)
+        old_values = list(map(poly.atom, system.variables))
+        back = self.written(fresh, smith.inverse[smith.rank :], old_values)
+        nothing = IntConstraintsTransform(system, unsolvable(), {}, {})
+        if forth is None or back is None:
+            return nothing
+        ranges = self.ranges(back)
+        for var, domain in ranges.items():
+            self.analyzer.bind(var, domain)
+        relations = self.over(forth)
+        if relations is None:
+            return nothing
+        return IntConstraintsTransform(
+            system, IntConstraints(fresh, ranges, relations), forth, back
+        )
+
+    @staticmethod
+    def written(
+        variables: Sequence[Var], rows: list[Row], values: list[Poly]
+    ) -> dict[Var, PrimExpr] | None:
+        """What each variable is by its row; None where it cannot hold that."""
+        found = {}
+        for var, row in zip(variables, rows, strict=True):
+            total = _sum(zip(row, values, strict=True))
+            value = readable.expression(GENERAL, total, var.dtype)
+            if value is None:
+                return None
+            found[var] = value
+        return found
+
+    def diagonal(self, dtype: DataType) -> list[Poly]:
+        """The variables that the equations fix; what they ask of parameters becomes relations."""
+        solved: list[Poly] = []
+        for k, value in enumerate(self.smith.values):
+            if k >= self.smith.rank:
+                self.require(value, dtype)
+                continue
+            number = self.smith.matrix[k][k]
+            if number < 0:
+                number, value = -number, poly.scaled(value, -1)
+            quotient = value if number == 1 else division.floor_by(GENERAL, value, number)
+            self.require(poly.add(value, quotient, -number), dtype)
+            solved.append(quotient)
+        return solved
+
+    def require(self, p: Poly, dtype: DataType) -> None:
+        """Enter that p is 0."""
+        value = readable.expression(GENERAL, p, dtype)
+        # What a literal of the datatype cannot say is no value of it either.
+        condition = ops.const(False, BOOL) if value is None else ops.compare(tir.EQ, value, 0)
+        self.relations.append(condition)
+
+    def ranges(self, back: Mapping[Var, PrimExpr]) -> dict[Var, Range]:
+        """Where the new variables run, as far as it follows from the old ones' ranges."""
+        found = {}
+        for var, expr in back.items():
+            covered = self.analyzer.int_set(expr, self.system.ranges)
+            ends = (covered.min_value, covered.max_value)
+            bounded = covered.has_lower_bound() and covered.has_upper_bound()
+            if bounded and not any(mentions(end, self.system.variables) for end in ends):
+                extent = simplify(ops.add(ops.sub(covered.max_value, covered.min_value), 1))
+                found[var] = Range.from_min_extent(covered.min_value, extent)
+        return found
+
+    def over(self, forth: Mapping[Var, PrimExpr]) -> list[PrimExpr] | None:
+        """All relations over the new variables, those that always hold left out; None for False."""
+        conditions = [substitute(relation, forth) for relation in self.relations]
+        for var in self.system.variables:
+            domain = self.system.ranges.get(var)
+            if domain is not None:
+                conditions.append(ops.compare(tir.LE, domain.min, forth[var]))
+                conditions.append(ops.compare(tir.LT, forth[var], domain.stop))
+        kept: list[PrimExpr] = []
+        for condition in conditions:
+            simple = self.analyzer.simplify(condition)
+            if isinstance(simple, tir.IntImm):
+                if not simple.value:
+                    return None
+            elif simple not in kept:
+                kept.append(simple)
+        return kept

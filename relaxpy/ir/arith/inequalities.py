@@ -1,0 +1,280 @@
+"""Systems of linear inequalities over the integers, by Fourier-Motzkin elimination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import lcm
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith import poly, readable
+from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.canonical import GENERAL
+from relaxpy.ir.arith.constraints import (
+    IntConstraints,
+    IntConstraintsTransform,
+    IntGroupBounds,
+    unsolvable,
+)
+from relaxpy.ir.arith.patterns import at_most_zero, linear_terms, simplified_negations
+from relaxpy.ir.arith.poly import ONE, Poly
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.traverse import substitute
+
+_LIMIT = 2000
+
+
+class InfeasibleError(Exception):
+    """No integers satisfy the system."""
+
+
+@user_facing
+def solve_linear_inequalities(
+    equations: IntConstraints | Sequence[ExprLike],
+    variables: Sequence[Var] | None = None,
+    ranges: Mapping[Var, Range] | None = None,
+    deskew_range: bool = False,
+) -> IntConstraints | IntConstraintsTransform:
+    """Ranges of the variables, each over those after it, and the relations that they leave open.
+
+    With `deskew_range` the variables run from 0: the system is over new ones, less where the old
+    begin. Of a system without solutions the relation is False, and it has no variables.
+
+    Errors:
+        MisuseError (also TypeError): the parts are no integer variables, Ranges and conditions.
+    """
+    system = IntConstraints.of(equations, variables, ranges)
+    try:
+        solved = _solved(system)
+    except InfeasibleError:
+        nothing = unsolvable()
+        return IntConstraintsTransform(system, nothing, {}, {}) if deskew_range else nothing
+    return _deskewed(system, solved) if deskew_range else solved
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """terms <= 0, or (`equal`) terms == 0."""
+
+    terms: Poly
+    equal: bool
+
+    @property
+    def key(self) -> frozenset[tuple[poly.Monomial, int]]:
+        return frozenset((m, c) for m, c in self.terms.items() if m)
+
+
+def _tight(terms: Poly, *, equal: bool) -> _Row | None:
+    """The row in least terms, rounded to integers; None if it always holds."""
+    number = terms.get(ONE, 0)
+    common = poly.content(terms, with_constant=False)
+    if common == 0:
+        if number > 0 or (equal and number):
+            raise InfeasibleError
+        return None
+    if equal and number % common:
+        raise InfeasibleError
+    rest = {m: c // common for m, c in terms.items() if m}
+    rounded = -(-number // common)
+    return _Row({**rest, ONE: rounded} if rounded else rest, equal)
+
+
+def _rows(conditions: Sequence[PrimExpr]) -> tuple[list[_Row], list[PrimExpr]]:
+    """The comparisons of signed integers in `conditions`, and what is none."""
+    rows: list[_Row] = []
+    others: list[PrimExpr] = []
+    for condition in conditions:
+        if isinstance(condition, tir.EQ) and condition.a.dtype.family == "int":
+            p = poly.add(GENERAL.poly(condition.a), GENERAL.poly(condition.b), -1)
+            found = [_tight(p, equal=True)]
+        else:
+            parts = list(at_most_zero(simplified_negations(condition)))
+            if None in parts:
+                others.append(condition)
+                continue
+            found = [_tight(part[0], equal=False) for part in parts if part is not None]
+        rows += [row for row in found if row is not None]
+    return rows, others
+
+
+def _sharpest(rows: Sequence[_Row]) -> list[_Row]:
+    """Each row once; of inequalities that differ in the constant only the sharpest.
+
+    Two that are opposite make an equation.
+    """
+    kept: dict[object, _Row] = {}
+    for row in rows:
+        number = row.terms.get(ONE, 0)
+        key = (row.key, number) if row.equal else row.key
+        known = kept.get(key)
+        if known is None or known.terms.get(ONE, 0) < number:
+            kept[key] = row
+    found: list[_Row] = []
+    for row in kept.values():
+        opposite = poly.scaled(row.terms, -1)
+        turned = kept.get(frozenset((m, c) for m, c in opposite.items() if m))
+        if row.equal or turned is None or turned.terms != opposite:
+            found.append(row)
+        elif poly.leading(row.terms)[1] > 0:
+            found.append(_Row(row.terms, True))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """For one variable what some multiples of it are at least, at most and equal to."""
+
+    lower: list[tuple[int, Poly]]
+    upper: list[tuple[int, Poly]]
+    equal: list[tuple[int, Poly]]
+
+    def group(self, dtype: DataType) -> IntGroupBounds:
+        """All bounds of one multiple."""
+        factors = [factor for part in (self.lower, self.equal, self.upper) for factor, _ in part]
+        coef = lcm(*factors)
+        parts = [
+            [_written(poly.scaled(p, coef // factor), dtype) for factor, p in part]
+            for part in (self.lower, self.equal, self.upper)
+        ]
+        return IntGroupBounds(_written(poly.constant(coef), dtype), *parts)
+
+    def conditions(self, var: Var) -> list[tuple[Poly, bool]]:
+        """The same as polynomials that are at most, or equal to, 0."""
+        one = poly.atom(var)
+        return [
+            *((poly.add(p, one, -factor), False) for factor, p in self.lower),
+            *((poly.add(poly.scaled(one, factor), p, -1), False) for factor, p in self.upper),
+            *((poly.add(poly.scaled(one, factor), p, -1), True) for factor, p in self.equal),
+        ]
+
+
+def _written(p: Poly, dtype: DataType) -> PrimExpr:
+    """p as an expression, of 64 bits where a literal asks for them."""
+    for kind in (dtype, INT64):
+        found = readable.expression(GENERAL, p, kind)
+        if found is not None:
+            return found
+    raise MisuseError("the coefficients of the system outgrow 64 bits")
+
+
+def _eliminated(rows: list[_Row], var: Var) -> tuple[_Bounds, list[_Row]]:
+    """The bounds of `var`, and rows without it that follow from them beside the other rows."""
+    bounds = _Bounds([], [], [])
+    others: list[_Row] = []
+    for row in rows:
+        found = linear_terms(row.terms, [var])
+        number = poly.constant_of(found[0][0]) if found is not None else None
+        if found is None or not number:
+            others.append(row)
+        elif row.equal:
+            sign = -1 if number > 0 else 1
+            bounds.equal.append((abs(number), poly.scaled(found[1], sign)))
+        elif number > 0:
+            bounds.upper.append((number, poly.scaled(found[1], -1)))
+        else:
+            bounds.lower.append((-number, found[1]))
+    derived: list[_Row | None] = []
+    lower, upper = bounds.lower + bounds.equal, bounds.upper + bounds.equal
+    if len(lower) * len(upper) <= _LIMIT:  # what is not derived is lost to bounds alone
+        for place, (a, p) in enumerate(lower):
+            for other, (b, q) in enumerate(upper):
+                both = place >= len(bounds.lower) and other >= len(bounds.upper)
+                if both and place - len(bounds.lower) >= other - len(bounds.upper):
+                    continue
+                terms = poly.add(poly.scaled(p, b), q, -a)
+                derived.append(_tight(terms, equal=both))
+    return bounds, _sharpest([*others, *(row for row in derived if row is not None)])
+
+
+def _solved(system: IntConstraints) -> IntConstraints:
+    conditions = list(system.relations)
+    for var in system.variables:
+        domain = system.ranges.get(var)
+        if domain is not None:
+            conditions += [tir.LE(domain.min, var), tir.LT(var, domain.stop)]
+    rows, others = _rows(conditions)
+    groups: dict[Var, _Bounds] = {}
+    rows = _sharpest(rows)
+    for var in system.variables:
+        groups[var], rows = _eliminated(rows, var)
+    own = set(system.variables)
+    known = {var: domain for var, domain in system.ranges.items() if var not in own}
+    found: dict[Var, Range] = {}
+    analyzer = Analyzer()
+    for var, domain in known.items():
+        analyzer.bind(var, domain)
+    for var in reversed(system.variables):
+        if any((groups[var].lower, groups[var].upper, groups[var].equal)):
+            best = groups[var].group(var.dtype).find_best_range({**known, **found})
+            if best is not None:
+                found[var] = Range.from_min_extent(
+                    analyzer.simplify(ops.cast_to(best.min, var.dtype)),
+                    analyzer.simplify(ops.cast_to(best.extent, var.dtype)),
+                )
+                analyzer.bind(var, found[var])
+    relations = []
+    dtype = max((var.dtype for var in system.variables), key=lambda d: d.bits, default=INT64)
+    for var in system.variables:
+        for terms, equal in groups[var].conditions(var):
+            relations.append(_condition(terms, dtype, equal=equal, simple=True))
+    relations += [_condition(r.terms, dtype, equal=r.equal, simple=False) for r in rows]
+    return IntConstraints(system.variables, found, _open(analyzer, [*relations, *others]))
+
+
+def _condition(terms: Poly, dtype: DataType, *, equal: bool, simple: bool) -> PrimExpr:
+    left = _written(terms, dtype)
+    found = (tir.EQ if equal else tir.LE)(left, ops.const(0, left.dtype))
+    return simplify(found) if simple else found
+
+
+def _open(analyzer: Analyzer, relations: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """The relations that `analyzer` does not know to hold, each once."""
+    kept: list[PrimExpr] = []
+    for relation in relations:
+        decided = analyzer.simplify(relation)
+        if isinstance(decided, tir.IntImm):
+            if not decided.value:
+                raise InfeasibleError
+        elif relation not in kept:
+            kept.append(relation)
+    return kept
+
+
+def _deskewed(system: IntConstraints, solved: IntConstraints) -> IntConstraintsTransform:
+    """The solved system over variables that run from 0."""
+    forth: dict[Var, PrimExpr] = {}
+    back: dict[Var, PrimExpr] = {}
+    variables: list[Var] = []
+    ranges: dict[Var, Range] = {}
+    analyzer = Analyzer()
+    for var in reversed(solved.variables):
+        domain = solved.ranges.get(var)
+        if domain is None:
+            forth[var] = back[var] = var
+            variables.append(var)
+            continue
+        begin = simplify(substitute(domain.min, forth))
+        if isinstance(domain.extent, tir.IntImm) and domain.extent.value == 1:
+            forth[var] = begin
+            continue
+        fresh = Var(f"{var.name}_shifted", var.dtype)
+        forth[var] = simplify(ops.add(fresh, begin))
+        back[fresh] = simplify(ops.sub(var, domain.min))
+        ranges[fresh] = Range.from_min_extent(
+            ops.const(0, var.dtype), simplify(substitute(domain.extent, forth))
+        )
+        analyzer.bind(fresh, ranges[fresh])
+        variables.append(fresh)
+    moved = [simplify(substitute(relation, forth)) for relation in solved.relations]
+    try:
+        relations = _open(analyzer, moved)
+    except InfeasibleError:
+        return IntConstraintsTransform(system, unsolvable(), {}, {})
+    return IntConstraintsTransform(
+        system, IntConstraints(variables[::-1], ranges, relations), forth, back
+    )
