@@ -28,6 +28,7 @@ from relaxpy.ir.arith.iter_map import (
     iter_map_simplify,
     normalize_to_iter_sum,
 )
+from relaxpy.ir.arith.narrow import narrow_predicate_expression
 from relaxpy.ir.arith.patterns import (
     detect_clip_bound,
     detect_common_subexpr,
@@ -39,6 +40,7 @@ from relaxpy.ir.arith.region import (
     estimate_region_strict_bound,
     estimate_region_upper_bound,
 )
+from relaxpy.ir.tir.touched import domain_touched
 
 __all__ = [
     "Analyzer",
@@ -63,11 +65,13 @@ __all__ = [
     "detect_common_subexpr",
     "detect_iter_map",
     "detect_linear_equation",
+    "domain_touched",
     "estimate_region_lower_bound",
     "estimate_region_strict_bound",
     "estimate_region_upper_bound",
     "inverse_affine_iter_map",
     "iter_map_simplify",
+    "narrow_predicate_expression",
     "neg_inf",
     "normalize_iter_map_to_expr",
     "normalize_to_iter_sum",

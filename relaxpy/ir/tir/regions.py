@@ -31,7 +31,7 @@ def access_regions(
     Errors:
         MisuseError: a pointer is used as such, so that what it reaches cannot be told.
     """
-    found = _Accesses(pointers)
+    found = Accesses(pointers)
     found.hidden |= set(block.alloc_buffers)
     for match in block.match_buffers:
         found.views[match.buffer] = match.source
@@ -43,7 +43,9 @@ def access_regions(
     return _regions(reads), _regions(found.writes)
 
 
-class _Accesses:
+class Accesses:
+    """Collects what statements read and write, and over which values the variables run."""
+
     def __init__(self, pointers: Container[Var]) -> None:
         self.pointers = pointers
         self.reads: dict[Buffer, list[Interval]] = {}
@@ -56,6 +58,7 @@ class _Accesses:
     # --- statements
 
     def statement(self, node: stmt.Stmt) -> None:
+        """Enter what a statement reads and writes."""
         match node:
             case stmt.SeqStmt(seq=seq):
                 for part in seq:
@@ -100,6 +103,7 @@ class _Accesses:
                         self.expression(child)
 
     def nested(self, node: stmt.BlockRealize) -> None:
+        """Enter a block where its variables have their values."""
         for value in node.iter_values:
             self.expression(value)
         variables = [iter_var.var for iter_var in node.block.iter_vars]
@@ -111,6 +115,7 @@ class _Accesses:
             self.declared(node.block)
 
     def declared(self, block: stmt.Block) -> None:
+        """Enter what a block says that it reads and writes."""
         for regions, table in ((block.reads, self.reads), (block.writes, self.writes)):
             for region in regions:
                 self.access(table, region.buffer, map(self.covered, region.region))
@@ -163,9 +168,10 @@ class _Accesses:
         if buffer in self.hidden:
             return
         known = table.get(buffer)
-        table[buffer] = list(sets) if known is None else list(map(_union, known, sets))
+        table[buffer] = list(sets) if known is None else list(map(united, known, sets))
 
     def covered(self, part: Range) -> Interval:
+        """The least and the greatest member of a stretch while the relaxed loops run."""
         low = self.interval(part.min)
         if isinstance(part.extent, tir.IntImm) and part.extent.value == 1:
             return low
@@ -219,6 +225,7 @@ class _Accesses:
             self.bounds = outer
 
     def narrow(self, condition: PrimExpr) -> None:
+        """Take it that `condition` holds."""
         # Each comparison is read as low <= high; a loop variable alone (with a literal) on one
         # side gets the other side's bound.
         match condition:
@@ -320,7 +327,8 @@ def _combine(
     return ops.const(0, divisor.dtype), ops.sub(divisor, 1)
 
 
-def _union(one: Interval, other: Interval) -> Interval:
+def united(one: Interval, other: Interval) -> Interval:
+    """The least interval around both that is known."""
     if one is None or other is None:
         return None
     return _outer(one[0], other[0], least=True), _outer(one[1], other[1], least=False)

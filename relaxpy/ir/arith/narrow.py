@@ -1,0 +1,121 @@
+"""Conditions without some of their variables, which hold only where the given ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.canonical import GENERAL
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.dtype import BOOL, DataType
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.buffer import BufferLoad, Range
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.traverse import walk
+
+
+@user_facing
+def narrow_predicate_expression(expr: ExprLike, ranges: Mapping[Var, Range]) -> PrimExpr:
+    """A condition that implies `expr` for every value of the variables in `ranges`, without them.
+
+    A comparison takes the values that make it hardest to satisfy. Where those are not known, as of
+    remainders, of loads, and of quotients by such a variable, it is False.
+
+    Errors:
+        MisuseError (also TypeError): `expr` is not Bool, or a variable has no Range.
+    """
+    ends = {}
+    for var, domain in ranges.items():
+        if not isinstance(var, Var) or not isinstance(domain, Range):
+            raise MisuseError(f"ranges gives each tir.Var its Range, found {domain!r:.60}")
+        ends[var] = (domain.min, simplify(ops.sub(domain.stop, 1)))
+    return _Narrow(ends).condition(ops.truth(expr), strict=True)
+
+
+class _UnknownError(Exception):
+    """Neither the least nor the greatest value is known."""
+
+
+class _Narrow:
+    def __init__(self, ends: Mapping[Var, tuple[PrimExpr, PrimExpr]]) -> None:
+        self.ends = ends
+
+    def condition(self, expr: PrimExpr, *, strict: bool) -> PrimExpr:
+        """What implies `expr` (or, if not `strict`, follows from it) for all values."""
+        match expr:
+            case tir.And(a=a, b=b):
+                parts = self.condition(a, strict=strict), self.condition(b, strict=strict)
+                return type(expr)(*parts)
+            case tir.Not(a=a):
+                inner = self.condition(a, strict=not strict)
+                return ops.logical_not(inner)
+            case tir.CmpExpr():
+                try:
+                    return self.comparison(expr, strict=strict)
+                except _UnknownError:
+                    return ops.const(not strict, BOOL)
+            case _ if self.is_free(expr) or _loads(expr):
+                return ops.const(not strict, BOOL)
+            case _:
+                return expr
+
+    def comparison(self, expr: tir.CmpExpr, *, strict: bool) -> PrimExpr:
+        a, b = expr.a, expr.b
+        if not a.dtype.is_int and (self.is_free(expr) or _loads(expr)):
+            raise _UnknownError
+        match expr:
+            case tir.LT() | tir.LE():
+                return type(expr)(self.end(a, up=strict), self.end(b, up=not strict))
+            case tir.GT() | tir.GE():
+                return type(expr)(self.end(a, up=not strict), self.end(b, up=strict))
+            case _:
+                self.end(a, up=strict)
+                self.end(b, up=strict)
+                if not self.is_free(expr):
+                    return expr
+        first = self.end(a, up=strict), self.end(b, up=not strict)
+        second = self.end(b, up=strict), self.end(a, up=not strict)
+        if isinstance(expr, tir.EQ):
+            return tir.And(tir.LE(*first), tir.LE(*second))
+        return tir.Or(tir.LT(*first), tir.LT(*second))
+
+    def is_free(self, expr: PrimExpr) -> bool:
+        return mentions(expr, self.ends)
+
+    def end(self, expr: PrimExpr, *, up: bool) -> PrimExpr:
+        """`expr` at its greatest, or at its least. Errors: _UnknownError if that is not known."""
+        match expr:
+            case Var() if expr in self.ends:
+                return ops.cast_to(self.ends[expr][up], expr.dtype)
+            case tir.FloorMod() | tir.Mod() | BufferLoad():
+                raise _UnknownError
+            case tir.Add(a=a, b=b) | tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
+                return type(expr)(self.end(a, up=up), self.end(b, up=up))
+            case tir.Sub(a=a, b=b):
+                return tir.Sub(self.end(a, up=up), self.end(b, up=not up))
+            case tir.Mul(a=a, b=tir.IntImm(value=factor) as b):
+                return tir.Mul(self.end(a, up=up == (factor >= 0)), b)
+            case tir.Mul(a=tir.IntImm(value=factor) as a, b=b):
+                return tir.Mul(a, self.end(b, up=up == (factor >= 0)))
+            case tir.FloorDiv(a=a, b=b) | tir.Div(a=a, b=b) if not self.is_free(b):
+                low, high = GENERAL.bound(b)
+                if low <= 0 <= high:
+                    raise _UnknownError
+                return type(expr)(self.end(a, up=up == (low > 0)), b)
+            case tir.Cast(dtype=dtype, value=value) if _widens(value, dtype):
+                return tir.Cast(dtype, self.end(value, up=up))
+            case _ if self.is_free(expr) or _loads(expr):
+                raise _UnknownError
+            case _:
+                return expr
+
+
+def _widens(value: PrimExpr, dtype: DataType) -> bool:
+    source = value.dtype
+    return source.family == dtype.family and source.is_int and source.bits <= dtype.bits
+
+
+def _loads(expr: PrimExpr) -> bool:
+    return any(isinstance(node, BufferLoad) for node in walk(expr))
