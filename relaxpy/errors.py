@@ -160,6 +160,8 @@ class RelaxpyError(RuntimeError):
         super().__init__(diagnostics)
         self.diagnostics = diagnostics
         self.about = about
+        if sys.excepthook is sys.__excepthook__:
+            sys.excepthook = show_uncaught
 
     @property
     def diagnostic(self) -> Diagnostic:
@@ -175,12 +177,10 @@ class RelaxpyError(RuntimeError):
         return self
 
     def leave_insides(self) -> None:
-        """Make this error what users meet: with their frames alone, in colour if nobody catches it.
+        """Make this error what users meet: with their frames alone.
 
         What relaxpy was handling is no context of theirs.
         """
-        if sys.excepthook is sys.__excepthook__ and takes_colour(sys.stderr):
-            sys.excepthook = show_uncaught
         if os.environ.get(FULL_TRACEBACK):
             return
         self.__traceback__ = users_part(self.__traceback__)
@@ -219,11 +219,15 @@ class RelaxpyError(RuntimeError):
 def show_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print an error that nobody caught as Python does; on a terminal, those of relaxpy in colour.
+    """Print an error that nobody caught as Python does; those of relaxpy without its insides.
 
-    It stands in the place of Python's own `sys.excepthook` from the first error that users meet on.
+    On a terminal they are in colour. It stands in the place of Python's own `sys.excepthook` from
+    the first of them on.
     """
     stream = sys.stderr
+    if isinstance(error, RelaxpyError) and not os.environ.get(FULL_TRACEBACK):
+        trace = users_part(trace)
+        error.__traceback__ = trace
     if not isinstance(error, RelaxpyError) or not takes_colour(stream):
         sys.__excepthook__(kind, error, trace)
         return

@@ -309,7 +309,7 @@ class Sequential(Pass):
                     about=step,
                     hint=f"make one of the class: {step.__name__}()" if made else None,
                 )
-        object.__setattr__(self, "passes", tuple(self.passes))
+        object.__setattr__(self, "passes", tuple(self.passes or ()))
 
     @property
     @override

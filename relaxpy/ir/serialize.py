@@ -273,7 +273,7 @@ def make_node(type_key: str, **fields: object) -> Node | Attrs:
     """
     if type_key == "ir.DictAttrs":
         return Attrs(fields)
-    kind = _KINDS.get(type_key)
+    kind = _KINDS.get(type_key) if isinstance(type_key, str) else None
     if kind is None:
         raise UnknownNameError(
             f"no kind of node is called {type_key!r:.60}",

@@ -57,6 +57,8 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[...
     Errors:
         MisuseError: the name is taken.
     """
+    if not isinstance(name, str):
+        raise MisuseError(f"a pipeline has a string for a name, found {name!r:.60}", about=name)
     if name in _pipelines:
         raise MisuseError(f"a pipeline {name!r} is already registered", about=name)
 
@@ -74,7 +76,7 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
     Errors:
         UnknownNameError (also ValueError, KeyError): there is none of that name.
     """
-    make = _pipelines.get(name)
+    make = _pipelines.get(name) if isinstance(name, str) else None
     if make is None:
         raise UnknownNameError(
             f"there is no pipeline {name!r}; pipelines are {', '.join(sorted(_pipelines))}",

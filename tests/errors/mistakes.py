@@ -122,6 +122,9 @@ _BODIES = {
     "tensor expression": """
         relaxpy.te.compute((4,), lambda i, j: i + j)
     """,
+    "tensor function": """
+        relaxpy.topi.exp(3)
+    """,
     "function of a tensor expression": """
         a = relaxpy.te.placeholder((4,))
         relaxpy.te.create_prim_func([a, a, 3])

@@ -168,7 +168,7 @@ def test_who_wants_no_colours_gets_none(tmp_path: Path, name: str) -> None:
     assert on_terminal(path, **{name: "dumb"}, PYTHON_COLORS="0") == elsewhere(path)
 
 
-def test_nothing_is_put_in_place_before_an_error_leaves(tmp_path: Path) -> None:
+def test_nothing_is_put_in_place_before_the_first_error(tmp_path: Path) -> None:
     body = """
         print(sys.excepthook is sys.__excepthook__)
         try:
@@ -179,7 +179,7 @@ def test_nothing_is_put_in_place_before_an_error_leaves(tmp_path: Path) -> None:
     path = script(tmp_path, body)
     assert on_terminal(path) == "True\nFalse False\n"
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
-    assert done.stdout == "True\nTrue False\n"
+    assert done.stdout == "True\nFalse False\n"
 
 
 class Terminal(io.StringIO):

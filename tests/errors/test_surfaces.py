@@ -43,7 +43,8 @@ def check_short(text: str) -> None:
 # Each program runs as a script would: what is printed is what Python itself prints of what nobody
 # caught, but for the frame of this driver.
 SCRIPTS = """
-import sys, traceback
+import sys
+sys.stderr = sys.stdout
 for path in sys.argv[1:]:
     names = {"__name__": "__main__", "__file__": path}
     with open(path) as file:
@@ -51,8 +52,7 @@ for path in sys.argv[1:]:
     try:
         exec(code, names)
     except Exception as error:
-        trace = error.__traceback__.tb_next
-        traceback.print_exception(type(error), error, trace, file=sys.stdout)
+        sys.excepthook(type(error), error, error.__traceback__.tb_next)
     print("=" * 20)
 """
 

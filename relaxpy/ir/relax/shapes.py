@@ -27,7 +27,9 @@ def get_shape_of(expr: Expr) -> Expr:
     Errors:
         StructInfoTypeError: `expr` is known to be no tensor.
     """
-    info = expr.struct_info
+    info = expr.struct_info if isinstance(expr, Expr) else type(expr).__name__
     if isinstance(info, TensorStructInfo):
         return info.shape if info.shape is not None else shape_of(expr)
-    raise StructInfoTypeError(f"a tensor has a shape, found {info}", span=expr.span, about=expr)
+    raise StructInfoTypeError(
+        f"a tensor has a shape, found {info}", span=getattr(expr, "span", None), about=expr
+    )

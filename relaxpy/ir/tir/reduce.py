@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from relaxpy.errors import MisuseError
@@ -157,10 +158,9 @@ def comm_reducer(
             return build(expr, axis, where, init)
         if axis is None:
             raise MisuseError(f"{name} takes axes to reduce over, or several values", about=expr)
-        combined = fcombine(expr, axis)
-        for arg in args:
-            combined = fcombine(combined, arg)
-        return combined  # type: ignore[no-any-return]
+        values = (expr, axis, *args)
+        grouped = isinstance(expr, (list, tuple))
+        return reduce(fcombine, values if grouped else map(ops.convert, values))
 
     reducer.__name__ = reducer.__qualname__ = name
     reducer.__doc__ = f"{name} of an expression over reduction axes, or of its arguments."

@@ -1,6 +1,7 @@
 """Common tensor functions as tensor expressions, which operators are legalised to."""
 
 from relaxpy.ir.te.topi import nn
+from relaxpy.ir.te.topi.arguments import checked
 from relaxpy.ir.te.topi.elementwise import (
     abs,
     acos,
@@ -187,3 +188,7 @@ __all__ = [
     "variance",
     "where",
 ]
+
+# Users meet functions that look at their arguments; in here they call each other as they are.
+for _space, _names in ((globals(), __all__), (vars(nn), nn.__all__)):
+    _space |= {_name: checked(_space[_name]) for _name in _names if _name != "nn"}

@@ -14,6 +14,19 @@ from relaxpy.ir.te.topi.shapes import normal_axes, normal_axis
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr
 
+__all__ = [
+    "gelu",
+    "gelu_tanh",
+    "layer_norm",
+    "leaky_relu",
+    "log_softmax",
+    "matmul",
+    "relu",
+    "rms_norm",
+    "silu",
+    "softmax",
+]
+
 FLOAT16 = DataType("float16")
 
 

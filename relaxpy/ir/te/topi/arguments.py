@@ -1,0 +1,94 @@
+"""What tensor functions say of arguments that they can do nothing with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir.expr import PrimExpr
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SCALARS = (PrimExpr, int, float, np.number, np.bool_)
+#: By the words of annotations: what may stand there, and how messages call it.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "Tensor": ((Tensor,), "a tensor expression"),
+    "Value": ((Tensor, *_SCALARS), "a tensor expression or a scalar"),
+    "ExprLike": (_SCALARS, "a scalar"),
+    "PrimExpr": ((PrimExpr,), "a scalar expression"),
+    "SupportsIndex": ((int, np.integer), "an integer"),
+    "int": ((int, np.integer), "an integer"),
+    "float": ((int, float, np.floating), "a number"),
+    "bool": ((bool, np.bool_), "True or False"),
+    "str": ((str,), "a string"),
+    "TakeMode": ((str,), "a string"),
+    "None": ((type(None),), "None"),
+}
+_MEMBERS = {"Axes": "SupportsIndex | Sequence[SupportsIndex] | None"}
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """`function`, which says so where it fails because of an argument of another kind.
+
+    Errors:
+        MisuseError (also TypeError): an argument is not what its annotation says.
+    """
+
+    @wraps(function)
+    def entry(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except RelaxpyError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError):
+            _refuse_misfits(function, args, kwargs)
+            raise
+
+    return user_facing(entry)
+
+
+def _refuse_misfits(
+    function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> None:
+    signature = inspect.signature(function)
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # which is what Python has said already
+        return
+    for name, value in given.items():
+        wanted = signature.parameters[name].annotation
+        if not _fits(value, wanted):
+            raise MisuseError(
+                f"topi.{function.__name__}: {name} is {_called(wanted)}, found {value!r:.60}",
+                about=value,
+            ) from None
+
+
+def _fits(value: object, wanted: str) -> bool:
+    """Whether `value` is what the annotation `wanted` says."""
+    for part in _MEMBERS.get(wanted, wanted).split(" | "):
+        member = part.removeprefix("Sequence[").removesuffix("]")
+        if member == part:
+            if isinstance(value, _KINDS[part][0]):
+                return True
+        elif isinstance(value, (list, tuple)) and all(_fits(v, member) for v in value):
+            return True
+    return False
+
+
+def _called(wanted: str) -> str:
+    """What a message calls that."""
+    words = []
+    for part in _MEMBERS.get(wanted, wanted).split(" | "):
+        member = part.removeprefix("Sequence[").removesuffix("]")
+        article, _, kind = _KINDS[member][1].partition(" ")
+        words.append(f"a list of {kind}s" if member != part else f"{article} {kind}".strip())
+    return " or ".join(words)
