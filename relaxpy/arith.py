@@ -28,6 +28,7 @@ from relaxpy.ir.arith.iter_map import (
     iter_map_simplify,
     normalize_to_iter_sum,
 )
+from relaxpy.ir.arith.iter_subspace import subspace_divide
 from relaxpy.ir.arith.narrow import narrow_predicate_expression
 from relaxpy.ir.arith.patterns import (
     detect_clip_bound,
@@ -80,5 +81,6 @@ __all__ = [
     "simplify",
     "solve_linear_equations",
     "solve_linear_inequalities",
+    "subspace_divide",
     "union_lower_bound",
 ]

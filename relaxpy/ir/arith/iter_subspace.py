@@ -1,0 +1,239 @@
+"""Index maps taken apart into what some of the iterators do and what the others do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from relaxpy.entry import user_facing
+from relaxpy.ir.arith.iter_expr import (
+    IterMapLevel,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    is_number,
+    normalize_iter_map_to_expr,
+)
+from relaxpy.ir.arith.iter_map import detect_iter_map
+from relaxpy.ir.arith.iter_reader import RefusedError, analyzer_of
+from relaxpy.ir.arith.patterns import check_variables
+from relaxpy.ir.dtype import BOOL
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+
+
+@user_facing
+def subspace_divide(
+    bindings: Sequence[ExprLike],
+    input_iters: Mapping[Var, Range],
+    sub_iters: Sequence[Var],
+    predicate: ExprLike = True,
+    check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> list[list[IterMark]]:
+    """Each binding as outer * (extent of inner) + inner, inner over the `sub_iters` alone.
+
+    A binding gives its outer and its inner iterator. Last come two marks whose extents are the
+    parts of the predicate over the outer and over the inner iterators. The list is empty if the
+    bindings cannot be divided so.
+
+    Errors:
+        MisuseError (also TypeError): an iterator is no tir.Var, or has no Range.
+    """
+    inner_vars = set(check_variables(sub_iters))
+    found = detect_iter_map(
+        bindings, input_iters, predicate, check_level, simplify_trivial_iterators
+    )
+    if found.errors:
+        return []
+    divider = _Divider(input_iters, inner_vars, {padded.mark for padded in found.padded})
+    try:
+        pairs = [divider.index(index) for index in found.indices]
+    except RefusedError:
+        return []
+    limits = [_mark(ops.const(0), divider.holds[inner]) for inner in (False, True)]
+    return [*pairs, limits]
+
+
+def _mark(source: PrimExpr, extent: PrimExpr) -> IterMark:
+    """A mark whose extent may be a condition."""
+    return IterMark._make(source.dtype, source, extent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """outer * inner_extent + inner; without an iterator a part is 0 and its extent 1."""
+
+    outer: PrimExpr
+    outer_extent: PrimExpr
+    inner: PrimExpr
+    inner_extent: PrimExpr
+
+    @property
+    def is_outer(self) -> bool:
+        return is_number(self.inner_extent, 1)
+
+    @property
+    def is_inner(self) -> bool:
+        return is_number(self.outer_extent, 1) and not self.is_outer
+
+
+class _Divider:
+    def __init__(
+        self, iters: Mapping[Var, Range], inner: Collection[Var], padded: Collection[IterMark]
+    ) -> None:
+        self.analyzer = analyzer_of(iters)
+        self.inner = inner
+        self.outer = [var for var in iters if var not in inner]
+        self.padded = padded
+        self.holds: dict[bool, PrimExpr] = dict.fromkeys((False, True), ops.const(True, BOOL))
+        self.known: dict[IterMark, _Part] = {}
+
+    # --- arithmetic
+
+    def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """a / b. Errors: RefusedError if b is not known to divide a."""
+        if not self.divides(b, a):
+            raise RefusedError
+        return self.analyzer.simplify(ops.floordiv(a, b))
+
+    def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
+        if is_number(divisor, 0):
+            return False
+        return is_number(self.analyzer.simplify(ops.floormod(value, divisor)), 0)
+
+    def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        return self.analyzer.simplify(ops.mul(a, b))
+
+    # --- parts
+
+    def whole(self, value: PrimExpr, extent: PrimExpr) -> _Part | None:
+        """`value` as one part, if its iterators are all of one kind."""
+        zero, one = ops.const(0, value.dtype), ops.const(1, value.dtype)
+        if not mentions(value, self.inner):
+            return _Part(value, extent, zero, one)
+        return None if mentions(value, self.outer) else _Part(zero, one, value, extent)
+
+    def index(self, index: IterSumExpr) -> list[IterMark]:
+        """The outer and the inner iterator of a binding."""
+        zero, one = ops.const(0, index.dtype), ops.const(1, index.dtype)
+        if not index.args:
+            return [IterMark(zero, one), IterMark(index.base, one)]
+        [split] = index.args
+        part = self.split(split)
+        scale = split.scale
+        if part.is_outer:
+            value = ops.add(ops.mul(part.outer, scale), index.base)
+            return [IterMark(value, self.times(part.outer_extent, scale)), IterMark(zero, one)]
+        value = ops.add(ops.mul(part.inner, scale), index.base)
+        inner = IterMark(value, self.times(part.inner_extent, scale))
+        return [IterMark(part.outer, part.outer_extent), inner]
+
+    def split(self, split: IterSplitExpr) -> _Part:
+        """Some digits of an iterator, not scaled."""
+        mark, low = split.source, split.lower_factor
+        part = self.mark(mark)
+        plain = normalize_iter_map_to_expr(IterSplitExpr(mark, low, split.extent))
+        alone = self.whole(plain, split.extent)
+        if alone is not None:
+            return alone
+        high, border = self.times(low, split.extent), part.inner_extent
+        zero, one = ops.const(0, mark.dtype), ops.const(1, mark.dtype)
+        if self.divides(high, border):
+            digits = IterSplitExpr(IterMark(part.inner, border), low, split.extent)
+            return _Part(zero, one, normalize_iter_map_to_expr(digits), split.extent)
+        outer = IterMark(part.outer, part.outer_extent)
+        if self.divides(border, low):
+            digits = IterSplitExpr(outer, self.quotient(low, border), split.extent)
+            return _Part(normalize_iter_map_to_expr(digits), split.extent, zero, one)
+        inner_extent, outer_extent = self.quotient(border, low), self.quotient(high, border)
+        inner = IterSplitExpr(IterMark(part.inner, border), low, inner_extent)
+        upper = IterSplitExpr(outer, 1, outer_extent)
+        return _Part(
+            normalize_iter_map_to_expr(upper),
+            outer_extent,
+            normalize_iter_map_to_expr(inner),
+            inner_extent,
+        )
+
+    def mark(self, mark: IterMark) -> _Part:
+        found = self.known.get(mark)
+        if found is None:
+            found = self.known[mark] = self.divided(mark)
+        return found
+
+    def divided(self, mark: IterMark) -> _Part:
+        value = normalize_iter_map_to_expr(mark)
+        part = self.whole(value, mark.extent)
+        source = mark.source
+        if not isinstance(source, IterSumExpr):
+            if part is None:
+                raise RefusedError
+            return part
+        parts = [self.split(arg) for arg in source.args]
+        if part is not None:
+            if mark not in self.padded:
+                self.limit(mark, value, inner=part.is_inner)
+            return part
+        if not is_number(source.base, 0) or not self.is_full(mark):
+            raise RefusedError  # what bounds both kinds together divides neither
+        return self.joined(source, parts)
+
+    def is_full(self, mark: IterMark) -> bool:
+        """Whether the extent of a fused iterator is what the extents of its parts make."""
+        total = ops.const(1, mark.dtype)
+        assert isinstance(mark.source, IterSumExpr)
+        for arg in mark.source.args:
+            total = self.times(total, arg.extent)
+        return self.analyzer.can_prove_equal(total, mark.extent)
+
+    def limit(self, mark: IterMark, value: PrimExpr, *, inner: bool) -> None:
+        """Enter what a predicate says of an iterator of one kind."""
+        assert isinstance(mark.source, IterSumExpr)
+        if is_number(mark.source.base, 0) and self.is_full(mark):
+            return
+        conditions = [ops.compare(tir.LT, value, mark.extent)]
+        if not self.analyzer.can_prove(ops.compare(tir.GE, value, 0)):
+            conditions.insert(0, ops.compare(tir.LE, 0, value))
+        self.holds[inner] = ops.all_of(self.holds[inner], *conditions)
+
+    def joined(self, source: IterSumExpr, parts: list[_Part]) -> _Part:
+        """A sum, coarse parts first, as outer parts and the inner parts after them."""
+        inner: list[PrimExpr] = []
+        outer_extent = ops.const(1, source.dtype)
+        border: PrimExpr | None = None
+        for arg, part in zip(source.args, parts, strict=True):
+            scale = arg.scale
+            if isinstance(scale, tir.IntImm) and scale.value < 0:
+                raise RefusedError
+            if border is None and not part.is_outer:
+                border = self.times(scale, part.inner_extent)
+            elif border is not None and not part.is_inner:
+                raise RefusedError
+            if not is_number(part.outer_extent, 1):
+                outer_extent = self.times(outer_extent, part.outer_extent)
+            if not part.is_outer:
+                inner.append(ops.mul(part.inner, scale))
+        if border is None:
+            border = ops.const(1, source.dtype)
+        return _Part(
+            self.shrunk(source, parts, border), outer_extent, _total(inner, source.dtype), border
+        )
+
+    def shrunk(self, source: IterSumExpr, parts: list[_Part], border: PrimExpr) -> PrimExpr:
+        """The outer parts of a sum, divided by the extent of the inner ones."""
+        terms = []
+        for arg, part in zip(source.args, parts, strict=True):
+            if not is_number(part.outer_extent, 1):
+                factor = self.quotient(self.times(arg.scale, part.inner_extent), border)
+                terms.append(ops.mul(part.outer, factor))
+        return _total(terms, source.dtype)
+
+
+def _total(terms: Sequence[PrimExpr], dtype: str) -> PrimExpr:
+    total: PrimExpr | None = None
+    for term in terms:
+        total = term if total is None else ops.add(total, term)
+    return ops.const(0, dtype) if total is None else total
