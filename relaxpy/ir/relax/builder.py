@@ -364,6 +364,15 @@ class BlockBuilder:
         self._out.open_scope(() if params is None else _as_params(params), shape_vars)
         self._out.scope.begun = True
 
+    @user_facing
+    def add_params(self, params: Var | Sequence[Var]) -> None:
+        """Make parameters, and what their infos bind, visible in the innermost scope.
+
+        Errors:
+            MisuseError (also TypeError): a parameter is none, or has no info.
+        """
+        self._out.add_params(_as_params(params))
+
     @contextmanager
     def inner_scope(self, params: Sequence[Var] | None = None) -> Iterator[None]:
         """A scope in which `params` and what they bind are visible; what is left of it is dropped.

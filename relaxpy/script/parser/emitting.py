@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.script.parser import forms
 
 
@@ -30,3 +31,23 @@ def emit_te(func: Callable[..., Any], *args: object, **kwargs: object) -> forms.
     if not callable(func):
         raise MisuseError(f"emit_te takes a function, found {func!r:.60}", about=func)
     return forms.TeForm(func, args, kwargs)
+
+
+def kernel_call(form: forms.TeForm, builder: BlockBuilder, names: Container[str]) -> rx.Call:
+    """The call of the kernel for `form`, which enters the module under none of `names`.
+
+    Errors:
+        MisuseError: the function gives no tensor expressions for its arguments.
+    """
+    named = dict(form.kwargs)
+    hint = named.pop("primfunc_name_hint", None) or getattr(form.function, "__name__", "te")
+    attrs: Any = named.pop("primfunc_attrs", None)
+    name = free = str(hint).strip("<>")
+    count = 0
+    taken = {var.name_hint for var in builder.get()} if free in names else ()
+    while free in names or (count and free in taken):
+        count += 1
+        free = f"{name}{count}"
+    return builder.call_te(
+        form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **named
+    )

@@ -5,7 +5,7 @@ A record does nothing by itself, so that a namespace can be used where no progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -146,6 +146,19 @@ def attributes(table: object) -> dict[str, Any]:
                 about=table,
             )
     return dict(table)  # type: ignore[call-overload,no-any-return]
+
+
+def added_attributes(present: Mapping[str, object], attrs: Mapping[str, object]) -> None:
+    """Check that a function that has the attributes `present` can be given `attrs`.
+
+    Errors: MisuseError if one of them is there already, or is a symbol that is no string.
+    """
+    twice = sorted(present.keys() & attrs.keys())
+    if twice:
+        raise MisuseError(f"attribute {', '.join(twice)} is set twice")
+    symbol = attrs.get("global_symbol", "")
+    if not isinstance(symbol, str):
+        raise MisuseError(f"global_symbol is a string, found {symbol!r:.60}", about=symbol)
 
 
 def _sizes(shape: Any) -> tuple[ExprLike, ...]:
@@ -464,7 +477,11 @@ class MetaVar(Form):
     """A Python value that keeps its name without becoming a statement."""
 
     spoken: ClassVar[str] = "T.meta_var"
-    value: object
+    value: Any
+
+    def __iter__(self) -> Iterator[MetaVar]:
+        """Its members, each as a Python value."""
+        return map(MetaVar, self.value)
 
 
 @dataclass(frozen=True, slots=True)

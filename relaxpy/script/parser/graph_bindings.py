@@ -280,12 +280,9 @@ class GraphBindings(GraphState):
         """Read `R.func_attr({...})`."""
         if self.now.depth:
             raise self.error(node, "R.func_attr belongs to the top of the function")
-        twice = sorted(set(attrs) & set(self.now.attrs))
-        if twice:
-            raise self.error(node, f"attribute {', '.join(twice)} is set twice")
+        with self.at(node):
+            forms.added_attributes(self.now.attrs, attrs)
         for key, value in attrs.items():
-            if key == "global_symbol" and not isinstance(value, str):
-                raise self.error(node, f"global_symbol is a string, found {describe(value)}")
             if key == "pure":
                 # LEG-15: what callers rely on is found before the body is read.
                 if value is not self.now.pure:

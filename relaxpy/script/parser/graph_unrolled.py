@@ -12,6 +12,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.emitting import kernel_call
 from relaxpy.script.parser.graph_blocks import GraphBlocks
 from relaxpy.script.parser.macros import MAX_UNROLLED, Macro, Unrolling, expanded
 from relaxpy.script.parser.scope import Poisoned
@@ -122,18 +123,7 @@ class GraphUnrolled(GraphBlocks):
                 "R.emit_te adds a kernel to the module, and there is none around",
                 hint="put the function into the class of an @I.ir_module",
             )
-        named = dict(form.kwargs)
-        hint = named.pop("primfunc_name_hint", None) or getattr(form.function, "__name__", "te")
-        attrs: Any = named.pop("primfunc_attrs", None)
-        name = free = str(hint).strip("<>")
-        count = 0
-        taken = {var.name_hint for var in self.builder.get()} if free in self.module_names else ()
-        while free in self.module_names or (count and free in taken):
-            count += 1
-            free = f"{name}{count}"
-        return self.builder.call_te(
-            form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **named
-        )
+        return kernel_call(form, self.builder, self.module_names)
 
     def size(self, name: str) -> object:
         """The shape variable that a TypeVar of this name stands for."""

@@ -18,7 +18,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script.parser import forms, tirwords
 from relaxpy.script.parser.annotations import is_annotation
-from relaxpy.script.parser.kernel_forms import FRAMES, scalar, typed_var
+from relaxpy.script.parser.kernel_forms import FRAMES, result_type, scalar, typed_var
 from relaxpy.script.parser.kernel_state import KernelState
 from relaxpy.script.parser.report import docstring_removed, header, refusal
 from relaxpy.script.parser.scope import POISON, Poisoned
@@ -104,15 +104,8 @@ class KernelReader(KernelState):
 
     def return_type(self, node: ast.expr) -> DataType | None:
         """The datatype that a return annotation names."""
-        given = self.values.value(node)
-        if given is None:
-            return None
-        if isinstance(given, (forms.Word, forms.HandleWord, Var)):
-            return given.dtype
-        if isinstance(given, str):
-            kind: DataType = self.made(node, DataType, given)
-            return kind
-        raise self.error(node, f"a kernel returns a scalar datatype, found {describe(given)}")
+        found: DataType | None = self.made(node, result_type, self.values.value(node))
+        return found
 
     # --- statements
 

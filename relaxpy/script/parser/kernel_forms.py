@@ -275,12 +275,7 @@ class KernelForms(KernelBuilder):
             case forms.AttrsForm(of="function", attrs=attrs):
                 if self.bodies[-1].kind != "function":
                     raise self.error(at, "T.func_attr belongs to the top of the kernel")
-                if set(attrs) & set(self.attrs):
-                    twice = ", ".join(sorted(set(attrs) & set(self.attrs)))
-                    raise self.error(at, f"attribute {twice} is set twice")
-                symbol = attrs.get("global_symbol", "")
-                if not isinstance(symbol, str):
-                    raise self.error(at, f"global_symbol is a string, found {describe(symbol)}")
+                self.made(at, forms.added_attributes, self.attrs, attrs)
                 self.attrs.update(attrs)
             case forms.Form() if isinstance(form, SCOPED):
                 self.add(self.opened("", form, at)[1])
@@ -325,6 +320,24 @@ def typed_var(name: str, given: object) -> Var | None:
     if isinstance(given, Var):
         return given if given.name else given.renamed(name)
     return None
+
+
+def result_type(given: object) -> DataType | None:
+    """The datatype of what a kernel returns, as annotations name it; None where it gives nothing.
+
+    Errors: MisuseError if it is none.
+    """
+    match given:
+        case None:
+            return None
+        case forms.Word() | forms.HandleWord() | Var() | PrimType():
+            return given.dtype
+        case str():
+            return DataType(given)
+        case _:
+            raise MisuseError(
+                f"a kernel returns a scalar datatype, found {describe(given)}", about=given
+            )
 
 
 def scalar(value: object, dtype: DataType | None) -> PrimExpr:

@@ -1,0 +1,6 @@
+"""Programs built by Python that runs: frames and statements in the words of I, R and T."""
+
+from relaxpy.script.ir_builder import ir, relax, tir
+from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
+
+__all__ = ["IRBuilder", "IRBuilderFrame", "ir", "relax", "tir"]

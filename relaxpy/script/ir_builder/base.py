@@ -1,0 +1,266 @@
+"""IRBuilder: what the words of `relaxpy.script.ir_builder` build in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import BuilderStateError, MisuseError, counted
+from relaxpy.ir.naming import set_name
+from relaxpy.ir.node import Node
+from relaxpy.script.parser.kernel_builder import Body
+from relaxpy.script.parser.kernel_forms import KernelForms
+from relaxpy.script.parser.wording import describe
+
+N = TypeVar("N")
+F = TypeVar("F", bound="IRBuilderFrame")
+
+_open: ContextVar[tuple[IRBuilder, ...]] = ContextVar("relaxpy_ir_builders", default=())
+
+
+class IRBuilder:
+    """Builds a function, a module or a statement from what is said while it is open.
+
+    What is said by `with` is a frame, and holds what stands in it; all else is said by calls. A
+    frame that an error leaves adds nothing: the builder is what it was before.
+
+    Errors:
+        BuilderStateError (also ValueError): something stands where it cannot.
+    """
+
+    def __init__(self) -> None:
+        self.frames: list[IRBuilderFrame] = []
+        self.named: set[Node] = set()
+        self._made: dict[IRBuilderFrame, None] = {}
+        self._result: object = None
+        self._loose: tuple[KernelForms, Body] | None = None
+        self._token: Token[tuple[IRBuilder, ...]] | None = None
+
+    @user_facing
+    def __enter__(self) -> Self:
+        if self._token is not None:
+            raise BuilderStateError("this IRBuilder is open already")
+        IRBuilder.__init__(self)
+        self._token = _open.set((*_open.get(), self))
+        return self
+
+    @user_facing
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._token is not None
+        _open.reset(self._token)
+        self._token = None
+        left = self.frames[:1]
+        self.close_inside(None, kind, error, trace)
+        if left and error is None:
+            raise BuilderStateError(f"{left[0]} is still open", hint="leave it first")
+
+    @staticmethod
+    @user_facing
+    def current() -> IRBuilder:
+        """The innermost open builder.
+
+        Errors:
+            BuilderStateError (also ValueError): there is none.
+        """
+        builders = _open.get()
+        if not builders:
+            raise BuilderStateError("no IRBuilder is open", hint="with IRBuilder() as builder: ...")
+        return builders[-1]
+
+    @staticmethod
+    def is_in_scope() -> bool:
+        """Whether a builder is open."""
+        return bool(_open.get())
+
+    @user_facing
+    def get(self) -> Any:
+        """What was built: an IRModule, a function, or a statement of a kernel.
+
+        Errors:
+            BuilderStateError (also ValueError): nothing was, or a frame has not ended.
+        """
+        if self.frames:
+            raise BuilderStateError(f"{self.frames[-1]} has not ended yet")
+        if self._made:
+            raise BuilderStateError(
+                f"{next(iter(self._made))} was made and never entered", hint="write `with ...:`"
+            )
+        if self._loose is not None and self._result is None:
+            return self._loose[1].fold()
+        if self._result is None:
+            raise BuilderStateError("nothing was built")
+        return self._result
+
+    @staticmethod
+    @user_facing
+    def name(s: str, v: N) -> N:
+        """Call the variable or buffer `v` by a name, and give it back.
+
+        Errors:
+            MisuseError (also TypeError): it is neither, or the name is no string.
+        """
+        set_name(v, s)
+        if IRBuilder.is_in_scope():
+            IRBuilder.current().named.add(v)  # type: ignore[arg-type]
+        return v
+
+    @staticmethod
+    @user_facing
+    def name_many(s: Sequence[str], vs: Sequence[N]) -> list[N]:
+        """Call each of `vs` by its name in `s`, and give them back.
+
+        Errors:
+            MisuseError (also TypeError): there are more of one than of the other.
+        """
+        names, values = list(s), list(vs)
+        if isinstance(s, str) or len(names) != len(values):
+            given = "one string" if isinstance(s, str) else counted(len(names), "name")
+            raise MisuseError(f"{given} for {counted(len(values), 'variable')}", about=s)
+        return [IRBuilder.name(name, value) for name, value in zip(names, values, strict=True)]
+
+    # --- for frames and words
+
+    def innermost(self, kind: type[F]) -> F | None:
+        """The innermost frame if it is of this kind."""
+        frame = self.frames[-1] if self.frames else None
+        return frame if isinstance(frame, kind) else None
+
+    def kernel(self, what: str) -> KernelForms:
+        """The kernel around, for `what`; outside of functions, one of which the body is the result.
+
+        Errors:
+            BuilderStateError: the frames around are none of kernels.
+        """
+        for frame in reversed(self.frames):
+            found = frame.kernel
+            if found is not None:
+                return found
+        if self.frames or self._result is not None:
+            raise BuilderStateError(
+                f"{what} belongs into a kernel", hint="open one: with T.prim_func():"
+            )
+        if self._loose is None:
+            loose, body = KernelForms(), Body("inner")
+            loose.bodies.append(body)
+            self._loose = loose, body
+        return self._loose[0]
+
+    def deliver(self, found: object) -> None:
+        """Make `found`, of a frame with none around, the result.
+
+        Errors:
+            BuilderStateError: there is one already.
+        """
+        if self._result is not None or self._loose is not None:
+            raise BuilderStateError(
+                "an IRBuilder gives one result, and has one already",
+                hint="put several functions into one with I.ir_module():",
+            )
+        self._result = found
+
+    def expect(self, frame: IRBuilderFrame) -> None:
+        """Remember that `frame` was made and is to be entered."""
+        self._made[frame] = None
+
+    def enter(self, frame: IRBuilderFrame) -> object:
+        """Enter `frame`: what it gives to name."""
+        self._made.pop(frame, None)
+        held = frame.held = frame.hold(self)
+        found = held.__enter__()
+        self.frames.append(frame)
+        return frame if found is None else found
+
+    def close_inside(self, frame: IRBuilderFrame | None, *raised: Any) -> list[IRBuilderFrame]:
+        """End, by an error, what is open inside `frame`, or all."""
+        ended: list[IRBuilderFrame] = []
+        while self.frames and self.frames[-1] is not frame:
+            ended.append(self.frames.pop())
+            ended[-1].break_off(*raised)
+        return ended
+
+
+class _BrokenOff(Exception):  # noqa: N818
+    """What ends a frame that was never left."""
+
+
+class IRBuilderFrame:
+    """What stands behind `with`, and holds what is said in it.
+
+    Errors:
+        BuilderStateError (also ValueError): it stands where it cannot, or is entered twice.
+    """
+
+    spoken = "frame"
+    kernel: KernelForms | None = None
+
+    def __init__(self) -> None:
+        self.held: AbstractContextManager[object] | None = None
+        self._builder: IRBuilder | None = None
+        self._callbacks: list[Callable[[], object]] = []
+        if IRBuilder.is_in_scope():
+            IRBuilder.current().expect(self)
+
+    def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:
+        """The place inside this frame; it gives what `as` names, or None for the frame."""
+        raise AssertionError("each kind says what it is")
+
+    @user_facing
+    def __enter__(self) -> Any:
+        builder = IRBuilder.current()
+        if self._builder is not None:
+            raise BuilderStateError(f"{self} is entered twice", hint="make another one")
+        self._builder = builder
+        return builder.enter(self)
+
+    @user_facing
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        builder, held = self._builder, self.held
+        if builder is None or held is None or self not in builder.frames:
+            raise BuilderStateError(f"{self} is left without being open")
+        try:
+            while error is None and self._callbacks:
+                self._callbacks.pop()()
+            ended = builder.close_inside(self, kind, error, trace)
+            if ended and error is None:
+                raise BuilderStateError(f"{ended[-1]} is still open", hint="leave it first")
+        except BaseException as failure:
+            builder.close_inside(self, type(failure), failure, None)
+            builder.frames.pop()
+            self.break_off(type(failure), failure, None)
+            raise
+        builder.frames.pop()
+        held.__exit__(kind, error, trace)
+
+    def break_off(self, *raised: Any) -> None:
+        """End this frame by an error, so that it adds nothing."""
+        assert self.held is not None
+        failure = raised[1] if raised and raised[1] is not None else _BrokenOff()
+        try:
+            self.held.__exit__(type(failure), failure, None)
+        except BaseException as error:
+            if error is not failure:
+                raise
+
+    def add_callback(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when this frame is left, the one that was added last first."""
+        self._callbacks.append(callback)
+
+    @override
+    def __str__(self) -> str:
+        return describe(self)

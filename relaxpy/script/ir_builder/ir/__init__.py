@@ -1,0 +1,122 @@
+"""`I` for an IRBuilder: frames and statements of modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import BuilderStateError
+from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.script import ir as _words
+from relaxpy.script.ir import Range, dummy_global_info, vdevice
+from relaxpy.script.ir_builder.base import IRBuilder
+from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
+
+__all__ = [
+    "Range",
+    "decl_function",
+    "def_function",
+    "dummy_global_info",
+    "ir_module",
+    "lookup_vdevice",
+    "module_attrs",
+    "module_get_attr",
+    "module_get_attrs",
+    "module_global_infos",
+    "module_set_attr",
+    "vdevice",
+]
+
+
+def _module(what: str) -> IRModuleFrame:
+    module = IRBuilder.current().innermost(IRModuleFrame)
+    if module is None:
+        raise BuilderStateError(f"{what} belongs directly into with I.ir_module():")
+    return module
+
+
+def ir_module() -> IRModuleFrame:
+    """A module: `with I.ir_module():`."""
+    return IRModuleFrame()
+
+
+@user_facing
+def decl_function(func_name: str, func_signature: BaseFunc) -> GlobalVar:
+    """A function that is defined later on, for others to call; its body says nothing.
+
+    Errors:
+        BuilderStateError: the module has one of this name.
+    """
+    return _module("I.decl_function").declare(func_name, func_signature)
+
+
+@user_facing
+def def_function(func_name: str, func: BaseFunc) -> None:
+    """Enter a function into the module.
+
+    Errors:
+        BuilderStateError: the module has a definition of this name.
+    """
+    _module("I.def_function").define(func_name, func)
+
+
+@user_facing
+def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> None:
+    """Give the module attributes.
+
+    Errors:
+        BuilderStateError: it has one of these already, and may not be given another.
+    """
+    form = _words.module_attrs(attrs)
+    _module("I.module_attrs").set_attrs(form.attrs, overwrite=allow_overwrite)
+
+
+@user_facing
+def module_get_attrs() -> Mapping[str, object]:
+    """The attributes of the module so far."""
+    return dict(_module("I.module_get_attrs").attrs)
+
+
+@user_facing
+def module_get_attr(attr_key: str) -> object:
+    """An attribute of the module, or None."""
+    return _module("I.module_get_attr").attrs.get(attr_key)
+
+
+@user_facing
+def module_set_attr(attr_key: str, attr_value: object, allow_overwrite: bool = False) -> None:
+    """Give the module an attribute.
+
+    Errors:
+        BuilderStateError: it has this one already, and may not be given another.
+    """
+    form = _words.module_attrs({attr_key: attr_value})
+    _module("I.module_set_attr").set_attrs(form.attrs, overwrite=allow_overwrite)
+
+
+@user_facing
+def module_global_infos(infos: Mapping[str, Sequence[object]]) -> None:
+    """Lists of infos that concern the whole module, by name.
+
+    Errors:
+        BuilderStateError: they are given twice.
+    """
+    form, module = _words.module_global_infos(infos), _module("I.module_global_infos")
+    if module.global_infos:
+        raise BuilderStateError("I.module_global_infos is given twice")
+    module.global_infos.update(form.infos)
+
+
+@user_facing
+def lookup_vdevice(target: str | None = None, device_index: int = -1) -> VDevice:
+    """The device of this kind and number that the module lists; of all of them without a kind.
+
+    Errors:
+        MisuseError: there is no such device.
+    """
+    form = _words.lookup_vdevice(target, device_index)
+    for frame in IRBuilder.current().frames[:1]:
+        if isinstance(frame, IRModuleFrame):
+            return frame.devices.find(f"{form.kind}:{form.number}")
+    raise BuilderStateError("I.lookup_vdevice looks into with I.ir_module():")

@@ -1,0 +1,121 @@
+"""The frame of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from typing_extensions import override
+
+from relaxpy.errors import BuilderStateError, MisuseError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.calls import mentioned_globals
+from relaxpy.ir.relax.base import check_name
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.derive import known_signature
+from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
+from relaxpy.script.parser.devices import Devices
+
+
+class IRModuleFrame(IRBuilderFrame):
+    """A module: functions are entered into it as they end, or by `I.def_function`."""
+
+    spoken = "I.ir_module"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block_builder = BlockBuilder()
+        self.global_vars: dict[str, GlobalVar] = {}
+        self.functions: dict[GlobalVar, BaseFunc] = {}
+        self.attrs: dict[str, object] = {}
+        self.global_infos: dict[str, Sequence[object]] = {}
+        self.devices = Devices()
+        self.devices.infos = self.global_infos
+
+    @override
+    @contextmanager
+    def hold(self, builder: IRBuilder) -> Iterator[None]:
+        if builder.frames:
+            raise BuilderStateError(f"a module stands in nothing else, not in {builder.frames[-1]}")
+        yield
+        missing = [name for name, var in self.global_vars.items() if var not in self.functions]
+        if missing:
+            raise BuilderStateError(
+                f"function {missing[0]!r} is declared and never defined", rule="TOP-1"
+            )
+        called = {name for f in self.functions.values() for name in mentioned_globals(f)}
+        added = {
+            var: func
+            for var, func in self.block_builder.get().items()
+            if var.name_hint in called - self.global_vars.keys()
+        }
+        builder.deliver(IRModule({**self.functions, **added}, self.attrs, self.global_infos))
+
+    def declare(self, name: str, signature: BaseFunc) -> GlobalVar:
+        """A function of this name, as those that call it see it.
+
+        Errors:
+            BuilderStateError: the module has one already.
+        """
+        check_name(name, "the name of a function")
+        if not isinstance(signature, BaseFunc):
+            raise MisuseError(f"expected a function, found {signature!r:.60}", about=signature)
+        if name in self.global_vars:
+            raise BuilderStateError(
+                f"the module has two functions named {name!r}", rule="TOP-1", about=name
+            )
+        var = self.global_vars[name] = GlobalVar(name)
+        info = known_signature(signature)
+        if info is not None:
+            self.block_builder.declare_global(var, info)
+        return var
+
+    def define(self, name: str, func: BaseFunc) -> GlobalVar:
+        """Enter a function, which may have been declared before.
+
+        Errors:
+            BuilderStateError: there is a definition already.
+        """
+        known = self.global_vars.get(name)
+        if known in self.functions:
+            raise BuilderStateError(
+                f"the module has two functions named {name!r}", rule="TOP-1", about=name
+            )
+        var = self.declare(name, func) if known is None else known
+        if not isinstance(func, BaseFunc):
+            raise MisuseError(f"expected a function, found {func!r:.60}", about=func)
+        self.functions[var] = func
+        self.block_builder.update_func(var, func)
+        return var
+
+    def set_attrs(self, attrs: Mapping[str, object], *, overwrite: bool) -> None:
+        """Give the module attributes.
+
+        Errors:
+            BuilderStateError: it has one of these already.
+        """
+        for key, value in attrs.items():
+            if key in self.attrs and not overwrite:
+                raise BuilderStateError(
+                    f"attribute {key!r} of the module is set twice",
+                    hint="I.module_attrs(..., allow_overwrite=True) sets it anew",
+                )
+            self.attrs[key] = value
+
+
+def finished(builder: IRBuilder, func: BaseFunc, name: str | None) -> None:
+    """Enter a function whose frame has ended: into the module, or as the result.
+
+    Errors:
+        BuilderStateError: functions of a module have names.
+    """
+    module = builder.innermost(IRModuleFrame)
+    if module is None:
+        builder.deliver(func)
+    elif name is None:
+        raise BuilderStateError(
+            "a function of a module has a name", hint='R.func_name("main"), or T.func_name in T'
+        )
+    else:
+        module.define(name, func)

@@ -1,0 +1,264 @@
+"""`R` for an IRBuilder: frames and statements of graph functions.
+
+Operators and infos are those of `relaxpy.script.relax`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.base import check_name
+from relaxpy.script import relax as _words
+from relaxpy.script.ir_builder.base import IRBuilder
+from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
+from relaxpy.script.ir_builder.relax.frame import (
+    BlockFrame,
+    BranchFrame,
+    FunctionFrame,
+    IfFrame,
+    RelaxFrame,
+    SeqExprFrame,
+)
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.annotations import resolve
+from relaxpy.script.parser.emitting import kernel_call
+
+_OWN = (
+    *("Else", "If", "SeqExpr", "Then", "arg", "dataflow", "emit", "emit_match_cast", "emit_te"),
+    *("emit_var_binding", "func_attr", "func_name", "func_ret_struct_info", "func_ret_value"),
+    *("function", "match_cast", "output"),
+)
+__all__ = sorted({*_words.__all__, *_OWN} - {"macro", "match_shape"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("macro", "match_shape"):
+        hint = "use R.match_cast" if name == "match_shape" else "a Python function does the same"
+        raise UnknownAttributeError(f"R.{name} is read in texts only", hint=hint)
+    return getattr(_words, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*dir(_words), *_OWN} - {"macro", "match_shape"})
+
+
+# --- functions
+
+
+def function(*, is_pure: bool = True, is_private: bool = False) -> FunctionFrame:
+    """A graph function: `with R.function():`."""
+    return FunctionFrame(is_pure=is_pure, is_private=is_private)
+
+
+def _function(what: str) -> FunctionFrame:
+    frame = IRBuilder.current().innermost(FunctionFrame)
+    if frame is None:
+        raise BuilderStateError(f"{what} belongs directly into with R.function():")
+    return frame
+
+
+@user_facing
+def func_name(name: str) -> None:
+    """Call the function around `name`.
+
+    Errors:
+        BuilderStateError: it has a name already.
+    """
+    check_name(name, "the name of a function")
+    frame = _function("R.func_name")
+    if frame.name is not None:
+        raise BuilderStateError(f"the function is called {frame.name!r} already", about=name)
+    frame.name = name
+
+
+@user_facing
+def arg(name: str, struct_info: object) -> rx.Var:
+    """The next parameter; shape variables that stand alone in its info are bound by it.
+
+    Errors:
+        BuilderStateError: the result is there already.
+    """
+    frame = _function("R.arg")
+    frame.check_place("R.arg")
+    var = rx.Var(name, resolve(struct_info))
+    frame.block_builder.add_params((var,))
+    frame.params.append(var)
+    return var
+
+
+@user_facing
+def func_attr(attrs: Mapping[str, object]) -> None:
+    """Attributes of the function around.
+
+    Errors:
+        MisuseError: it has one of these already.
+    """
+    frame, given = _function("R.func_attr"), forms.attributes(attrs)
+    forms.added_attributes(frame.attrs, given)
+    pure = given.pop("pure", frame.is_pure)
+    if not isinstance(pure, bool):
+        raise MisuseError(f"pure is True or False, found {pure!r:.60}", rule="LEG-15", about=attrs)
+    frame.is_pure = pure
+    if "force_pure" in given:
+        given["relax.force_pure"] = given.pop("force_pure")
+    frame.attrs |= given
+
+
+@user_facing
+def func_ret_struct_info(ret_sinfo: object) -> None:
+    """The info that the function around declares for its result.
+
+    Errors:
+        BuilderStateError: that is declared already.
+    """
+    frame = _function("R.func_ret_struct_info")
+    if frame.ret_struct_info is not None:
+        raise BuilderStateError(f"the function returns {frame.ret_struct_info} already")
+    frame.ret_struct_info = resolve(ret_sinfo)
+
+
+@user_facing
+def func_ret_value(value: object) -> None:
+    """The result of the function around, behind which nothing stands.
+
+    Errors:
+        BuilderStateError: there is one already.
+    """
+    frame = _function("R.func_ret_value")
+    if frame.output is not None:
+        raise BuilderStateError("a function has one result", rule="AST-11", about=value)
+    frame.output = rx.convert_to_expr(value)
+
+
+# --- blocks and branches
+
+
+def dataflow() -> BlockFrame:
+    """A block of bindings without side effects: `with R.dataflow() as block:`."""
+    return BlockFrame()
+
+
+@user_facing
+def output(*variables: rx.Var) -> None:
+    """The variables that the dataflow block hands on: afterwards they are its `output_vars`.
+
+    Errors:
+        BuilderStateError: one of them is not bound in it, or outputs are named twice.
+    """
+    frame = IRBuilder.current().innermost(BlockFrame)
+    if frame is None:
+        raise BuilderStateError("R.output stands at the end of a dataflow block, in R.dataflow()")
+    frame.check_place("R.output")
+    for var in variables:
+        if not isinstance(var, rx.Var) or var not in frame.bound:
+            name = var.name_hint if isinstance(var, rx.Var) else repr(var)
+            raise BuilderStateError(
+                f"{name:.60} is not bound in this dataflow block", rule="SC-8", about=var
+            )
+    frame.outputs = variables
+
+
+def If(condition: object) -> IfFrame:
+    """A choice: `with R.If(condition) as choice:` around R.Then and R.Else; `choice.var` of it."""
+    return IfFrame(rx.convert_to_expr(condition))
+
+
+def Then() -> BranchFrame:
+    """The branch where the condition holds: its value is what is bound last in it."""
+    return BranchFrame(taken=True)
+
+
+def Else() -> BranchFrame:
+    """The branch where the condition does not hold: its value is what is bound last in it."""
+    return BranchFrame(taken=False)
+
+
+def SeqExpr() -> SeqExprFrame:
+    """Bindings, which stand in the block around."""
+    return SeqExprFrame()
+
+
+# --- bindings
+
+
+def _place(what: str) -> RelaxFrame:
+    frame = IRBuilder.current().innermost(RelaxFrame)
+    if frame is None:
+        raise BuilderStateError(
+            f"{what} belongs into a graph function", hint="open one: with R.function():"
+        )
+    frame.check_place(what)
+    return frame
+
+
+def _value(value: object) -> rx.Expr:
+    """What is bound: Python's numbers are tensor literals there."""
+    return rx.const(value) if isinstance(value, (bool, int, float)) else rx.convert_to_expr(value)
+
+
+@user_facing
+def emit(value: object, annotate_struct_info: object = None) -> rx.Var:
+    """Bind `value` to a new variable, which `IRBuilder.name` gives a name.
+
+    Errors:
+        StructInfoError: the value is refused, or does not fit the annotation.
+    """
+    frame = _place("R.emit")
+    info = None if annotate_struct_info is None else resolve(annotate_struct_info)
+    var = frame.block_builder.emit(_value(value), annotation=info)
+    frame.bound[var] = info
+    return var
+
+
+@user_facing
+def emit_var_binding(value: rx.VarBinding) -> rx.Var:
+    """Bind what a binding binds, to its variable.
+
+    Errors:
+        StructInfoError: the value is refused, or does not fit the variable's info.
+    """
+    frame = _place("R.emit_var_binding")
+    binding = _words.emit_var_binding(value)
+    var = frame.block_builder.emit(binding.value, var=value.var)
+    frame.bound[var] = binding.annotation
+    IRBuilder.current().named.add(var)
+    return var
+
+
+@user_facing
+def emit_match_cast(value: object, struct_info: object) -> rx.Var:
+    """Check `value` against an info at run time, and bind it to a new variable.
+
+    Shape variables that stand alone in the info and are new are bound by it.
+    """
+    frame = _place("R.emit_match_cast")
+    var = frame.block_builder.match_cast(rx.convert_to_expr(value), resolve(struct_info))
+    assert var is not None
+    frame.bound[var] = None
+    return var
+
+
+match_cast = emit_match_cast
+
+
+@user_facing
+def emit_te(func: Callable[..., Any], *args: object, **kwargs: Any) -> rx.Call:
+    """A call of the kernel that `func` computes, for R.emit; the kernel joins the module.
+
+    Errors:
+        BuilderStateError: there is no module around.
+        MisuseError: `func` gives no tensor expressions for `args`.
+    """
+    frame = _place("R.emit_te")
+    module = IRBuilder.current().frames[0]
+    if not isinstance(module, IRModuleFrame):
+        raise BuilderStateError(
+            "R.emit_te adds a kernel to the module, and there is none around",
+            hint="build the function in with I.ir_module():",
+        )
+    form = _words.emit_te(func, *args, **kwargs)
+    return kernel_call(form, frame.block_builder, module.global_vars)

@@ -1,0 +1,269 @@
+"""The frames of graph functions: what they hold goes through a BlockBuilder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
+
+from typing_extensions import override
+
+from relaxpy.errors import BuilderStateError
+from relaxpy.ir.node import Attrs
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.normalize import is_leaf
+from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
+from relaxpy.ir.relax.replace import replace_variables
+from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
+from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, finished
+
+
+class RelaxFrame(IRBuilderFrame):
+    """A place in a graph function; `bound` are the variables bound directly in it, and as what."""
+
+    block_builder: BlockBuilder
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bound: dict[rx.Var, rx.StructInfo | None] = {}
+
+    def join(self, builder: IRBuilder) -> RelaxFrame:
+        """The frame around, whose builder this one uses.
+
+        Errors:
+            BuilderStateError: no binding can stand there.
+        """
+        around = builder.innermost(RelaxFrame)
+        if around is None:
+            raise BuilderStateError(
+                f"{self} belongs into a graph function", hint="open one: with R.function():"
+            )
+        around.check_place(str(self))
+        self.block_builder = around.block_builder
+        return around
+
+    def check_place(self, what: str) -> None:
+        """Errors: BuilderStateError if `what` cannot stand directly in this frame."""
+
+
+@contextmanager
+def scope(builder: BlockBuilder) -> Iterator[None]:
+    """A SeqExpr, which is ended in it; dropped where an error leaves it."""
+    builder.begin_scope()
+    try:
+        yield
+    except BaseException:
+        builder.end_scope()
+        raise
+
+
+class SeqExprFrame(RelaxFrame):
+    """Bindings in braces, as it were: they stand in the frame around (NF-14)."""
+
+    spoken = "R.SeqExpr"
+
+    @override
+    @contextmanager
+    def hold(self, builder: IRBuilder) -> Iterator[None]:
+        around = self.join(builder)
+        yield
+        around.bound |= self.bound
+
+
+class FunctionFrame(RelaxFrame):
+    """A graph function."""
+
+    spoken = "R.function"
+
+    def __init__(self, *, is_pure: bool = True, is_private: bool = False) -> None:
+        super().__init__()
+        self.is_pure = is_pure
+        self.is_private = is_private
+        self.name: str | None = None
+        self.params: list[rx.Var] = []
+        self.attrs: dict[str, object] = {}
+        self.ret_struct_info: rx.StructInfo | None = None
+        self.output: rx.Expr | None = None
+
+    @override
+    @contextmanager
+    def hold(self, builder: IRBuilder) -> Iterator[None]:
+        module = builder.innermost(IRModuleFrame)
+        if builder.frames and module is None:
+            raise BuilderStateError(
+                f"a graph function cannot stand in {builder.frames[-1]}",
+                hint="build it with an IRBuilder of its own, and R.emit what that gives",
+            )
+        self.block_builder = BlockBuilder() if module is None else module.block_builder
+        with scope(self.block_builder):
+            yield
+            spoken = "the function" if self.name is None else f"function {self.name!r}"
+            if self.output is None:
+                raise BuilderStateError(
+                    f"{spoken} returns nothing", rule="AST-11", hint="end it with R.func_ret_value"
+                )
+            body = self.block_builder.end_scope(self.output)
+        if self.is_private and "global_symbol" in self.attrs:
+            raise BuilderStateError(f"private {spoken.removeprefix('the ')} has a global_symbol")
+        if self.name is not None and not self.is_private:
+            self.attrs.setdefault("global_symbol", self.name)
+        params, attrs = tuple(self.params), Attrs(self.attrs)
+        func = rx.Function(params, body, self.ret_struct_info, self.is_pure, attrs)
+        finished(builder, self.block_builder.normalize_function(func), self.name)
+
+    @override
+    def check_place(self, what: str) -> None:
+        if self.output is not None:
+            raise BuilderStateError(f"{what} stands behind R.func_ret_value", rule="AST-11")
+
+
+class BlockFrame(RelaxFrame):
+    """A dataflow block. `output_vars` are the variables it hands on, known when it has ended."""
+
+    spoken = "R.dataflow"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs: tuple[rx.Var, ...] | None = None
+        self.output_vars: tuple[rx.Var, ...] = ()
+
+    @override
+    @contextmanager
+    def hold(self, builder: IRBuilder) -> Iterator[None]:
+        around = self.join(builder)
+        inner = self.block_builder
+        if inner.current_block_is_dataflow():
+            raise BuilderStateError("a dataflow block cannot stand inside another")
+        with scope(inner):
+            inner.begin_dataflow()
+            yield
+            inner.end_dataflow()
+            blocks = inner.end_scope(rx.Tuple(())).blocks
+        self.hand_on(around, blocks)
+
+    def hand_on(self, around: RelaxFrame, blocks: tuple[rx.BindingBlock, ...]) -> None:
+        """Bind what was read anew in the block around, outputs to variables that outlive it."""
+        table: dict[rx.Var, rx.Var] = {}
+        for block in blocks:
+            if isinstance(block, rx.DataflowBlock):
+                self.block_builder.begin_dataflow()
+            for binding in block.bindings:
+                self.bind(binding, table)
+            if isinstance(block, rx.DataflowBlock):
+                self.block_builder.end_dataflow()
+        self.output_vars = tuple(table.get(var, var) for var in self.outputs or ())
+        around.bound.clear()  # what a branch gives is bound in the branch itself
+
+    def bind(self, binding: rx.Binding, table: dict[rx.Var, rx.Var]) -> None:
+        """Bind one of them, over the variables of `table`."""
+        var, new = binding.var, binding.var
+        if var is not None and var in (self.outputs or ()) and isinstance(var, rx.DataflowVar):
+            new = rx.Var(var.name_hint, var.struct_info, var.span)
+        value = replace_variables(binding.value, table)
+        if isinstance(binding, rx.MatchCast):
+            info = replace_variables(binding.struct_info, table)
+            found = self.block_builder.match_cast(value, info, bind=new is not None, var=new)
+        else:
+            found = self.block_builder.emit(value, var=new)
+        if var is not None and found is not None and found is not var:
+            table[var] = found
+
+    @override
+    def check_place(self, what: str) -> None:
+        if self.outputs is not None:
+            raise BuilderStateError(f"{what} stands behind R.output of its block", rule="SC-7")
+
+
+class IfFrame(RelaxFrame):
+    """A choice between two branches. `var` is its result, known when it has ended."""
+
+    spoken = "R.If"
+
+    def __init__(self, condition: rx.Expr) -> None:
+        super().__init__()
+        self.condition = condition
+        self.branches: dict[bool, BranchFrame] = {}
+        self.var: rx.Var | None = None
+
+    @override
+    @contextmanager
+    def hold(self, builder: IRBuilder) -> Iterator[None]:
+        around = self.join(builder)
+        if self.block_builder.current_block_is_dataflow():
+            raise BuilderStateError("an if cannot stand inside a dataflow block", rule="WF-7c")
+        yield
+        yes, no = self.branches.get(True), self.branches.get(False)
+        if yes is None or no is None:
+            word = "Then" if yes is None else "Else"
+            raise BuilderStateError(f"with R.If holds with R.{word}():", rule="AST-13")
+        infos = [*yes.annotations, *no.annotations]
+        self.var = self.block_builder.emit(
+            rx.If(self.condition, yes.value, no.value),
+            self.name_of(builder, yes, no),
+            annotation=reduce(struct_info_lca, infos) if infos else None,
+        )
+        around.bound[self.var] = None
+
+    def name_of(self, builder: IRBuilder, yes: BranchFrame, no: BranchFrame) -> str:
+        """What the results are called; the builder finds a name where they are called nothing."""
+        names = {f.result.name_hint for f in (yes, no) if f.result in builder.named}
+        if len(names) > 1:
+            raise BuilderStateError(
+                f"the branches bind {yes.result.name_hint!r} and {no.result.name_hint!r} last, "
+                "they must agree",
+                rule="AST-13",
+            )
+        return names.pop() if names else ""
+
+    @override
+    def check_place(self, what: str) -> None:
+        raise BuilderStateError("with R.If holds with R.Then(): and with R.Else(): alone")
+
+
+class BranchFrame(RelaxFrame):
+    """A branch, which gives what is bound last in it."""
+
+    result: rx.Var
+    value: rx.SeqExpr
+
+    def __init__(self, *, taken: bool) -> None:
+        self.taken = taken
+        self.spoken = "R.Then" if taken else "R.Else"
+        super().__init__()
+        self.annotations: list[rx.StructInfo] = []
+
+    @override
+    @contextmanager
+    def hold(self, builder: IRBuilder) -> Iterator[None]:
+        around = builder.innermost(IfFrame)
+        if around is None:
+            raise BuilderStateError(f"{self} stands directly in with R.If(condition):")
+        if self.taken in around.branches:
+            raise BuilderStateError(f"with R.If holds with {self.spoken}() twice")
+        self.block_builder = around.block_builder
+        with scope(self.block_builder):
+            yield
+            if not self.bound:
+                raise BuilderStateError(
+                    "a branch ends by binding its result", rule="AST-13", hint="R.emit(value)"
+                )
+            self.result, info = self.bound.popitem()
+            self.value = self.block_builder.end_scope(self.result)
+        self.take_leaf(info)
+        around.branches[self.taken] = self
+
+    def take_leaf(self, annotation: rx.StructInfo | None) -> None:
+        """A leaf that is bound last is itself what the branch gives, annotated or not."""
+        *before, block = self.value.blocks
+        *first, last = block.bindings
+        if not isinstance(last, rx.VarBinding) or not is_leaf(last.value):
+            return
+        if annotation is not None:
+            if not is_base_of(annotation, self.block_builder.struct_info_of(last.value)):
+                return
+            self.annotations.append(annotation)
+        blocks = (*before, rx.BindingBlock(tuple(first))) if first else tuple(before)
+        value = self.block_builder.normalize(rx.SeqExpr(blocks, last.value))
+        assert isinstance(value, rx.SeqExpr)
+        self.value = value

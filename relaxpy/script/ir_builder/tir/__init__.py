@@ -1,0 +1,148 @@
+"""`T` for an IRBuilder: its words, which act upon the kernel that is being built.
+
+They are those of `relaxpy.script.tir`. What gives a record there is a frame or a statement here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from types import SimpleNamespace
+from typing import Any
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
+from relaxpy.ir.naming import set_name
+from relaxpy.ir.relax.base import check_name
+from relaxpy.ir.tir.buffer import Buffer as _Buffer
+from relaxpy.ir.tir.expr import Var
+from relaxpy.script import tir as _words
+from relaxpy.script.ir_builder.base import IRBuilder
+from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame, TIRFrame
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.kernel_forms import FRAMES, result_type, typed_var
+from relaxpy.script.parser.wording import describe
+
+_OWN = ("arg", "buffer", "func_name", "func_ret")
+__all__ = sorted({*_words.__all__, *_OWN} - {"macro"})
+
+_NAMED = (
+    *(forms.AxisForm, forms.RemapForm, forms.MatchBufferForm),
+    *(forms.AllocBufferForm, forms.EnvThreadForm),
+)
+
+
+def _acted(form: object) -> Any:
+    """What a record does where it stands, and what it gives."""
+    if isinstance(form, FRAMES):
+        return TIRFrame(form)
+    if not isinstance(form, forms.Form) or isinstance(form, forms.MetaVar):
+        return form
+    kernel = IRBuilder.current().kernel(describe(form))
+    kernel.check_place(None)
+    return kernel.given("", form, None) if isinstance(form, _NAMED) else kernel.effect(form, None)
+
+
+def _acting(word: Callable[..., Any]) -> Callable[..., Any]:
+    """A word of T that acts at once."""
+
+    @user_facing
+    @wraps(word)
+    def act(*args: Any, **kwargs: Any) -> Any:
+        return _acted(word(*args, **kwargs))
+
+    return act
+
+
+axis = SimpleNamespace(
+    **{name: _acting(getattr(_words.axis, name)) for name in _words.axis.__all__}
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "macro":
+        raise UnknownAttributeError(
+            "T.macro is read in texts only", hint="a Python function does the same"
+        )
+    found = getattr(_words, name)
+    if name in __all__ and inspect.isfunction(found):
+        found = globals()[name] = _acting(found)
+    return found
+
+
+def _function(what: str) -> PrimFuncFrame:
+    frame = IRBuilder.current().innermost(PrimFuncFrame)
+    if frame is None:
+        raise BuilderStateError(f"{what} belongs to the top of a kernel, with T.prim_func():")
+    return frame
+
+
+def prim_func(is_private: bool = False) -> PrimFuncFrame:
+    """A kernel: `with T.prim_func():`."""
+    return PrimFuncFrame(is_private=is_private)
+
+
+@user_facing
+def func_name(name: str) -> None:
+    """Call the kernel around `name`.
+
+    Errors:
+        BuilderStateError: it has a name already.
+    """
+    check_name(name, "the name of a function")
+    frame = _function("T.func_name")
+    if frame.name is not None:
+        raise BuilderStateError(f"the kernel is called {frame.name!r} already", about=name)
+    frame.name = name
+
+
+@user_facing
+def arg(name: str, obj: Any) -> Any:
+    """The next parameter, called `name`: a scalar or handle as `T.int32()`, or a buffer.
+
+    Errors:
+        MisuseError: it is none of these.
+        BuilderStateError: it is a parameter already.
+    """
+    check_name(name, "the name of a parameter")
+    kernel = _function("T.arg").kernel
+    assert kernel is not None
+    found = obj.make(name) if isinstance(obj, forms.BufferSpec) else typed_var(name, obj)
+    if found is None and isinstance(obj, _Buffer):
+        found = obj
+    if isinstance(obj, Var):
+        found = obj  # the very one, which other parameters may mention
+    if found is None:
+        raise MisuseError(
+            f"a parameter is a buffer, a handle or a scalar, found {describe(obj)}", about=obj
+        )
+    if any(found is known for known in (*kernel.params, *kernel.buffer_map.values())):
+        raise BuilderStateError(f"{describe(obj)} is a parameter already", about=obj)
+    set_name(found, name)
+    kernel.parameter(name, found)
+    return found
+
+
+@user_facing
+def func_ret(ret_type: Any) -> Any:
+    """Say that the kernel returns a scalar of this datatype.
+
+    Errors:
+        BuilderStateError: that is said already.
+    """
+    kernel = _function("T.func_ret").kernel
+    assert kernel is not None
+    if kernel.ret_type is not None:
+        raise BuilderStateError(f"the kernel returns {kernel.ret_type} already", about=ret_type)
+    kernel.ret_type = result_type(ret_type)
+    return ret_type
+
+
+@user_facing
+def Buffer(*args: Any, **kwargs: Any) -> _Buffer:
+    """A new buffer; arguments as T.Buffer takes them in a text."""
+    return _words.Buffer(*args, **kwargs).make("")
+
+
+buffer = buffer_decl = Buffer

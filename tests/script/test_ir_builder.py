@@ -1,0 +1,142 @@
+"""The builder itself: which is the current one, and what it gives when."""
+
+import threading
+
+import pytest
+
+from relaxpy import tir
+from relaxpy.errors import BuilderStateError
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.script import ir_builder
+from relaxpy.script.ir_builder import IRBuilder, relax as R, tir as T
+from relaxpy.script.ir_builder.base import IRBuilder as Base
+
+
+def test_paths() -> None:
+    assert Base is IRBuilder
+    assert ir_builder.tir is T
+    assert ir_builder.relax is R
+
+
+def test_the_innermost_builder_is_the_current_one() -> None:
+    assert not IRBuilder.is_in_scope()
+    with IRBuilder() as outer:
+        assert IRBuilder.current() is outer
+        with IRBuilder() as inner:
+            assert IRBuilder.current() is inner
+            assert IRBuilder.is_in_scope()
+        assert IRBuilder.current() is outer
+    assert not IRBuilder.is_in_scope()
+    with pytest.raises(ValueError, match="no IRBuilder is open"):
+        IRBuilder.current()
+
+
+def test_an_error_ends_the_builder() -> None:
+    builder = IRBuilder()
+    with pytest.raises(ZeroDivisionError), builder, T.prim_func(), T.serial(4):
+        _ = 1 // 0
+    assert not IRBuilder.is_in_scope()
+    with pytest.raises(BuilderStateError, match="nothing was built"):
+        builder.get()
+
+
+def test_builders_of_other_threads_are_not_seen() -> None:
+    seen: list[bool] = []
+    with IRBuilder():
+        thread = threading.Thread(target=lambda: seen.append(IRBuilder.is_in_scope()))
+        thread.start()
+        thread.join()
+    assert seen == [False]
+
+
+def test_words_need_a_builder() -> None:
+    for say in (lambda: T.evaluate(0), lambda: R.emit(R.const(1)), lambda: T.serial(4).__enter__()):
+        with pytest.raises(BuilderStateError, match="no IRBuilder is open"):
+            say()
+
+
+def test_results_are_there_when_frames_have_ended() -> None:
+    builder = IRBuilder()
+    with pytest.raises(BuilderStateError, match="nothing was built"):
+        builder.get()
+    with builder:
+        with T.prim_func(), pytest.raises(BuilderStateError, match=r"a T\.prim_func has not ended"):
+            builder.get()
+        assert_structural_equal(builder.get(), tir.PrimFunc([], tir.Evaluate(0)))
+    assert_structural_equal(builder.get(), tir.PrimFunc([], tir.Evaluate(0)))
+
+
+def test_a_builder_gives_one_result() -> None:
+    with IRBuilder() as builder:
+        with T.prim_func():
+            T.func_name("first")
+        with pytest.raises(BuilderStateError, match="gives one result"), T.prim_func():
+            pass
+        with pytest.raises(BuilderStateError, match=r"T\.evaluate belongs into a kernel"):
+            T.evaluate(0)
+    assert builder.get().attrs["global_symbol"] == "first"
+    with IRBuilder() as builder:
+        T.evaluate(1)
+        with pytest.raises(BuilderStateError, match="gives one result"), T.prim_func():
+            pass
+    assert_structural_equal(builder.get(), tir.Evaluate(1))
+
+
+def test_a_builder_that_is_opened_again_begins_anew() -> None:
+    builder = IRBuilder()
+    with builder:
+        T.evaluate(1)
+    with builder:
+        T.evaluate(2)
+        with pytest.raises(BuilderStateError, match="open already"):
+            builder.__enter__()
+    assert_structural_equal(builder.get(), tir.Evaluate(2))
+
+
+def test_frames_are_entered_once_and_left_in_order() -> None:
+    with IRBuilder():
+        frame = T.serial(4)
+        with pytest.raises(BuilderStateError, match="left without being open"):
+            frame.__exit__(None, None, None)
+        with frame:
+            pass
+        with pytest.raises(BuilderStateError, match="is entered twice"):
+            frame.__enter__()
+    with IRBuilder() as builder:
+        outer, inner = T.serial(4), T.block("b")
+        outer.__enter__()
+        inner.__enter__()
+        with pytest.raises(BuilderStateError, match=r"a T\.block is still open"):
+            outer.__exit__(None, None, None)
+        assert builder.frames == []
+
+
+def test_a_frame_that_is_left_open_is_told() -> None:
+    with pytest.raises(BuilderStateError, match="a loop of a kernel is still open"), IRBuilder():
+        T.serial(4).__enter__()
+    assert not IRBuilder.is_in_scope()
+
+
+def test_a_frame_that_was_never_entered_is_told() -> None:
+    with IRBuilder() as builder, T.prim_func():
+        T.attr(0, "key", 1)
+    with pytest.raises(BuilderStateError, match=r"a T\.attr was made and never entered"):
+        builder.get()
+
+
+def test_callbacks_run_when_a_frame_ends_the_last_one_first() -> None:
+    order: list[int] = []
+    with IRBuilder():
+        with T.serial(4), T.block("b") as block:
+            block.add_callback(lambda: order.append(1))
+            block.add_callback(lambda: order.append(2))
+        block = T.block("b")
+        block.add_callback(lambda: order.append(3))
+        with pytest.raises(ZeroDivisionError), block:
+            _ = 1 // 0
+        failing = T.block("b")
+        failing.add_callback(lambda: order.append(1 // 0))
+        with pytest.raises(ZeroDivisionError), failing:
+            T.evaluate(0)
+        T.evaluate(1)
+    assert order == [2, 1]

@@ -1,0 +1,769 @@
+"""Graph functions and modules by IRBuilder, beside the text that says the same."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule, relax, tir
+from relaxpy.errors import (
+    BuilderStateError,
+    MisuseError,
+    StructInfoError,
+    UnknownAttributeError,
+)
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.script import from_source, ir as text_I, relax as text_R
+from relaxpy.script.ir_builder import IRBuilder, ir as I, relax as R, tir as T
+
+F32 = relax.TensorStructInfo((4, 4), "float32")
+
+
+def built(build: Callable[[], object]) -> Any:
+    with IRBuilder() as builder:
+        build()
+    return builder.get()
+
+
+def function(build: Callable[[], object], **options: bool) -> relax.Function:
+    """The function `main` whose parameters and bindings `build` says."""
+
+    def whole() -> None:
+        with R.function(**options):
+            R.func_name("main")
+            build()
+
+    found = built(whole)
+    assert isinstance(found, relax.Function)
+    return found
+
+
+def same(found: relax.Function | IRModule, text: str) -> None:
+    """What was built is what the parser reads in the text, and reads back from its own."""
+    assert_structural_equal(found, from_source(text))
+    assert_structural_equal(from_source(found.script()), found)
+
+
+def test_function_with_everything_said_of_it() -> None:
+    def build() -> None:
+        R.func_attr({"Primitive": True})
+        x = R.arg("x", relax.TensorStructInfo((128, 128), "float32"))
+        R.func_ret_struct_info(relax.TensorStructInfo(dtype="float32", ndim=2))
+        y = R.emit(R.add(x, x))
+        out = IRBuilder.name("out", R.emit(R.multiply(y, R.const(2.0))))
+        R.func_ret_value(out)
+
+    found = function(build)
+    same(
+        found,
+        """
+@R.function
+def main(x: R.Tensor((128, 128), "float32")) -> R.Tensor(dtype="float32", ndim=2):
+    R.func_attr({"Primitive": True})
+    y = R.add(x, x)
+    out = R.multiply(y, R.const(2.0))
+    return out
+""",
+    )
+    assert found.params[0].name_hint == "x"
+    assert found.body.body.name_hint == "out"
+    value = np.arange(128 * 128, dtype="float32").reshape(128, 128)
+    np.testing.assert_array_equal(relaxpy.compile(found)["main"](value), value * 4)
+
+
+def test_purity_and_privacy() -> None:
+    def build() -> None:
+        R.emit(R.print(R.arg("x", relax.ObjectStructInfo())))
+        R.func_ret_value(())
+
+    text = "@R.function({})\ndef main(x: R.Object):\n    _ = R.print(x)\n    return ()\n"
+    same(function(build, is_pure=False), text.format("pure=False"))
+    both = {"is_pure": False, "is_private": True}
+    same(function(build, **both), text.format("pure=False, private=True"))
+    with pytest.raises(StructInfoError, match="PU-8"):
+        function(build)
+
+    def said() -> None:
+        R.func_attr({"pure": False, "force_pure": True})
+        build()
+
+    found = function(said)
+    assert not found.is_pure
+    assert dict(found.attrs) == {"global_symbol": "main", "relax.force_pure": True}
+
+
+def test_every_way_to_bind() -> None:
+    def build() -> None:
+        x = R.arg("x", relax.TensorStructInfo(dtype="float32"))
+        y = R.arg("y", R.Tensor(dtype="float32"))
+        m, n = T.int64(), tir.Var("n", "int64")
+        IRBuilder.name("m", m)
+        R.emit_match_cast(x, relax.TensorStructInfo((m,), "float32"))
+        y1 = R.match_cast(y, R.Tensor((n,), "float32"))
+        v = relax.Var("v", relax.TensorStructInfo((n,), "float32"))
+        assert R.emit_var_binding(relax.VarBinding(v, y1)) is v
+        R.emit(v)
+        IRBuilder.name("o", R.emit(v, R.Object))
+        IRBuilder.name("k", R.emit(3))
+        with R.SeqExpr():
+            IRBuilder.name("t", R.emit((v, R.shape([m]))))
+        R.func_ret_value(R.shape([m, n * 2]))
+
+    same(
+        function(build),
+        """
+@R.function
+def main(x: R.Tensor(dtype="float32"), y: R.Tensor(dtype="float32")):
+    m, n = T.int64(), T.int64()
+    gv = R.match_cast(x, R.Tensor((m,), "float32"))
+    gv1 = R.match_cast(y, R.Tensor((n,), "float32"))
+    v: R.Tensor((n,), "float32") = gv1
+    gv2 = v
+    o: R.Object = v
+    k = R.const(3)
+    t = (v, R.shape([m]))
+    return R.shape([m, n * 2])
+""",
+    )
+
+
+def test_sizes_of_parameters() -> None:
+    def build() -> None:
+        n = IRBuilder.name("n", T.int64())
+        x = R.arg("x", R.Tensor((n, 4), "float32"))
+        s = R.arg("s", R.Shape([n, 4]))
+        R.func_ret_value(R.emit(R.reshape(x, s)))
+
+    same(
+        function(build),
+        """
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["n", 4])):
+    gv = R.reshape(x, s)
+    return gv
+""",
+    )
+    with pytest.raises(MisuseError, match="the string dimension 'n' has a meaning only in a sig"):
+        function(lambda: R.arg("x", R.Tensor(("n", 4), "float32")))
+
+
+def test_dataflow_blocks_hand_on_their_outputs() -> None:
+    kept: list[Any] = []
+
+    def build() -> None:
+        x = R.arg("x", F32)
+        with R.dataflow() as block:
+            lv = R.emit(R.exp(x))
+            gv = IRBuilder.name("gv", R.emit(R.add(lv, x)))
+            last = R.emit(R.multiply(gv, gv))
+            R.output(gv, last)
+            assert all(isinstance(v, relax.DataflowVar) for v in (lv, gv, last))
+        kept[:] = block.output_vars
+        with R.dataflow():
+            R.emit(R.add(*block.output_vars))
+        R.func_ret_value(kept[1])
+
+    found = function(build)
+    same(
+        found,
+        """
+@R.function
+def main(x: R.Tensor((4, 4), "float32")):
+    with R.dataflow():
+        lv = R.exp(x)
+        gv = R.add(lv, x)
+        last = R.multiply(gv, gv)
+        R.output(gv, last)
+    with R.dataflow():
+        lv1 = R.add(gv, last)
+        R.output()
+    return last
+""",
+    )
+    assert [type(v) for v in kept] == [relax.Var, relax.Var]
+    assert kept[0].name_hint == "gv"
+    assert found.body.body is kept[1]
+
+
+def test_match_casts_of_dataflow_blocks() -> None:
+    def build() -> None:
+        x = R.arg("x", R.Tensor(ndim=1, dtype="float32"))
+        n = IRBuilder.name("n", T.int64())
+        with R.dataflow() as block:
+            y = R.match_cast(R.emit(R.exp(x)), R.Tensor((n,), "float32"))
+            R.output(y, R.emit(R.zeros(R.shape([n]), "float32")))
+        R.func_ret_value(R.emit(R.add(*block.output_vars)))
+
+    same(
+        function(build),
+        """
+@R.function
+def main(x: R.Tensor(ndim=1, dtype="float32")):
+    n = T.int64()
+    with R.dataflow():
+        lv = R.exp(x)
+        y = R.match_cast(lv, R.Tensor((n,), "float32"))
+        z = R.zeros(R.shape([n]), "float32")
+        R.output(y, z)
+    w = R.add(y, z)
+    return w
+""",
+    )
+
+
+def choose(last: Callable[[relax.Var], object], other: Callable[[relax.Var], object]) -> None:
+    x = R.arg("x", F32)
+    c = R.arg("c", R.Tensor((), "bool"))
+    with R.If(c) as choice:
+        with R.Then():
+            R.emit(R.exp(x))
+            last(x)
+        with R.Else():
+            other(x)
+    R.func_ret_value(choice.var)
+
+
+CHOICE = """
+@R.function
+def main(x: R.Tensor((4, 4), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        w = R.exp(x)
+        {}
+    else:
+        {}
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("say", "text"),
+    [
+        (lambda x: R.emit(R.add(x, x)), "y = R.add(x, x)"),
+        (lambda x: R.emit(x), "y = x"),
+        (lambda x: R.emit((x, x), R.Object), "y: R.Object = (x, x)"),
+        (lambda x: R.emit(x, R.Tensor(ndim=2)), "y: R.Tensor(ndim=2) = x"),
+        (lambda x: R.emit(R.exp(x), R.Object), "y: R.Object = R.exp(x)"),
+        (lambda x: R.match_cast(x, R.Tensor(ndim=2)), "y = R.match_cast(x, R.Tensor(ndim=2))"),
+    ],
+)
+def test_branches_give_what_they_bind_last(say: Callable[[Any], Any], text: str) -> None:
+    same(
+        function(lambda: choose(lambda x: IRBuilder.name("y", say(x)), lambda x: R.emit(x))),
+        CHOICE.format(text, "y = x"),
+    )
+
+
+def test_branches_in_branches() -> None:
+    def nested(x: relax.Var) -> None:
+        c = R.emit(R.const(True))
+        with R.If(c):
+            with R.Then():
+                R.emit(x)
+            with R.Else(), R.SeqExpr():
+                R.emit(R.add(x, x))
+
+    same(
+        function(lambda: choose(nested, lambda x: R.emit(R.exp(x)))),
+        """
+@R.function
+def main(x: R.Tensor((4, 4), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        w = R.exp(x)
+        d = R.const(True)
+        if d:
+            y = x
+        else:
+            y = R.add(x, x)
+    else:
+        y = R.exp(x)
+    return y
+""",
+    )
+
+
+def test_results_of_branches_that_have_names_have_one() -> None:
+    def say(*names: str) -> relax.Function:
+        texts = iter(names)
+
+        def last(x: relax.Var) -> None:
+            IRBuilder.name(next(texts), R.emit(x))
+
+        return function(lambda: choose(last, last))
+
+    assert say("y", "y").body.body.name_hint == "y"
+    with pytest.raises(BuilderStateError, match=r"bind 'y' and 'z' last.*AST-13"):
+        say("y", "z")
+
+
+def module() -> None:
+    A = text_R.Tensor((4,), "float32")
+    with I.ir_module() as frame:
+        I.module_attrs({"k": 1})
+        I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("cuda", 0)]})
+        with T.prim_func():
+            T.func_name("kernel")
+            T.func_attr({"tir.noalias": True})
+            X, Y = (T.arg(name, T.Buffer((4,), "float32")) for name in "XY")
+            with T.serial(4) as i, T.block("b"):
+                vi = T.axis.spatial(4, i)
+                T.buffer_store(Y, X[vi] * 2, [vi])
+        with R.function():
+            R.func_name("helper")
+            x = R.arg("x", R.Tensor((4,), "float32", I.lookup_vdevice("cuda", 0)))
+            R.func_ret_value(R.emit(R.exp(x)))
+        with R.function():
+            R.func_name("main")
+            x = R.arg("x", A)
+            kernel = frame.global_vars["kernel"]
+            y = R.emit(R.call_tir(kernel, (x,), out_sinfo=A))
+            R.func_ret_value(R.emit(R.add(y, y)))
+
+
+MODULE = """
+@I.ir_module
+class Module:
+    I.module_attrs({"k": 1})
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("cuda", 0)]})
+
+    @T.prim_func
+    def kernel(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
+        T.func_attr({"tir.noalias": True})
+        for i in range(4):
+            with T.block("b"):
+                vi = T.axis.spatial(4, i)
+                Y[vi] = X[vi] * T.float32(2)
+
+    @R.function
+    def helper(x: R.Tensor((4,), "float32", "cuda:0")):
+        y = R.exp(x)
+        return y
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        cls = Module
+        y = R.call_tir(cls.kernel, (x,), out_sinfo=R.Tensor((4,), "float32"))
+        z = R.add(y, y)
+        return z
+"""
+
+
+def test_modules_of_both_kinds() -> None:
+    found = built(module)
+    same(found, MODULE)
+    result = relaxpy.compile(found)["main"](np.ones(4, "float32"))
+    np.testing.assert_array_equal(result, np.full(4, 4, "float32"))
+
+
+def test_modules_may_be_empty() -> None:
+    def build() -> None:
+        with I.ir_module():
+            pass
+
+    assert_structural_equal(built(build), IRModule({}))
+
+
+def test_functions_call_what_is_declared_before_it_is_defined() -> None:
+    with IRBuilder() as signature, R.function():
+        R.func_name("twice")
+        x = R.arg("x", F32)
+        R.func_ret_struct_info(F32)
+        R.func_ret_value(x)
+    with IRBuilder() as builder, I.ir_module():
+        twice = I.decl_function("twice", signature.get())
+        ext = relax.ExternFunc("ext")
+        with R.function():
+            R.func_name("main")
+            R.func_ret_value(R.emit(twice(R.arg("x", F32))))
+        with R.function():
+            R.func_name("twice")
+            x = R.arg("x", F32)
+            R.func_ret_struct_info(F32)
+            R.func_ret_value(R.emit(R.add(x, x)))
+        I.def_function("ext", ext)
+    same(
+        builder.get(),
+        """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4, 4), "float32")):
+        y = Module.twice(x)
+        return y
+
+    @R.function
+    def twice(x: R.Tensor((4, 4), "float32")) -> R.Tensor((4, 4), "float32"):
+        y = R.add(x, x)
+        return y
+
+    ext = R.ExternFunc("ext")
+""",
+    )
+
+
+def test_kernels_of_tensor_expressions_join_the_module() -> None:
+    def double(t: Any) -> Any:
+        return relaxpy.te.compute(t.shape, lambda i, j: t[i, j] * 2, name="double")
+
+    with IRBuilder() as builder, I.ir_module(), R.function():
+        R.func_name("main")
+        x = R.arg("x", F32)
+        y = R.emit(R.emit_te(double, x, primfunc_name_hint="twice"))
+        R.func_ret_value(y)
+
+    @text_I.ir_module
+    class Expected:
+        @text_R.function
+        def main(x: text_R.Tensor((4, 4), "float32")):
+            y = text_R.emit_te(double, x, primfunc_name_hint="twice")
+            return y
+
+    assert_structural_equal(builder.get(), Expected)
+    with pytest.raises(BuilderStateError, match="there is none around"):
+        function(lambda: R.emit_te(double, R.arg("x", F32)))
+
+
+def test_local_functions_have_a_builder_of_their_own() -> None:
+    def build() -> None:
+        x = R.arg("x", F32)
+        with IRBuilder() as inner, R.function():
+            y = R.arg("y", F32)
+            R.func_ret_value(R.emit(R.add(x, y)))
+        add = R.emit(inner.get())
+        R.func_ret_value(R.emit(add(x)))
+
+    same(
+        function(build),
+        """
+@R.function
+def main(x: R.Tensor((4, 4), "float32")):
+    @R.function
+    def add(y: R.Tensor((4, 4), "float32")):
+        z = R.add(x, y)
+        return z
+
+    w = add(x)
+    return w
+""",
+    )
+
+
+OUTSIDE: list[tuple[str, Callable[[], object]]] = [
+    ("R.emit belongs into a graph function", lambda: R.emit(R.const(1))),
+    ("R.emit_match_cast belongs into a graph", lambda: R.emit_match_cast(R.const(1), R.Object)),
+    ("R.emit_te belongs into a graph function", lambda: R.emit_te(lambda: None)),
+    ("R.func_name belongs directly into", lambda: R.func_name("f")),
+    ("R.func_attr belongs directly into", lambda: R.func_attr({})),
+    ("R.func_ret_struct_info belongs directly into", lambda: R.func_ret_struct_info(F32)),
+    ("R.func_ret_value belongs directly into", lambda: R.func_ret_value(R.const(1))),
+    ("R.arg belongs directly into", lambda: R.arg("x", F32)),
+    ("R.output stands at the end of a dataflow block", lambda: R.output()),
+    ("R.dataflow belongs into a graph function", lambda: R.dataflow().__enter__()),
+    ("R.If belongs into a graph function", lambda: R.If(R.const(True)).__enter__()),
+    ("R.SeqExpr belongs into a graph function", lambda: R.SeqExpr().__enter__()),
+    ("R.Then stands directly in with R.If", lambda: R.Then().__enter__()),
+    ("I.module_attrs belongs directly into", lambda: I.module_attrs({})),
+    ("I.module_global_infos belongs directly into", lambda: I.module_global_infos({})),
+    ("I.decl_function belongs directly into", lambda: I.decl_function("f", relax.ExternFunc("f"))),
+    ("I.def_function belongs directly into", lambda: I.def_function("f", relax.ExternFunc("f"))),
+    ("I.lookup_vdevice looks into with I.ir_module", lambda: I.lookup_vdevice("cuda")),
+    ("a graph function cannot stand in a T.prim_func", lambda: R.function().__enter__()),
+    ("a module stands in nothing else", lambda: I.ir_module().__enter__()),
+]
+
+
+@pytest.mark.parametrize(("message", "say"), OUTSIDE)
+def test_words_of_graphs_and_modules_in_a_kernel(message: str, say: Callable[[], object]) -> None:
+    with IRBuilder() as builder, T.prim_func():
+        with pytest.raises(BuilderStateError, match=message):
+            say()
+        T.evaluate(1)
+    assert_structural_equal(builder.get(), tir.PrimFunc([], tir.Evaluate(1)))
+
+
+INSIDE: list[tuple[str, Callable[[relax.Var], object]]] = [
+    ("T.evaluate belongs into a kernel", lambda x: T.evaluate(0)),
+    ("a T.block belongs into a kernel", lambda x: T.block("b").__enter__()),
+    ("a kernel cannot stand in an R.function", lambda x: T.prim_func().__enter__()),
+    ("an R.function", lambda x: R.function().__enter__()),
+    ("called 'main' already", lambda x: R.func_name("other")),
+    ("attribute k is set twice", lambda x: (R.func_attr({"k": 1}), R.func_attr({"k": 2}))),
+    ("pure is True or False, found 1", lambda x: R.func_attr({"pure": 1})),
+    ("an info", lambda x: R.arg("y", 3)),
+    ("expected a VarBinding, found 3", lambda x: R.emit_var_binding(3)),
+    ("object", lambda x: R.emit(object())),
+]
+
+
+@pytest.mark.parametrize(("message", "say"), INSIDE)
+def test_what_cannot_stand_in_a_graph_function(
+    message: str, say: Callable[[relax.Var], object]
+) -> None:
+    def build() -> None:
+        x = R.arg("x", F32)
+        with pytest.raises(MisuseError, match=message):
+            say(x)
+        R.func_ret_value(R.emit(R.exp(x)))
+
+    text = (
+        "@R.function\ndef main(x: R.Tensor((4, 4), 'float32')):\n    y = R.exp(x)\n    return y\n"
+    )
+    found = function(build).without_attr("k")
+    same(found, text)
+
+
+def in_dataflow(say: Callable[[relax.Var], object]) -> relax.Function:
+    def build() -> None:
+        x = R.arg("x", F32)
+        with R.dataflow():
+            say(x)
+        R.func_ret_value(x)
+
+    return function(build)
+
+
+def nothing_bound(x: relax.Var) -> None:
+    with R.If(R.const(True)), R.Then():
+        pass
+
+
+def no_else(x: relax.Var) -> None:
+    with R.If(R.const(True)), R.Then():
+        R.emit(x)
+
+
+def no_branch(x: relax.Var) -> None:
+    with R.If(R.const(True)):
+        pass
+
+
+def binding_in_an_if(x: relax.Var) -> None:
+    with R.If(R.const(True)):
+        R.emit(x)
+
+
+def one_branch_twice(x: relax.Var) -> None:
+    with R.If(R.const(True)):
+        with R.Then():
+            R.emit(x)
+        with R.Then():
+            R.emit(x)
+
+
+def ending_in_a_block(x: relax.Var) -> None:
+    with R.If(R.const(True)), R.Then():
+        R.emit(x)
+        with R.dataflow():
+            R.output(R.emit(x))
+
+
+def result_in_a_branch(x: relax.Var) -> None:
+    with R.If(R.const(True)), R.Then():
+        R.func_ret_value(x)
+
+
+@pytest.mark.parametrize(
+    ("say", "message"),
+    [
+        (nothing_bound, "a branch ends by binding its result"),
+        (ending_in_a_block, "a branch ends by binding its result"),
+        (no_else, r"with R.If holds with R.Else\(\):.*AST-13"),
+        (no_branch, r"with R.If holds with R.Then\(\):.*AST-13"),
+        (binding_in_an_if, r"holds with R.Then\(\): and with R.Else\(\): alone"),
+        (one_branch_twice, r"holds with R.Then\(\) twice"),
+        (result_in_a_branch, "R.func_ret_value belongs directly into"),
+    ],
+)
+def test_branches_that_are_wrong(say: Callable[[relax.Var], object], message: str) -> None:
+    def build() -> None:
+        x = R.arg("x", F32)
+        with pytest.raises(BuilderStateError, match=message):
+            say(x)
+        R.func_ret_value(x)
+
+    same(function(build), "@R.function\ndef main(x: R.Tensor((4, 4), 'float32')):\n    return x\n")
+
+
+def two_outputs(x: relax.Var) -> None:
+    R.output()
+    R.output()
+
+
+def emit_behind_output(x: relax.Var) -> None:
+    R.output(R.emit(x))
+    R.emit(x)
+
+
+def block_in_block(x: relax.Var) -> None:
+    with R.dataflow():
+        pass
+
+
+def if_in_block(x: relax.Var) -> None:
+    with R.If(R.const(True)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("say", "message"),
+    [
+        (two_outputs, "R.output stands behind R.output of its block.*SC-7"),
+        (emit_behind_output, "R.emit stands behind R.output of its block.*SC-7"),
+        (lambda x: R.output(x), "x is not bound in this dataflow block.*SC-8"),
+        (lambda x: R.output(3), "3 is not bound in this dataflow block.*SC-8"),
+        (block_in_block, "a dataflow block cannot stand inside another"),
+        (if_in_block, "an if cannot stand inside a dataflow block.*WF-7c"),
+        (lambda x: R.emit(R.print(x)), "PU-5"),
+        (lambda x: R.func_ret_value(x), "R.func_ret_value belongs directly into"),
+    ],
+)
+def test_dataflow_blocks_that_are_wrong(say: Callable[[relax.Var], object], message: str) -> None:
+    with pytest.raises((BuilderStateError, StructInfoError), match=message):
+        in_dataflow(say)
+
+
+def test_functions_have_one_result_at_the_end() -> None:
+    def twice() -> None:
+        R.func_ret_value(R.arg("x", F32))
+        R.func_ret_value(R.const(1))
+
+    def behind() -> None:
+        R.func_ret_value(R.arg("x", F32))
+        R.emit(R.const(1))
+
+    def a_parameter_behind() -> None:
+        R.func_ret_value(R.arg("x", F32))
+        R.arg("y", F32)
+
+    def declared_twice() -> None:
+        R.func_ret_struct_info(F32)
+        R.func_ret_struct_info(F32)
+
+    for build, message in [
+        (lambda: None, "function 'main' returns nothing.*AST-11"),
+        (twice, "a function has one result.*AST-11"),
+        (behind, "R.emit stands behind R.func_ret_value.*AST-11"),
+        (a_parameter_behind, "R.arg stands behind R.func_ret_value.*AST-11"),
+        (declared_twice, "the function returns R.Tensor.* already"),
+    ]:
+        with pytest.raises(BuilderStateError, match=message):
+            function(build)
+    with pytest.raises(BuilderStateError, match="private function 'main' has a global_symbol"):
+        function(
+            lambda: (R.func_attr({"global_symbol": "main"}), R.func_ret_value(R.const(1))),
+            is_private=True,
+        )
+
+
+def test_modules_that_are_wrong() -> None:
+    ext = relax.ExternFunc("ext")
+
+    def declared_only() -> None:
+        I.decl_function("f", ext)
+
+    def defined_twice() -> None:
+        I.def_function("f", ext)
+        I.def_function("f", ext)
+
+    def declared_twice() -> None:
+        I.decl_function("f", ext)
+        I.decl_function("f", ext)
+
+    def without_name() -> None:
+        with R.function():
+            R.func_ret_value(R.const(1))
+
+    def attrs_twice() -> None:
+        I.module_attrs({"k": 1})
+        I.module_attrs({"m": 1})
+        I.module_attrs({"k": 2})
+
+    def infos_twice() -> None:
+        I.module_global_infos({"dummy": [I.dummy_global_info()]})
+        I.module_global_infos({"dummy": [I.dummy_global_info()]})
+
+    def unlisted() -> None:
+        I.module_global_infos({"vdevice": [I.vdevice("cuda", 0)]})
+        I.lookup_vdevice("cuda", 7)
+
+    for build, message in [
+        (declared_only, "function 'f' is declared and never defined"),
+        (defined_twice, "two functions named 'f'.*TOP-1"),
+        (declared_twice, "two functions named 'f'.*TOP-1"),
+        (without_name, "a function of a module has a name"),
+        (attrs_twice, "attribute 'k' of the module is set twice"),
+        (infos_twice, "I.module_global_infos is given twice"),
+        (lambda: I.decl_function("f", 3), "expected a function, found 3"),
+        (lambda: I.def_function("f", 3), "expected a function, found 3"),
+        (lambda: I.decl_function(3, ext), "the name of a function is a string, found 3"),
+        (lambda: R.emit(R.const(1)), "R.emit belongs into a graph function"),
+        (lambda: T.evaluate(1), "T.evaluate belongs into a kernel"),
+        (unlisted, "the module lists no device 'cuda:7'"),
+    ]:
+
+        def whole(build: Callable[[], object] = build) -> None:
+            with I.ir_module():
+                build()
+
+        with pytest.raises(MisuseError, match=message):
+            built(whole)
+
+
+def test_attributes_of_a_module() -> None:
+    def build() -> None:
+        with I.ir_module():
+            I.module_attrs({"k": 1})
+            I.module_attrs({"k": 2, "m": 3}, allow_overwrite=True)
+            I.module_set_attr("n", 4)
+            assert I.module_get_attrs() == {"k": 2, "m": 3, "n": 4}
+            assert (I.module_get_attr("m"), I.module_get_attr("z")) == (3, None)
+            with pytest.raises(BuilderStateError, match="'n' of the module is set twice"):
+                I.module_set_attr("n", 5)
+            I.module_set_attr("n", 5, allow_overwrite=True)
+
+    assert dict(built(build).attrs) == {"k": 2, "m": 3, "n": 5}
+
+
+def test_an_error_in_a_frame_leaves_the_builder_as_it_was() -> None:
+    def double(t: Any) -> Any:
+        return relaxpy.te.compute(t.shape, lambda i, j: t[i, j] * 2, name="double")
+
+    def fail() -> None:
+        with R.function():
+            R.func_name("lost")
+            x = R.arg("x", R.Tensor((T.int64(), 4), "float32"))
+            R.emit(R.emit_te(double, x))
+            with R.If(R.const(True)), R.Then(), R.dataflow():
+                R.emit(R.add(x, x))
+                raise LookupError
+
+    def fail_in_a_kernel() -> None:
+        with T.prim_func(), T.serial(4), T.block("b"), T.attr(0, "k", 1):
+            T.func_name("lost")
+
+    with IRBuilder() as builder, I.ir_module():
+        with pytest.raises(LookupError):
+            fail()
+        with pytest.raises(BuilderStateError, match=r"T\.func_name belongs to the top"):
+            fail_in_a_kernel()
+        with R.function():
+            R.func_name("main")
+            R.func_ret_value(R.arg("x", F32))
+    text = (
+        "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((4, 4), 'float32')):\n"
+    )
+    same(builder.get(), f"{text}        return x\n")
+
+
+def test_the_namespace_is_that_of_texts() -> None:
+    assert R.add is text_R.add
+    assert R.nn.relu is text_R.nn.relu
+    assert R.Tensor is text_R.Tensor
+    assert {"add", "nn", "emit", "If", "function", "func_name"} <= set(dir(R))
+    assert {"const", "emit", "If", "function", "func_name"} <= set(R.__all__)
+    for name in ("macro", "match_shape"):
+        with pytest.raises(UnknownAttributeError, match=f"R.{name} is read in texts only"):
+            getattr(R, name)
+    with pytest.raises(UnknownAttributeError, match="R has no attribute 'nothing'"):
+        _ = R.nothing
