@@ -133,11 +133,16 @@ def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:
     return done[id(root)]
 
 
-def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
+def substitute(
+    node: N,
+    values: Mapping[Var, PrimExpr],
+    after: Callable[[Node], Node | None] = lambda _: None,
+) -> N:
     """`node` with the TIR variables in `values` replaced at every use.
 
-    Literals are not folded. Variables whose info mentions a replaced one, and buffers whose shape,
-    strides or offset do, are made anew, once each.
+    Literals are not folded, unless `after`, a rule for nodes whose parts are done, does it.
+    Variables whose info mentions a replaced one, and buffers whose shape, strides or offset do, are
+    made anew, once each.
     """
     if not values:
         return node
@@ -151,7 +156,7 @@ def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
         if isinstance(found, Var):
             return values.get(found)
         if not found._variable:
-            return None
+            return after(found)
         new = made.get(id(found))
         if new is None:
             new = map_children(lambda child: rewrite(child, rule), found)

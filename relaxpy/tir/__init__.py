@@ -112,6 +112,7 @@ from relaxpy.ir.tir.intrin import (
     trunc,
     undef,
 )
+from relaxpy.ir.tir.layout import BijectiveLayout, Layout, bijective_layout, layout
 from relaxpy.ir.tir.ops import (
     add,
     all_of as all,
@@ -167,6 +168,7 @@ __all__ = [
     "And",
     "AssertStmt",
     "AttrStmt",
+    "BijectiveLayout",
     "BinaryOpExpr",
     "Block",
     "BlockRealize",
@@ -195,6 +197,7 @@ __all__ = [
     "IntImm",
     "IterVar",
     "IterVarKind",
+    "Layout",
     "Let",
     "LetStmt",
     "LogicalExpr",
@@ -233,6 +236,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bijective_layout",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -272,6 +276,7 @@ __all__ = [
     "isinf",
     "isnan",
     "isnullptr",
+    "layout",
     "ldexp",
     "likely",
     "log",

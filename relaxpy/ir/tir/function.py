@@ -28,6 +28,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.specialize import specialized
 from relaxpy.ir.tir.stmt import Stmt
 from relaxpy.ir.traverse import walk
 from relaxpy.ir.types import PointerType, PrimType
@@ -118,6 +119,19 @@ class PrimFunc(BaseFunc):
     def with_body(self, body: Stmt) -> PrimFunc:
         """This kernel with another body."""
         return self.with_fields(body=body)
+
+    @user_facing
+    def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
+        """This kernel where scalar parameters have values and handles the sizes of given Buffers.
+
+        Parameters that have values are none any more. What is computed from literals is folded.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): what is given is for no parameter, of another
+                datatype, rank, alignment or offset factor, contradicts itself, or says what a
+                size is that is no lone variable.
+        """
+        return specialized(self, param_map)
 
     @override
     @user_facing

@@ -1,0 +1,154 @@
+"""Kernels for known sizes: parameters and the variables of buffers' shapes get values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.stmt import DeclBuffer, LetStmt, Stmt
+from relaxpy.ir.traverse import rewrite, substitute, walk
+
+if TYPE_CHECKING:
+    from relaxpy.ir.tir.function import PrimFunc
+
+_FOLDED: dict[type[Node], Callable[[ExprLike, ExprLike], PrimExpr]] = {
+    tir.Add: ops.add,
+    tir.Sub: ops.sub,
+    tir.Mul: ops.mul,
+    tir.Div: ops.div,
+    tir.Mod: ops.truncmod,
+    tir.FloorDiv: ops.floordiv,
+    tir.FloorMod: ops.floormod,
+    tir.Min: ops.minimum,
+    tir.Max: ops.maximum,
+    tir.And: ops.all_of,
+    tir.Or: ops.any_of,
+}
+
+
+def specialized(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> PrimFunc:
+    """`func` with the parameters of `param_map` known.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): see `PrimFunc.specialize`.
+    """
+    if not isinstance(param_map, Mapping):
+        raise MisuseError(f"param_map gives parameters their values, found {param_map!r:.60}")
+    if not param_map:
+        return func
+    found = _Values(func)
+    for param, value in param_map.items():
+        if not isinstance(param, Var) or param not in func.params:
+            raise MisuseError(f"{param!r:.60} is no parameter of the function", about=param_map)
+        found.enter(param, value)
+    kept = [p for p in func.params if p not in found.values and p not in found.pointers]
+    buffers = {p: b for p, b in func.buffer_map.items() if p in kept}
+    body = found.with_pointers(func.body)
+    open_func = func.with_fields(
+        params=tuple(kept), buffer_map_items=tuple(buffers.get(p) for p in kept), body=body
+    )
+    return substitute(open_func, found.values, _folded)
+
+
+def _folded(node: Node) -> Node | None:
+    """An operation on literals as what it gives; division by zero stays as it is."""
+    match node:
+        case tir.BinaryOpExpr(a=tir.ConstExpr(), b=tir.ConstExpr() as b):
+            zero = isinstance(node, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and b.value == 0
+            if zero:
+                return None
+            if isinstance(node, tir.CmpExpr):
+                return ops.compare(type(node), node.a, node.b)
+            return _FOLDED[type(node)](node.a, node.b)
+        case tir.And(a=tir.IntImm()) | tir.And(b=tir.IntImm()):
+            return _FOLDED[type(node)](node.a, node.b)
+        case tir.Not(a=tir.IntImm() as a):
+            return ops.logical_not(a)
+        case tir.Cast(value=tir.ConstExpr() as value, dtype=dtype):
+            return ops.cast_to(value, dtype)
+        case tir.Select(condition=tir.IntImm(value=chosen)):
+            return node.true_value if chosen else node.false_value
+        case _:
+            return None
+
+
+class _Values:
+    """What variables are by what parameters are."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.values: dict[Var, PrimExpr] = {}
+        self.pointers: dict[Var, PrimExpr] = {}
+
+    def enter(self, param: Var, value: ExprLike | Buffer) -> None:
+        buffer = self.func.buffer_of(param)
+        if isinstance(value, Buffer):
+            if buffer is None:
+                raise MisuseError(f"{param.name} has no buffer, found one for it", about=value)
+            self.unify(buffer, value)
+            return
+        if buffer is not None:
+            raise MisuseError(
+                f"{param.name} is a handle of buffer {buffer.name}, so a Buffer says what it is",
+                about=value,
+            )
+        given = ops.const(value, param.dtype) if type(value) is int else ops.convert(value)
+        if given.dtype != param.dtype:
+            raise MisuseError(f"{param.name} of {param.dtype} cannot be {given.dtype} `{given}`")
+        if param.dtype.family == "handle" and not isinstance(given, Var):
+            self.pointers[param] = given
+        else:
+            self.assign(param, given)
+
+    def unify(self, old: Buffer, new: Buffer) -> None:
+        """Take the sizes, strides and offset of `old` to be those of `new`."""
+        if old.dtype != new.dtype:
+            raise MisuseError(f"buffer {old.name} holds {old.dtype}, found {new.dtype}")
+        for what, mine, theirs in (
+            ("dimensions", len(old.shape), len(new.shape)),
+            ("strides", len(old.strides), len(new.strides)),
+            ("as alignment", old.data_alignment, new.data_alignment),
+            ("as offset factor", old.offset_factor, new.offset_factor),
+        ):
+            if mine != theirs:
+                raise MisuseError(f"buffer {old.name} has {mine} {what}, found {theirs}")
+        before = (*old.shape, *old.strides, old.elem_offset)
+        after = (*new.shape, *new.strides, new.elem_offset)
+        for one, other in zip(before, after, strict=True):
+            if isinstance(one, Var):
+                self.assign(one, ops.cast_to(other, one.dtype))
+            elif prove_equal(one, other) is not True:
+                raise MisuseError(
+                    f"buffer {old.name} has `{one}` where `{other}` is found, and only a lone "
+                    "variable can be given a value",
+                    about=new,
+                )
+        if any(new is own for own in self.func.buffer_map.values()):
+            self.assign(old.data, new.data)
+
+    def assign(self, var: Var, value: PrimExpr) -> None:
+        if value is var:
+            return
+        known = self.values.setdefault(var, value)
+        if prove_equal(known, value) is not True:
+            raise MisuseError(f"{var.name} would be `{known}` and `{value}` at once")
+
+    def with_pointers(self, body: Stmt) -> Stmt:
+        """`body` with what pointers are, bound around the buffers that are declared on them."""
+        for var, value in self.pointers.items():
+            used = [n for n in walk(body) if isinstance(n, DeclBuffer) and n.buffer.data is var]
+
+            def bound(node: Node, var: Var = var, value: PrimExpr = value) -> Node | None:
+                on_it = isinstance(node, DeclBuffer) and node.buffer.data is var
+                return LetStmt(var, value, node) if on_it else None  # type: ignore[arg-type]
+
+            changed = rewrite(body, bound) if used else LetStmt(var, value, body)
+            assert isinstance(changed, Stmt)
+            body = changed
+        return body
