@@ -12,11 +12,11 @@ import binascii
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields as dataclass_fields, is_dataclass
+from dataclasses import dataclass, fields as dataclass_fields, is_dataclass, replace
 from enum import IntEnum
 from operator import attrgetter
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +39,11 @@ FORMAT = "relaxpy-ir"
 VERSION = 1
 _LIMIT = 4_000_000
 _DIGITS = 40
+_LARGEST_SIZE = 100_000
+#: What is gone through part by part, and what is shared in it at each place where it stands; and
+#: what holds such things without counting itself, as a call that stands in several places may.
+_COUNTED = (tir.PrimExpr, tir_stmt.Stmt, ty.Type, rx.If, rx.SeqExpr, rx.BaseFunc)
+_HOLDERS = (rx.Call, rx.Tuple, rx.TupleGetItem, rx.VarBinding, rx.MatchCast, rx.BindingBlock)
 _ENUMS: dict[str, type[IntEnum]] = {
     "ForKind": tir_stmt.ForKind,
     "IterVarKind": tir.IterVarKind,
@@ -91,9 +96,20 @@ class _Kind:
     fields: tuple[str, ...]
     values: Callable[[Any], tuple[object, ...]]
     build: Callable[..., Any]
+    counted: bool = False
+    largest: int = 0
 
 
 def _kind(name: str, kind: type[Node]) -> _Kind:
+    found = _taken_apart(name, kind)
+    counted = issubclass(kind, _COUNTED) and not issubclass(kind, tir.Var)
+    if not counted and not issubclass(kind, _HOLDERS):
+        return found
+    largest = _LARGEST_SIZE if issubclass(kind, tir.PrimExpr) else _LIMIT
+    return replace(found, counted=counted, largest=largest)
+
+
+def _taken_apart(name: str, kind: type[Node]) -> _Kind:
     special = _SPECIAL.get(kind)
     if special is not None:
         return _Kind(name, *special)
@@ -331,6 +347,7 @@ class _Reader:
     def __init__(self, kinds: list[object], variables: tuple[Node, ...]) -> None:
         self.variables = variables
         self.nodes: list[Node] = []
+        self.parts: list[int] = []
         self.kinds = list(map(_known_kind, kinds))
 
     def value(self, value: object) -> object:
@@ -367,17 +384,41 @@ class _Reader:
             case _:
                 raise MisuseError(f"not a saved value: {value!r:.60}")
 
-    def build(self, row: object) -> Node:
+    def add(self, row: object) -> None:
+        """Take the next row of the table."""
         match row:
             case [-1, int() as place] if 0 <= place < len(self.variables):
-                return self.variables[place]
+                self.nodes.append(self.variables[place])
+                self.parts.append(0)
+                return
             case [int() as number, *values] if 0 <= number < len(self.kinds):
                 kind = self.kinds[number]
             case _:
                 raise MisuseError(f"not a saved node: {row!r:.60}")
         if len(values) != len(kind.fields):
             raise MisuseError(f"a {kind.name} has {len(kind.fields)} fields, found {len(values)}")
-        return cast("Node", kind.build(*map(self.value, values)))
+        self.parts.append(self._count(kind, values))
+        self.nodes.append(kind.build(*map(self.value, values)))
+
+    def _count(self, kind: _Kind, values: list[object]) -> int:
+        """How many parts a node of `values` is gone through in."""
+        if kind.largest == 0:
+            return 0
+        parts, waiting = int(kind.counted), list(values)
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, dict):
+                value = value.get("table")
+            if isinstance(value, list):
+                waiting += value
+            elif type(value) is int and 0 <= value < len(self.parts):
+                parts += self.parts[value]
+        if parts > kind.largest:
+            raise MisuseError(
+                f"a {kind.name} has {parts} parts, what it shares at each place:"
+                f" more than {kind.largest}"
+            )
+        return parts
 
 
 def _known_kind(entry: object) -> _Kind:
@@ -436,7 +477,7 @@ def _read(text: str, variables: tuple[Node, ...]) -> Node:
             raise MisuseError("the table of nodes is missing or too large")
         reader = _Reader(kinds, variables)
         for row in rows:
-            reader.nodes.append(reader.build(row))
+            reader.add(row)
         if type(root) is not int or not 0 <= root < len(reader.nodes):
             raise MisuseError("the root is no node of the table")
         return reader.nodes[root]

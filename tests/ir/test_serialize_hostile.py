@@ -290,3 +290,68 @@ def test_a_function_of_neither_form_is_not_called() -> None:
     for name in ("call_pure_packed", "call_inplace_packed"):
         with pytest.raises(StructInfoError, match="expected a packed function"):
             BlockBuilder().normalize(rx.Call(Op(f"relax.{name}"), [neither]))
+
+
+def doubled(program: IRModule, kind: str, fields: list[str]) -> str:
+    """The saved program, where a node of `kind` holds itself twice, that holds itself twice, …"""
+    table = json.loads(save_json(program))
+    names = [name for name, *_ in table["kinds"]]
+    place = next(i for i, row in enumerate(table["nodes"]) if names[row[0]] == kind)
+    row = table["nodes"][place]
+    _, *known = table["kinds"][row[0]]
+    for last in range(place, place + 60):
+        more = list(row)
+        for field in fields:
+            old = row[1 + known.index(field)]
+            more[1 + known.index(field)] = [last, last] if isinstance(old, list) else last
+        table["nodes"].insert(last + 1, more)
+    # What follows is cut off: the tower itself is the root.
+    table["nodes"] = table["nodes"][: place + 61]
+    table["root"] = place + 60
+    return json.dumps(table)
+
+
+@I.ir_module
+class Towers:
+    @T.prim_func
+    def k(A: T.Buffer((4,), "float32")):
+        A[0] = T.float32(1)
+        A[1] = T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor(("n",)), c: R.Tensor((), "bool")) -> R.Object:
+        n = T.int64()
+        if c:
+            y = R.shape([n + n])
+            z = (y, y)
+        else:
+            z = (R.shape([n]), R.shape([n]))
+        return z
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("tir.SeqStmt", ["seq"]),
+        ("tir.Add", ["a", "b"]),
+        ("relax.If", ["true_branch", "false_branch"]),
+        ("relax.Tuple", ["fields"]),
+    ],
+)
+def test_what_holds_itself_twice_over_and_over_is_refused(kind: str, fields: list[str]) -> None:
+    with pytest.raises(MisuseError, match="parts"):
+        load_json(doubled(Towers, kind, fields))
+
+
+def test_calls_may_stand_in_many_places() -> None:
+    """The residual blocks of a network that nobody normalised are read, and run."""
+    value: rx.Expr = rx.Var("x", rx.TensorStructInfo((2,)))
+    param = value
+    for _ in range(60):
+        value = rx.Call(Op("relax.add"), [value, value])
+    main = rx.Function([param], rx.SeqExpr([], value)).with_attr("global_symbol", "main")
+    again = load_json(save_json(IRModule({"main": main})))
+    assert isinstance(again, IRModule)
+    x = np.array([1, 3], "float32")
+    np.testing.assert_array_equal(relaxpy.compile(again)["main"](x), x * 2**60)

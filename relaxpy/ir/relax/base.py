@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from typing_extensions import override
 
@@ -117,17 +117,28 @@ class StructInfo(Node):
     its siblings give outside a program is equal to the info that it stands for.
     """
 
-    __slots__ = ("_key",)
+    __slots__ = ("_key", "_parts")
     _key: tuple[object, ...]
+    _parts: int
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A value that is equal for equal infos and for no others, while both are alive."""
+        """A value that is equal for equal infos and for no others, while both are alive.
+
+        Errors:
+            MisuseError: the info is too large to go through.
+        """
         try:
             return self._key
         except AttributeError:
+            check_parts(self.parts)
             object.__setattr__(self, "_key", structural_key(self))
             return self._key
+
+    @property
+    def parts(self) -> int:
+        """How many infos it consists of: itself, and what is inside, at each place it stands."""
+        return getattr(self, "_parts", 1)
 
     def is_base_of(self, derived: StructInfo) -> bool:
         """Whether `derived` is at least as specific as this info: `derived <<: self` (SUB)."""
@@ -153,6 +164,26 @@ class StructInfo(Node):
     def __str__(self) -> str:
         text: str = hooks.call("short_text", self)
         return text
+
+
+def count_parts(inside: Iterable[object]) -> int:
+    """How many parts an info has that consists of these: what is shared counts at each place."""
+    return 1 + sum(getattr(info, "parts", 1) for info in inside)
+
+
+MAX_PARTS: Final = 1 << 17
+"""More parts than this are a mistake: infos are compared, renamed and printed part by part."""
+
+
+def check_parts(parts: int) -> int:
+    """`parts`, how many an info has.
+
+    Errors:
+        MisuseError: more than MAX_PARTS.
+    """
+    if parts > MAX_PARTS:
+        raise MisuseError(f"an info of more than {MAX_PARTS} parts is too large to work with")
+    return parts
 
 
 def as_struct_info(value: object) -> StructInfo:

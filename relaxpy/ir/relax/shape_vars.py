@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.base import check_parts
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.traverse import substitute, walk
@@ -193,7 +194,11 @@ def rename_apart(info: I, shape_vars: Container[tir.Var] = ()) -> I:
     """`info` with the own variables of its Func infos, at every depth, made new ones (RES-71).
 
     `shape_vars` are in scope where `info` was written.
+
+    Errors:
+        MisuseError: the info is too large to go through.
     """
+    check_parts(info.parts)
     match info:
         case rx.FuncStructInfo():
             own = own_shape_vars(info, shape_vars)

@@ -21,6 +21,7 @@ from relaxpy.ir.relax.base import (
     StructInfo,
     as_members,
     as_struct_info,
+    count_parts,
     member,
     set_fields,
 )
@@ -261,7 +262,8 @@ class TupleStructInfo(StructInfo):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        set_fields(self, fields=as_infos(self.fields))
+        fields = as_infos(self.fields)
+        set_fields(self, fields=fields, _parts=count_parts(fields))
 
 
 def as_infos(values: object) -> tuple[StructInfo, ...]:
@@ -312,12 +314,14 @@ class FuncStructInfo(StructInfo):
         derive = self.derive_func
         if derive is not None and not isinstance(derive, EnvFunc):
             derive = _known_derivation(derive)
+        ret = as_struct_info(self.ret)
         set_fields(
             self,
             params=params,
-            ret=as_struct_info(self.ret),
+            ret=ret,
             purity=bool(self.purity),
             derive_func=derive,
+            _parts=count_parts((*(params or ()), ret)),
         )
 
     @staticmethod

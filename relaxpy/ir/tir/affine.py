@@ -24,6 +24,7 @@ from relaxpy.ir.tir.expr import (
 from relaxpy.ir.traverse import walk
 
 Monomial = tuple[PrimExpr, ...]
+_MOST_TERMS = 256  # a product of many sums has a term for every choice: it stays as written
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +164,10 @@ def as_poly(value: Poly | PrimExpr | int) -> Poly:
         case Sub(a=a, b=b):
             return as_poly(a) - as_poly(b)
         case Mul(a=a, b=b):
-            return as_poly(a) * as_poly(b)
+            left, right = as_poly(a), as_poly(b)
+            if len(left.terms) * len(right.terms) > _MOST_TERMS:
+                return _poly({(value,): 1})
+            return left * right
         case Cast(value=inner, dtype=dtype) if _keeps_integers(inner.dtype, dtype):
             return as_poly(inner)
         case _:

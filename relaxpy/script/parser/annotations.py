@@ -14,6 +14,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx, ty
+from relaxpy.ir.relax.base import check_parts, count_parts
 from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.struct_info import whole_number
 from relaxpy.ir.tir.expr import PrimExpr
@@ -51,6 +52,7 @@ class Annotation:
     """Base of the infos that a program writes."""
 
     __struct_info__: ClassVar[_InfoOf] = _InfoOf()
+    parts = 1
 
     @override
     def __init_subclass__(cls) -> None:
@@ -319,6 +321,7 @@ class Tuple(Annotation):
         if len(fields) == 1 and isinstance(fields[0], (tuple, list)):
             fields = tuple(fields[0])
         self.fields = tuple(_checked_info(field) for field in fields)
+        self.parts = check_parts(count_parts(self.fields))
 
     @override
     def info(self, dim: Dim) -> rx.StructInfo:
@@ -357,6 +360,7 @@ class Callable_(Annotation):  # noqa: N801
             params = tuple(_checked_info(param) for param in params)
         self.params = params
         self.ret = _checked_info(ret)
+        self.parts = check_parts(count_parts((*(params or ()), ret)))
         self.purity = (params is not None) if purity is None else bool(purity)
         if isinstance(derive_func, str):
             if derive_func not in _DERIVE:

@@ -340,14 +340,14 @@ class KernelWriter:
     # Loops
 
     def _loop(self, node: stmt.For) -> None:
-        nest = [node]
+        nest, outer_vars = [node], {node.loop_var}
         if _is_plain(node):
             while isinstance(nest[-1].body, stmt.For) and _is_plain(nest[-1].body):
                 inner = nest[-1].body
-                outer_vars = {loop.loop_var for loop in nest}
                 if any(v in outer_vars for v in walk(inner.extent) if isinstance(v, Var)):
                     break
                 nest.append(inner)
+                outer_vars.add(inner.loop_var)
         domain = self._domain(nest)
         with self.names.frame():
             targets = ", ".join(self.names.bind(loop.loop_var) for loop in nest)

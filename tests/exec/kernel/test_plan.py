@@ -33,6 +33,15 @@ def test_sums_and_products_are_compared_as_polynomials() -> None:
     assert as_poly(n - ops.minimum(n, number(4))).is_at_least(0, {n})
 
 
+def test_a_product_of_many_sums_is_not_multiplied_out() -> None:
+    """Of sixty sums of two, that would be 2**60 terms."""
+    value = number(1)
+    for k in range(60):
+        value = value * (Var(f"n{k}", "int64") + 1)
+    assert len(as_poly(value).terms) <= 256
+    assert as_poly(value + i).same(as_poly(i + value))
+
+
 def test_an_index_is_affine_or_not() -> None:
     found = affine(i * n + j * 2 - 1, {i, j})
     assert found is not None

@@ -503,3 +503,23 @@ def test_kernels_are_none_of_its_business() -> None:
 def test_checking_warns_of_nothing(x: rx.Var) -> None:
     y = var("y", tensor(size("n")))
     assert rules(function([y], seq(block(bind(var("z", tensor(4)), y)), y))) == []
+
+
+@pytest.mark.rule("WF-2a", "WF-3")
+def test_a_call_that_stands_in_many_places_is_looked_at_once() -> None:
+    """Sixty layers of x + x, never bound, are 2**60 places and sixty calls."""
+    x = var("x", tensor(2))
+    value: rx.Expr = x
+    for _ in range(60):
+        value = rx.Tuple((pure("f", value, value), value))
+    assert well_formed(function([x], value), check_struct_info=False)
+    assert rules(function([var("y", tensor(2))], value)) == ["WF-2a"]
+
+
+@pytest.mark.rule("WF-24")
+def test_what_stands_inside_and_outside_a_branch_is_looked_at_in_both() -> None:
+    x, c, v = var("x", tensor(2)), var("c", BOOL), var("v")
+    shared = pure("f", v)
+    branch = seq(block(bind(v, x)), shared)
+    assert well_formed(function([x, c], rx.If(c, branch, x)))
+    assert rules(function([x, c], rx.Tuple((rx.If(c, branch, x), shared)))) == ["WF-24"]

@@ -177,8 +177,12 @@ class Surveyor:
     def _find_homes(self, root: Function) -> None:
         """Where each variable is bound, so that an early use can be told from a late one."""
         waiting: list[object] = [root]
+        shared: set[int] = set()
         while waiting:
             node = waiting.pop()
+            if id(node) in shared:
+                continue
+            shared.add(id(node))
             if isinstance(node, Function):
                 infos = [p.struct_info for p in node.params if p.struct_info is not None]
                 for param in node.params:
@@ -304,10 +308,18 @@ class Surveyor:
         self._enter(var, place.depth)
 
     def _expr(self, root: Expr, place: _Place, span: Span | None) -> None:
-        """An expression, operands first to last; what nests in the text recurses."""
+        """An expression, operands first to last; what nests in the text recurses.
+
+        Nothing is bound on the way, so a call or tuple that stands in several places is seen once.
+        """
         waiting: list[tuple[Expr, Span | None]] = [(root, span)]
+        shared: set[int] = set()
         while waiting:
             expr, outer = waiting.pop()
+            if isinstance(expr, (Call, TupleExpr, TupleGetItem)):
+                if id(expr) in shared:
+                    continue
+                shared.add(id(expr))
             where = getattr(expr, "span", None) or outer
             match expr:
                 case Var():
