@@ -307,14 +307,15 @@ def _as_index(value: object) -> int | None:
 
 def project_tuple(expr: Expr, index: object) -> TupleGetItem:
     """What `expr[index]` is."""
-    place = _as_index(index)
+    place, info = _as_index(index), expr.struct_info
     if place is None:
         raise MisuseError(
             f"[ ] projects a tuple and takes an integer, found {index!r}",
             rule="AST-9",
-            hint="to index a tensor use R.take or R.strided_slice",
+            hint="take it apart: first, *rest = ..."
+            if isinstance(info, TupleStructInfo)
+            else "to index a tensor use R.take or R.strided_slice",
         )
-    info = expr.struct_info
     if isinstance(info, TupleStructInfo) and not 0 <= place < len(info.fields):
         fields = counted(len(info.fields), "field")
         raise IndexError(f"index {index} is out of range for a tuple with {fields}")
@@ -356,6 +357,23 @@ class Call(Expr):
         infos = as_infos(self.sinfo_args) if self.sinfo_args else ()
         set_fields(self, args=args, attrs=as_attrs(self.attrs), sinfo_args=infos)
 
+    def __bool__(self) -> bool:
+        """Whether this is a call, which it is; Python must not take that for what it gives.
+
+        Errors:
+            MisuseError (also TypeError): it compares tensors, as `max(x, y)` would.
+        """
+        if isinstance(self.op, Op) and self.op.name in _COMPARISONS:
+            raise MisuseError(
+                "whether one tensor is greater than another is known only when the program runs",
+                about=self,
+                hint="write R.maximum(x, y) or R.minimum(x, y), or choose by R.where(x > y, x, y)",
+            )
+        return True
+
+
+_COMPARISONS = frozenset(("relax.greater", "relax.greater_equal", "relax.less", "relax.less_equal"))
+
 
 def make_call(
     callee: Expr, args: tuple[object, ...], attrs: Mapping[str, object] | None = None
@@ -380,11 +398,16 @@ def const(value: object, dtype: str | None = None) -> Constant:
         try:
             data = _array(value, DataType(dtype) if dtype else None)
         except (ValueError, TypeError, OverflowError) as error:
-            raise MisuseError(f"no tensor can be made of {value!r:.60}: {error}") from None
+            why = "lists differ in length" if "inhomogeneous" in str(error) else str(error)
+            raise MisuseError(
+                f"no tensor can be made of {value!r:.60}: {why}", about=value
+            ) from None
         if dtype is None and not isinstance(value, np.generic):
             data = _narrowed(data, value)
     if data.dtype.hasobject or data.dtype.kind in "USmMc":
-        raise MisuseError(f"a tensor holds numbers or Booleans, found {value!r:.60}", rule="VAL-1")
+        raise MisuseError(
+            f"a tensor holds numbers or Booleans, found {value!r:.60}", rule="VAL-1", about=value
+        )
     return Constant(data)
 
 
@@ -454,5 +477,7 @@ def convert_to_expr(value: object) -> Expr:
     if isinstance(value, (tuple, list)):
         return Tuple(tuple(convert_to_expr(v) for v in value))
     raise MisuseError(
-        f"expected a Relax expression, found {type(value).__name__} {value!r:.60}", about=value
+        f"expected a Relax expression, found {type(value).__name__} {value!r:.60}",
+        about=value,
+        hint="the value of nothing is unit, ()" if value is None else None,
     )

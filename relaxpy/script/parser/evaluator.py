@@ -20,7 +20,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
 from relaxpy.script.parser.displays import VALUE_ERRORS, Displays
 from relaxpy.script.parser.guard import OPEN, Guard, public_names
-from relaxpy.script.parser.scope import MISSING, Poison, Poisoned, Scope, unknown_name
+from relaxpy.script.parser.scope import BUILTINS, MISSING, Poison, Poisoned, Scope, unknown_name
 from relaxpy.script.parser.text import Positioned, Program, quoted_program
 from relaxpy.script.parser.wording import (
     array_hint,
@@ -260,6 +260,10 @@ class Evaluator(Displays):
         function = self.value(node.func)
         args, kwargs = self.arguments(node)
         self.guard.call(function, args, kwargs, node, self)
+        if any(function is asks for asks in (all, any, bool)):
+            for value in (m for a in args for m in (a if isinstance(a, (list, tuple)) else [a])):
+                if isinstance(value, Expr):
+                    self.truth(value, culprit(node, args, kwargs, value) or node)
         try:
             return self.on_call(function, args, kwargs, node)
         except RelaxpyError as error:
@@ -290,6 +294,10 @@ class Evaluator(Displays):
             if isinstance(value, Expr) and function is len:
                 hint = member_hint("shape", ast.unparse(arg))
                 return self.error(arg, f"{describe(value)} has no length", hint=hint)
+            if isinstance(value, Expr) and function is BUILTINS.get(name):
+                hint = member_hint(name, ast.unparse(arg))
+                message = f"{name} is for Python's values, found {describe(value)}"
+                return self.error(arg, message, hint=hint)
         wrong = self._misfit(node, function, args, kwargs)
         if wrong is not None:
             return wrong

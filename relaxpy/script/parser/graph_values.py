@@ -273,6 +273,10 @@ class GraphEvaluator(Evaluator):
             if self.host is None:
                 raise self.error(node, "a macro is used inside a function")
             return self.host.expand(function, args, kwargs, node)
+        if function is len and args and isinstance(args[0], rx.Expr):
+            info = args[0].struct_info
+            if isinstance(info, rx.TupleStructInfo):
+                return len(info.fields)
         found = function(*args, **(_renamed(kwargs) if function is call_packed else kwargs))
         if isinstance(found, Tensor) and isinstance(found.vdevice, str):
             found.vdevice = self.devices.find(found.vdevice)
@@ -361,7 +365,8 @@ class GraphEvaluator(Evaluator):
             inner = node.elts if isinstance(node, (ast.Tuple, ast.List)) else []
             places = inner if len(inner) == len(value) else [node] * len(value)
             found = [self.settled(v, at) for v, at in zip(value, places, strict=True)]
-            return found if isinstance(value, list) else tuple(found)
+            if any(new is not old for new, old in zip(found, value, strict=True)):
+                return found if isinstance(value, list) else tuple(found)
         return value
 
     @override

@@ -71,7 +71,8 @@ class Statements:
 
     def poison(self, node: ast.stmt) -> None:
         """Mark every name that `node` would have bound."""
-        for name in bound_names(node):
+        inside = (n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
+        for name in (*bound_names(node), *inside):
             self.scope.set(name, POISON)
 
 
