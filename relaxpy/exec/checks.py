@@ -191,7 +191,7 @@ class Matcher:
     def _tensor(self, value: Value, info: rx.TensorStructInfo, place: _Place) -> None:
         self._category(value, place, Category.TENSOR)
         if info.ndim not in (-1, value.ndim):
-            raise self._fail(place, f"its rank is {value.ndim}, not {info.ndim}", "MC-3")
+            raise self._fail(place, f"its rank (ndim) is {value.ndim}, not {info.ndim}", "MC-3")
         if not info.dtype.is_void:
             if info.dtype != DataType(value.dtype.name):
                 raise self._fail(

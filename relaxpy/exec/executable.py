@@ -170,8 +170,9 @@ class Executable:
 
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Value:
-        """What `main` gives for these arguments (TOP-2)."""
-        return self["main"](*args, **kwargs)
+        """What `main` gives for these arguments, or the one function there is (TOP-2)."""
+        name = next(iter(self._entries)) if len(self._entries) == 1 else "main"
+        return self[name](*args, **kwargs)
 
     @property
     def source(self) -> str:

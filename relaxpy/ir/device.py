@@ -15,9 +15,11 @@ from relaxpy.ir.node import Node
 KINDS = (
     *("cpu", "cuda", "opencl", "vulkan", "metal", "vpi", "rocm", "ext_dev", "hexagon", "webgpu"),
 )
+# The numbers of the kinds in DLPack.
+_NUMBERED = dict(zip((1, 2, 4, 7, 8, 9, 10, 12, 16, 15), KINDS, strict=True))
 
 
-def split_device(text: str) -> tuple[str, int]:
+def split_device(text: object) -> tuple[str, int]:
     """The kind and the number of "cuda:1"; a kind alone is its first device.
 
     Errors:
@@ -63,14 +65,17 @@ class Device(Node):
 
 
 @user_facing
-def device(name: str, index: int | None = None) -> Device:
+def device(name: str | int, index: int | None = None) -> Device:
     """The device of a kind and number, as in `device("cuda", 1)` or `device("cuda:1")`.
+
+    A kind may be given by its number in DLPack, too: `device(2, 1)`.
 
     Errors:
         MisuseError (also ValueError): there is no such kind, or it is no number.
     """
-    kind, number = split_device(name)
-    if index is not None and ":" in name and index != number:
+    named = _NUMBERED.get(name, name) if type(name) is int else name
+    kind, number = split_device(named)
+    if index is not None and ":" in str(named) and index != number:
         raise MisuseError(f"{name} is no device of number {index!r:.60}", about=index)
     return Device(kind, number if index is None else index)
 

@@ -24,6 +24,7 @@ from relaxpy.ir.relax.analysis.variables import (
     name_to_binding,
     post_order_visit,
     udchain,
+    used_vars,
 )
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
 from relaxpy.ir.relax.relations import (
@@ -84,6 +85,7 @@ __all__ = [
     "suggest_layout_transforms",
     "tir_vars_in_struct_info",
     "udchain",
+    "used_vars",
     "well_formed",
     "wrap_type",
 ]

@@ -238,7 +238,7 @@ def test_argmax_takes_the_first_of_equals(executable) -> None:
 
 BAD_INPUTS: dict[str, tuple[Callable[[np.ndarray], object], str]] = {
     "shape": (lambda x: x[:, :63], "a float32 tensor of shape (2, 63): dimension 1 is 63, not 64"),
-    "rank": (lambda x: x[0], "a float32 tensor of shape (64,): its rank is 1, not 2"),
+    "rank": (lambda x: x[0], "a float32 tensor of shape (64,): its rank (ndim) is 1, not 2"),
     "dtype": (lambda x: x.astype("f8"), "a float64 tensor of shape (2, 64): its dtype is float64"),
     "no array": (lambda x: "pictures", "an object of class str"),
 }

@@ -272,7 +272,7 @@ WRONG: list[tuple[str, Callable[[], tuple[Any, ...]], str, tuple[str, ...]]] = [
         "kernel_after",
         lambda: (numbers(3), ShapeTuple((3,))),
         'R.call_tir(Open.doubled, (y,), R.Tensor((n, 2), "float32"))',
-        ("parameter a of doubled", "its rank is 1, not 2"),
+        ("parameter a of doubled", "its rank (ndim) is 1, not 2"),
     ),
     ("add", lambda: (numbers(2).astype(">f4"), numbers(2)), "R.add(x, y)", ("swapped bytes",)),
 ]

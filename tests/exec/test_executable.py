@@ -59,6 +59,19 @@ def test_main_is_the_entry_point_when_none_is_named() -> None:
     np.testing.assert_allclose(out, X @ w)
 
 
+@pytest.mark.rule("TOP-2")
+def test_the_only_function_is_the_entry_point_whatever_its_name() -> None:
+    mod = dense()
+    out = np.zeros((3, 4), "float32")
+    w = np.ones((2, 4), "float32")
+    compile(IRModule({"mm": mod["mm"]}))(X, w, out)
+    np.testing.assert_allclose(out, X @ w)
+    with pytest.raises(UnknownNameError, match="has no function 'main'"):
+        compile(
+            IRModule({"mm": mod["mm"], "other": mod["mm"].with_attr("global_symbol", "other")})
+        )(X, w, out)
+
+
 @pytest.mark.rule("TOP-4", "RES-59")
 def test_a_private_function_is_not_reachable() -> None:
     inner, x, y = rx.GlobalVar("inner"), rx.Var("x", tensor((2,))), rx.Var("x", tensor((2,)))

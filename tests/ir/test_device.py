@@ -11,6 +11,7 @@ def test_devices_are_named_by_kind_and_number() -> None:
     assert device("cpu") == cpu() == cpu(0)
     assert device("cuda:1", 1).index == 1
     assert str(cuda(3)) == "cuda:3"
+    assert (device(1), device(2, 1), device(15)) == (cpu(), cuda(1), Device("webgpu"))
     assert split_device("cuda:12") == ("cuda", 12)
 
 

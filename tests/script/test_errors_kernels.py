@@ -3,6 +3,7 @@
 import pytest
 
 from relaxpy.errors import ParseError
+from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source
 from tests.script.marked import check_marks
 
@@ -55,8 +56,10 @@ def test_stores_point_at_what_does_not_fit() -> None:
             A[0, 0] = "a"
             #         ^^^ expected a scalar expression, found 'a'
             A[0, 0] = A[0, 0:4]
-            #         ^^^^^^^^^ a slice of buffer A is a region, not a value
-            # hint: give every dimension an index, or the last slice a step
+            #         ^^^^^^^^^ a cast keeps the lanes: float32x4 to float32
+            A[0, 0] = A[0:2, 0:4]
+            #         ^^^^^^^^^^^ a slice of buffer A is a region, not a value
+            # hint: give every dimension an index, and the last slice a constant length
             n[0] = 1
         #   ^ only elements of buffers can be assigned to, found `n` of int32
             n += 1
@@ -234,6 +237,34 @@ def test_buffers_and_memory_are_made_of_what_they_can_be() -> None:
             s = T.allocate_const([1, 300], "int8", [2])
             #                    ^^^^^^^^ the constant holds 300, which is no int8
     """)
+
+
+def test_a_view_has_the_sizes_and_the_datatype_of_its_region() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((8, 8), "float32"), n: T.int32):
+            with T.block("b"):
+                T.reads(A[0, 0:4])
+                T.writes()
+                V = T.match_buffer(A[1, n:n + 4], (5,))
+                #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ V is [5], the region that it views is [1, 4]
+                # hint: without a shape, a view has that of its region
+                W = T.match_buffer(A[0:2, 0:4], (4,))
+                #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ W is [4], the region that it views is [2, 4]
+                # hint: without a shape, a view has that of its region
+                X = T.match_buffer(A[0, 0:4], (1, 1, 4))
+                #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ X is [1, 1, 4], the region that it views is
+                # ... [1, 4]
+                # hint: without a shape, a view has that of its region
+                Y = T.match_buffer(A[0, 0:4], (4,), "int32")
+                #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ Y holds int32, A float32
+    """)
+    fine = from_source(
+        "@T.prim_func\ndef f(A: T.Buffer((8, 8), 'float32'), n: T.int32):\n"
+        "    with T.block('b'):\n        T.reads()\n        T.writes(A[0, 0:n])\n"
+        "        V = T.match_buffer(A[0, 0:n], (4,))\n        V[0] = 1.0\n"
+    )
+    assert isinstance(fine, PrimFunc)
 
 
 def test_words_around_statements_take_what_they_name() -> None:

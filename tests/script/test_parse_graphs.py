@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import pytest
 
-from relaxpy.errors import RelaxpyWarning, StructInfoError
+from relaxpy.errors import ParseError, RelaxpyWarning, StructInfoError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from relaxpy.ir.structural import assert_structural_equal
@@ -328,6 +328,51 @@ def test_calls_that_give_unit_stand_alone_in_impure_functions() -> None:
     """)
     assert not func.is_pure
     assert bindings(func)[0].value.struct_info == UNIT
+
+
+@pytest.mark.rule("AST-13", "PU-11")
+def test_calls_that_give_unit_end_branches() -> None:
+    plain = graph("""
+        @R.function(pure=False)
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
+            if c:
+                R.print(x)
+                R.print(format="yes")
+            elif R.logical_not(c):
+                R.print(x, format="no {}")
+            else:
+                R.print()
+            return x
+    """)
+    bound = graph("""
+        @R.function(pure=False)
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
+            if c:
+                a = R.print(x)
+                _ = R.print(format="yes")
+            else:
+                d = R.logical_not(c)
+                if d:
+                    _ = R.print(x, format="no {}")
+                else:
+                    _ = R.print()
+            return x
+    """)
+    assert_structural_equal(plain, bound)
+    assert_structural_equal(from_source(plain.script()), plain)
+
+
+@pytest.mark.rule("AST-13", "PU-11")
+def test_a_branch_that_ends_with_a_value_binds_it() -> None:
+    for yes, no, message in (
+        ("R.abs(x)", "R.abs(x)", "the value of this call is not used"),
+        ("R.print(x)", "y = R.abs(x)", "the branches bind '_' and 'y' last"),
+    ):
+        with pytest.raises(ParseError, match=message):
+            from_source(
+                "@R.function(pure=False)\ndef f(c: R.Tensor((), 'bool'), x: R.Tensor):\n"
+                f"    if c:\n        {yes}\n    else:\n        {no}\n    return x\n"
+            )
 
 
 @pytest.mark.rule("DER-29", "PU-13", "OP-9")

@@ -162,6 +162,35 @@ def test_augmented_assignment_and_vector_stores() -> None:
     assert isinstance(third.indices[1], tir.Ramp)
 
 
+def test_slices_of_constant_length_are_vectors_among_values() -> None:
+    func = kernel("""
+A[n, 0:4] = A[0, 0:4] + x
+A[n, 0:4] = -A[0, n:n + 4] / A[n - 1, 4:8]
+A[n, 2] = A[n, 2:3]
+T.evaluate((A[0, 0:4] > 0) and (x < 1))
+T.evaluate((A[0, 0:4] > 0) or (0 < 1))
+""")
+    first, second, third = (s for s in walk(func.body) if isinstance(s, stmt.BufferStore))
+    assert str(first.value) == "A[0, 0:4:1] + T.Broadcast(x, 4)"
+    assert second.value.dtype == "float32x4"
+    assert str(third.value) == "A[n, 2]"
+    both, either = (s.value for s in walk(func.body) if isinstance(s, stmt.Evaluate))
+    assert isinstance(both, tir.Call)
+    assert both.op.name == "tir.bitwise_and"
+    assert str(both.args[1]) == "T.Broadcast(x < T.float32(1.0), 4)"
+    assert isinstance(either, tir.Call)
+    assert (either.op.name, str(either.args[1])) == (
+        "tir.bitwise_or",
+        "T.Broadcast(T.bool(True), 4)",
+    )
+
+
+def test_slices_that_are_no_vectors_are_no_values() -> None:
+    for place in ("0:4, 2", "0, 0:n", "0:2, 0:4"):
+        with pytest.raises(ParseError, match="a slice of buffer A is a region, not a value"):
+            kernel(f"A[0, 0] = A[{place}] + x")
+
+
 def test_let_statements() -> None:
     func = kernel("y = x + T.float32(1)\nz: T.int64 = 3\nA[0, 0] = y\nw = 5\nA[0, w] = y")
     lets = [node for node in walk(func.body) if isinstance(node, stmt.LetStmt)]
@@ -328,6 +357,14 @@ def test_python_around_a_kernel_is_used_while_it_is_read() -> None:
         "A[i, 0] * T.float32(2.0) + T.float32(3.0)",
         "T.float32(14.0)",
     ]
+
+
+def test_members_of_a_meta_tuple_are_no_statements() -> None:
+    func = kernel("i, j = T.meta_var((n + 1, n * 2))\nA[i, j] = 1.0")
+    assert isinstance(func.body, stmt.BufferStore)
+    assert [str(index) for index in func.body.indices] == ["n + 1", "n * 2"]
+    let = kernel("i, j = (n + 1, n * 2)\nA[i, j] = 1.0").body
+    assert isinstance(let, stmt.LetStmt)
 
 
 def test_meta_variables_are_no_statements() -> None:

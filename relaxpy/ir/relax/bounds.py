@@ -34,6 +34,7 @@ def struct_info_lca(
     Rule:
         SUB-20 to SUB-30. `shape_vars` are in scope around both.
     """
+    lhs, rhs = rx.as_struct_info(lhs), rx.as_struct_info(rhs)
     if is_base_of(rhs, lhs, shape_vars):
         return rhs
     if is_base_of(lhs, rhs, shape_vars):
@@ -77,6 +78,7 @@ def struct_info_glb(
     Rule:
         SUB-31 to SUB-38. `shape_vars` are in scope around both.
     """
+    lhs, rhs = rx.as_struct_info(lhs), rx.as_struct_info(rhs)
     if is_base_of(rhs, lhs, shape_vars):
         return lhs
     if is_base_of(lhs, rhs, shape_vars):

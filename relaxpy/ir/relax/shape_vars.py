@@ -55,7 +55,7 @@ def _lone(infos: Collection[rx.StructInfo]) -> Iterator[tir.Var]:
 @user_facing
 def definable_shape_vars(*infos: rx.StructInfo) -> tuple[tir.Var, ...]:
     """The variables that stand alone in `infos` outside Func infos, each once, in order (WF-6a)."""
-    return tuple(dict.fromkeys(_lone(infos)))
+    return tuple(dict.fromkeys(_lone(tuple(map(rx.as_struct_info, infos)))))
 
 
 def own_shape_vars(
@@ -111,7 +111,7 @@ def free_shape_vars(
 
     `shape_vars` are in scope around it: a Func info does not own those.
     """
-    return tuple(dict.fromkeys(_mentioned(info, shape_vars)))
+    return tuple(dict.fromkeys(_mentioned(rx.as_struct_info(info), shape_vars)))
 
 
 def map_infos(fn: Callable[[rx.StructInfo], rx.StructInfo], info: I) -> I:

@@ -306,6 +306,10 @@ def vector_index(index: slice) -> PrimExpr:
     return start if lanes.value == 1 else Ramp(start, index.step, lanes.value)
 
 
+def _is_one(size: PrimExpr) -> bool:
+    return isinstance(size, IntImm) and size.value == 1
+
+
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BufferRegion(Node):
     """A box of a buffer: one Range a dimension."""
@@ -325,9 +329,15 @@ class BufferRegion(Node):
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 
     def __prim_expr__(self) -> PrimExpr:
+        """The elements as a vector, where they follow one another and their number is known."""
+        sizes = [part.extent for part in self.region]
+        if sizes and isinstance(lanes := sizes[-1], IntImm) and all(map(_is_one, sizes[:-1])):
+            *indices, start = [part.min for part in self.region]
+            last = start if lanes.value == 1 else Ramp(start, 1, lanes.value)
+            return BufferLoad(self.buffer, [*indices, last])
         raise MisuseError(
             f"a slice of buffer {self.buffer.name} is a region, not a value",
-            hint="give every dimension an index, or the last slice a step",
+            hint="give every dimension an index, and the last slice a constant length",
             about=self,
         )
 

@@ -450,7 +450,7 @@ def compare(node: type[expr.CmpExpr], a: expr.ExprLike, b: object) -> expr.PrimE
 
 
 def all_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
-    """The conjunction, from the left; literals are folded.
+    """The conjunction, from the left; literals are folded. That of vectors is lane by lane.
 
     Errors: MisuseError if there is no condition, or one is not Bool.
     """
@@ -458,7 +458,7 @@ def all_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
 
 
 def any_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
-    """The disjunction, from the left; literals are folded.
+    """The disjunction, from the left; literals are folded. That of vectors is lane by lane.
 
     Errors: MisuseError if there is no condition, or one is not Bool.
     """
@@ -472,7 +472,9 @@ def _chain(node: type[expr.And], conditions: Iterable[expr.ExprLike]) -> expr.Pr
     neutral = node is expr.And
     result = terms[0]
     for term in terms[1:]:
-        if isinstance(result, expr.IntImm):
+        if result.dtype.lanes != 1 or term.dtype.lanes != 1:
+            result = bitwise("tir.bitwise_and" if neutral else "tir.bitwise_or", result, term)
+        elif isinstance(result, expr.IntImm):
             result = term if bool(result.value) == neutral else result
         elif isinstance(term, expr.IntImm):
             result = result if bool(term.value) == neutral else term

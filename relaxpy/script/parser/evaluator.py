@@ -148,6 +148,10 @@ class Evaluator(Displays):
 
     # --- what the language adds to Python's operators
 
+    def operand(self, value: Any) -> Any:
+        """What operators take in place of `value`."""
+        return value
+
     def on_binary(self, sign: str, left: object, right: object) -> object:
         """`left sign right` where Python's operator does not answer; MISSING if nothing does."""
         return MISSING
@@ -363,6 +367,7 @@ class Evaluator(Displays):
         """`left kind right`, located at `node` when it fails."""
         function, sign = _BINARY[type(kind)]
         try:
+            left, right = self.operand(left), self.operand(right)
             found = self.on_binary(sign, left, right)
             if found is not MISSING:
                 return found
@@ -397,6 +402,7 @@ class Evaluator(Displays):
             return not self.truth(operand, node.operand, node)
         function, sign = _UNARY[type(node.op)]
         try:
+            operand = self.operand(operand)
             found = self.on_unary(sign, operand)
             return function(operand) if found is MISSING else found
         except RelaxpyError as error:
@@ -433,6 +439,7 @@ class Evaluator(Displays):
         right: Any,
     ) -> object:
         try:
+            left, right = self.operand(left), self.operand(right)
             found = self.on_binary(sign, left, right)
             if found is not MISSING:
                 return found

@@ -234,19 +234,24 @@ class GraphBindings(GraphState):
                 with self.at(node):
                     self.builder.match_cast(expr, info, bind=False, span=self.span_of_cast(node))
             case rx.Call() | forms.EmitForm():
-                expr = self.values.expression(value, node)
-                with self.at(node):
-                    var = self.builder.emit(expr, "_", span=self.program.span(node))
-                if self.builder.struct_info_of(var) != rx.TupleStructInfo(()):
-                    raise self.error(
-                        node,
-                        "the value of this call is not used",
-                        hint="bind it: _ = ...; only calls that give unit stand alone",
-                    )
+                self.emit_unit(value, node)
             case forms.DataflowForm():
                 raise self.error(node, "a dataflow block is written with R.dataflow():")
             case _:
                 raise self.error(node, f"{describe(value)} does nothing here")
+
+    def emit_unit(self, value: object, node: ast.expr) -> rx.Var:
+        """The variable of a call on a line of its own, which gives unit."""
+        expr = self.values.expression(value, node)
+        with self.at(node):
+            var = self.builder.emit(expr, "_", span=self.program.span(node))
+        if self.builder.struct_info_of(var) != rx.TupleStructInfo(()):
+            raise self.error(
+                node,
+                "the value of this call is not used",
+                hint="bind it: _ = ...; only calls that give unit stand alone",
+            )
+        return var
 
     def end_block(self, node: ast.expr) -> None:
         """Read `R.output(...)`, whose names `outputs_of` has seen."""

@@ -164,6 +164,8 @@ class GraphBlocks(GraphBindings):
                     names.append(name)
                 case ast.If() if last.orelse:
                     names.append(self.result_name(last))
+                case ast.Expr(value=ast.Call()):
+                    names.append("_")
                 case _:
                     if isinstance(last, ast.Return):
                         self.give_back_in_branch(last)
@@ -224,6 +226,8 @@ class GraphBlocks(GraphBindings):
             case ast.AnnAssign(target=target, annotation=annotation, value=ast.expr() as value):
                 info = self.annotation(annotation)
                 found = self.values.value(value)
+            case ast.Expr(value=call):
+                return self.emit_unit(self.values.value(call), call)
             case _:
                 self.dispatch(node)
                 return self.bound(name)

@@ -165,11 +165,11 @@ class KernelReader(KernelState):
         names = [part.id for part in target.elts if isinstance(part, ast.Name)]
         if len(set(names)) != len(names):
             raise self.error(target, "a name is bound twice in one statement")
-        if isinstance(value, forms.MetaVar):
-            value = value.value
         members: Sequence[object]
         if isinstance(value, forms.RemapForm):
             members = self.remapped(value, at)
+        elif isinstance(value, forms.MetaVar):
+            members = [forms.MetaVar(part) for part in self.values.iterable(value.value, at)]
         else:
             members = list(self.values.iterable(value, at))
         for part, member in self.values.paired(target, list(members)):

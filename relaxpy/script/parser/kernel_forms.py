@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.tir import expr as tir, ops, stmt
@@ -209,8 +210,28 @@ class KernelForms(KernelBuilder):
             buffer = replace(made, span=self.span(at))
         else:
             buffer = self.made(at, spec.make, name, self.span(at))
+            self.check_view(buffer, region, at)
         block.matches.append(stmt.MatchBufferRegion(buffer, region))
         return buffer
+
+    def check_view(self, buffer: Buffer, region: BufferRegion, at: Any) -> None:
+        """Refuse a view whose sizes or datatype are provably not those of its region."""
+        sizes = [part.extent for part in region.region]
+        outer = len(sizes) - buffer.ndim
+        wanted = [*[ops.const(1, "int32")] * outer, *buffer.shape]
+        if outer < 0 or any(
+            prove_equal(*pair) is False for pair in zip(sizes, wanted, strict=True)
+        ):
+            raise self.error(
+                at,
+                f"{buffer.name} is {_box(buffer.shape)}, the region that it views is {_box(sizes)}",
+                hint="without a shape, a view has that of its region",
+            )
+        if buffer.dtype != region.buffer.dtype:
+            raise self.error(
+                at,
+                f"{buffer.name} holds {buffer.dtype}, {region.buffer.name} {region.buffer.dtype}",
+            )
 
     def alloc_buffer(self, name: str, spec: forms.BufferSpec, at: Any) -> Buffer:
         """A buffer of the block around; at the top of the kernel, of its root block."""
@@ -301,6 +322,10 @@ class KernelForms(KernelBuilder):
                     at, f"block attribute {key!r} is {table[key]!r} and {value!r} at once"
                 )
             table[key] = value
+
+
+def _box(sizes: Sequence[PrimExpr]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
 
 
 def _numbered(name: str, members: list[forms.AxisForm]) -> list[str]:

@@ -12,7 +12,7 @@ from relaxpy.errors import ParseError, RelaxpyError, Span
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import Var
 from relaxpy.script.parser.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluator import Evaluator
@@ -38,6 +38,10 @@ class KernelEvaluator(Evaluator):
         Evaluator.__init__(self, program, scope, guard)
         self.returns = returns
         self.expand: Callable[[Macro, list[Any], dict[str, Any], ast.Call], None] | None = None
+
+    @override
+    def operand(self, value: Any) -> Any:
+        return ops.convert(value) if isinstance(value, BufferRegion) else value
 
     @override
     def on_call(

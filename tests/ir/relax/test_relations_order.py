@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.compatibility import (
     BaseCheckResult,
@@ -13,7 +14,9 @@ from relaxpy.ir.relax.compatibility import (
     struct_info_base_check,
 )
 from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
+from relaxpy.ir.relax.shape_vars import definable_shape_vars, free_shape_vars
 from relaxpy.ir.tir import expr as tir
+from relaxpy.script import relax as R
 from tests.ir.relax.infos import (
     FIRST,
     SHAPES,
@@ -231,6 +234,23 @@ def test_bounds_pair_variables_that_stand_further_right() -> None:
     ]
     assert is_base_of(bounds[0], bounds[1])
     assert is_base_of(bounds[1], bounds[0])
+
+
+@pytest.mark.rule("SUB-20", "SUB-31")
+def test_bounds_are_asked_of_annotations_as_of_infos() -> None:
+    one, other = R.Tensor((2, 3), "int8"), R.Tensor((2, 4), "int8")
+    assert struct_info_lca(one, other) == rx.TensorStructInfo(None, "int8", ndim=2)
+    assert (
+        struct_info_lca(one, one)
+        == struct_info_glb(one, R.Tensor)
+        == rx.TensorStructInfo((2, 3), "int8")
+    )
+    assert struct_info_lca(R.Prim("int8"), R.Prim("int16")) == Object
+    sizes = R.Tensor((N, N * 2), "int8")
+    assert definable_shape_vars(sizes) == free_shape_vars(sizes) == (N,)
+    for function in (struct_info_lca, struct_info_glb):
+        with pytest.raises(MisuseError, match="expected a StructInfo, found int 3"):
+            function(one, 3)
 
 
 LUBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [

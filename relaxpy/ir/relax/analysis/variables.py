@@ -22,7 +22,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
-from relaxpy.ir.traverse import walk
+from relaxpy.ir.traverse import children, walk
 
 
 @user_facing
@@ -66,6 +66,31 @@ def all_vars(expr: Expr) -> list[Var]:
     """Every local variable in `expr`, each once, in order."""
     expect(expr, Node)
     return list(occurring_vars(expr))
+
+
+@user_facing
+def used_vars(expr: Expr) -> list[Var]:
+    """The variables that `expr` uses, each once, in order: those in infos, too, but no definition.
+
+    A variable that is only bound, or only a parameter, is not used.
+    """
+    expect(expr, Node)
+    found: dict[Var, None] = {}
+    waiting: list[Node] = [expr]
+    for part in waiting:
+        for var in [part] if isinstance(part, Var) else _used_in(part):
+            if var not in found:
+                found[var] = None
+                waiting += [] if var.struct_info is None else _shapes(var.struct_info)
+    return list(found)
+
+
+def _used_in(root: Node) -> Iterator[Var]:
+    for node in walk(root):
+        defined = tuple(_defined(node))
+        for child in children(node):
+            if isinstance(child, Var) and child not in defined:
+                yield child
 
 
 @user_facing

@@ -21,6 +21,7 @@ from relaxpy.ir.relax.analysis.variables import (
     name_to_binding,
     post_order_visit,
     udchain,
+    used_vars,
 )
 from relaxpy.relax import analysis
 from tests.ir.relax.graphs import (
@@ -73,6 +74,18 @@ def test_definitions_and_uses_in_a_block() -> None:
     x, a, b, c = var("x", tensor(2)), local("a"), local("b"), var("c")
     found = dataflow(bind(a, x), bind(b, pure("f", a, x)), bind(c, a), cast(None, c, rank(1)))
     assert udchain(found) == {a: [b, c], x: [a, b], b: [], c: []}
+
+
+def test_a_definition_is_no_use() -> None:
+    size = rx.Var("s", rx.ShapeStructInfo(None, 1))
+    x, y, unused = rx.Var("x", tensor(2)), rx.Var("y", tensor(2)), rx.Var("u", tensor(2))
+    z = rx.Var("z", rx.TensorStructInfo(size, "float32"))
+    assert used_vars(x) == [x]
+    assert used_vars(rx.Tuple([op.add(x, x), z])) == [x, z, size]
+    block = rx.BindingBlock([rx.VarBinding(y, op.add(x, x)), rx.VarBinding(unused, y)])
+    body = rx.SeqExpr([block], y)
+    assert used_vars(body) == [x, y]
+    assert used_vars(rx.Function([x, unused], y)) == [y]
 
 
 def test_variables_live_from_their_binding_to_their_last_use() -> None:
