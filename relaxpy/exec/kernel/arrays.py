@@ -19,11 +19,11 @@ from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.scope import (
     BOOLEAN,
     ELEMENTWISE,
-    INTEGER_DIVISION,
     INTRINSICS,
     NUMPY_DIVISION,
     Scope,
     converted,
+    division,
     dtype_name,
     intrinsic_name,
 )
@@ -308,7 +308,7 @@ class ArrayEmitter:
         return self._value(expr, out)
 
     def _integer_division(self, expr: BinaryOpExpr, out: Output | None) -> Value:
-        name = INTEGER_DIVISION[type(expr)]
+        name = division(type(expr), expr.dtype)
         if may_divide_by_zero(expr):
             where = {"where": self._where()} if self.guards else {}
             return self._ufunc(f"rt.{name}", expr.dtype, [expr.a, expr.b], out, **where)

@@ -288,6 +288,18 @@ def truncmod(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any
     return np.fmod(a, b, out=out)
 
 
+def bool_quotient(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:
+    """As `floor_divide` and `truncdiv` on truth values, for which NumPy counts in 8 bits."""
+    _check_divisor(b, where)
+    return np.logical_and(a, b, out=out)
+
+
+def bool_remainder(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:
+    """The remainder of `bool_quotient`, with its errors."""
+    _check_divisor(b, where)
+    return np.logical_and(a, np.logical_not(b), out=out)
+
+
 def exp10(x: Any, out: Array | None = None) -> Any:
     """10 to the power x."""
     return np.power(_like(10, x), x, out=out)

@@ -29,10 +29,10 @@ from relaxpy.exec.kernel.scope import (
     BOOLEAN,
     COMPARISONS,
     ELEMENTWISE,
-    INTEGER_DIVISION,
     INTRINSICS,
     Scope,
     converted,
+    division,
     dtype_name,
     intrinsic_name,
     literal,
@@ -254,7 +254,7 @@ class ScalarEmitter:
         if node in operations:
             return call(operations[node], a, b)
         if dtype.is_int:
-            return call(f"rt.{INTEGER_DIVISION[node]}", a, b)
+            return call(f"rt.{division(node, dtype)}", a, b)
         match expr:
             case Div():
                 return binary(a, ast.Div, b)

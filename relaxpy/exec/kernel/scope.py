@@ -95,6 +95,13 @@ INTRINSICS: Mapping[str, str] = {
 """Of each intrinsic the function that performs it; those of `rt` take `out=` as ufuncs do."""
 
 
+def division(kind: type[PrimExpr], dtype: DataType) -> str:
+    """The function of `rt` that divides integers, or truth values, as `kind` does."""
+    if dtype.is_bool:
+        return "bool_quotient" if kind in (Div, FloorDiv) else "bool_remainder"
+    return INTEGER_DIVISION[kind]
+
+
 class Scope:
     """The names of variables and buffers in one generated function; `sizes` are never negative.
 

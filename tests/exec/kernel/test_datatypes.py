@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from relaxpy import compile, relax
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.special import erf
 from relaxpy.script import tir as T
@@ -114,6 +115,47 @@ def test_truth_values_are_reduced() -> None:
     check(logic, a, np.zeros(4, bool), np.zeros(4, bool))
     found = [m.removeprefix("in row blocks, ") for m in methods(logic)]
     assert found == ["or reduction over j", "and reduction over j"]
+
+
+@T.prim_func
+def shares(A: T.Buffer((6, 2), "bool"), C: T.Buffer((6, 2), "bool"), B: T.Buffer((6, 2), "bool")):
+    total = T.alloc_buffer((6, 2), "bool")
+    for i, j in T.grid(6, 2):
+        total[i, j] = T.Div(A[i, j], C[i, j])
+    for i, j in T.grid(6, 2):
+        B[i, j] = T.bitwise_not(T.Div(total[i, j], T.bool(True))) | T.floormod(A[i, j], C[i, j])
+
+
+@T.prim_func
+def chained(A: T.Buffer((6,), "bool"), B: T.Buffer((6,), "bool")):
+    for i in range(1, 6):
+        B[i] = T.bitwise_not(T.FloorDiv(B[i - 1], A[i])) | T.truncmod(A[i - 1], A[i])
+
+
+def test_truth_values_are_divided() -> None:
+    a = np.array([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0], [0, 0]], bool)
+    out = np.zeros_like(a)
+    check(shares, a, np.ones_like(a), out)
+    load(shares)(a, np.ones_like(a), out)
+    np.testing.assert_array_equal(out, ~a)
+    with pytest.raises(RuntimeCheckError, match="PX-3"):
+        load(shares)(a, a, out)
+    check(chained, np.ones(6, bool), np.zeros(6, bool))
+    with pytest.raises(RuntimeCheckError, match="PX-3"):
+        load(chained)(np.zeros(6, bool), np.zeros(6, bool))
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_means_of_truth_values_are_truth_values(target: str) -> None:
+    """The sum of a column is its parity, which divided by one is itself."""
+    x = relax.Var("x", relax.TensorStructInfo((1, 3), "bool"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.mean(x, 0)))
+    data = np.array([[True, False, True]])
+    found = compile(builder.get(), target=target)["main"](data)
+    assert found.dtype == np.bool_
+    np.testing.assert_array_equal(found, data[0])
 
 
 @T.prim_func
