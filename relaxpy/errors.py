@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType, TracebackType
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from typing_extensions import override
 
@@ -174,6 +174,11 @@ class RelaxpyError(RuntimeError):
             self.diagnostics = tuple(
                 d if d.span is not None else replace(d, span=span) for d in self.diagnostics
             )
+        return self
+
+    def hinted(self, hint: str) -> Self:
+        """This error with `hint` for what to write instead."""
+        self.diagnostics = tuple(replace(d, hint=hint) for d in self.diagnostics)
         return self
 
     def leave_insides(self) -> None:
@@ -396,7 +401,7 @@ class BuilderStateError(MisuseError):
 
 
 class RelaxpyWarning(UserWarning):
-    """What can be neither proved nor refuted at compile time, or surely fails at run time."""
+    """What can be neither proved nor refuted at compile time, or surely is not what is meant."""
 
     diagnostic: Diagnostic | None = None
 

@@ -1,8 +1,10 @@
 """What is said of kernels that are wrong, and where."""
 
+import warnings
+
 import pytest
 
-from relaxpy.errors import ParseError
+from relaxpy.errors import ParseError, RelaxpyWarning
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source
 from tests.script.marked import check_marks
@@ -94,6 +96,7 @@ def test_loops_run_over_integers_in_forms_of_their_own() -> None:
                 T.evaluate(0)
             for i in range(0, 8, 2):
             #        ^^^^^^^^^^^^^^ range in a kernel takes an end, or a start and an end
+            # hint: for steps, run over their number and multiply the loop variable
                 T.evaluate(0)
             for i in range(3):
                 T.evaluate(i)
@@ -204,9 +207,11 @@ def test_arithmetic_that_makes_no_sense() -> None:
             #      ^^^^^^^^^^ cannot match types float32 and handle
             if n:
             #  ^ expected a Boolean, found `n` of int32 [PX-4]
+            # hint: compare it, as in n != 0
                 A[0] = 0
             A[0] = T.if_then_else(n, 1, 2)
             #                     ^ expected a Boolean, found `n` of int32 [PX-4]
+            # hint: compare it, as in n != 0
     """)
 
 
@@ -315,3 +320,64 @@ def test_deep_nesting_is_refused_with_its_place() -> None:
     span = caught.value.diagnostic.span
     assert span is not None
     assert span.line == 3
+
+
+def test_what_kernels_write_otherwise_is_said() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((8, 4), "float32"), n: T.int32):
+            A[0, 0] = max(A[1, 0], 0)
+            #         ^^^^^^^^^^^^^^^ the value of `A[1, 0] < T.float32(0.0)` is not known yet, so
+            # ... it has no truth
+            # hint: write T.max(A[1, 0], 0)
+            A[0, 0] = A[1, 0] ** 2
+            #         ^^^^^^^^^^^^ ** is not defined between `A[1, 0]` of float32 and 2
+            # hint: write T.pow(A[1, 0], 2)
+            A[0:2, 0] = 1.0
+        #   ^^^^^^^^^ only the last index of A may be a vector
+            # hint: write a loop for each index that runs
+            if n:
+            #  ^ expected a Boolean, found `n` of int32 [PX-4]
+            # hint: compare it, as in n != 0
+                A[0, 0] = 1.0
+            for i in range(0, 8, 2):
+            #        ^^^^^^^^^^^^^^ range in a kernel takes an end, or a start and an end
+            # hint: for steps, run over their number and multiply the loop variable
+                A[i, 0] = 1.0
+            def g(a):
+        #   ^^^ a function is not part of a kernel
+            # hint: define it outside; functions of Python are called as they are
+                return a
+    """)
+
+
+def test_a_name_that_looks_as_if_it_changed_in_a_loop_is_warned_of() -> None:
+    text = """
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), B: T.Buffer((1,), "float32")):
+            total: T.float32 = 0
+            for i in range(8):
+                total = total + A[i]
+            B[0] = total
+    """
+    with pytest.warns(RelaxpyWarning, match="'total' is another variable here") as caught:
+        from_source(text)
+    [warning] = caught
+    assert warning.message.diagnostic.span.line == 6
+    assert "T.alloc_buffer" in warning.message.diagnostic.hint
+
+
+def test_other_names_may_be_used_again_inside() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_source("""
+            @T.prim_func
+            def f(A: T.Buffer((8,), "float32"), B: T.Buffer((1,), "float32")):
+                x = A[0]
+                for i in range(8):
+                    x = A[i]
+                    A[i] = x
+                for i in range(8):
+                    y = x + A[i]
+                    A[i] = y
+        """)

@@ -102,6 +102,7 @@ def main(A: T.Buffer((4,), "float32"), n: T.int32):
                 pass
             with T.While(n):
             #            ^ expected a Boolean, found `n` of int32 [PX-4]
+            # hint: compare it, as in n != 0
                 pass
             T.Then()
         #   ^^^^^^^^ write `with ...:`, or while and if as in Python

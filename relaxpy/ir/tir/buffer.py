@@ -382,7 +382,10 @@ def load_parts(
                 about=value,
             )
     if any(v.dtype.lanes != 1 for v in values[:-1]):
-        raise MisuseError(f"only the last index of {buffer.name} may be a vector")
+        raise MisuseError(
+            f"only the last index of {buffer.name} may be a vector",
+            hint="write a loop for each index that runs",
+        )
     lanes = values[-1].dtype.lanes if values else 1
     dtype = buffer.dtype if lanes == 1 else buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
     return dtype, buffer, values

@@ -164,6 +164,7 @@ def truth(value: expr.ExprLike) -> expr.PrimExpr:
             f"expected a Boolean, found `{truth_value}` of {truth_value.dtype}",
             rule="PX-4",
             about=value,
+            hint=f"compare it, as in {truth_value} != 0" if truth_value.dtype.is_int else None,
         )
     return truth_value
 

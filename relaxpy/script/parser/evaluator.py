@@ -275,6 +275,8 @@ class Evaluator(Displays):
                 wrong = self._misfit(node, function, args, kwargs)
                 if wrong is not None:
                     raise wrong from None
+                if (function is max or function is min) and len(args) > 1:
+                    error = error.hinted(f"write T.{ast.unparse(node)}")
             where = culprit(node, args, kwargs, error.about) or node
             raise as_parse_error(error, self.span(where)) from None
         except VALUE_ERRORS as error:
@@ -381,6 +383,8 @@ class Evaluator(Displays):
                 message = f"{sign} is not defined between {describe(left)} and {describe(right)}"
             whole = isinstance(left, Buffer) or isinstance(right, Buffer)
             hint = "kernels compute by element: index buffers, inside loops" if whole else None
+            if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, PrimExpr):
+                hint = f"write T.pow({ast.unparse(node.left)}, {ast.unparse(node.right)})"
             raise self.error(node, message, hint=hint) from None
 
     def _operand(self, node: ast.expr, left: object, right: object, error: RelaxpyError) -> Span:

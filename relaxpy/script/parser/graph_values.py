@@ -423,7 +423,7 @@ class GraphEvaluator(Evaluator):
         """Say what to write where a property of a tensor is known only when the program runs."""
         hint = hint_for(error.about)
         if hint is not None:
-            error.diagnostics = tuple(replace(d, hint=hint) for d in error.diagnostics)
+            error.hinted(hint)
 
     def expression(self, value: object, node: ast.expr) -> rx.Expr:
         """`value` as a Relax expression.

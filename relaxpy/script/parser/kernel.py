@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
@@ -188,7 +188,13 @@ class KernelReader(KernelState):
                 f"{name!r} is already defined in this scope",
                 hint="kernels bind a name once; use another name, or a buffer for what changes",
             )
+        outer = self.scope.find(name)
         self.scope.set(name, self.meaning(name, value, at))
+        names = (part.id for part in ast.walk(at) if isinstance(part, ast.Name))
+        if isinstance(outer, Var) and isinstance(value, PrimExpr) and name in names:
+            message = f"{name!r} is another variable here; outside it keeps its value"
+            hint = "what changes in a loop is an element of a buffer, as of T.alloc_buffer((1,))"
+            warn(Diagnostic(message, None, self.program.span(target), hint))
 
     def meaning(self, name: str, value: object, at: ast.expr) -> object:
         """What a name stands for after `name = value`."""
@@ -334,7 +340,11 @@ class KernelReader(KernelState):
             if function is builtins.range:
                 args, kwargs = self.values.arguments(node)
                 if kwargs or len(args) not in (1, 2):
-                    raise self.error(node, "range in a kernel takes an end, or a start and an end")
+                    raise self.error(
+                        node,
+                        "range in a kernel takes an end, or a start and an end",
+                        hint="for steps, run over their number and multiply the loop variable",
+                    )
                 form: forms.LoopForm = self.made(node, tirwords.serial, *args)
                 return form
         value = self.values.value(node)

@@ -135,6 +135,10 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Break: ("break", "there are no loops to leave"),
     ast.Continue: ("continue", "there are no loops to continue"),
     ast.Match: ("match", "use if and else"),
+    ast.FunctionDef: (
+        "a function",
+        "define it outside; functions of Python are called as they are",
+    ),
 }
 
 
@@ -145,6 +149,8 @@ def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
         target = ast.unparse(node.target)
         changed = ast.BinOp(ast.Name(target), node.op, node.value)
         hint = f"write {target} = {ast.unparse(changed)}: variables are bound, never changed"
+    if isinstance(node, ast.FunctionDef):
+        node = _keyword(node, "def")
     if isinstance(node, (ast.Try, ast.With, ast.ClassDef, ast.For, ast.While, ast.AsyncFor)):
         node = _keyword(node, name)
     return program.error(node, f"{name} is not part of {where}", hint=hint or None)
