@@ -153,6 +153,8 @@ class ShortText:
         doc = self.prim_doc(value, INT64)
         if not quoted or isinstance(value, tir.ConstExpr):
             return doc
+        if isinstance(value, tir.Var) and value in quoted and value.dtype != INT64:
+            return string_text(f"{flat(doc)}: {value.dtype}")
         if any(v in quoted for v in walk(value) if isinstance(v, tir.Var)):
             return string_text(flat(doc))
         return doc

@@ -12,6 +12,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.expr import convert_to_expr
 from relaxpy.ir.relax.nodes import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -612,3 +613,21 @@ def test_literals_among_attributes_are_pythons():
     assert type(found["text"]) is str
     assert found["members"] == (1, Attrs({"inner": 2}))
     assert isinstance(found["wide"], tir.IntImm)
+
+
+@pytest.mark.rule("DER-7", "AST-6")
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int64", "uint8", "uint64", "float16", "float32", "float64"]
+)
+def test_a_scalar_of_numpy_keeps_its_datatype(dtype: str) -> None:
+    scalar = np.dtype(dtype).type(3)
+    for node in (rx.PrimValue(scalar), convert_to_expr(scalar)):
+        assert node.struct_info == rx.PrimStructInfo(dtype, ops.const(3, dtype))
+    assert rx.PrimStructInfo(value=scalar) == node.struct_info
+
+
+@pytest.mark.rule("DER-7")
+def test_numbers_of_python_have_the_datatypes_of_old() -> None:
+    assert rx.PrimValue(3).struct_info.dtype == "int64"
+    assert rx.PrimValue(1.5).struct_info.dtype == "float32"
+    assert rx.PrimValue(np.bool_(True)).struct_info.dtype == "bool"

@@ -218,6 +218,23 @@ def test_a_shape_variable_has_one_dtype() -> None:
     """)
 
 
+@pytest.mark.rule("PX-9", "DT-1")
+def test_a_signature_may_say_the_dtype_of_a_shape_variable() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor(("n: int32", "n: int64"), "float32")):
+            #                             ^^^^^^^^^^ 'n' is int32 already, it cannot be int64 [PX-9]
+            return x
+    """)
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor(("n: in32",), "float32")):
+            #                 ^^^^^^^^^ unknown dtype 'in32' [DT-1]
+            # hint: did you mean 'int32'?
+            return x
+    """)
+
+
 @pytest.mark.rule("AST-11")
 def test_a_function_has_one_return_at_its_end() -> None:
     check_marks("""

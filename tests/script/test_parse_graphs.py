@@ -655,3 +655,25 @@ def test_names_of_the_function_around_may_be_said_to_be_that() -> None:
         return R.add(x, R.const(1, dtype))
 
     assert main.ret_struct_info == TensorStructInfo((2,), "int8")
+
+
+@pytest.mark.rule("PX-9", "WF-6b", "WF-22")
+def test_shape_variables_have_the_dtype_that_the_signature_says() -> None:
+    @R.function
+    def f(
+        x: R.Tensor(("n * 2", "m"), "float32"),
+        y: R.Tensor((" m : int16", "n"), "float32"),
+        k: R.Prim("int32", value="n"),
+    ) -> R.Shape(["m: int16", "n"]):
+        n, m = T.int32(), T.int16()
+
+        @R.function
+        def g(z: R.Tensor(("j: int16", "n"), "float32")) -> R.Shape(["j", "n"]):
+            return R.shape_of(z)
+
+        return g(y)
+
+    m, n = f.params[1].struct_info.shape.values
+    assert (m.dtype, n.dtype) == ("int16", "int32")
+    assert f.params[2].struct_info == rx.PrimStructInfo("int32", n)
+    assert_structural_equal(from_source(f.script()), f)

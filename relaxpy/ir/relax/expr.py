@@ -234,7 +234,8 @@ class Tuple(Expr):
     def __post_init__(self) -> None:
         given: object = self.fields
         fields = tuple(given if isinstance(given, Expr) else as_members(given, "fields", "AST-9"))
-        fields = tuple(convert_to_expr(f) for f in fields)
+        # An operator is no value, which is for the check of well-formedness to say (WF-9).
+        fields = tuple(f if isinstance(f, Op) else convert_to_expr(f) for f in fields)
         set_fields(self, fields=fields, struct_info=_tuple_info(fields, self.struct_info))
 
     def __len__(self) -> int:
@@ -251,7 +252,7 @@ class Tuple(Expr):
 
 def _tuple_info(fields: tuple[Expr, ...], given: StructInfo | None) -> StructInfo | None:
     """DER-5: what a tuple of these fields is once they have their infos, whatever is `given`."""
-    infos = tuple(i for f in fields if (i := f.struct_info) is not None)
+    infos = tuple(i for f in fields if (i := getattr(f, "struct_info", None)) is not None)
     if len(infos) < len(fields):
         return given
     if (
@@ -466,10 +467,12 @@ def convert_to_expr(value: object) -> Expr:
         return value
     if isinstance(value, bool):
         return PrimValue(ops.const(value, "bool"))
-    if isinstance(value, (int, np.integer)):
-        return PrimValue(ops.const(int(value), INT64))
-    if isinstance(value, (float, np.floating)):
-        return PrimValue(ops.const(float(value), "float64"))
+    if isinstance(value, int):
+        return PrimValue(ops.const(value, INT64))
+    if isinstance(value, float) and not isinstance(value, np.generic):
+        return PrimValue(ops.const(value, "float64"))
+    if isinstance(value, (np.bool_, np.number)):
+        return PrimValue(as_scalar(value))
     if isinstance(value, tir.PrimExpr) and not isinstance(value, tir.StringImm):
         return PrimValue(value)
     if isinstance(value, str):

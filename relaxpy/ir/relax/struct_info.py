@@ -139,13 +139,15 @@ class ObjectStructInfo(StructInfo):
 
 
 def as_scalar(value: object) -> tir.PrimExpr:
-    """`value` as a scalar expression.
+    """`value` as a scalar expression: a scalar of NumPy keeps its datatype (DER-7).
 
     Errors:
         MisuseError (also TypeError): it is none.
     """
     if isinstance(value, str):
         raise MisuseError(f"a scalar is a number, found {value!r:.60}", rule="RES-46", about=value)
+    if isinstance(value, np.number):
+        return ops.const(value.item(), DataType(value.dtype))
     return ops.convert(value)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from relaxpy.errors import RelaxpyError, close_names
-from relaxpy.ir.dtype import INT64
+from relaxpy.errors import MisuseError, RelaxpyError, close_names
+from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.infer import function_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.annotations import is_annotation, resolve, string_dims
+from relaxpy.script.parser.forms import as_dtype
 from relaxpy.script.parser.graph_values import GraphEvaluator
 from relaxpy.script.parser.report import Report
 from relaxpy.script.parser.scope import MISSING, POISON, Poisoned
@@ -43,8 +45,8 @@ class Signature:
 class SignatureReader:
     """Reads one signature.
 
-    A bare name among string dimensions defines a shape variable, wherever it stands; other strings
-    are expressions over those.
+    A bare name among string dimensions defines a shape variable, wherever it stands, and may say
+    its datatype, "n: int32"; other strings are expressions over those.
     """
 
     def __init__(self, values: GraphEvaluator, report: Report) -> None:
@@ -53,6 +55,7 @@ class SignatureReader:
         self.found = Signature()
         self.waiting: dict[str, ast.arg] = {}
         self.quoted: set[str] = set()
+        self.dtypes: dict[str, DataType] = {}
         self.sized: frozenset[str] = frozenset()
 
     def read(self, node: ast.FunctionDef) -> Signature:
@@ -76,7 +79,9 @@ class SignatureReader:
                 names[name] = self.variable(name)
             self.waiting = {arg.arg: arg for arg in args}
             annotations = [arg.annotation for arg in args if arg.annotation is not None]
-            self.quoted = {str(n.value).strip() for a in annotations for n in _strings(a)}
+            self.quoted = {_named(str(n.value))[0] for a in annotations for n in _strings(a)}
+            for name, dtype in _declared_dtypes(annotations):
+                self.dtypes.setdefault(name, dtype)
             for arg in args:
                 self.parameter(arg.arg)
             params = [names[arg.arg] for arg in args]
@@ -116,7 +121,8 @@ class SignatureReader:
             return known
         around = self.values.scope.find_bound(name)
         kind = tir.SizeVar if name in self.sized else tir.Var
-        made = around if isinstance(around, tir.Var) else kind(name, INT64)
+        dtype = self.dtypes.get(name, INT64)
+        made = around if isinstance(around, tir.Var) else kind(name, dtype)
         self.found.sizes[name] = made
         return made
 
@@ -169,7 +175,7 @@ class SignatureReader:
 
     def check_bound(self, text: str, annotation: ast.expr) -> None:
         """WF-4: a name in the annotation of the result is bound by a parameter or around."""
-        name = text.strip()
+        name, _ = _named(text)
         around = self.values.scope.find_bound(name)
         if not name.isidentifier() or name in self.found.sizes or isinstance(around, tir.Var):
             return
@@ -183,10 +189,17 @@ class SignatureReader:
 
     def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
         """What a string dimension means."""
-        name = text.strip()
-        if name.isidentifier():
-            return self.variable(name)
+        name, dtype = _named(text)
         literal = _written(text, annotation)
+        if name.isidentifier():
+            found = self.variable(name)
+            try:
+                if not dtype or found.dtype == as_dtype(dtype):
+                    return found
+            except MisuseError as error:
+                raise as_parse_error(error, self.values.span(literal)) from None
+            problem = f"{name!r} is {found.dtype} already, it cannot be {dtype}"
+            raise self.values.error(literal, problem, rule="PX-9")
         for used in _names_in(name):
             if used in self.quoted:
                 self.variable(used)
@@ -238,6 +251,31 @@ def _declared_as_sizes(body: Iterable[ast.stmt]) -> Iterator[str]:
                 yield name
             case _:
                 pass
+
+
+def _named(text: str) -> tuple[str, str]:
+    """A dimension, and the datatype that may stand behind the name of one."""
+    name, _, dtype = text.partition(":")
+    return (name.strip(), dtype.strip()) if name.strip().isidentifier() else (text.strip(), "")
+
+
+def _declared_dtypes(annotations: Iterable[ast.expr]) -> Iterator[tuple[str, DataType]]:
+    """Shape variables whose datatypes are said: "n: int32", or R.Prim("int32", value="n")."""
+    for node in (n for annotation in annotations for n in ast.walk(annotation)):
+        name = dtype = ""
+        match node:
+            case ast.Constant(value=str() as text):
+                name, dtype = _named(text)
+            case ast.Call(func=ast.Attribute(attr="Prim"), args=args, keywords=keywords):
+                parts = dict(zip(("dtype", "value"), args, strict=False))
+                parts.update((k.arg, k.value) for k in keywords if k.arg is not None)
+                texts = [getattr(parts.get(key), "value", None) for key in ("dtype", "value")]
+                dtype, name = (text.strip() if isinstance(text, str) else "" for text in texts)
+            case _:
+                pass
+        if name.isidentifier() and dtype:
+            with suppress(MisuseError):  # whoever reads the annotation reports it
+                yield name, as_dtype(dtype)
 
 
 def _strings(node: ast.expr) -> list[ast.Constant]:

@@ -301,6 +301,17 @@ def test_an_operator_stands_only_where_it_is_called(x: rx.Var) -> None:
     value = pure("f", Op("relax.shape_of"))  # type: ignore[arg-type]
     [only] = found(function([x], value))
     assert (only.rule, only.message) == ("WF-9", "operator relax.shape_of is used as a value")
+    add = Op("relax.add")
+    for value in (
+        rx.Tuple([x, add]),  # type: ignore[list-item]
+        rx.Tuple([rx.Tuple([add])]),  # type: ignore[list-item]
+        rx.TupleGetItem(rx.Tuple([add]), 0),  # type: ignore[list-item]
+        rx.If(add, x, x),  # type: ignore[arg-type]
+        rx.If(x, x, add),  # type: ignore[arg-type]
+        seq(block(bind(var("v"), add)), x),  # type: ignore[arg-type]
+        add,
+    ):
+        assert "WF-9" in rules(function([x], value))  # type: ignore[arg-type]
 
 
 # Annotations
