@@ -606,3 +606,34 @@ def test_attributes_are_data() -> None:
             #            ^^^ k is int32, the value is 1.5
             T.evaluate(n)
     """)
+
+
+def test_names_without_their_namespace_or_in_another_get_it() -> None:
+    check_marks("""
+        @R.function
+        def main(x: Tensor((3,), "float32")):
+        #           ^^^^^^ unknown name 'Tensor'
+        # hint: did you mean `R.Tensor`?
+            return x
+    """)
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            y = softmax(x)
+            #   ^^^^^^^ unknown name 'softmax'
+            # hint: did you mean `R.nn.softmax`?
+            z = self.other(x)
+            #   ^^^^ unknown name 'self'
+            # hint: functions of a module are called by the name of the class, or by `cls = ...`
+            n = int64()
+            #   ^^^^^ unknown name 'int64'
+            # hint: did you mean `T.int64`?
+            return x
+    """)
+    check_marks("""
+        @R.prim_func
+        #  ^^^^^^^^^ R has no attribute 'prim_func'
+        # hint: did you mean `T.prim_func`?
+        def f(A: T.Buffer((3,), "float32")):
+            A[0] = 0.0
+    """)

@@ -19,7 +19,7 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
 from relaxpy.script.parser.displays import VALUE_ERRORS, Displays
-from relaxpy.script.parser.guard import OPEN, Guard, public_names
+from relaxpy.script.parser.guard import OPEN, Guard, offers, public_names
 from relaxpy.script.parser.scope import BUILTINS, MISSING, Poison, Poisoned, Scope, unknown_name
 from relaxpy.script.parser.text import Positioned, Program, quoted_program
 from relaxpy.script.parser.wording import (
@@ -33,6 +33,7 @@ from relaxpy.script.parser.wording import (
     instead,
     last_name,
     member_hint,
+    operators_called,
     truth_hint,
 )
 
@@ -199,8 +200,22 @@ class Evaluator(Displays):
     def unknown(self, node: ast.Name) -> RelaxpyError:
         """The error for a name that means nothing."""
         error = unknown_name(node.id, self.scope.names())
-        hint = error.diagnostic.hint or binding_hint(self.program.tree, node)
+        bound = binding_hint(self.program.tree, node)
+        hint = error.diagnostic.hint or bound or self.elsewhere(node.id)
         return self.error(node, error.diagnostic.message, hint=hint)
+
+    def elsewhere(self, name: str) -> str | None:
+        """What to write for a name that a namespace has, or that methods have."""
+        if name == "self":
+            return "functions of a module are called by the name of the class, or by `cls = ...`"
+        spaces = {known: self.scope.find(known) for known in ("R", "T", "I")}
+        found = [
+            f"{known}.{name}"
+            for known, space in spaces.items()
+            if name in getattr(space, "__all__", ()) or offers(space, name)
+        ]
+        found = found or operators_called(name)
+        return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
 
     def _constant(self, node: ast.Constant) -> object:
         if node.value is Ellipsis or isinstance(node.value, (bytes, complex)):

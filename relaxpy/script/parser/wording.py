@@ -83,11 +83,23 @@ def _operators_nearly_called(name: str) -> list[str]:
     return [found for near in nearest(name, last_names) for found in operators_called(near)]
 
 
+#: What is looked for in the wrong namespace.
+_IN_OTHERS = (
+    "I.ir_module",
+    "I.module_attrs",
+    "R.function",
+    "R.dataflow",
+    "R.call_tir",
+    "T.prim_func",
+)
+
+
 def attribute_hint(spoken: str, name: str, known: Iterable[str]) -> str | None:
     """What may be meant by `spoken.name`, where the namespace `spoken` has the names `known`."""
     found = [f"{spoken}.{near}" for near in nearest(name, known)]
     if spoken.partition(".")[0] == "R":
         found = operators_called(name) or found or _operators_nearly_called(name)
+    found = found or [other for other in _IN_OTHERS if other.endswith(f".{name}")]
     return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
 
 
