@@ -273,11 +273,14 @@ class OpDef:
         return given
 
     def infer(self, call: Call, ctx: Context) -> StructInfo:
-        """DER-35: the info of a call, its operands having theirs.
+        """DER-35: the info of a call, its operands having theirs; `ctx` may be a BlockBuilder's.
 
         Errors:
             StructInfoError: the rule refuses it (DER-36); the operand at fault is `about`.
+            MisuseError: `ctx` is neither a context nor a BlockBuilder.
         """
+        if not isinstance(ctx, Context):
+            ctx = _context_of(ctx)
         if self._infer is not None:
             with _Named(self.name, call):
                 return self._infer(call, ctx)
@@ -500,6 +503,23 @@ def find(op: Op) -> OpDef | None:
     return _table.get(op.name)
 
 
+def _context_of(builder: object) -> Context:
+    context = getattr(builder, "context", None)
+    if isinstance(context, Context):
+        return context
+    raise MisuseError(f"expected a BlockBuilder, found {type(builder).__name__}", about=builder)
+
+
+def _for_rules_of_users(call: Call, ctx: Context) -> Context:
+    """`ctx`, open: such a rule may ask other rules about calls of variables that it makes up.
+
+    What the call itself takes has to be in scope all the same (DER-3).
+    """
+    for arg in call.args:
+        ctx.info_of(arg)
+    return replace(ctx, closed=False)
+
+
 def infer_op_call(op: Op, call: Call, ctx: Context) -> StructInfo:
     """DER-35, OP-16: what column FInferStructInfo gives for `call`; Object where it is empty.
 
@@ -508,6 +528,9 @@ def infer_op_call(op: Op, call: Call, ctx: Context) -> StructInfo:
     """
     rule = op.get_attr("FInferStructInfo")
     if rule is not None:
+        record = _table.get(op.name)
+        if record is None or rule != record.infer:
+            ctx = _for_rules_of_users(call, ctx)
         return typing.cast("InferRule", rule)(call, ctx)
     if op.get_attr("FPurity") is None:
         raise StructInfoError(

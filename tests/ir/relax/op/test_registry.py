@@ -14,13 +14,15 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.compile import compile
 from relaxpy.ir.dtype import DataType
-from relaxpy.ir.op import Op
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.op import registry
 from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.relax.transform.normalize import Normalize
 from tests.ir.relax.graphs import shape_of, var
 from tests.ir.relax.infos import Object, prim, shape, tensor
 
@@ -186,6 +188,57 @@ def test_a_rule_may_ask_for_call_and_context(scratch: list[str]) -> None:
     assert known.needs_context
     assert [p.name for p in known.parameters] == ["x"]
     assert known(X).struct_info == prim(1)
+
+
+@pytest.fixture
+def asking() -> Iterator[Op]:
+    """An operator of a user; its rule asks that of R.add about a variable that it makes up."""
+    made = Op("test.asking")
+    add = Op.get("relax.add")
+    rule = add.get_attr("FInferStructInfo")
+    assert callable(rule)
+
+    def infer(call: rx.Call, ctx: Context) -> rx.StructInfo:
+        info = rule(rx.Call(add, (call.args[0], call.args[0])), ctx)
+        found = rule(rx.Call(add, (rx.Var("made_up", info), call.args[0])), ctx)
+        assert isinstance(found, rx.StructInfo)
+        return found
+
+    register_op_attr(made.name, "FInferStructInfo", infer)
+    register_op_attr(made.name, "FPurity", True)
+    yield made
+    made.reset_attr("FInferStructInfo")
+    made.reset_attr("FPurity")
+
+
+@pytest.mark.rule("DER-35")
+def test_a_rule_may_ask_other_rules_about_variables_of_its_own(asking: Op) -> None:
+    x = var("x", tensor(2, 3))
+    body = rx.Call(asking, (x,))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(body))
+    whole = Normalize()(bb.get())
+    assert isinstance(main := whole["main"], rx.Function)
+    assert main.body.struct_info == tensor(2, 3)
+
+
+@pytest.mark.rule("DER-3")
+def test_what_the_call_itself_takes_has_to_be_in_scope(asking: Op) -> None:
+    x, stray = var("x", tensor(2, 3)), var("stray", tensor(2, 3))
+    main = rx.Function([x], rx.Call(asking, (stray,)), tensor(2, 3))
+    with pytest.raises(StructInfoError, match="variable stray is not in scope"):
+        Normalize()(IRModule({"main": main}))
+
+
+@pytest.mark.rule("DER-35")
+def test_the_rule_of_an_operator_may_be_asked_with_a_builder(window: OpDef) -> None:
+    rule = window.op.get_attr("FInferStructInfo")
+    assert callable(rule)
+    call = window(X, (1, 2))
+    assert rule(call, BlockBuilder()) == tensor(2, 3)
+    with pytest.raises(MisuseError, match="expected a BlockBuilder, found int"):
+        rule(call, 3)
 
 
 def test_infos_wait_until_those_of_the_operands_are_known() -> None:
