@@ -18,6 +18,7 @@ from relaxpy.ir.dtype import INT32, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.external_kernel import kernel_name
 
 Scalar: TypeAlias = Any
 Integers: TypeAlias = Callable[[int, DataType], int]
@@ -177,11 +178,17 @@ SUPPORTED: frozenset[str] = frozenset(
 """The intrinsics that can be evaluated, without the leading `tir.`"""
 
 
+def spoken(call: tir.Call) -> str:
+    """What a message calls the intrinsic, or the external kernel, of a call."""
+    external = kernel_name(call)
+    name = call.op.name if isinstance(call.op, Op) else str(call.op)
+    return f"intrinsic {name}" if external is None else f"external kernel {external!r:.60}"
+
+
 def unsupported(call: tir.Call, where: str) -> CompileError:
     """The error for an intrinsic that no machine at hand performs."""
-    name = call.op.name if isinstance(call.op, Op) else str(call.op)
     return CompileError(
-        f"the intrinsic {name} cannot run here" + (f" (in {where})" if where else ""),
+        f"the {spoken(call)} cannot run here" + (f" (in {where})" if where else ""),
         hint="it needs hardware, or a pass that lowers it",
     )
 

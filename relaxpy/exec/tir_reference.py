@@ -28,6 +28,7 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
+from relaxpy.ir.tir.external_kernel import kernel_name
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.traverse import substitute, walk
@@ -69,10 +70,14 @@ def check_supported(func: PrimFunc, name: str) -> None:
     Errors:
         CompileError: an intrinsic without meaning here; it is named.
     """
+    wrong = []
     for node in walk(func):
         match node:
             case tir.Call(op=Op(name=op)) if op.removeprefix("tir.") not in SUPPORTED:
-                raise unsupported(node, name).located(func.span)
+                wrong.append(node)
+    if wrong:  # an external kernel rather than what describes its launch
+        culprit = max(wrong, key=lambda call: kernel_name(call) is not None)
+        raise unsupported(culprit, name).located(func.span)
 
 
 def run_prim_func(

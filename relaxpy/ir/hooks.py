@@ -1,7 +1,8 @@
 """What the IR needs from above it: names of functions, looked up when they are first called.
 
 `ir` imports neither `script` nor `exec`; these strings are the only way up. The nodes of Relax
-reach the operators, and tensors the functions of tensors, which are built on them, the same way.
+reach the operators, tensors the functions of tensors, and buffers the statements, which are built
+on them, the same way.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ Hook = Literal[
     "inline_functions",
     "is_base_of",
     "python_module",
+    "store_at",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -57,6 +59,7 @@ _TARGETS: dict[Hook, str] = {
     "inline_functions": "relaxpy.ir.relax.inline:inline_functions",
     "is_base_of": "relaxpy.ir.relax.compatibility:is_base_of",
     "python_module": "relaxpy.exec.python_module:BasePyModule",
+    "store_at": "relaxpy.ir.tir.stmt:store_at",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.doc import Concat, Doc, Group, Infix, call, keyword
@@ -11,6 +12,7 @@ from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.external_kernel import call_kernel, parts_of
 from relaxpy.ir.traverse import walk
 
 if TYPE_CHECKING:
@@ -141,6 +143,12 @@ class ScalarText:
         if not isinstance(op, Op):
             return call(self.text.name_of(op), *docs), ATOM
         name = op.name.removeprefix("tir.")
+        external = parts_of(expr)
+        if external is not None:
+            kernel, launch, options = external
+            if _gives(partial(call_kernel, kernel, launch, **options), expr, *args[3:]):
+                said = [keyword(k, self._given(v)) for k, v in options.items()]
+                return self._call(name, docs[0], self._given(launch), *docs[3:], *said)
         spelling = _SPELLINGS.get(name, name)
         if name in intrin.BITWISE:
             if name == "bitwise_not" or _gives(
@@ -154,6 +162,11 @@ class ScalarText:
                 shown = name if name == "fabs" else spelling
                 return self._call(shown, *(f'"{d}"' for d in dtype), *docs)
         return self._call("call_intrin", f'"{expr.dtype}"', f'"{op.name}"', *docs)
+
+    def _given(self, value: object) -> Doc:
+        if isinstance(value, list):
+            return Group("[", map(self._given, value), "]")
+        return self._field(tir.StringImm(value) if isinstance(value, str) else value)
 
     def _field(self, value: object) -> Doc:
         if isinstance(value, tir.PrimExpr):

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.external_kernel import call_kernel
 from relaxpy.ir.tir.index_map import IndexMap as _IndexMap
 from relaxpy.script.parser import tirwords as _words
 from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
 from relaxpy.script.parser.forms import BufferSpec as Buffer, HandleWord as _HandleWord
-from relaxpy.script.parser.hardware import INTRINSICS as _HARDWARE
+from relaxpy.script.parser.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
 from relaxpy.script.parser.macros import MacroDecorator as _MacroDecorator
 from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
@@ -112,5 +113,5 @@ else:
 
 
 __all__ = ["Buffer", "BufferLoad", "BufferRegion", "IterVar", "Range", "handle"]
-__all__ += ["macro", "prim_func"]
+__all__ += ["call_kernel", "llvm_lookup_intrinsic_id", "macro", "prim_func"]
 __all__ += sorted(_WORDS)

@@ -254,9 +254,12 @@ def stored(items: tuple[Item, ...]) -> set[Buffer]:
 
 OUTSIDE = frozenset(
     Op(f"tir.{name}")
-    for name in ("call_extern", "call_pure_extern", "tvm_call_packed", "tvm_call_cpacked")
+    for name in (
+        *("call_extern", "call_pure_extern", "tvm_call_packed", "tvm_call_cpacked"),
+        "call_kernel",
+    )
 )
-"""The intrinsics that call functions which are registered by name."""
+"""The intrinsics that call functions which are registered by name, or kernels found elsewhere."""
 
 
 def outside_calls(expr: Node) -> Iterator[Call]:

@@ -27,7 +27,7 @@ from relaxpy.exec.kernel.nest import (
     outside_calls,
 )
 from relaxpy.exec.kernel.vectors import lane_of, vector_of
-from relaxpy.exec.scalar import SUPPORTED
+from relaxpy.exec.scalar import SUPPORTED, spoken
 from relaxpy.ir.dtype import VOID
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
@@ -371,6 +371,8 @@ class _Reader:
 
     def _call(self, call: Call) -> Call:
         """A call that leaves the kernel, with the memory it is handed."""
+        if call.op is Op("tir.call_kernel"):  # before what describes its launch is looked at
+            raise self.unsupported(call)
         args: list[Node] = []
         for arg in call.args:
             match arg:
@@ -381,6 +383,13 @@ class _Reader:
                 case _:
                     args.append(self.value(arg))
         return Call(call.dtype, call.op, args)
+
+    def unsupported(self, call: Call) -> CompileError:
+        """The error for what has no meaning outside special hardware."""
+        return self.error(
+            f"the {spoken(call)} cannot run on NumPy",
+            hint="it needs hardware, or a pass that lowers it",
+        )
 
     def value(self, expr: PrimExpr) -> PrimExpr:
         """`expr` with Lets substituted, hints dropped, loads resolved, and vectors taken apart.
@@ -415,10 +424,7 @@ class _Reader:
             case Call(op=Op(name="tir.isnullptr"), args=(Var() as pointer,)):
                 return None if self.declared.handed(pointer) is None else ops.const(False)
             case Call(op=Op(name=name)) if name.removeprefix("tir.") not in SUPPORTED:
-                raise self.error(
-                    f"the intrinsic {name} cannot run on NumPy",
-                    hint="it needs hardware, or a pass that lowers it",
-                )
+                raise self.unsupported(node)
             case Shuffle(indices=[_]) if node.dtype.lanes == 1:
                 return lane_of(node, ops.const(0, "int32"))
             case BufferLoad(buffer=buffer, indices=indices, predicate=held):

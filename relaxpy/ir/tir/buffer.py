@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, counted
+from relaxpy.ir import hooks
 from relaxpy.ir.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
@@ -19,6 +20,7 @@ from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+    from relaxpy.ir.tir.stmt import BufferStore
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -247,12 +249,28 @@ class Buffer(Node):
         kind = self.dtype if dtype is None else DataType(dtype)
         if kind.element != self.dtype.element or kind.lanes % self.dtype.lanes:
             raise MisuseError(f"buffer {self.name} holds {self.dtype}, no {kind}", about=dtype)
-        indices, lanes = ops.convert_all(begin), kind.lanes // self.dtype.lanes
+        return BufferLoad(self, self.lanes_at(begin, kind), predicate)
+
+    def vstore(
+        self, begin: Sequence[ExprLike], value: ExprLike, predicate: PrimExpr | None = None
+    ) -> BufferStore:
+        """A store at `begin`, of as many lanes as `value` has.
+
+        Errors:
+            MisuseError (also TypeError): the elements are of another datatype.
+        """
+        store: BufferStore = hooks.call("store_at", self, begin, value, predicate)
+        return store
+
+    def lanes_at(self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType) -> Indices:
+        """The indices of a value of `dtype` at `begin`: a Ramp last, where it has several lanes."""
+        given = begin if isinstance(begin, (tuple, list)) else (begin,)
+        indices, lanes = ops.convert_all(given), dtype.lanes // self.dtype.lanes
         if lanes > 1 and not indices:
-            raise MisuseError(f"buffer {self.name} of rank 0 has no lanes to load")
+            raise MisuseError(f"buffer {self.name} of rank 0 has no lanes")
         if lanes > 1 and indices[-1].dtype.lanes == 1:
             indices = (*indices[:-1], Ramp(indices[-1], 1, lanes))
-        return BufferLoad(self, indices, predicate)
+        return indices
 
     def with_name(self, name: str) -> Buffer:
         """This buffer under another name, on a data variable of that name."""
@@ -263,6 +281,7 @@ class Buffer(Node):
         return self.name
 
 
+Indices: TypeAlias = tuple[PrimExpr, ...]
 Index: TypeAlias = ExprLike | slice | EllipsisType | IterVar
 
 
@@ -420,7 +439,7 @@ def decl_buffer(
         raise MisuseError(
             f"data of buffer {name} is a pointer variable, found {data!r:.60}", about=data
         )
-    if buffer_type not in ("", "auto_broadcast", 1, 2):
+    if buffer_type not in ("", "default", "auto_broadcast", 1, 2):
         raise MisuseError(
             f'a buffer is of type "" or "auto_broadcast", found {buffer_type!r:.60}',
             about=buffer_type,

@@ -209,6 +209,14 @@ class BufferStore(Stmt):
         _set(self, indices=indices, value=value)
 
 
+def store_at(
+    buffer: Buffer, begin: Sequence[ExprLike], value: ExprLike, predicate: PrimExpr | None
+) -> BufferStore:
+    """What `buffer.vstore` gives."""
+    stored = ops.convert(value)
+    return BufferStore(buffer, stored, buffer.lanes_at(begin, stored.dtype), predicate)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BufferRealize(Stmt):
     """`body` with the box `bounds` of `buffer` realised."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.dtype import INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
@@ -187,6 +187,15 @@ def _integers(values: Any, what: str) -> tuple[ExprLike, ...]:
     return tuple(values)
 
 
+def _strides(given: Any, shape: tuple[ExprLike, ...]) -> tuple[ExprLike, ...]:
+    """Strides, of which a name is a new variable of the datatype of the sizes."""
+    first = shape[0] if shape else 0
+    dtype = first.dtype if isinstance(first, PrimExpr) else INT32
+    if isinstance(given, (tuple, list)):
+        given = [Var(s, dtype) if isinstance(s, str) and s.isidentifier() else s for s in given]
+    return _integers(given, "a stride")
+
+
 @user_constructed
 @dataclass(frozen=True, slots=True)
 class BufferSpec(Form):
@@ -212,7 +221,7 @@ class BufferSpec(Form):
         object.__setattr__(self, "shape", _sizes(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype or "float32"))
         if self.strides is not None:
-            object.__setattr__(self, "strides", _integers(self.strides, "a stride"))
+            object.__setattr__(self, "strides", _strides(self.strides, self.shape))
         if self.elem_offset is not None:
             _integers((self.elem_offset,), "the offset")
         if self.axis_separators is not None:
@@ -462,6 +471,7 @@ class StoreForm(Form):
     buffer: Buffer
     value: object
     indices: tuple[PrimExpr, ...]
+    predicate: PrimExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,10 @@ _FORMAT = re.compile(r"[<>=^+\- 0-9.,_a-zA-Z]{0,8}")
 ATTRIBUTES: Mapping[type, Collection[str]] = {
     DataType: ("bits", "lanes", "type_code", "with_lanes", "element", "itemsize"),
     PrimExpr: ("dtype", "astype", "equal"),
-    Buffer: ("data", "dtype", "elem_offset", "name", "ndim", "scope", "shape", "strides", "vload"),
+    Buffer: (
+        *("data", "dtype", "elem_offset", "name", "ndim", "scope", "shape", "strides", "vload"),
+        "vstore",
+    ),
     BufferRegion: ("buffer", "region"),
     Range: ("min", "extent"),
     IterVar: ("var", "dom"),

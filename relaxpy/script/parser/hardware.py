@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Call, PrimExpr
+from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm
 from relaxpy.script.parser.forms import as_dtype
 from relaxpy.script.parser.tirwords import ignoring_dtype
 
@@ -159,6 +159,17 @@ def _dtype_written(name: str, count: tuple[int, int]) -> Callable[..., PrimExpr]
 def struct_get(arr: Any, index: Any, kind: Any, dtype: object) -> PrimExpr:
     """Field `kind` of entry `index` of an array of structures, read as `dtype`."""
     return Call(as_dtype(dtype), "tir.tvm_struct_get", [_operand(v) for v in (arr, index, kind)])
+
+
+def llvm_lookup_intrinsic_id(name: str) -> PrimExpr:
+    """The intrinsic of LLVM of this name, for `T.call_llvm_intrin`: by name, whatever its number.
+
+    Errors:
+        MisuseError: it is no name.
+    """
+    if not isinstance(name, str) or not name:
+        raise MisuseError(f"an intrinsic is named by a string, found {name!r:.60}", about=name)
+    return StringImm(name)
 
 
 def _table() -> dict[str, Callable[..., PrimExpr]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from typing_extensions import override
@@ -438,6 +439,8 @@ class KernelReader(KernelState):
                 self.effect(value, node)
             case tir.Call():
                 self.add(stmt.Evaluate(value, self.program.span(node)))
+            case stmt.BufferStore():
+                self.add(replace(value, span=self.program.span(node)))
             case tuple() | list() if all(v is None for v in value):
                 return
             case PrimExpr():

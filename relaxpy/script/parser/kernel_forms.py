@@ -273,11 +273,12 @@ class KernelForms(KernelBuilder):
     def effect(self, form: forms.Form, at: Any) -> None:
         """A record that stands alone on a line."""
         match form:
-            case forms.StoreForm(buffer=buffer, value=given, indices=indices):
+            case forms.StoreForm(buffer, given, indices, predicate):
                 dtype, _, _ = self.made(at, load_parts, buffer, indices)
                 converted: PrimExpr = self.made(at, scalar, given, dtype)
                 stored = self.made(at, ops.cast_to, converted, dtype)
-                self.add(stmt.BufferStore(buffer, stored, indices, span=self.span(at)))
+                span = self.span(at)
+                self.add(self.made(at, stmt.BufferStore, buffer, stored, indices, predicate, span))
             case forms.EvaluateForm(value=value):
                 self.add(stmt.Evaluate(value, self.span(at)))
             case forms.AccessForm(what=what, regions=regions):

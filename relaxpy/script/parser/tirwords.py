@@ -447,13 +447,20 @@ def evaluate(value: ExprLike) -> forms.EvaluateForm:
 
 
 def buffer_store(
-    buffer: Buffer, value: ExprLike, indices: Sequence[ExprLike] | ExprLike
+    buffer: Buffer,
+    value: ExprLike,
+    indices: Sequence[ExprLike] | ExprLike,
+    predicate: ExprLike | None = None,
 ) -> forms.StoreForm:
-    """`value` written to an element of a buffer, as `buffer[indices] = value` does."""
+    """`value` written to an element of a buffer, as `buffer[indices] = value` does.
+
+    With vectors, only in those lanes where `predicate` holds.
+    """
     if not isinstance(buffer, Buffer):
         raise MisuseError(f"expected a buffer, found {buffer!r:.60}", about=buffer)
     listed = indices if isinstance(indices, (tuple, list)) else (indices,)
-    return forms.StoreForm(buffer, value, tuple(map(ops.convert, listed)))
+    held = None if predicate is None else ops.convert(predicate)
+    return forms.StoreForm(buffer, value, tuple(map(ops.convert, listed)), held)
 
 
 def index_map(
