@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import bounds, division, poly, readable
-from relaxpy.ir.arith.atoms import Quotient, divisor
+from relaxpy.ir.arith import division, junctions, poly, readable
+from relaxpy.ir.arith.atoms import Positive, Quotient, divisor
 from relaxpy.ir.arith.facts import Facts
 from relaxpy.ir.arith.poly import ONE, Poly
 from relaxpy.ir.arith.signs import is_negative, never_zero
-from relaxpy.ir.dtype import BOOL
+from relaxpy.ir.dtype import BOOL, DataType
 from relaxpy.ir.tir import expr as tir, ops
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def _simplify(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
         case tir.CmpExpr():
             return comparison(engine, expr)
         case tir.Or(a=a, b=b):
-            return _either(engine, engine.simplify(a), engine.simplify(b))
+            return junctions.either(engine, engine.simplify(a), engine.simplify(b))
         case tir.And(a=a, b=b):
-            return _both(engine, engine.simplify(a), engine.simplify(b))
+            return junctions.both(engine, engine.simplify(a), engine.simplify(b))
         case tir.Not(a=a):
             return negation(engine, engine.simplify(a))
         case tir.Select(condition=c, true_value=a, false_value=b):
@@ -54,45 +54,8 @@ def _simplify(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
             return engine.over_simple_operands(expr)
 
 
-def _both(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
-    """a and b: of two orderings the sharper one, or false where they exclude each other."""
-    if a is b:
-        return a
-    if _opposite(a, b):
-        return _truth(False)
-    p, q = _below(engine, a), _below(engine, b)
-    if p is not None and q is not None:
-        if bounds.of_poly(engine, poly.add(p, q))[0] > -2:
-            return _truth(False)
-        if bounds.of_poly(engine, poly.add(q, p, -1))[1] <= 0:
-            return a
-        if bounds.of_poly(engine, poly.add(p, q, -1))[1] <= 0:
-            return b
-    return ops.all_of(a, b)
-
-
-def _either(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
-    """a or b: of two orderings the blunter one, or true where one of them must hold."""
-    if a is b:
-        return a
-    if _opposite(a, b):
-        return _truth(True)
-    p, q = _below(engine, a), _below(engine, b)
-    if p is not None and q is not None:
-        if bounds.of_poly(engine, poly.add(p, q))[1] < 0:
-            return _truth(True)
-        if bounds.of_poly(engine, poly.add(q, p, -1))[1] <= 0:
-            return b
-        if bounds.of_poly(engine, poly.add(p, q, -1))[1] <= 0:
-            return a
-    return ops.any_of(a, b)
-
-
-def _below(engine: Canonical, expr: tir.PrimExpr) -> Poly | None:
-    return below_zero(engine, expr) if isinstance(expr, tir.CmpExpr) else None
-
-
-def _opposite(a: tir.PrimExpr, b: tir.PrimExpr) -> bool:
+def opposite(a: tir.PrimExpr, b: tir.PrimExpr) -> bool:
+    """Whether one is the negation of the other."""
     return (isinstance(a, tir.Not) and a.a is b) or (isinstance(b, tir.Not) and b.a is a)
 
 
@@ -104,9 +67,9 @@ def negation(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
         case tir.Not(a=a):
             return a
         case tir.Or(a=a, b=b):
-            return _both(engine, negation(engine, a), negation(engine, b))
+            return junctions.both(engine, negation(engine, a), negation(engine, b))
         case tir.And(a=a, b=b):
-            return _either(engine, negation(engine, a), negation(engine, b))
+            return junctions.either(engine, negation(engine, a), negation(engine, b))
         case tir.EQ(a=a, b=b):
             return tir.NE(a, b)
         case tir.NE(a=a, b=b):
@@ -179,6 +142,10 @@ def _equation(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     if never_zero(engine, p):
         return _truth(not equal)
     p = poly.divide_exactly(p, poly.content(p))
+    factors = _factors(engine, p, expr.a.dtype)
+    if factors:
+        parts = [engine.simplify(type(expr)(f, ops.const(0, f.dtype))) for f in factors]
+        return (ops.any_of if equal else ops.all_of)(*parts)
     if poly.leading(p)[1] < 0:
         p = poly.scaled(p, -1)
     left, right = _sides(p)
@@ -189,6 +156,16 @@ def _equation(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
         number if number > 0 or not right else -number
     )
     return _written(engine, type(expr), left, right, expr)
+
+
+def _factors(engine: Canonical, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
+    """The factors of a product of several, each once; none for anything else."""
+    if len(p) != 1:
+        return []
+    [monomial] = p
+    if len(monomial) < 2:
+        return []
+    return [engine.expression(poly.atom(factor), dtype) for factor in dict.fromkeys(monomial)]
 
 
 def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int]]:
@@ -220,6 +197,11 @@ def _ordering(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     if decided is not None:
         return _truth(decided)
     p = _tightened(engine, p)
+    number = poly.constant_of(p)
+    if number is not None:
+        return _truth(number < 0)
+    if _is_remainder_of_zero(p):
+        return _equation(engine, poly.add(p, poly.constant(1)), tir.EQ(expr.a, expr.b))
     left, right = _sides(p)
     number = right.pop(ONE, 0) - left.pop(ONE, 0)
     # left < right + number, over integers left <= right + number - 1.
@@ -235,6 +217,17 @@ def _ordering(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     return _written(engine, kind, left, right, expr)
 
 
+def _is_remainder_of_zero(p: Poly) -> bool:
+    """Whether p < 0 says that a remainder by a literal, which is at least 0, is 0."""
+    if p.get(ONE, 0) != -1 or readable.is_plain(p):
+        return False
+    match readable.remainders({m: c for m, c in p.items() if m}):
+        case [readable.Remainder(coefficient=1, modulus=modulus)]:
+            return modulus is not None
+        case _:
+            return False
+
+
 def _tightened(engine: Canonical, p: Poly) -> Poly:
     """A simpler polynomial that is below 0 for the same values.
 
@@ -247,6 +240,8 @@ def _tightened(engine: Canonical, p: Poly) -> Poly:
         if common > 1:
             p = division.floor_by(engine, p, common)
         opened = _opened(p)
+        if opened is None and not readable.is_plain(p):
+            opened = _without_extremum(engine, p)
         if opened is not None:
             p = opened
             continue
@@ -257,8 +252,20 @@ def _tightened(engine: Canonical, p: Poly) -> Poly:
 
 
 def _opened(p: Poly) -> Poly | None:
+    """A lone quotient, less a literal, below 0: its dividend compared with a literal.
+
+    Rule:
+        n // c <= k where n < (k + 1)*c. Toward zero so for k >= 0, and n <= k*c for k < 0.
+    """
     number = p.get(ONE, 0)
     match [(m, c) for m, c in p.items() if m]:
+        case [((Quotient(floor=False) as atom,), 1 | -1 as sign)] if divisor(atom) is not None:
+            by = divisor(atom) or 1
+            # Where the sign is negative, k <= -(n / c) = (-n) / c.
+            num = poly.scaled(dict(atom.num), sign)
+            most = -number - 1
+            limit = (most + 1) * by if most >= 0 else most * by + 1
+            return poly.add(num, poly.constant(-limit))
         case [((Quotient(floor=True) as atom,), 1 | -1 as sign)] if divisor(atom) is not None:
             by = divisor(atom) or 1
             num = dict(atom.num)
@@ -267,6 +274,21 @@ def _opened(p: Poly) -> Poly | None:
             return poly.add(poly.constant((number + 1) * by - 1), num, -1)
         case _:
             return None
+
+
+def _without_extremum(engine: Canonical, p: Poly) -> Poly | None:
+    """p with one of the operands for an extremum, where the other cannot decide whether p < 0."""
+    for monomial, factor in p.items():
+        if len(monomial) != 1 or not isinstance(monomial[0], Positive):
+            continue
+        one: Poly = {m: c for m, c in p.items() if m != monomial}
+        other = poly.add(one, dict(monomial[0].inner), factor)
+        # A maximum is below 0 where both are, a minimum where either is.
+        needed = factor > 0
+        for side, rest in ((one, other), (other, one)):
+            if is_negative(engine, side) is needed:
+                return rest
+    return None
 
 
 def _without_small_terms(engine: Canonical, p: Poly) -> Poly | None:

@@ -1,0 +1,292 @@
+"""Conjunctions and disjunctions: parts that exclude, imply or complete each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.arith import bounds, logic, poly, readable
+from relaxpy.ir.arith.atoms import Quotient, divisor
+from relaxpy.ir.arith.poly import ONE, Poly
+from relaxpy.ir.arith.signs import is_negative, never_zero
+from relaxpy.ir.dtype import BOOL, INT64, DataType
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+_FALSE, _TRUE = ops.const(False, BOOL), ops.const(True, BOOL)
+_LIMIT = 64
+
+
+def both(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
+    """a and b, which are simplified: parts that follow from others are left out."""
+    found = conjoined(engine, [*parts_of(a, tir.And), *parts_of(b, tir.And)])
+    return _FALSE if found is None else ops.all_of(*found) if found else _TRUE
+
+
+def either(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
+    """a or b, which are simplified: parts that imply others are left out."""
+    given = [*parts_of(a, tir.Or), *parts_of(b, tir.Or)]
+    opposite = {logic.negation(engine, part): part for part in given}
+    found = conjoined(engine, list(opposite))
+    if found is None:
+        return _TRUE
+    parts = [opposite.get(part, logic.negation(engine, part)) for part in found]
+    return ops.any_of(*parts) if parts else _FALSE
+
+
+def parts_of(expr: tir.PrimExpr, kind: type[tir.And]) -> list[tir.PrimExpr]:
+    """What a chain of And, or of Or, joins, from the left."""
+    found, stack = [], [expr]
+    while stack:
+        part = stack.pop()
+        if type(part) is kind:
+            stack += [part.b, part.a]
+        else:
+            found.append(part)
+    return found
+
+
+def conjoined(engine: Canonical, parts: list[tir.PrimExpr]) -> list[tir.PrimExpr] | None:
+    """The parts as few as can be; None where they exclude each other."""
+    kept: list[tir.PrimExpr] = []
+    waiting = parts[::-1]
+    for _ in range(_LIMIT + len(parts) * len(parts)):
+        if not waiting:
+            break
+        part = waiting.pop()
+        if isinstance(part, tir.IntImm):
+            if not part.value:
+                return None
+            continue
+        for place, other in enumerate(kept):
+            found = _pair(engine, other, part)
+            if found is None:
+                continue
+            if _FALSE in found:
+                return None
+            if found == [other]:
+                break
+            del kept[place]
+            waiting += found[::-1]
+            break
+        else:
+            kept.append(part)
+    return [*kept, *waiting[::-1]]
+
+
+def _pair(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> list[tir.PrimExpr] | None:
+    """Simpler conditions that hold where both do; None where there are none."""
+    if a is b:
+        return [a]
+    if logic.opposite(a, b):
+        return [_FALSE]
+    if not (isinstance(a, tir.CmpExpr) and isinstance(b, tir.CmpExpr)):
+        return None
+    if a.a.dtype.family != "int" or b.a.dtype.family != "int" or a.a.dtype.vector:
+        return None
+    try:
+        return _compared(engine, a, b)
+    except readable.OutOfRangeError:
+        return None
+
+
+def _compared(engine: Canonical, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
+    p, q = logic.below_zero(engine, a), logic.below_zero(engine, b)
+    if p is not None and q is not None:
+        return _orderings(engine, (a, p), (b, q))
+    if p is None and q is None:
+        return _equations(engine, a, b) or _digits(engine, a, b) or _digits(engine, b, a)
+    if q is not None:
+        found = _ordered_equation(engine, a, (b, q))
+    else:
+        assert p is not None
+        found = _ordered_equation(engine, b, (a, p))
+    return found or _digits(engine, a, b) or _digits(engine, b, a)
+
+
+def _orderings(
+    engine: Canonical, one: tuple[tir.CmpExpr, Poly], other: tuple[tir.CmpExpr, Poly]
+) -> list[tir.PrimExpr] | None:
+    (a, p), (b, q) = one, other
+    total = poly.add(p, q)
+    if bounds.of_poly(engine, total)[0] > -2:
+        return [_FALSE]
+    if bounds.of_poly(engine, poly.add(q, p, -1))[1] <= 0:
+        return [a]
+    if bounds.of_poly(engine, poly.add(p, q, -1))[1] <= 0:
+        return [b]
+    number = poly.constant_of(total)
+    if number is not None and number < -1:
+        dtype = a.a.dtype
+        return _one_value(engine, p, number, dtype) or _quotient(engine, p, q, number, dtype)
+    return _cut(engine, one, other) or _cut(engine, other, one)
+
+
+def _one_value(
+    engine: Canonical, p: Poly, total: int, dtype: DataType
+) -> list[tir.PrimExpr] | None:
+    """p <= -1 and -p <= 1 leave p == -1."""
+    return [_equation(engine, poly.add(p, poly.constant(1)), dtype)] if total == -2 else None
+
+
+def _quotient(
+    engine: Canonical, p: Poly, q: Poly, total: int, dtype: DataType
+) -> list[tir.PrimExpr] | None:
+    """c*v <= n and n < c*v + c say that v is n // c."""
+    by = -total - 1
+    for lower in (p, q):
+        for monomial, factor in lower.items():
+            var = monomial[0] if len(monomial) == 1 else None
+            if factor != by or not isinstance(var, tir.Var):
+                continue
+            rest = {m: c for m, c in lower.items() if m != monomial}
+            if any(mentions(f, (var,)) for others in rest for f in others):
+                continue
+            # lower: c*v - n - 1 < 0
+            num = poly.add(poly.scaled(rest, -1), poly.constant(-1))
+            value = readable.expression(engine, num, dtype)
+            if value is not None:
+                return [engine.simplify(tir.EQ(ops.cast_to(var, dtype), ops.floordiv(value, by)))]
+    return None
+
+
+def _cut(
+    engine: Canonical, one: tuple[tir.CmpExpr, Poly], other: tuple[tir.CmpExpr, Poly]
+) -> list[tir.PrimExpr] | None:
+    """n < k and n % c < m: the greatest n below k with such a remainder is a sharper limit."""
+    (a, p), (b, q) = one, other
+    remainder = _remainder(q)
+    if remainder is None or remainder.coefficient != 1:
+        return None
+    rest = poly.add(p, remainder.num, -1)
+    number, limit = poly.constant_of(rest), _limit(q, remainder)
+    by = remainder.modulus
+    if number is None or limit is None or by is None:
+        return None
+    greatest = -number - 1
+    if greatest % by < limit:
+        return None
+    sharper = greatest // by * by + limit - 1
+    below = poly.add(remainder.num, poly.constant(-sharper - 1))
+    return [_ordering(engine, below, a.a.dtype), b]
+
+
+def _remainder(p: Poly) -> readable.Remainder | None:
+    """The remainder by a literal that stands in p beside nothing but a constant."""
+    groups = readable.remainders(p)
+    found = [g for g in groups if isinstance(g, readable.Remainder)]
+    if len(found) != 1 or found[0].modulus is None or abs(found[0].coefficient) != 1:
+        return None
+    return found[0] if _limit(p, found[0]) is not None else None
+
+
+def _limit(p: Poly, remainder: readable.Remainder) -> int | None:
+    """k where p is the remainder (with its sign) less k."""
+    rest = poly.constant_of(poly.add(p, remainder.unit, -remainder.coefficient))
+    return None if rest is None else -rest
+
+
+def _digits(engine: Canonical, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
+    """n // c == k and a comparison of n % c with a literal: one of n itself."""
+    if not isinstance(a, tir.EQ):
+        return None
+    known = _known_quotient(_difference(engine, a))
+    if known is None:
+        return None
+    num, by, k = known
+    p = logic.below_zero(engine, b)
+    q = _difference(engine, b) if p is None else p
+    group = _remainder(q)
+    if group is None or group.modulus != by or group.num != num:
+        return None
+    limit, dtype = _limit(q, group), a.a.dtype
+    assert limit is not None
+    begin = poly.add(num, poly.constant(-k * by))
+    if p is None:
+        wanted = limit * group.coefficient
+        if not isinstance(b, tir.EQ) or not 0 <= wanted < by:
+            return None
+        return [_equation(engine, poly.add(begin, poly.constant(-wanted)), dtype)]
+    # n % c < limit, or -(n % c) < limit: n from c*k + first on, and below c*k + beyond.
+    up = group.coefficient == 1
+    first, beyond = (0, min(limit, by)) if up else (max(1 - limit, 0), by)
+    loose = isinstance(b, (tir.LE, tir.GE))
+    low = poly.add(poly.constant(first), begin, -1)
+    high = poly.add(begin, poly.constant(-beyond))
+    return [
+        _ordering(engine, poly.add(low, poly.constant(-1)), dtype, loose=up or loose),
+        _ordering(engine, high, dtype, loose=up and loose),
+    ]
+
+
+def _known_quotient(p: Poly) -> tuple[Poly, int, int] | None:
+    """(n, c, k) where p == 0 says that n // c is k."""
+    number = p.get(ONE, 0)
+    match [(m, c) for m, c in p.items() if m]:
+        case [((Quotient(floor=True) as atom,), 1 | -1 as sign)] if divisor(atom) is not None:
+            return dict(atom.num), divisor(atom) or 1, -number * sign
+        case _:
+            return None
+
+
+def _difference(engine: Canonical, expr: tir.CmpExpr) -> Poly:
+    return poly.add(engine.poly(expr.a), engine.poly(expr.b), -1)
+
+
+def _equations(engine: Canonical, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
+    p, q = _difference(engine, a), _difference(engine, b)
+    if isinstance(a, tir.NE) and isinstance(b, tir.NE):
+        return [a] if p == q or p == poly.scaled(q, -1) else None
+    if isinstance(a, tir.NE):
+        a, b, p, q = b, a, q, p
+    # p is 0, so q is q - p and q + p as well.
+    for sign in (-1, 1):
+        other = poly.add(q, p, sign)
+        if not other:
+            return [a if isinstance(b, tir.EQ) else _FALSE]
+        if never_zero(engine, other):
+            return [_FALSE if isinstance(b, tir.EQ) else a]
+    return None
+
+
+def _ordered_equation(
+    engine: Canonical, equation: tir.CmpExpr, other: tuple[tir.CmpExpr, Poly]
+) -> list[tir.PrimExpr] | None:
+    """An equation beside an ordering that it decides; an inequation that leaves one end out."""
+    p, (ordering, q) = _difference(engine, equation), other
+    for sign in (-1, 1):
+        known = poly.add(q, p, sign)
+        if isinstance(equation, tir.EQ):
+            decided = is_negative(engine, known)
+            if decided is not None:
+                return [equation] if decided else [_FALSE]
+        elif poly.constant_of(known) is not None:
+            # q = known -+ p, and p is not 0: where q may be -1 only for p = 0, q is less.
+            number = poly.constant_of(known) or 0
+            if number == -1:
+                return [_ordering(engine, poly.add(q, poly.constant(1)), ordering.a.dtype)]
+            if number >= 0:
+                return [ordering]
+    return None
+
+
+def _equation(engine: Canonical, p: Poly, dtype: DataType) -> tir.PrimExpr:
+    return _written(engine, tir.EQ, p, dtype)
+
+
+def _ordering(engine: Canonical, p: Poly, dtype: DataType, *, loose: bool = False) -> tir.PrimExpr:
+    """p < 0, or (`loose`) the same as p + 1 <= 0."""
+    if loose:
+        return _written(engine, tir.LE, poly.add(p, poly.constant(1)), dtype)
+    return _written(engine, tir.LT, p, dtype)
+
+
+def _written(engine: Canonical, kind: type[tir.CmpExpr], p: Poly, dtype: DataType) -> tir.PrimExpr:
+    """p compared with 0, simplified."""
+    for wide in (dtype, INT64):
+        left = readable.expression(engine, p, wide)
+        if left is not None:
+            return engine.simplify(kind(left, ops.const(0, wide)))
+    raise readable.OutOfRangeError
