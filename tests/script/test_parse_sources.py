@@ -1,11 +1,14 @@
 """Where decorators find the text: files, notebook cells, closures, annotations that are strings."""
 
+import importlib
 import linecache
 import subprocess
 import sys
 import textwrap
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError, ParseError
@@ -56,6 +59,49 @@ def test_a_notebook_cell() -> None:
     assert isinstance(found["g"], PrimFunc)
     assert found["f"].span is not None
     assert (found["f"].span.file, found["f"].span.line) == ("/tmp/ipykernel_7/1234.py", 12)
+
+
+@pytest.mark.parametrize("magic", ["%%time", "%%timeit -n1 -r1"])
+def test_a_notebook_cell_that_is_timed(magic: str) -> None:
+    pytest.importorskip("IPython")
+    program = f"""
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(colors="nocolor")
+good = {magic + chr(10) + CELL!r}
+assert shell.run_cell(good).success
+result = shell.run_cell(good.replace("return x", "return y"))
+print(result.error_in_exec)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "9:16: unknown name 'y'\n            return y\n" in done.stdout
+
+
+def test_a_module_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "models.zip", "w") as archive:
+        archive.writestr("archived_models.py", CELL)
+    monkeypatch.syspath_prepend(str(tmp_path / "models.zip"))
+    found = importlib.import_module("archived_models")
+    assert isinstance(found.Module, IRModule)
+    assert isinstance(found.f, Function)
+
+
+def test_functions_in_classes_of_the_user() -> None:
+    class Holder:
+        @R.function
+        def plain(x: R.Tensor((3,), "float32")):
+            return R.add(x, x)
+
+        @staticmethod
+        @R.function
+        def static(x: R.Tensor((3,), "float32")):
+            return R.add(x, x)
+
+    ones = np.ones(3, "float32")
+    for function in (Holder.plain, Holder().plain, Holder.static, Holder().static):
+        assert function(ones).tolist() == [2, 2, 2]
+        assert "R.add(x, x)" in function.script()
 
 
 def test_annotations_that_python_never_evaluates() -> None:

@@ -162,6 +162,13 @@ class Deferred:
             self._read = defined(self.options, self.__wrapped__, self.names)
         return self._read
 
+    def __call__(self, *args: object) -> Any:
+        """A call of the function: a staticmethod hands out this, without asking what it is."""
+        return self.__get__(None)(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__get__(None), name)
+
 
 def is_class_body(frame: FrameType) -> bool:
     """Whether `frame` runs the body of a class."""

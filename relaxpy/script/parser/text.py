@@ -7,12 +7,15 @@ import inspect
 import linecache
 import sys
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Protocol
 
 from relaxpy.errors import ParseError, Source, Span
+from relaxpy.screen import ipython
 
 MAX_DEPTH = 90
+#: What IPython calls cells that begin with %%time and %%timeit.
+_TIMED = ("<timed exec>", "<magic-timeit>")
 
 
 class Positioned(Protocol):
@@ -91,6 +94,21 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
     end = error.end_offset if end_line == line and error.end_offset else column + 1
     span = Span(source, line, column, line, max(end, column + 1))
     return ParseError(f"the text is no Python: {error.msg}", span=span)
+
+
+def _lines_of(filename: str, code: CodeType | None) -> list[str]:
+    """The lines of a file, a cell, or `python -c`; none where Python keeps none."""
+    linecache.checkcache(filename)
+    lines = _command_line(code) if filename == "<string>" else linecache.getlines(filename)
+    frame: FrameType | None = None if lines else sys._getframe()
+    while frame is not None and not lines:
+        if frame.f_code.co_filename == filename:  # of a module in an archive, its loader knows
+            lines = linecache.getlines(filename, frame.f_globals)
+        elif filename in _TIMED and frame.f_code.co_name == "run_cell_magic":
+            cell = ipython().transform_cell(frame.f_locals["cell"])
+            lines = cell.splitlines(keepends=True)
+        frame = frame.f_back
+    return lines
 
 
 def _command_line(code: CodeType | None) -> list[str]:
@@ -185,8 +203,7 @@ def source_at(filename: str, line: int, name: str, code: CodeType | None = None)
     Errors:
         ParseError: there is no text for it.
     """
-    linecache.checkcache(filename)
-    lines = _command_line(code) if filename == "<string>" else linecache.getlines(filename)
+    lines = _lines_of(filename, code)
     if not 0 < line <= len(lines):
         raise ParseError(
             f"the source text of {name!r} cannot be found: Python keeps none for {filename}",
