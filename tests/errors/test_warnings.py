@@ -104,6 +104,53 @@ def test_a_cast_that_always_fails_is_warned_of_at_its_value() -> None:
     ]
 
 
+@pytest.mark.rule("DER-26", "RES-19")
+@pytest.mark.parametrize(
+    ("value", "info", "reason", "marked"),
+    [
+        ("x", 'R.Tensor((5,), "int8")', "dimension 0: 4 is not 5", "x"),
+        ("x", 'R.Tensor((4, 1), "int8")', "rank 1 is not rank 2", "x"),
+        (
+            "(o, x)",
+            "R.Tuple(R.Shape, R.Tensor((2,)))",
+            "field 1: dimension 0: 4 is not 2",
+            "(o, x)",
+        ),
+        ("u", 'R.Tuple(R.Tensor((2,), "int8"), R.Shape)', "field 1: a tensor is not a shape", "u"),
+    ],
+)
+def test_a_cast_that_always_fails_says_what_is_at_odds(
+    value: str, info: str, reason: str, marked: str
+) -> None:
+    """What is only open, here the datatype of x, is not the reason."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        from_source(
+            "@R.function\n"
+            "def main(x: R.Tensor((4,)), o: R.Object, u: R.Tuple(R.Tensor, R.Tensor)):\n"
+            f"    y = R.match_cast({value}, {info})\n"
+            "    return y\n"
+        )
+    [found] = caught
+    message, line, carets = str(found.message).splitlines()
+    assert f"always fails: {reason}" in message
+    start = carets.index("^")
+    assert line[start : len(carets)] == marked
+
+
+@pytest.mark.rule("DER-20")
+def test_an_annotation_that_may_not_fit_says_how_to_check_it() -> None:
+    with pytest.warns(RelaxpyWarning, match="may not fit") as caught:
+        from_source(
+            "@R.function\n"
+            'def main(x: R.Tensor(("n",), "float32")):\n'
+            '    y: R.Tensor((4,), "float32") = x\n'
+            "    return y\n"
+        )
+    hint = 'say what it is first: R.match_cast(..., R.Tensor((4,), dtype="float32"))'
+    assert str(caught[0].message).splitlines()[-1] == f"  hint: {hint}"
+
+
 @pytest.mark.rule("DER-45")
 def test_a_result_that_may_not_fit_is_warned_of_at_the_return() -> None:
     with pytest.warns(RelaxpyWarning, match="may not fit") as caught:

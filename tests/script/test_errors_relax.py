@@ -637,3 +637,30 @@ def test_names_without_their_namespace_or_in_another_get_it() -> None:
         def f(A: T.Buffer((3,), "float32")):
             A[0] = 0.0
     """)
+
+
+@pytest.mark.rule("DER-9")
+def test_a_tuple_is_no_condition() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Object):
+            if (x,):
+            #  ^^^^ a condition is a Boolean tensor of rank 0, found R.Tuple(R.Object) [DER-9]
+                y = x
+            else:
+                y = x
+            return y
+    """)
+
+
+@pytest.mark.rule("DER-36")
+def test_the_member_of_a_list_that_does_not_fit_is_marked() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((4,)), o: R.Shape, s: R.Tensor(ndim=2)):
+            y = R.stack([x, o])
+            #               ^ relax.stack: tensors holds tensors, found R.Shape as number 2 [DER-36]
+            z = R.stack([x, x, s])
+            #                  ^ relax.stack: tensors have one rank, found 1 and 2 [DER-36]
+            return y
+    """)

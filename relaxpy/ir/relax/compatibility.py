@@ -320,6 +320,31 @@ def provably_disjoint(
             return True
 
 
+def explain_disjointness(
+    a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
+) -> str | None:
+    """What keeps `a` from being `b` once all that is open in `a` is taken to be as in `b`."""
+    return explain_incompatibility(_settled(a, b), b, shape_vars)
+
+
+def _settled(a: rx.StructInfo, b: rx.StructInfo) -> rx.StructInfo:
+    """`a`, what is not known of it being as `b` says."""
+    match a, b:
+        case rx.ObjectStructInfo(), _:
+            return b
+        case rx.TensorStructInfo(), rx.TensorStructInfo():
+            dtype = b.dtype if a.dtype.is_void else a.dtype
+            device = b.vdevice if a.vdevice is None else a.vdevice
+            ndim = b.ndim if shape_rank(a) == -1 else shape_rank(a)
+            return rx.TensorStructInfo(a.shape, dtype, device, ndim)
+        case rx.ShapeStructInfo(values=None, ndim=-1), rx.ShapeStructInfo():
+            return rx.ShapeStructInfo(None, b.ndim)
+        case rx.TupleStructInfo(fields=p), rx.TupleStructInfo(fields=q) if len(p) == len(q):
+            return rx.TupleStructInfo(tuple(_settled(x, y) for x, y in zip(p, q, strict=True)))
+        case _:
+            return a
+
+
 def _unequal(a: Sequence[tir.PrimExpr] | None, b: Sequence[tir.PrimExpr] | None) -> bool:
     if not a or not b:
         return False

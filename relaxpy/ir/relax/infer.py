@@ -26,6 +26,7 @@ from relaxpy.ir.relax.relations import (
     Compatibility,
     check_compatibility,
     erase_to_well_defined,
+    explain_disjointness,
     explain_incompatibility,
     map_params,
     own_shape_vars,
@@ -235,7 +236,10 @@ def check_annotation(
     message = f"{what} is {found}, which does not fit its annotation {annotation}{reason}"
     if answer is Compatibility.POSSIBLE:
         message = message.replace("does not fit", "may not fit")
-        ctx.warn(message, rule="DER-20" if rule == "DER-18" else rule, about=(about,))
+        # A result is checked when the program runs, a variable is not.
+        hint = None if rule == "DER-45" else cast_hint(found, annotation, ctx)
+        rule = "DER-20" if rule == "DER-18" else rule
+        ctx.warn(message, rule=rule, about=(about,), hint=hint)
         return
     raise _incompatible(found, annotation, ctx)(
         message,
@@ -251,8 +255,8 @@ def check_match_cast(value: Expr, info: StructInfo, ctx: Context) -> None:
     found = ctx.info_of(value)
     if found is info or ctx.quiet or not provably_disjoint(found, info, ctx.sizes):
         return
-    reason = _because(found, info, ctx)
-    message = f"this cast of {found} to {info} always fails{reason}"
+    reason = explain_disjointness(found, info, ctx.sizes)
+    message = f"this cast of {found} to {info} always fails: {reason}"
     ctx.warn(message, rule="DER-26", about=(value,))
 
 

@@ -173,13 +173,13 @@ class GraphBindings(GraphState):
 
     def span_of_cast(self, node: ast.expr) -> Span:
         """Where the value stands that a cast checks when the program runs."""
-        return self.program.span(node.args[0] if isinstance(node, ast.Call) and node.args else node)
+        return self.program.span(_cast_value(node))
 
     def cast_parts(
         self, form: forms.MatchCastForm | forms.MatchShapeForm, at: ast.expr
     ) -> tuple[rx.Expr, rx.StructInfo]:
         """What a cast checks, and against which info, which is located at its argument."""
-        expr = self.values.expression(form.value, at)
+        expr = self.values.expression(form.value, _cast_value(at))
         if isinstance(form, forms.MatchShapeForm):
             with self.at(at):
                 expr = self.builder.normalize(expr)
@@ -314,3 +314,8 @@ class GraphBindings(GraphState):
             if now.dataflow is not None and inside:
                 expr = self.builder.emit(expr, output=True, span=self.program.span(node.value))
             now.result = expr
+
+
+def _cast_value(node: ast.expr) -> ast.expr:
+    """What is cast in the call of a cast."""
+    return node.args[0] if isinstance(node, ast.Call) and node.args else node

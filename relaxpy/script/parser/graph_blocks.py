@@ -14,6 +14,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.graph_bindings import GraphBindings
 from relaxpy.script.parser.graph_state import Dataflow, Said, ends_in, first_word
+from relaxpy.script.parser.graph_values import is_plain
 from relaxpy.script.parser.relaxwords import match_cast
 from relaxpy.script.parser.report import bound_names
 from relaxpy.script.parser.scope import MISSING, Poisoned
@@ -111,7 +112,8 @@ class GraphBlocks(GraphBindings):
         """Read `if`: the name that both branches bind last is the result."""
         said = self.said()
         condition = self.values.value(node.test)
-        if not isinstance(condition, (rx.Expr, PrimExpr)):
+        written = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
+        if not (written or isinstance(condition, (rx.Expr, PrimExpr))):
             self.known_branch(node, said, known=self.values.truth(condition, node.test))
             return
         now = self.now

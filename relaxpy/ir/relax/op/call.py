@@ -32,7 +32,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.registry import Operand, Written, register
 from relaxpy.ir.relax.relations import (
-    explain_incompatibility,
+    explain_disjointness,
     map_params,
     provably_disjoint,
     substitute_info,
@@ -213,7 +213,7 @@ def _check_kernel(
         what = f"operand {i + 1}" if operand else f"output {i - len(inputs) + 1}"
         if i >= len(inputs) + len(outputs):
             what = f"scalar {i - len(inputs) - len(outputs) + 1}"
-        reason = explain_incompatibility(found, expected, ctx.sizes)
+        reason = explain_disjointness(found, expected, ctx.sizes)
         packed, [out] = call.args[1], call.sinfo_args
         raise StructInfoTypeError(
             f"{what} of {callee.name_hint} is {found}, the kernel takes {expected}: {reason}",

@@ -13,7 +13,6 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     ShapeExpr,
     ShapeStructInfo,
-    StructInfo,
     TensorStructInfo,
     TupleStructInfo,
     as_shape,
@@ -289,19 +288,19 @@ def _members(tensors: TupleStructInfo) -> list[TensorStructInfo]:
     found: list[TensorStructInfo] = []
     for k, info in enumerate(tensors.fields):
         if not isinstance(info, TensorStructInfo):
-            raise refuse_type(f"tensors holds tensors, found {info} as number {k + 1}", tensors)
+            raise refuse_type(f"tensors holds tensors, found {info} as number {k + 1}", info)
         found.append(info)
     if not found:
         raise refuse("tensors holds one tensor at least, found none", tensors)
     return found
 
 
-def _common_rank(infos: Sequence[TensorStructInfo], about: StructInfo) -> int:
-    known = [info.ndim for info in infos if info.ndim >= 0]
-    for ndim in known:
-        if ndim != known[0]:
-            raise refuse_type(f"tensors have one rank, found {known[0]} and {ndim}", about)
-    return known[0] if known else -1
+def _common_rank(infos: Sequence[TensorStructInfo]) -> int:
+    known = [info for info in infos if info.ndim >= 0]
+    for info in known:
+        if info.ndim != known[0].ndim:
+            raise refuse_type(f"tensors have one rank, found {known[0].ndim} and {info.ndim}", info)
+    return known[0].ndim if known else -1
 
 
 def _legalize_concat(builder: BlockBuilder, call: Call) -> Expr:
@@ -322,7 +321,7 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
     """
     infos = _members(tensors)
     dtype, vdevice = common_dtype(infos, "tensors"), joint_vdevice(infos, strict=False)
-    ndim = _common_rank(infos, tensors)
+    ndim = _common_rank(infos)
     if axis is None and ndim not in (-1, 1):
         raise refuse(f"without an axis tensors have rank 1, found {ndim}", tensors)
     if ndim < 0:
@@ -352,7 +351,7 @@ def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
     """
     infos = _members(tensors)
     dtype, vdevice = common_dtype(infos, "tensors"), joint_vdevice(infos, strict=False)
-    ndim = _common_rank(infos, tensors)
+    ndim = _common_rank(infos)
     if ndim < 0:
         return tensor(None, dtype, vdevice)
     where = normal_axis(axis, ndim + 1)
