@@ -358,11 +358,11 @@ class Mismatch:
 
     @override
     def __str__(self) -> str:
-        return (
-            f"the two differ at {self.place}\n"
-            f"  left:  {_snippet(self.lhs)}\n"
-            f"  right: {_snippet(self.rhs)}"
-        )
+        texts = [_snippet(self.lhs), _snippet(self.rhs)]
+        kinds = [type(self.lhs).__name__, type(self.rhs).__name__]
+        if texts[0] == texts[1] and kinds[0] != kinds[1]:
+            texts = [f"{text} ({kind})" for text, kind in zip(texts, kinds, strict=True)]
+        return f"the two differ at {self.place}\n  left:  {texts[0]}\n  right: {texts[1]}"
 
 
 def _snippet(subject: object, limit: int = 300) -> str:

@@ -28,6 +28,7 @@ from relaxpy.ir.tir.buffer import (
     vector_index,
 )
 from relaxpy.ir.tir.index_map import IndexMap
+from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.traverse import walk
 
 _INLINE_CONSTANT = 16
@@ -316,6 +317,8 @@ class ShortText:
                 return string_text(str(value))
             case IndexMap():
                 return self._index_map(value)
+            case CommReducer():
+                return self._reducer(value)
             case DummyGlobalInfo():
                 return f"{self.ir_prefix}.dummy_global_info()"
             case Buffer() | rx.Expr():
@@ -339,6 +342,29 @@ class ShortText:
         if dtypes != {"int64"}:
             parts.append(keyword("index_dtype", string_text(dtypes.pop())))
         return call(f"{self.tir_prefix}.index_map", *parts)
+
+    def _reducer(self, value: CommReducer) -> Doc:
+        """A reducer as the function that combines, where that says all."""
+        operands = (*value.lhs, *value.rhs)
+        names = [var.name for var in operands]
+        known = zip(operands[: len(value.lhs)], value.rhs, value.identity_element, strict=True)
+        if (
+            len(set(names)) != len(names)
+            or not all(map(str.isidentifier, names))
+            or any(x.dtype != e.dtype or y.dtype != e.dtype for x, y, e in known)
+            or not all(
+                v in operands for r in value.result for v in walk(r) if isinstance(v, tir.Var)
+            )
+        ):
+            return self.opaque_doc(value)
+        inner = ShortText(tir_prefix=self.tir_prefix)
+        results = ", ".join(map(inner.prim, value.result))
+        combined = f"({results})" if len(value.result) > 1 else results
+        return call(
+            f"{self.tir_prefix}.comm_reducer",
+            f"lambda {', '.join(names)}: {combined}",
+            Group("[", map(self.prim_doc, value.identity_element), "]"),
+        )
 
     def device_doc(self, device: object) -> Doc:
         """The device of a tensor: "cuda:1" where that says all."""
@@ -390,6 +416,8 @@ def _short_text(node: Node) -> str:
         return flat(writer.region_doc(node))
     if isinstance(node, IterVar):
         return writer.name_of(node.var)
+    if isinstance(node, CommReducer):
+        return flat(writer.attr_doc(node))
     if isinstance(node, Range):
         start, stop = writer.bounds_docs(node.min, node.extent)
         return flat(call(f"{writer.tir_prefix}.Range", start, stop))

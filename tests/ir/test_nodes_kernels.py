@@ -165,7 +165,7 @@ def test_loads_by_begin_and_lanes():
         (lambda: decl_buffer((2,), name=3), "named by a string, found 3"),
         (lambda: Buffer(I, "int8", (2,)), "data of buffer buffer is a pointer variable, found i"),
         (lambda: decl_buffer((2,), offset_factor="2"), "expected an integer, found '2'"),
-        (lambda: decl_buffer((2,), buffer_type="foo"), 'of type "" or "auto_broadcast"'),
+        (lambda: decl_buffer((2,), buffer_type="foo"), 'of type "default" or "auto_broadcast"'),
         (lambda: decl_buffer((2, 3), axis_separators=[5]), "increase from 0 to 2"),
         (lambda: decl_buffer((2, 3), axis_separators=[2, 1]), "increase from 0 to 2"),
         (lambda: BufferRegion(A, [1, 2]), "made of Ranges, found 1"),

@@ -339,6 +339,14 @@ def test_a_difference_is_shown_by_its_path_and_both_sides():
     assert_structural_equal(function(), function("z"))
 
 
+def test_sides_of_different_kinds_that_read_alike_are_told_apart():
+    with pytest.raises(StructuralMismatch) as caught:
+        assert_structural_equal([tir.IntImm("int32", 16)], [16])
+    assert str(caught.value) == (
+        "the two differ at <root>[0]\n  left:  16 (IntImm)\n  right: 16 (int)"
+    )
+
+
 @pytest.mark.parametrize(
     ("one", "other", "path"),
     [

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import tir
 from relaxpy.errors import ParseError
 from relaxpy.ir import structural_equal
 from relaxpy.script import from_source, tir as T
@@ -107,3 +108,101 @@ def main(A: T.Buffer((4,), "float32"), n: T.int32):
             T.Then()
         #   ^^^^^^^^ write `with ...:`, or while and if as in Python
     """)
+
+
+def test_a_buffer_over_memory_is_declared_by_its_name_alone() -> None:
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32")):
+        start: T.handle("float32") = A.data
+        B = T.Buffer((2, 2), data=start, dtype="float32")
+        B[1, 0] = B[0, 1] + T.float32(3)
+
+    @T.prim_func
+    def declared(A: T.Buffer((4,), "float32")):
+        start: T.handle("float32") = A.data
+        B = T.decl_buffer((2, 2), data=start, dtype="float32")
+        B[1, 0] = B[0, 1] + T.float32(3)
+
+    assert structural_equal(main, declared.with_attr({"global_symbol": "main"}))
+    a = np.arange(4, dtype="float32")
+    relaxpy.compile(main)["main"](a)
+    np.testing.assert_array_equal(a, np.float32([0, 1, 4, 3]))
+    check_marks("""
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32")):
+            B = T.Buffer((2, 2), "float32")
+        #       ^^^^^^^^^^^^^^^^^^^^^^^^^^^ T.Buffer describes a parameter
+            # hint: use T.match_buffer, T.alloc_buffer or T.decl_buffer here
+            B[0, 0] = T.float32(0)
+    """)
+
+
+def test_power_is_pow() -> None:
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            A[i] = T.power(A[i], T.float32(3))
+
+    a = np.arange(4, dtype="float32")
+    relaxpy.compile(main)["main"](a)
+    np.testing.assert_array_equal(a, np.float32([0, 1, 8, 27]))
+
+
+def test_reducers_of_listed_identities_are_nodes_and_read_back() -> None:
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32")):
+        T.attr(
+            T.comm_reducer(lambda x, y: x + y, [T.float32(0)]),
+            "reduce_scope",
+            T.reinterpret("handle", T.uint64(0)),
+        )
+        T.attr(
+            T.comm_reducer(
+                lambda i, x, j, y: (T.Select(x >= y, i, j), T.Select(x >= y, x, y)),
+                [-1, T.min_value("float32")],
+            ),
+            "reduce_scope",
+            T.reinterpret("handle", T.uint64(0)),
+        )
+        A[0] = T.float32(1)
+
+    outer, inner = main.body, main.body.body
+    one, two = outer.node, inner.node
+    assert isinstance(one, tir.CommReducer)
+    assert isinstance(two, tir.CommReducer)
+    assert [v.dtype for v in one.lhs + one.rhs] == ["float32"] * 2
+    assert [v.name for v in two.lhs] == ["i", "x"]
+    assert [v.name for v in two.rhs] == ["j", "y"]
+    assert [v.dtype for v in two.rhs] == ["int32", "float32"]
+    six, nine = tir.const(6.0, "float32"), tir.const(9.0, "float32")
+    assert structural_equal(
+        two.combine((tir.const(0), six), (tir.const(1), nine))[1],
+        tir.Select(tir.GE(six, nine), six, nine),
+    )
+    assert structural_equal(from_source(main.script()), main)
+    assert "metadata" not in main.script(show_meta=True)
+    assert str(one) == "T.comm_reducer(lambda x, y: x + y, [T.float32(0.0)])"
+    other = tir.Var("z", "float32")
+    odd = tir.CommReducer(one.lhs, one.rhs, (one.result[0] + other,), one.identity_element)
+    assert str(odd) == "<CommReducer>", "the lambda would take z from elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("reducer", "message"),
+    [
+        ("T.comm_reducer(lambda x, y: x + y, [1, 2])", "a reducer of 2 values combines 4, this"),
+        ("T.comm_reducer(lambda x, y: (x, y), [1])", "as many operands on either side"),
+        ("T.comm_reducer(3, [1])", "a reducer is a function of values, found 3"),
+    ],
+)
+def test_reducers_that_combine_another_number_of_values(reducer: str, message: str) -> None:
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32")):
+    T.attr({reducer}, "reduce_scope", 0)
+    A[0] = T.float32(1)
+"""
+    with pytest.raises(ParseError, match=message) as caught:
+        from_source(text)
+    assert caught.value.diagnostic.span is not None
+    assert caught.value.diagnostic.span.line == 4

@@ -441,7 +441,7 @@ def decl_buffer(
         )
     if buffer_type not in ("", "default", "auto_broadcast", 1, 2):
         raise MisuseError(
-            f'a buffer is of type "" or "auto_broadcast", found {buffer_type!r:.60}',
+            f'a buffer is of type "default" or "auto_broadcast", found {buffer_type!r:.60}',
             about=buffer_type,
         )
     dims = tuple(ops.convert(s) for s in sizes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.dtype import BOOL, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import intrin, ops
@@ -99,6 +99,30 @@ class Reduce(PrimExpr):
             raise MisuseError(f"a reduction of {len(source)} values has as many initial ones")
         test = ops.const(True, BOOL) if condition is None else ops.truth(condition)
         return cls._make(source[index].dtype, combiner, axes, source, test, index, start)
+
+
+def reducer_of(combine: Combine, identity: Sequence[ExprLike]) -> CommReducer:
+    """The reducer that `combine` describes, with one identity for each value it reduces.
+
+    `combine` takes the values of the left side, then those of the right side.
+
+    Errors:
+        MisuseError: it takes or gives another number of values.
+    """
+    if not callable(combine):
+        raise MisuseError(f"a reducer is a function of values, found {combine!r:.60}")
+    start = ops.convert_all(identity)
+    names = list(inspect.signature(combine).parameters)
+    if len(names) != 2 * len(start):
+        raise MisuseError(
+            f"a reducer of {counted(len(start), 'value')} combines {2 * len(start)}, "
+            f"this function takes {', '.join(names) or 'none'}"
+        )
+    kinds = [value.dtype for value in (*start, *start)]
+    operands = tuple(Var(name, kind) for name, kind in zip(names, kinds, strict=True))
+    found = combine(*operands)
+    result = ops.convert_all(found if isinstance(found, tuple) else (found,))
+    return CommReducer(operands[: len(start)], operands[len(start) :], result, start)
 
 
 Reduction: TypeAlias = PrimExpr | tuple[PrimExpr, ...]

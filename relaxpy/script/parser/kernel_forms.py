@@ -72,6 +72,8 @@ class KernelForms(KernelBuilder):
                 if found is None:
                     raise self.error(at, f"{describe(form)} gives nothing to name")
                 return found
+            case forms.BufferSpec(data=Var()):
+                return self.given(name, forms.DeclBufferForm(form), at)
             case forms.BufferSpec():
                 raise self.error(
                     at,

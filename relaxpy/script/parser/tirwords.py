@@ -12,10 +12,11 @@ import numpy as np
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Attrs, freeze
-from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.index_map import IndexMap
+from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.forms import BufferSpec, HandleWord, Word, as_dtype
@@ -343,6 +344,15 @@ def allocate_const(
                 raise MisuseError(f"the constant holds {member}, which is no {kind}", about=data)
     held = freeze(array.tolist())
     return forms.AllocateForm(sizes, kind, "global", None, _annotations(annotations), held)
+
+
+def comm_reducer(
+    combiner: Callable[..., Any], identity: Any, name: str = "reduce"
+) -> CommReducer | Callable[..., Any]:
+    """A reducer: of a list of identities the node itself, else a function over axes."""
+    if isinstance(identity, (list, tuple)):
+        return reduce.reducer_of(combiner, identity)
+    return reduce.comm_reducer(combiner, identity, name)
 
 
 def attr(node: object, attr_key: str, value: ExprLike) -> forms.AttrForm:

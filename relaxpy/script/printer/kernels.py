@@ -16,6 +16,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.index_map import IndexMap
+from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.traverse import children, walk
 from relaxpy.ir.types import PointerType
 from relaxpy.script.printer.names import Names
@@ -61,8 +62,8 @@ class KernelWriter:
         writer, t = self.writer, self.t
         writer.line(f"@{t}.prim_func" + (f"({', '.join(options)})" if options else ""))
         nodes = list(walk(func.body))
-        of_maps = {v for n in nodes if isinstance(n, IndexMap) for v in n.initial_indices}
-        used = {n: None for n in nodes if isinstance(n, Var) and n not in of_maps}
+        of_lambdas = {v for n in nodes for v in _lambda_variables(n)}
+        used = {n: None for n in nodes if isinstance(n, Var) and n not in of_lambdas}
         params: list[Doc] = []
         matched: list[tuple[str, Buffer]] = []
         for param in func.params:
@@ -478,6 +479,17 @@ def _buffer_variables(buffer: Buffer) -> Iterator[Var]:
         for node in walk(part):
             if isinstance(node, Var):
                 yield node
+
+
+def _lambda_variables(node: Node) -> tuple[Var, ...]:
+    """The variables of what is written as a lambda."""
+    match node:
+        case IndexMap():
+            return node.initial_indices
+        case CommReducer():
+            return node.lhs + node.rhs
+        case _:
+            return ()
 
 
 def _free_variables(func: PrimFunc, nodes: Iterable[Node], used: dict[Var, None]) -> Iterator[Var]:
