@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
+from relaxpy.errors import MisuseError
+
 WIDTH = 100
 INDENT = 4
 _FEW = 12  # of more words than these, as many as fit stand on a line
+_LONGEST = 1 << 24  # no one reads more characters, and what is shared may well have 2**40
 _DEEPEST = 40  # beyond this nesting, indentation leaves nothing to gain
 
 
@@ -94,9 +97,14 @@ def width_of(doc: Doc) -> int:
 
 
 def flat(doc: Doc) -> str:
-    """The text of `doc` on one line."""
+    """The text of `doc` on one line.
+
+    Errors:
+        MisuseError: it is longer than 16 million characters.
+    """
     if isinstance(doc, str):
         return doc
+    _check_length(doc)
     out: list[str] = []
     stack: list[Doc] = [doc]
     while stack:
@@ -106,6 +114,15 @@ def flat(doc: Doc) -> str:
         else:
             stack += top.pieces()[::-1]
     return "".join(out)
+
+
+def _check_length(doc: Doc) -> None:
+    if width_of(doc) > _LONGEST:
+        raise MisuseError(
+            f"the text has more than 2**{width_of(doc).bit_length() - 1} characters, too many to "
+            "be shown",
+            hint="bind to a variable what stands in several places",
+        )
 
 
 def call(name: str, *args: Doc) -> Group:
@@ -135,6 +152,7 @@ class Layout:
         if indent + width_of(doc) <= self.width:
             yield " " * indent + flat(doc)
             return
+        _check_length(doc)
         out: list[str] = [" " * indent]
         self._lay(doc, indent, indent, 0, out, 0)
         yield from "".join(out).split("\n")

@@ -58,7 +58,7 @@ class Node:
     def __str__(self) -> str:
         try:
             return self.script()
-        except MisuseError:  # the printer's only refusal of a node
+        except MisuseError:  # the printer refuses what is too deep or too large
             return too_deep(self)
 
     @override
@@ -82,7 +82,7 @@ class Node:
 
 
 def too_deep(node: Node) -> str:
-    """What stands for a node with more in each other than the stack can hold."""
+    """What stands for a node with more in each other than the stack, or any text, can hold."""
     return f"<{type(node).__name__}, nested too deeply to be shown>"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from typing_extensions import override
@@ -44,6 +45,9 @@ _NOTHING = ("table", ())
 _NO_ITEMS: tuple[()] = ()
 _EMPTY = ("tuple",)
 _DEPTH = 3  # what is flat stands in one token; the walk itself does not depend on the stack
+# What is shared is met at each place, so that there can be more tokens than any time suffices for.
+_HASHED = 1 << 15
+_KEYED = 1 << 12
 
 
 class _Kind(NamedTuple):
@@ -111,6 +115,20 @@ class _EndScope(NamedTuple):
     shared: dict[int, int]
 
 
+class _EndPair(NamedTuple):
+    """Where two nodes turn out to be equal, and what the walks were like where they began."""
+
+    pair: tuple[object, ...]
+    counterpart: Node
+    changes: tuple[int, int]
+    level: int
+    used: int
+
+
+# What a variable is known by: its number, and as a bit how many scopes are open around it.
+_Name: TypeAlias = tuple[str, int, int]
+
+
 class _Walk:
     """Gives the structure of a node as a stream of tokens: equal ones mean equal up to renaming.
 
@@ -121,55 +139,70 @@ class _Walk:
     met before is given by its place, since structurally equal ones are one object. The walk keeps
     its own stack, so that depth is no limit. `visit` is that of the token that was last given, or
     None before the first node.
+
+    `used` has the bits of the variables used. As long as `changes` stays as it is, and `renamings`,
+    each variable is known by what it was known by.
     """
 
     def __init__(self, *, map_free_vars: bool, skip_tensor_content: bool = False) -> None:
         self.map_free_vars = map_free_vars
         self.skip_tensor_content = skip_tensor_content
         self.visit: _Visit | None = None
-        self.names: dict[int, tuple[str, int]] = {}
+        self.names: dict[int, _Name] = {}
         self.defined: list[int] = []
         self.counter = 0
         self.announced: set[int] = set()
         self.shared: dict[int, int] = {}
+        self.stack: list[_Visit | _EndScope | _EndPair | None] = []
+        self.level = 0
+        self.used = 0
+        self.changes = 0
+        self.renamings = 0
+        self._free: set[int] = set()
 
     def tokens(self, root: object) -> Iterator[object]:
         """The structure of `root`; each token tells how many are to follow it."""
-        later: list[_Visit] = []
-        if isinstance(root, Node):
-            later.append((root, False, False, None))
-        else:
-            yield self.part(root, False, False, None, later, 0)
-        stack: list[_Visit | _EndScope] = [*reversed(later)]
-        while stack:
-            visit = stack.pop()
-            if isinstance(visit, _EndScope):
+        first = self.begin(root)
+        if first is not _LATER:
+            yield first
+        while self.stack:
+            visit = self.stack.pop()
+            if type(visit) is _EndScope:
                 self.end_scope(visit)
-                continue
-            self.visit = visit
-            subject, defines, sizes, path = visit
-            kind = _KINDS[type(subject)]
-            token: list[object] = [kind.name]
-            if kind.variable:
-                name, met = self.variable(subject, defines, sizes)
-                if met:
-                    yield name
-                    continue
-                token.append(name)
-            elif kind.operation:
-                place = self.shared.get(id(subject))
-                if place is not None:
-                    yield "again", place
-                    continue
-                self.shared[id(subject)] = len(self.shared)
-            elif kind.scope:
-                stack.append(_EndScope(len(self.defined), self.shared))
-                self.begin_scope(subject)
-            later = []
-            yield self.whole(token, subject, kind, sizes, path, later, 0)
-            if len(later) > 1:
-                later.reverse()
-            stack += later
+            else:
+                yield self.token(cast("_Visit", visit))
+
+    def begin(self, root: object) -> object:
+        """A token of `root`, and on the stack what is to be visited first."""
+        later: list[_Visit] = []
+        token = self.part(root, False, False, None, later, _DEPTH)
+        self.stack += reversed(later)
+        return token
+
+    def token(self, visit: _Visit) -> object:
+        """The token of a visit; what is to follow it is put on the stack."""
+        self.visit = visit
+        subject, defines, sizes, path = visit
+        kind = _KINDS[type(subject)]
+        token: list[object] = [kind.name]
+        if kind.variable:
+            name, met = self.variable(subject, defines, sizes)
+            if met:
+                return name
+            token.append(name)
+        elif kind.operation:
+            place = self.shared.get(id(subject))
+            if place is not None:
+                return "again", place
+            self.shared[id(subject)] = len(self.shared)
+        elif kind.scope:
+            self.begin_scope(subject)
+        later: list[_Visit] = []
+        whole = self.whole(token, subject, kind, sizes, path, later, 0)
+        if len(later) > 1:
+            later.reverse()
+        self.stack += later
+        return whole
 
     def whole(
         self,
@@ -208,9 +241,10 @@ class _Walk:
             elif kind.variable:
                 name = self.names.get(id(value))
                 if name is not None and id(value) not in self.announced:
+                    self.used |= name[2]
                     return name
                 if name is None and not (sizes or self.map_free_vars or value._defines_itself):
-                    return _free_name(value)
+                    return self.free(value)
             elif not (kind.operation or kind.scope):
                 return self.whole([kind.name], value, kind, sizes, path, later, depth + 1)
             later.append((value, defines, sizes, path))
@@ -236,20 +270,35 @@ class _Walk:
         name = self.names.get(id(subject))
         if name is None:
             if not (defines or sizes or self.map_free_vars or subject._defines_itself):
-                return _free_name(subject), True
+                return self.free(subject), True
             name = self.define(subject)
         elif not defines and id(subject) not in self.announced:
+            self.used |= name[2]
             return name, True
-        self.announced.discard(id(subject))
+        self.used |= name[2]
+        if id(subject) in self.announced:
+            self.announced.discard(id(subject))
+            self.changes += 1
         return name, False
 
-    def define(self, variable: Node) -> tuple[str, int]:
+    def free(self, variable: Node) -> object:
+        """What a variable defined nowhere in the walk is known by: global ones by name."""
+        if type(variable).__name__ == "GlobalVar":
+            return "global", getattr(variable, "name_hint", None)
+        self._free.add(id(variable))
+        return "free", id(variable)
+
+    def define(self, variable: Node) -> _Name:
         self.counter += 1
+        self.changes += 1
+        self.renamings += id(variable) in self._free
         self.defined.append(id(variable))
-        name = self.names[id(variable)] = ("var", self.counter)
+        name = self.names[id(variable)] = ("var", self.counter, 1 << self.level)
         return name
 
     def begin_scope(self, scope: Node) -> None:
+        self.stack.append(_EndScope(len(self.defined), self.shared))
+        self.level += 1
         self.shared = {}
         for variable in _own_sizes(scope) if scope._owns_sizes else _outer_sizes(scope):
             if id(variable) not in self.names:
@@ -259,6 +308,8 @@ class _Walk:
     def end_scope(self, scope: _EndScope) -> None:
         for known in self.defined[scope.known :]:
             del self.names[known]
+        self.level -= 1
+        self.changes -= len(self.defined) - scope.known
         del self.defined[scope.known :]
         self.shared = scope.shared
 
@@ -301,12 +352,6 @@ def _outer_sizes(scope: Node) -> Iterable[Node]:
     return found if nested else ()
 
 
-def _free_name(node: Node) -> object:
-    """What a variable defined nowhere in the walk is known by: global ones by name."""
-    hint = getattr(node, "name_hint", None)
-    return ("global", hint) if type(node).__name__ == "GlobalVar" else ("free", id(node))
-
-
 # Types whose values are equal as they stand, as against 1 and True, or 0.0 and -0.0.
 _PLAIN = frozenset((str, int, DataType, type(None)))
 
@@ -324,15 +369,33 @@ def _plain(value: object) -> object:
     return value
 
 
-def structural_key(node: object) -> tuple[object, ...]:
+def structural_key(node: object) -> object:
     """A hashable value equal for structurally equal nodes, as long as both are alive."""
-    return tuple(_Walk(map_free_vars=False).tokens(node))
+    tokens = tuple(islice(_Walk(map_free_vars=False).tokens(node), _KEYED))
+    return tokens if len(tokens) < _KEYED else _LongKey(hash(tokens), node)
+
+
+class _LongKey(NamedTuple):
+    """The key of a node with too many parts to be listed."""
+
+    hash: int
+    node: object
+
+    @override
+    def __hash__(self) -> int:
+        return self.hash
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        alike = isinstance(other, _LongKey) and self.hash == other.hash
+        return alike and structural_equal(self.node, other.node)  # type: ignore[attr-defined]
 
 
 @in_bulk
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
-    """A hash that structurally equal nodes share."""
-    return hash(tuple(_Walk(map_free_vars=map_free_vars).tokens(_as_node(node))))
+    """A hash that structurally equal nodes share; what comes after many parts has no influence."""
+    tokens = _Walk(map_free_vars=map_free_vars).tokens(_as_node(node))
+    return hash(tuple(islice(tokens, _HASHED)))
 
 
 def _as_node(value: object) -> object:
@@ -387,12 +450,85 @@ def first_mismatch(
         _Walk(map_free_vars=map_free_vars, skip_tensor_content=skip_tensor_content)
         for _ in range(2)
     )
-    # As long as they agree, as many tokens are to follow on either side.
-    for one, other in zip(left.tokens(lhs), right.tokens(rhs), strict=True):
-        if one != other:
-            found = _difference(one, other, _place(left, lhs), _place(right, rhs))
-            return _among_members(found, left, right) or found
-    return None
+    found = _first_difference(left, right, lhs, rhs)
+    return None if found is None else _among_members(found, left, right) or found
+
+
+def _first_difference(left: _Walk, right: _Walk, lhs: object, rhs: object) -> Mismatch | None:
+    one, other = left.begin(lhs), right.begin(rhs)
+    known = _KnownPairs(left, right)
+    while one == other:
+        # As long as they agree, as much is to follow on either side.
+        if not left.stack:
+            return None
+        here, there = left.stack.pop(), right.stack.pop()
+        if type(here) is _EndScope:
+            left.end_scope(here)
+            right.end_scope(cast("_EndScope", there))
+            known.end_scope()
+        elif type(here) is _EndPair:
+            known.end(here)
+        elif not known.begin(cast("_Visit", here), cast("_Visit", there)):
+            one, other = left.token(cast("_Visit", here)), right.token(cast("_Visit", there))
+    return _difference(one, other, _place(left, lhs), _place(right, rhs))
+
+
+class _KnownPairs:
+    """Nodes that were found equal, so that what is shared is compared a few times, not at each use.
+
+    Where a node is met again, it is noted down with its counterpart, provided that each variable
+    was known by one name all the while. Together with the variables that they use, the two are
+    equal wherever the scopes of these are still open.
+    """
+
+    def __init__(self, left: _Walk, right: _Walk) -> None:
+        self.left = left
+        self.right = right
+        self.met: dict[int, Node] = {}
+        self.renamings = (0, 0)
+        self.known: list[dict[tuple[object, ...], tuple[int, Node]]] = []
+
+    def begin(self, here: _Visit, there: _Visit) -> bool:
+        """Whether two visits need not be made: it is known that they find no difference."""
+        subject, defines, sizes, _ = here
+        if id(subject) not in self.met:
+            self.met[id(subject)] = subject
+            return False
+        if subject._variable:
+            return False
+        self._forget_renamed()
+        left, right = self.left, self.right
+        pair = id(subject), id(there[0]), defines, sizes
+        for table in self.known:
+            if pair in table:
+                left.used |= table[pair][0]
+                return True
+        changes = left.changes, right.changes
+        left.stack.append(_EndPair(pair, there[0], changes, left.level, left.used))
+        right.stack.append(None)
+        left.used = 0
+        return False
+
+    def end(self, found: _EndPair) -> None:
+        """Note down two nodes that are equal in all their parts."""
+        left, right = self.left, self.right
+        used = left.used & ((2 << found.level) - 1)  # less what is defined inside them
+        left.used = found.used | used
+        self._forget_renamed()
+        if (left.changes, right.changes) == found.changes:
+            level = max(0, used.bit_length() - 1)
+            self.known += [{} for _ in range(level + 1 - len(self.known))]
+            self.known[level][found.pair] = used, found.counterpart
+
+    def end_scope(self) -> None:
+        """Forget what holds only where the scope that has just ended is open."""
+        del self.known[self.left.level + 1 :]
+
+    def _forget_renamed(self) -> None:
+        renamings = self.left.renamings, self.right.renamings
+        if renamings != self.renamings:
+            self.renamings = renamings
+            self.known.clear()
 
 
 def _place(walk: _Walk, root: object) -> Place:
@@ -409,11 +545,12 @@ def _among_members(found: Mismatch, left: _Walk, right: _Walk) -> Mismatch | Non
     for index, (lhs, rhs) in enumerate(zip(found.lhs, found.rhs, strict=False)):
         if not isinstance(lhs, Node) or _KINDS[type(lhs)].variable:
             return None
-        for one, other in zip(left.tokens(lhs), right.tokens(rhs), strict=True):
-            if one != other:
-                inner = _difference(one, other, _place(left, lhs), _place(right, rhs))
-                inner = _among_members(inner, left, right) or inner
-                return replace(inner, place=found.place.array_item(index).join(inner.place))
+        left.stack.clear()
+        right.stack.clear()
+        inner = _first_difference(left, right, lhs, rhs)
+        if inner is not None:
+            inner = _among_members(inner, left, right) or inner
+            return replace(inner, place=found.place.array_item(index).join(inner.place))
     return None
 
 

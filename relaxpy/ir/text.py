@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.device import Device
 from relaxpy.ir.doc import Concat, Doc, Group, call, flat, keyword, tuple_doc
 from relaxpy.ir.dtype import BOOL, INT32, INT64, DataType
@@ -177,9 +178,10 @@ class ShortText:
             case rx.TensorStructInfo():
                 return self._tensor(info, quoted)
             case rx.TupleStructInfo(fields=fields):
+                rx.in_parts(info)
                 return call(f"{r}.Tuple", *(self.info_doc(f, quoted) for f in fields))
             case rx.FuncStructInfo():
-                return self._callable(info, quoted)
+                return self._callable(rx.in_parts(info), quoted)
             case DTensorStructInfo():
                 return self._spread_tensor(info, quoted)
             case _:
@@ -400,7 +402,7 @@ def short_text(node: Node) -> str:
     """The short form of one node, for messages."""
     try:
         return _short_text(node)
-    except RecursionError:
+    except (RecursionError, MisuseError):
         return too_deep(node)
 
 

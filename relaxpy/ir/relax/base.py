@@ -118,20 +118,15 @@ class StructInfo(Node):
     """
 
     __slots__ = ("_key", "_parts")
-    _key: tuple[object, ...]
+    _key: object
     _parts: int
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """A value that is equal for equal infos and for no others, while both are alive.
-
-        Errors:
-            MisuseError: the info is too large to go through.
-        """
+    def key(self) -> object:
+        """A value that is equal for equal infos and for no others, while both are alive."""
         try:
             return self._key
         except AttributeError:
-            check_parts(self.parts)
             object.__setattr__(self, "_key", structural_key(self))
             return self._key
 
@@ -184,6 +179,19 @@ def check_parts(parts: int) -> int:
     if parts > MAX_PARTS:
         raise MisuseError(f"an info of more than {MAX_PARTS} parts is too large to work with")
     return parts
+
+
+I = TypeVar("I", bound=StructInfo)  # noqa: E741
+
+
+def in_parts(info: I) -> I:
+    """`info`, to be gone through part by part.
+
+    Errors:
+        MisuseError: it has more than MAX_PARTS.
+    """
+    check_parts(info.parts)
+    return info
 
 
 def as_struct_info(value: object) -> StructInfo:

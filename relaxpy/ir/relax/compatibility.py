@@ -103,7 +103,7 @@ class _Check:
         self, s1: rx.TupleStructInfo, s2: rx.TupleStructInfo, scope: Container[tir.Var]
     ) -> Compatibility:
         """CMP-6, CMP-7."""
-        a, b = s1.fields, s2.fields
+        a, b = rx.in_parts(s1).fields, rx.in_parts(s2).fields
         if len(a) != len(b):
             return self.found(NO, "{} fields are not {}", len(a), len(b))
         answers = [
@@ -305,7 +305,8 @@ def provably_disjoint(
             return len({a.ndim, b.ndim} - {-1}) > 1 or _unequal(a.values, b.values)
         case rx.PrimStructInfo(), rx.PrimStructInfo():
             return a.dtype != b.dtype or _unequal(sizes_of(a), sizes_of(b))
-        case rx.TupleStructInfo(fields=p), rx.TupleStructInfo(fields=q):
+        case rx.TupleStructInfo(), rx.TupleStructInfo():
+            p, q = rx.in_parts(a).fields, rx.in_parts(b).fields
             return len(p) != len(q) or any(
                 provably_disjoint(x, y, shape_vars) for x, y in zip(p, q, strict=True)
             )

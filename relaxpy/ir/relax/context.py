@@ -28,6 +28,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
     Var,
+    in_parts,
 )
 from relaxpy.ir.relax.shape_vars import rename_apart
 from relaxpy.ir.tir import expr as tir
@@ -94,7 +95,7 @@ class Context:
         if info is not None:
             return info
         if isinstance(expr, Tuple):
-            return TupleStructInfo(tuple(self.info_of(f) for f in expr.fields))
+            return in_parts(TupleStructInfo(tuple(self.info_of(f) for f in expr.fields)))
         raise StructInfoError(
             f"nothing is known yet about this {type(expr).__name__}",
             rule="SI-1",

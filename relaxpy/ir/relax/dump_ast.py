@@ -39,6 +39,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    in_parts,
 )
 from relaxpy.ir.relax.ty import DynTensorType, FuncType, ShapeType, TupleType, Type
 from relaxpy.ir.tir.expr import PrimExpr
@@ -140,6 +141,7 @@ class ASTPrinter(ExprFunctor):
             case PrimStructInfo(dtype=dtype):
                 return self._node(kind, dtype=dtype)
             case TupleStructInfo(fields=fields):
+                in_parts(info)
                 return self._node(kind, fields=self._listed(map(self.visit_struct_info_, fields)))
             case FuncStructInfo(params=params, ret=ret, purity=purity):
                 parts: dict[str, object] = {}

@@ -17,6 +17,7 @@ from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs, as_attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.base import (
+    MAX_PARTS,
     Expr,
     StructInfo,
     as_members,
@@ -24,6 +25,8 @@ from relaxpy.ir.relax.base import (
     check_expr,
     check_kind,
     check_name,
+    count_parts,
+    in_parts,
     member,
     set_fields,
 )
@@ -255,13 +258,15 @@ def _tuple_info(fields: tuple[Expr, ...], given: StructInfo | None) -> StructInf
     infos = tuple(i for f in fields if (i := getattr(f, "struct_info", None)) is not None)
     if len(infos) < len(fields):
         return given
+    if given is None and count_parts(infos) > MAX_PARTS:
+        return None  # as long as nobody asks, the tuple is as good as any
     if (
         isinstance(given, TupleStructInfo)
         and len(given.fields) == len(infos)
         and all(a is b or a == b for a, b in zip(given.fields, infos, strict=True))
     ):
         return given
-    return TupleStructInfo(infos)
+    return in_parts(TupleStructInfo(infos))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

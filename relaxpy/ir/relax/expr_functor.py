@@ -36,8 +36,10 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
+from relaxpy.ir.sharing import Places
 
 C = TypeVar("C", bound="type[ExprFunctor]")
+_VISIT = 8  # what one takes beside a look at a node
 
 
 def _no_such_kind(what: str, node: object) -> MisuseError:
@@ -51,17 +53,27 @@ class ExprFunctor:
 
     Errors:
         MisuseError (also TypeError): what is visited is no expression, binding, block or variable,
-            or the subclass has no method for its kind; or the stack is too small for it.
+            or the subclass has no method for its kind; or the stack is too small for it, or time,
+            as so much in it is shared.
     """
+
+    _places: Places | None = None
 
     def visit_expr(self, expr: Expr | Op) -> Any:
         """What the method for the kind of `expr` gives."""
         if not isinstance(expr, (Expr, Op)):
             raise _no_such_kind("a Relax expression", expr)
+        outer = self._places
+        if outer is None:
+            self._places = Places(expr)
+        else:
+            outer.pass_by(_VISIT)
         try:
             return self._dispatch(expr)  # type: ignore[arg-type]
         except RecursionError:
             raise nested_too_deeply() from None
+        finally:
+            self._places = outer
 
     def _dispatch(self, expr: AnyExpr) -> Any:
         match expr:

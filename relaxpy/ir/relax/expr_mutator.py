@@ -41,6 +41,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    in_parts,
 )
 from relaxpy.ir.relax.normalize import mentions
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
@@ -119,7 +120,8 @@ class PyExprMutator(ExprFunctor):
             case TensorStructInfo(shape=shape) if shape is not None:
                 new = self.visit_expr(shape)
                 return info if new is shape else replace(info, shape=new)
-            case TupleStructInfo(fields=fields):
+            case TupleStructInfo():
+                fields = in_parts(info).fields
                 parts = tuple(self._info(f) for f in fields)
                 same = all(a is b for a, b in zip(parts, fields, strict=True))
                 return info if same else replace(info, fields=parts)

@@ -32,6 +32,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    in_parts,
 )
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class PyExprVisitor(ExprFunctor):
         match info:
             case TensorStructInfo(shape=shape) if shape is not None:
                 self.visit_expr(shape)
-            case TupleStructInfo(fields=fields):
-                for field in fields:
+            case TupleStructInfo():
+                for field in in_parts(info).fields:
                     self._visit_info(field)
             case _:
                 pass

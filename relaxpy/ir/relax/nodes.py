@@ -7,6 +7,7 @@ from relaxpy.ir.relax.base import (
     Expr,
     StructInfo,
     as_struct_info,
+    in_parts,
 )
 from relaxpy.ir.relax.expr import (
     Array,
@@ -120,4 +121,5 @@ __all__ = [
     "as_struct_info",
     "const",
     "convert_to_expr",
+    "in_parts",
 ]

@@ -44,9 +44,11 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    in_parts,
 )
 from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars
+from relaxpy.ir.sharing import Places
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.traverse import rewrite, substitute, walk
 
@@ -56,15 +58,19 @@ ATOMS: frozenset[type] = frozenset(
     (Var, DataflowVar, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm)
 )
 _VARIABLES = frozenset((Var, DataflowVar))
+_SLOW = 16  # what a sequence costs beside a look at a node
 
 
 def is_leaf(expr: Expr) -> bool:
     """NF-1, NF-3: a variable, a literal, or a tuple of leaves."""
     waiting = [expr]
+    seen: set[Tuple] = set()
     while waiting:
         found = waiting.pop()
         if type(found) is Tuple:
-            waiting += found.fields
+            if found not in seen:
+                seen.add(found)
+                waiting += found.fields
         elif type(found) not in ATOMS:
             return False
     return True
@@ -123,6 +129,7 @@ class Normalizer:
         self.out = emitter
         self._vars: dict[Var, Var] = {}
         self._sizes: dict[tir.Var, tir.PrimExpr] = {}
+        self._places: Places | None = None
 
     def value(self, expr: Expr) -> Expr:
         """`expr` as the value of a binding; what it needs bound before it is bound.
@@ -169,11 +176,11 @@ class Normalizer:
     def _value(self, root: Expr) -> Expr:
         """Operands first: the callee, then arguments from left to right (NF-17); no recursion.
 
-        What `bound` holds are pure calls that an operand was before: where the very same node
-        stands again, it is the same value as long as nothing impure has been done in between.
+        What `bound` holds are pure calls and tuples that an operand was before: where the very same
+        node stands again, it is the same value as long as nothing impure has been done in between.
         """
         stack: list[_Pending] = []
-        bound: dict[Expr, Var] = {}
+        bound: dict[Expr, Expr] = {}
         value = self._begin(root, stack)
         while stack:
             top = stack[-1]
@@ -210,13 +217,15 @@ class Normalizer:
                 return self._atom(expr)
         return None
 
-    def _operand(self, top: _Pending, value: Expr, bound: dict[Expr, Var]) -> Expr:
+    def _operand(self, top: _Pending, value: Expr, bound: dict[Expr, Expr]) -> Expr:
         """A finished part of `top` as a leaf; callees that need no binding stay (NF-4)."""
         index = len(top.done)
         node, part = top.node, top.parts[index]
         if isinstance(part, SeqExpr):
             bound.clear()
         if _stays(value):
+            if type(value) is Tuple:
+                bound[part] = value
             return value
         if isinstance(value, ExternFunc) and isinstance(node, Call) and is_callee(node, index):
             return value
@@ -245,7 +254,7 @@ class Normalizer:
             case Tuple():
                 if same and node.struct_info is not None:
                     return node
-                fields = TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done))
+                fields = in_parts(TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done)))
                 return replace(node, fields=tuple(done), struct_info=fields)
             case TupleGetItem():
                 info = infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
@@ -323,6 +332,9 @@ class Normalizer:
         """`expr` as a SeqExpr with its own scope (NF-5 to NF-13), in which `params` are visible."""
         if not self._sizes and self.out.is_finished(expr):
             return cast("SeqExpr", expr)
+        outer = self._places
+        self._places = Places(expr) if outer is None else outer
+        self._places.pass_by(_SLOW)
         depth = len(self.out.scopes)
         self.out.open_scope(params)
         try:
@@ -332,6 +344,7 @@ class Normalizer:
                 body = expr.body
             return self.out.close_scope(self.leaf(body), expr)
         finally:
+            self._places = outer
             while len(self.out.scopes) > depth:
                 self.out.drop_scope()
 

@@ -45,7 +45,7 @@ def sizes_of(info: rx.StructInfo) -> tuple[tir.PrimExpr, ...]:
 def _lone(infos: Collection[rx.StructInfo]) -> Iterator[tir.Var]:
     for info in infos:
         if isinstance(info, rx.TupleStructInfo):
-            yield from _lone(info.fields)
+            yield from _lone(rx.in_parts(info).fields)
         elif isinstance(info, DTensorStructInfo):
             yield from _lone((info.tensor_sinfo,))
         else:
@@ -87,12 +87,13 @@ def enlarged(scope: Container[tir.Var], more: Collection[tir.Var]) -> Container[
 
 def _mentioned(info: rx.StructInfo, scope: Container[tir.Var]) -> Iterator[tir.Var]:
     match info:
-        case rx.TupleStructInfo(fields=fields):
-            for part in fields:
+        case rx.TupleStructInfo():
+            for part in rx.in_parts(info).fields:
                 yield from _mentioned(part, scope)
         case DTensorStructInfo(tensor_sinfo=whole):
             yield from _mentioned(whole, scope)
         case rx.FuncStructInfo(params=params, ret=ret):
+            rx.in_parts(info)
             own = frozenset(own_shape_vars(info, scope))
             for part in (*(params or ()), ret):
                 for var in _mentioned(part, enlarged(scope, own)):
@@ -118,11 +119,12 @@ def map_infos(fn: Callable[[rx.StructInfo], rx.StructInfo], info: I) -> I:
     """`info` rebuilt over `fn` of its parts, or itself if none changed."""
     match info:
         case rx.TupleStructInfo(fields=fields):
-            new = tuple(fn(f) for f in fields)
+            new = tuple(fn(f) for f in rx.in_parts(info).fields)
             if all(a is b for a, b in zip(fields, new, strict=True)):
                 return info
             return cast("I", replace(info, fields=new))
         case rx.FuncStructInfo(params=params, ret=ret):
+            rx.in_parts(info)
             parts = None if params is None else tuple(fn(p) for p in params)
             result = fn(ret)
             same = all(a is b for a, b in zip(params or (), parts or (), strict=True))

@@ -116,6 +116,7 @@ def erase_struct_info(sinfo: rx.StructInfo) -> AnyType:
         case rx.ShapeStructInfo(ndim=ndim):
             return ShapeType(ndim)
         case rx.TupleStructInfo(fields=fields):
+            rx.in_parts(sinfo)
             return TupleType(tuple(map(erase_struct_info, fields)))
         case rx.FuncStructInfo(params=None):
             return PackedFuncType()

@@ -32,7 +32,7 @@ class Document:
     def __init__(self, node: Node, options: Options) -> None:
         self.options = options
         self.metadata = Metadata()
-        self.writer = Writer(options)
+        self.writer = Writer(options, node)
         self._title = options.name or _MODULE
         listed = node.global_infos.get("vdevice") if isinstance(node, IRModule) else None
         self._devices: Sequence[object] | None = listed
@@ -66,7 +66,7 @@ class Document:
 
     def _metadata_lines(self) -> list[str]:
         """An assignment that gives the metadata back, as far as they have a literal form."""
-        writer = Writer(self.options)
+        writer = Writer(self.options, IRModule())
         r = self.options.relax_prefix
         tables: list[Doc] = []
         for key, values in self.metadata.table.items():

@@ -10,8 +10,10 @@ from typing_extensions import override
 from relaxpy.ir.doc import Concat, Doc, Group, Layout, call, flat, width_of
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.literal import string_text
+from relaxpy.ir.node import Node
 from relaxpy.ir.python_function import reindented
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.sharing import Places
 from relaxpy.ir.text import ShortText
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.options import Options
@@ -19,13 +21,15 @@ from relaxpy.script.printer.options import Options
 METADATA = "metadata"
 CONSTANT_KEY = "relax.expr.Constant"
 ELIDED = "...  # nested too deeply to be shown"
+_LINE = 16  # what one takes beside a look at a node
 _DEEPEST = 96  # Python reads up to 100 levels of indentation
 
 
 class Writer:
-    """Collects lines at the current indentation."""
+    """Collects the lines of what is printed, at the current indentation."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, printed: Node) -> None:
+        self._places = Places(printed)
         self.lines: list[str] = []
         self.step = options.indent_spaces
         self.indent = 0
@@ -38,6 +42,7 @@ class Writer:
 
     def line(self, *parts: Doc) -> None:
         """Write one statement, over several lines where it is too long for one."""
+        self._places.pass_by(_LINE)
         doc = parts[0] if len(parts) == 1 else Concat(*parts)
         self.lines += self._layout.lines(doc, self.indent)
 

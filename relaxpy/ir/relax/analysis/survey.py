@@ -34,8 +34,10 @@ from relaxpy.ir.relax.nodes import (
     TupleGetItem,
     TupleStructInfo,
     Var,
+    in_parts,
 )
 from relaxpy.ir.relax.shape_vars import definable_shape_vars, own_shape_vars, sizes_of, variables_of
+from relaxpy.ir.sharing import Places
 from relaxpy.ir.tir import expr as tir
 
 Fault: TypeAlias = Literal["unbound", "early", "self", "gone", "block", "captured"]
@@ -157,6 +159,7 @@ class Surveyor:
         self._sizes: set[tir.Var] = set()
         self._seen_sizes: set[tir.Var] = set()
         self._binding: Var | None = None
+        self._places: Places | None = None
 
     def module(self, mod: IRModule) -> Survey:
         """The survey of all Relax functions of a module."""
@@ -164,12 +167,14 @@ class Surveyor:
         for _, func in functions:
             self._find_homes(func)
         for name, func in functions:
+            self._places = Places(func)
             self.function(FunctionSite(func, name, None), 0)
         return self.found
 
     def single(self, func: Function) -> Survey:
         """The survey of one function on its own."""
         self._find_homes(func)
+        self._places = Places(func)
         name = func.attrs.get("global_symbol")
         self.function(FunctionSite(func, str(name or "the function"), None), 0)
         return self.found
@@ -312,6 +317,8 @@ class Surveyor:
 
         Nothing is bound on the way, so a call or tuple that stands in several places is seen once.
         """
+        if self._places is not None:
+            self._places.pass_by()
         waiting: list[tuple[Expr, Span | None]] = [(root, span)]
         shared: set[int] = set()
         while waiting:
@@ -411,7 +418,7 @@ class Surveyor:
             info, own = waiting.pop()
             self.found.annotations.append(Annotation(info, role, info_span(info) or span, of))
             if isinstance(info, TupleStructInfo):
-                waiting += [(f, own) for f in reversed(info.fields)]
+                waiting += [(f, own) for f in reversed(in_parts(info).fields)]
             elif isinstance(info, DTensorStructInfo):
                 waiting.append((info.tensor_sinfo, own))
             elif isinstance(info, FuncStructInfo):

@@ -37,7 +37,7 @@ def check_well_formed(
     (WF-23).
 
     Errors:
-        MisuseError (also TypeError): `obj` is neither.
+        MisuseError (also TypeError): `obj` is neither, or shares so much that it has no end.
     """
     if not isinstance(obj, (IRModule, BaseFunc)):
         raise MisuseError(f"expected a module or a function, found {type(obj).__name__}", about=obj)

@@ -30,6 +30,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Tuple,
     TupleStructInfo,
+    in_parts,
 )
 from relaxpy.ir.relax.op.registry import OpDef, find, infer_op_call
 
@@ -239,7 +240,7 @@ def _derived(record: OpDef, call: Call) -> Call:
 def is_known(info: StructInfo) -> bool:
     """Whether shape and datatype of every tensor in a value are known."""
     if isinstance(info, TupleStructInfo):
-        return all(map(is_known, info.fields))
+        return all(map(is_known, in_parts(info).fields))
     if isinstance(info, TensorStructInfo):
         return isinstance(info.shape, ShapeExpr) and not info.dtype.is_void
     return True

@@ -1,0 +1,290 @@
+"""Nodes that stand in several places: what is shared is worked on once, or refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.errors import MisuseError
+from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.traverse import walk
+from relaxpy.relax import (
+    PyExprMutator,
+    PyExprVisitor,
+    analysis,
+    expr_functor,
+    op,
+    transform,
+)
+from tests.counting import calls
+
+DEPTH = 60
+
+
+def x_var() -> rx.Var:
+    return rx.Var("x", rx.TensorStructInfo((4,), "float32"))
+
+
+def function(x: rx.Var, result: rx.Expr) -> rx.Function:
+    return rx.Function([x], result, attrs={"global_symbol": "main"})
+
+
+def tuples(depth: int, innermost: int = 0) -> rx.Function:
+    """A tuple of one tuple twice, and so on; the last two fields are those of `innermost`."""
+    x = x_var()
+    expr: rx.Expr = rx.Tuple([x, rx.PrimValue(innermost)])
+    for _ in range(depth):
+        expr = rx.Tuple([expr, expr])
+    return function(x, expr)
+
+
+def sums(depth: int) -> rx.Function:
+    x = x_var()
+    expr: rx.Expr = x
+    for _ in range(depth):
+        expr = op.add(expr, expr)
+    return function(x, expr)
+
+
+def functions(depth: int, innermost: int = 0) -> rx.Function:
+    """A function that gives a tuple of one function twice, and so on."""
+    expr: rx.Expr = rx.PrimValue(innermost)
+    for _ in range(depth):
+        x = x_var()
+        expr = rx.Function([x], rx.Tuple([expr, expr, x]))
+    assert isinstance(expr, rx.Function)
+    return expr
+
+
+def branches(depth: int) -> rx.Function:
+    """A branch with one sequence as either arm, and so on."""
+    x, cond = x_var(), rx.Var("c", rx.TensorStructInfo((), "bool"))
+    expr = rx.SeqExpr([], x)
+    for _ in range(depth):
+        expr = rx.SeqExpr([], rx.If(cond, expr, expr))
+    return rx.Function([x, cond], expr, attrs={"global_symbol": "main"})
+
+
+MAKERS = [tuples, sums, functions, branches]
+
+
+# --- sameness
+
+
+@pytest.mark.timeout(60)  # 2 ** 60 steps would be no limit, but no answer either
+@pytest.mark.parametrize("make", MAKERS)
+def test_what_is_shared_is_compared_once(make):
+    one, other = make(DEPTH), make(DEPTH)
+    assert structural_equal(one, other)
+    assert structural_hash(one) == structural_hash(other)
+    few, many = (calls(lambda d=d: structural_equal(make(d), make(d))) for d in (50, 100))
+    assert many < 3 * few
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [tuples, functions])
+def test_a_difference_deep_below_is_found(make):
+    assert not structural_equal(make(DEPTH, 1), make(DEPTH, 2))
+    assert structural_equal(make(DEPTH, 1), make(DEPTH, 1))
+    with pytest.raises(relaxpy.ir.structural.StructuralMismatch, match="differ at <root>"):
+        relaxpy.ir.assert_structural_equal(make(DEPTH, 1), make(DEPTH, 2))
+
+
+def test_what_is_shared_is_equal_to_what_is_written_out():
+    def written_out(depth: int) -> rx.Expr:
+        return rx.Tuple([written_out(depth - 1), written_out(depth - 1)]) if depth else x
+
+    x = x_var()
+    shared: rx.Expr = x
+    for _ in range(8):
+        shared = rx.Tuple([shared, shared])
+    assert structural_equal(shared, written_out(8))
+    assert structural_equal(written_out(8), shared)
+    assert structural_hash(shared) == structural_hash(written_out(8))
+    assert not structural_equal(shared, rx.Tuple([written_out(7), written_out(6)]))
+
+
+def test_what_is_shared_means_another_variable_where_that_is_bound():
+    x, y = x_var(), x_var()
+    pair = rx.Tuple([x, x])
+    outside = [pair, pair, pair]
+    bound = rx.Tuple([*outside, rx.Function([x], pair)])
+    free = rx.Tuple([*outside, rx.Function([y], pair)])
+    assert not structural_equal(bound, free)
+    assert structural_equal(bound, rx.Tuple([*outside, rx.Function([y], rx.Tuple([y, y]))]))
+
+
+def test_what_is_shared_by_functions_is_compared_in_each():
+    def over(first: rx.Var, second: rx.Var, of: rx.Var) -> rx.Expr:
+        pair = rx.Tuple([of, of])
+        body = rx.Tuple([pair, pair, pair])
+        return rx.Tuple([rx.Function([first], body), rx.Function([second], body)])
+
+    a, b, c, d = (x_var() for _ in range(4))
+    assert not structural_equal(over(a, b, a), over(c, d, c))  # `a` and `c` are free in the second
+    assert structural_equal(over(a, a, a), over(c, c, c))
+    assert structural_equal(over(a, b, a), over(a, d, a))
+
+
+def alike(one: rx.Expr, other: rx.Expr, left: dict, right: dict, fresh) -> bool:
+    """Sameness up to renaming, straight from its definition, place by place."""
+    match one, other:
+        case rx.Var(), rx.Var():
+            names = left.get(one), right.get(other)
+            return one is other if names == (None, None) else names[0] == names[1]
+        case rx.PrimValue(value=a), rx.PrimValue(value=b):
+            return a is b
+        case rx.Tuple(fields=a), rx.Tuple(fields=b):
+            pairs = zip(a, b, strict=False)
+            return len(a) == len(b) and all(alike(x, y, left, right, fresh) for x, y in pairs)
+        case rx.SeqExpr(body=a), rx.SeqExpr(body=b):
+            return alike(a, b, left, right, fresh)
+        case rx.Function(params=(p,), body=a), rx.Function(params=(q,), body=b):
+            name = next(fresh)
+            left, right = {p: name, **left}, {q: name, **right}
+            return left[p] == right[q] and alike(a, b, left, right, fresh)
+        case _:
+            return False
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> list[rx.Expr]:
+    """Expressions that share each other and a few variables, some of which are bound."""
+    variables = [rx.Var(name, rx.ObjectStructInfo()) for name in "abc"]
+    pool: list[rx.Expr] = [*variables, rx.PrimValue(0)]
+    for _ in range(draw(st.integers(2, 9))):
+        parts = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=3))
+        if draw(st.booleans()):
+            pool.append(rx.Tuple(parts))
+        else:
+            pool.append(rx.Function([draw(st.sampled_from(variables))], parts[0]))
+    return pool
+
+
+@settings(max_examples=400, deadline=None)
+@given(pools(), pools())
+def test_sameness_is_that_of_all_places(one: list[rx.Expr], other: list[rx.Expr]) -> None:
+    for a, b in itertools.product(one[-3:], [*one[-3:], *other[-3:]]):
+        wanted = alike(a, b, {}, {}, itertools.count())
+        assert structural_equal(rx.Tuple([a, a, a]), rx.Tuple([b, b, b])) is wanted
+        if wanted:
+            assert structural_hash(a) == structural_hash(b)
+
+
+# --- all else
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [tuples, sums, branches])
+def test_what_looks_at_each_node_once_takes_what_is_shared(make):
+    func = make(DEPTH)
+    nodes = len(list(walk(func)))
+    saved = save_json(func)
+    assert len(saved) < 200 * nodes
+    if make is not branches:  # what a reader refuses
+        assert structural_equal(load_json(saved), func)
+    assert analysis.free_vars(func) == []
+    assert len(analysis.all_vars(func)) == len(func.params)
+
+
+@pytest.mark.timeout(60)
+def test_infos_are_compared_however_much_they_share():
+    def vast(innermost: str) -> rx.StructInfo:
+        info: rx.StructInfo = rx.TensorStructInfo((4,), innermost)
+        for _ in range(DEPTH):
+            info = rx.TupleStructInfo([info, info])
+        return info
+
+    one, other = vast("int8"), vast("int8")
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != vast("int16")
+    for relation in (analysis.is_base_of, analysis.struct_info_lca, analysis.struct_info_glb):
+        with pytest.raises(MisuseError, match="131072 parts"):
+            relation(one, vast("int16"))
+
+
+@pytest.mark.timeout(60)
+def test_calls_that_are_shared_are_bound_once():
+    mod = IRModule({"main": sums(DEPTH)})
+    assert analysis.check_well_formed(mod) == []
+    bindings = transform.Normalize()(mod)["main"].body.blocks[0].bindings
+    assert len(bindings) == DEPTH
+    executable = relaxpy.compile(mod)
+    import numpy as np
+
+    found = executable["main"](np.full(4, 2.0**-DEPTH, "float32"))
+    assert found.tolist() == [1.0] * 4
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [tuples, sums, branches])
+def test_a_text_of_endless_length_is_refused(make):
+    func = make(DEPTH)
+    with pytest.raises(MisuseError, match="too many to"):
+        func.script()
+    assert len(str(func)) < 100
+    assert make(3).script()
+
+
+@pytest.mark.timeout(60)
+def test_too_many_fields_are_refused():
+    func = tuples(DEPTH)
+    with pytest.raises(MisuseError, match=r"131072 parts"):
+        transform.Normalize()(IRModule({"main": func}))
+    info: rx.StructInfo = rx.ObjectStructInfo()
+    for _ in range(16):
+        info = rx.TupleStructInfo([info, info])
+    assert analysis.is_base_of(info, rx.TupleStructInfo(list(info.fields)))
+    for vast in (rx.TupleStructInfo([info, info]), rx.FuncStructInfo([info], info)):
+        assert len(str(vast)) < 100
+        with pytest.raises(MisuseError, match="131072 parts"):
+            analysis.erase_to_well_defined(vast)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "run",
+    [
+        analysis.check_well_formed,
+        transform.Normalize(),
+        transform.LegalizeOps(),
+        relaxpy.compile,
+    ],
+)
+def test_branches_of_endless_number_are_refused(run):
+    with pytest.raises(MisuseError, match="too many to go through"):
+        run(IRModule({"main": branches(DEPTH)}))
+    run(IRModule({"main": branches(4)}))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [tuples, sums, branches])
+def test_visits_of_endless_number_are_refused(make):
+    @expr_functor.visitor
+    class Counter(PyExprVisitor):
+        seen = 0
+
+        def visit_var_(self, op: rx.Var) -> None:
+            self.seen += 1
+
+    counter = Counter()
+    counter.visit_expr(tuples(4))
+    assert counter.seen == 16  # each place is visited
+    with pytest.raises(MisuseError, match="too many to go through"):
+        counter.visit_expr(make(DEPTH))
+
+
+@pytest.mark.timeout(60)
+def test_rewriting_of_endless_number_is_refused():
+    @expr_functor.mutator
+    class Same(PyExprMutator):
+        pass
+
+    with pytest.raises(MisuseError, match="too many to go through"):
+        Same().visit_expr(sums(DEPTH))
