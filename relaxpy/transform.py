@@ -2,6 +2,8 @@
 
 from relaxpy.ir.transform import (
     ApplyPassToFunction,
+    DumpIR,
+    ModulePass,
     Pass,
     PassContext,
     PassInfo,
@@ -22,6 +24,8 @@ from relaxpy.ir.transform import (
 
 __all__ = [
     "ApplyPassToFunction",
+    "DumpIR",
+    "ModulePass",
     "Pass",
     "PassContext",
     "PassInfo",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from typing_extensions import override
 
@@ -21,6 +23,7 @@ from relaxpy.ir.passes import (
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 
 __all__ = [
+    "DumpIR",
     "PassInstrument",
     "PassPrintingInstrument",
     "PassTimingInstrument",
@@ -98,12 +101,12 @@ class PassPrintingInstrument(PassInstrument):
     @override
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         if info.name in self._before:
-            _print(f"before {info.name}", mod)
+            _print(f"Before Running Pass: {info}", mod)
 
     @override
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         if info.name in self._after:
-            _print(f"after {info.name}", mod)
+            _print(f"After Running Pass: {info}", mod)
 
 
 class PrintBeforeAll(PassInstrument):
@@ -111,7 +114,7 @@ class PrintBeforeAll(PassInstrument):
 
     @override
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        _print(f"before {info.name}", mod)
+        _print(f"Before Running Pass: {info}", mod)
 
 
 class PrintAfterAll(PassInstrument):
@@ -119,7 +122,29 @@ class PrintAfterAll(PassInstrument):
 
     @override
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        _print(f"after {info.name}", mod)
+        _print(f"After Running Pass: {info}", mod)
+
+
+class DumpIR(PassInstrument):
+    """Writes the module after every pass to a file of `dump_dir`: `000_Normalize.py`, and so on.
+
+    With `refresh`, files of such names that stand there before go.
+    """
+
+    def __init__(self, dump_dir: str | Path, refresh: bool = False) -> None:
+        self.dump_dir = Path(dump_dir)
+        self.counter = 0
+        self.dump_dir.mkdir(parents=True, exist_ok=True)
+        if refresh:
+            for old in self.dump_dir.glob("[0-9][0-9][0-9]_*.py"):
+                old.unlink()
+
+    @override
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        name = re.sub(r"\W", "_", info.name)
+        text = mod.script(show_meta=True)
+        (self.dump_dir / f"{self.counter:03}_{name}.py").write_text(f"{text}\n", encoding="utf-8")
+        self.counter += 1
 
 
 @dataclass(frozen=True)

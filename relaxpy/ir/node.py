@@ -45,9 +45,15 @@ class Node:
         text: str = hooks.call("script", self, **options)
         return text
 
-    def show(self, **options: object) -> None:
-        """Print the TVMScript text, in colour on a terminal and in a notebook."""
-        hooks.call("show", self, **options)
+    def show(
+        self, style: str | None = None, black_format: bool | None = None, **options: object
+    ) -> None:
+        """Print the TVMScript text, in colour on a terminal and in a notebook.
+
+        A `style`, "light", "dark" or "ansi", colours it everywhere; `options` are those of
+        `script`, whose layout is always that of black.
+        """
+        hooks.call("show", self, style, black_format, **options)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """What a notebook shows."""

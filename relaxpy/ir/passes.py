@@ -37,6 +37,11 @@ class PassInfo:
     required: tuple[str, ...] = ()
     traceable: bool = False
 
+    @override
+    def __str__(self) -> str:
+        required = ", ".join(self.required)
+        return f"pass name: {self.name}, opt_level: {self.opt_level}, required passes: [{required}]"
+
 
 class Pass(ABC):
     """A pure function from module to module; options are the fields of a frozen dataclass.
@@ -376,7 +381,12 @@ class FunctionalPass(Pass):
         return getattr(owner, name)
 
 
+class ModulePass(FunctionalPass):
+    """A pass of a function over modules; `module_pass` makes it."""
+
+
 def decorated_pass(
+    kind: type[FunctionalPass],
     pass_func: object,
     info: Callable[[str], PassInfo],
     method: str,
@@ -394,17 +404,18 @@ def decorated_pass(
 
         def make(*args: Any, **kwargs: Any) -> FunctionalPass:
             owner = made_by(*args, **kwargs)
-            return FunctionalPass(lift(getattr(owner, method)), info(made_by.__name__), owner)
+            return kind(lift(getattr(owner, method)), info(made_by.__name__), owner)
 
         make.__name__ = made_by.__name__
         make.__doc__ = made_by.__doc__
         return make
     if not callable(pass_func):
         raise MisuseError(f"a pass is a function or a class, found {pass_func!r:.60}")
-    return FunctionalPass(lift(pass_func), info(getattr(pass_func, "__name__", "pass")))
+    return kind(lift(pass_func), info(getattr(pass_func, "__name__", "pass")))
 
 
 def pass_decorator(
+    kind: type[FunctionalPass],
     method: str,
     lift: Callable[[Callable[..., Any]], ModuleFunction],
     pass_func: object | None,
@@ -428,7 +439,7 @@ def pass_decorator(
         return PassInfo(name or own_name, level, tuple(required or ()), traceable)
 
     def decorate(found: object) -> Any:
-        return decorated_pass(found, info, method, lift)
+        return decorated_pass(kind, found, info, method, lift)
 
     return decorate if pass_func is None else decorate(pass_func)
 
@@ -446,6 +457,7 @@ def module_pass(
         MisuseError (also TypeError): it is neither, or no `opt_level` is given.
     """
     return pass_decorator(
+        ModulePass,
         "transform_module",
         lambda function: cast("ModuleFunction", function),
         pass_func,

@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields as dataclass_fields, is_dataclass, replace
 from enum import IntEnum
 from operator import attrgetter
@@ -306,21 +306,31 @@ def make_node(type_key: str, **fields: object) -> Node | Attrs:
 
 @user_facing
 @in_bulk
-def save_json(node: Node) -> str:
-    """The JSON text of a node or module; the same program gives the same text.
+def save_json(node: Node | Sequence[Node] | Mapping[str, Node]) -> str:
+    """The JSON text of a node or module, or of a list or table of such and of plain values.
 
-    Names are kept, positions in source text are not.
+    The same program gives the same text, and what members share is shared. Names are kept,
+    positions in source text are not.
 
     Errors:
         MisuseError: an attribute holds what has no JSON form.
     """
-    return _written(_Writer(), node)
+    return _written(_Writer(), _collected(node))
 
 
-def _written(writer: _Writer, node: Node) -> str:
-    if not isinstance(node, Node):
+def _collected(value: object) -> object:
+    """`value` with lists as tuples and dicts as tables of attributes."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_collected, value))
+    return Attrs(value) if isinstance(value, Mapping) else value
+
+
+def _written(writer: _Writer, node: object) -> str:
+    if not isinstance(node, (Node, tuple, Attrs)):
         raise MisuseError(f"what is saved is a node or a module, found {node!r:.60}", about=node)
-    root = writer.add(node)
+    for part in _nodes_in(node):
+        writer.add(part)
+    root = writer.value(node)
     kinds = [[name, *_BY_NAME[name].fields] for name in writer.kinds]
     table = {"format": FORMAT, "version": VERSION, "kinds": kinds, "root": root}
     return json.dumps({**table, "nodes": writer.rows}, separators=(",", ":"), allow_nan=False)
@@ -340,7 +350,8 @@ def reduced(node: Node) -> tuple[Callable[..., Node], tuple[str, tuple[Node, ...
 
 @in_bulk
 def _restored(text: str, variables: tuple[Node, ...]) -> Node:
-    return _read(text, variables)
+    found: Node = _read(text, variables)
+    return found
 
 
 class _Reader:
@@ -451,8 +462,8 @@ def _array(dtype: DataType, shape: list[object], text: str) -> np.ndarray[Any, A
 
 @user_facing
 @in_bulk
-def load_json(text: str) -> Node:
-    """The node that `save_json` made `text` from.
+def load_json(text: str) -> Any:
+    """The node that `save_json` made `text` from; lists come back as tuples, dicts as Attrs.
 
     Errors:
         MisuseError (also ValueError): the text is no such JSON, of another version, or breaks a
@@ -463,7 +474,7 @@ def load_json(text: str) -> Node:
     return _read(text, ())
 
 
-def _read(text: str, variables: tuple[Node, ...]) -> Node:
+def _read(text: str, variables: tuple[Node, ...]) -> Any:
     try:
         table = json.loads(text, object_pairs_hook=_unique)
         if not isinstance(table, dict) or table.get("format") != FORMAT:
@@ -478,9 +489,13 @@ def _read(text: str, variables: tuple[Node, ...]) -> Node:
         reader = _Reader(kinds, variables)
         for row in rows:
             reader.add(row)
-        if type(root) is not int or not 0 <= root < len(reader.nodes):
-            raise MisuseError("the root is no node of the table")
-        return reader.nodes[root]
+        match root:
+            case int() if type(root) is int and 0 <= root < len(reader.nodes):
+                return reader.nodes[root]
+            case list() | {"table": _}:
+                return reader.value(root)
+            case _:
+                raise MisuseError("the root is no node of the table")
     except RelaxpyError:
         raise
     except RecursionError:

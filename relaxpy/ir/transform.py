@@ -8,6 +8,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.apply_pass import ApplyPassToFunction
 from relaxpy.ir.instrument import (
+    DumpIR,
     PassPrintingInstrument,
     PassTimingInstrument,
     PrintAfterAll,
@@ -16,6 +17,7 @@ from relaxpy.ir.instrument import (
     WellFormedInstrument,
 )
 from relaxpy.ir.passes import (
+    ModulePass,
     Pass,
     PassContext,
     PassInfo,
@@ -29,6 +31,8 @@ from relaxpy.ir.relax.transform.normalize import Normalize
 
 __all__ = [
     "ApplyPassToFunction",
+    "DumpIR",
+    "ModulePass",
     "Pass",
     "PassContext",
     "PassInfo",

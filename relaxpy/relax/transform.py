@@ -1,6 +1,8 @@
 """The passes over Relax programs."""
 
 from relaxpy.ir.relax.transform import (
+    DataflowBlockPass,
+    FunctionPass,
     LegalizeOps,
     Normalize,
     NormalizeGlobalVar,
@@ -9,6 +11,8 @@ from relaxpy.ir.relax.transform import (
 )
 
 __all__ = [
+    "DataflowBlockPass",
+    "FunctionPass",
     "LegalizeOps",
     "Normalize",
     "NormalizeGlobalVar",

@@ -73,6 +73,26 @@ def test_shared_nodes_stay_shared() -> None:
     assert again.fields[0] is again.fields[1]
 
 
+def test_lists_and_tables_of_nodes_share_what_they_have_in_common() -> None:
+    one = tir.IntImm("int32", 1)
+    twice = tir.Add(one, one)
+    total, first = load_json(save_json([twice, one]))
+    assert_structural_equal([total, first], [twice, one])
+    assert total.a is total.b is first
+    inner, plain = load_json(save_json([[twice], "s"]))
+    assert_structural_equal(inner[0], twice)
+    assert plain == "s"
+    table = load_json(save_json({"sum": twice, "count": 3}))
+    assert_structural_equal(table["sum"], twice)
+    assert table["count"] == 3
+    assert load_json(save_json([])) == ()
+    for other in (3, "s", None, {1, 2}):
+        with pytest.raises(MisuseError, match="what is saved is a node or a module, found"):
+            save_json(other)  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="of type object cannot be saved"):
+        save_json([object()])  # type: ignore[list-item]
+
+
 def test_depth_is_no_limit() -> None:
     expr: tir.PrimExpr = tir.Var("n", "int64")
     for _ in range(5000):
@@ -108,6 +128,9 @@ TENSOR = [["relax.Constant", "data", "struct_info"]]
         (forged(nodes=3), "table of nodes"),
         (forged(root=7), "root"),
         (forged(root=True), "root"),
+        (forged(root=[7]), "not a saved value"),
+        (forged(root={"table": [["a", 7]]}), "not a saved value"),
+        (forged(root={"array": [1]}), "root"),
         (forged(kinds=3), "table of nodes"),
         (forged(kinds=[["os.system", "command"]], nodes=[[0, "true"]]), "not a kind of node"),
         (forged(kinds=[["relax.Expr"]], nodes=[[0]]), "not a kind of node"),

@@ -16,8 +16,15 @@ from relaxpy.ir import passes, transform
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import well_formed
-from relaxpy.ir.relax.transform import Normalize, dataflowblock_pass, function_pass
+from relaxpy.ir.relax.transform import (
+    DataflowBlockPass,
+    FunctionPass,
+    Normalize,
+    dataflowblock_pass,
+    function_pass,
+)
 from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.tir.prim_func_pass import PrimFuncPass, prim_func_pass
 from relaxpy.ir.transform import (
     Pass,
     PassContext,
@@ -330,6 +337,21 @@ def test_a_module_pass_is_a_decorated_function(mod: IRModule) -> None:
     assert rename(mod).get_attr("by") == 2
 
 
+def test_passes_of_functions_say_by_their_class_what_they_go_over() -> None:
+    def same(found: object, mod: IRModule, ctx: PassContext) -> object:
+        return found
+
+    for decorator, kind in (
+        (module_pass, transform.ModulePass),
+        (function_pass, FunctionPass),
+        (dataflowblock_pass, DataflowBlockPass),
+        (prim_func_pass, PrimFuncPass),
+    ):
+        made = decorator(opt_level=0)(same)
+        assert type(made) is kind
+        assert isinstance(made, Pass)
+
+
 def test_a_module_pass_is_a_decorated_class(mod: IRModule) -> None:
     @module_pass(opt_level=1)
     class Stamp:
@@ -369,7 +391,7 @@ def test_a_pass_over_functions_shows_the_attributes_of_its_object(mod: IRModule)
     with pytest.raises(AttributeError, match="'Stamp' object has no attribute 'nothing'"):
         _ = Stamp().nothing
     plain = module_pass(lambda mod, ctx: mod, opt_level=0)
-    with pytest.raises(AttributeError, match="a FunctionalPass has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="a ModulePass has no attribute 'nothing'"):
         _ = plain.nothing
 
 

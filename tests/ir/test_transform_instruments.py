@@ -3,6 +3,7 @@
 import contextlib
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from typing_extensions import override
@@ -11,7 +12,9 @@ from relaxpy.errors import TransformError, WellFormedError
 from relaxpy.ir import instrument
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.transform import Normalize
+from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.transform import (
+    DumpIR,
     Pass,
     PassContext,
     PassPrintingInstrument,
@@ -23,6 +26,7 @@ from relaxpy.ir.transform import (
     WellFormedInstrument,
     module_pass,
 )
+from relaxpy.script import from_source
 from tests.ir.relax.graphs import function, module, shape_of, var
 from tests.ir.relax.infos import tensor
 
@@ -91,9 +95,10 @@ def test_modules_are_printed_around_named_passes(
     with PassContext(instruments=[printing]):
         Sequential([Normalize()])(mod)
     text = capsys.readouterr().out
-    assert [line for line in text.splitlines() if re.match("# (before|after)", line)] == [
-        "# before Normalize",
-        "# after sequential",
+    plain = "opt_level: 0, required passes: []"
+    assert [line for line in text.splitlines() if re.match("# (Before|After)", line)] == [
+        f"# Before Running Pass: pass name: Normalize, {plain}",
+        f"# After Running Pass: pass name: sequential, {plain}",
     ]
     assert "def main(x: R.Tensor" in text
 
@@ -104,7 +109,30 @@ def test_modules_are_printed_around_all_passes(
     with PassContext(instruments=[PrintBeforeAll(), PrintAfterAll()]):
         Normalize()(mod)
     text = capsys.readouterr().out
-    assert text.index("# before Normalize") < text.index("# after Normalize")
+    before, after = (
+        text.index(f"# {when} Running Pass: pass name: Normalize,") for when in ("Before", "After")
+    )
+    assert before < after
+
+
+def test_modules_are_kept_in_files_after_each_pass(mod: IRModule, tmp_path: Path) -> None:
+    @module_pass(opt_level=0, name="mine: a/b")
+    def mine(mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod.with_attr("by", "me")
+
+    place = tmp_path / "a" / "b"
+    with PassContext(instruments=[DumpIR(place)]):
+        changed = Sequential([Normalize(), mine])(mod)
+    names = ["000_Normalize.py", "001_mine__a_b.py", "002_sequential.py"]
+    assert sorted(p.name for p in place.iterdir()) == names
+    for name in names[1:]:
+        text = (place / name).read_text(encoding="utf-8")
+        assert_structural_equal(from_source(text), changed)
+    own = place / "notes.py"
+    own.touch()
+    with PassContext(instruments=[DumpIR(place, refresh=True)]):
+        Normalize()(mod)
+    assert sorted(p.name for p in place.iterdir()) == ["000_Normalize.py", "notes.py"]
 
 
 def test_modules_are_checked_around_all_passes(mod: IRModule) -> None:

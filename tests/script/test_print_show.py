@@ -133,6 +133,19 @@ def test_elsewhere_the_text_is_printed_plainly(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == FUNC.script() + "\n"
 
 
+@pytest.mark.parametrize("style", ["light", "dark", "ansi"])
+def test_a_style_colours_everywhere(style: str, capsys: pytest.CaptureFixture[str]):
+    FUNC.show(style, black_format=False, name="f")
+    text = capsys.readouterr().out
+    assert "\x1b[" in text
+    assert re.sub(r"\x1b\[[\d;]*m", "", text).rstrip() == FUNC.script(name="f")
+
+
+def test_an_unknown_style_is_refused():
+    with pytest.raises(MisuseError, match="a style is one of light, dark, ansi, found 'zork'"):
+        FUNC.show("zork")
+
+
 def test_a_terminal_gets_colours(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

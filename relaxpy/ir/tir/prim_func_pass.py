@@ -8,8 +8,12 @@ from typing import Any
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import ModuleFunction, Pass, PassContext, pass_decorator
+from relaxpy.ir.passes import FunctionalPass, ModuleFunction, Pass, PassContext, pass_decorator
 from relaxpy.ir.tir.function import PrimFunc
+
+
+class PrimFuncPass(FunctionalPass):
+    """A pass of a function over PrimFuncs; `prim_func_pass` makes it."""
 
 
 def _each_kernel(step: Callable[..., Any]) -> ModuleFunction:
@@ -51,7 +55,14 @@ def prim_func_pass(
         MisuseError (also TypeError): it is neither, or no `opt_level` is given.
     """
     return pass_decorator(
-        "transform_function", _each_kernel, pass_func, opt_level, name, required, traceable
+        PrimFuncPass,
+        "transform_function",
+        _each_kernel,
+        pass_func,
+        opt_level,
+        name,
+        required,
+        traceable,
     )
 
 

@@ -17,6 +17,7 @@ from relaxpy.script.printer.document import Document
 from relaxpy.script.printer.options import Options
 
 _MOST_LINES = 2000
+_THEMES = {"light": "ansi_light", "dark": "ansi_dark", "ansi": "ansi_dark"}
 # Colours of middle brightness: legible (contrast 4.5 or nearly) on white and on black pages alike.
 _COLOURS = {
     "comment": "#767676",
@@ -60,17 +61,29 @@ def metadata(node: Node, **options: object) -> Mapping[str, Sequence[object]]:
     return Document(node, Options.of(options)).metadata.table
 
 
-def show(node: Node, **options: object) -> None:
-    """Print the text of `node`, in colour on a terminal and in a notebook."""
+def show(
+    node: Node, style: str | None = None, black_format: bool | None = None, **options: object
+) -> None:
+    """Print the text of `node`, in colour on a terminal and in a notebook.
+
+    With a `style`, "light", "dark" or "ansi", it is in colour everywhere. The layout is that of
+    black whatever `black_format` says.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): no such style, or as for `script`.
+    """
+    if style is not None and style not in _THEMES:
+        raise MisuseError(f"a style is one of {', '.join(_THEMES)}, found {style!r:.60}")
     text = script(node, **options)
     in_notebook = hasattr(ipython(), "kernel")
-    if not (sys.stdout.isatty() or in_notebook):
+    if not (sys.stdout.isatty() or in_notebook or style):
         print(text)
         return
     # Only here is there a screen to colour, and rich takes long to load.
-    console = importlib.import_module("rich.console").Console()
+    console = importlib.import_module("rich.console").Console(force_terminal=bool(style) or None)
     syntax = importlib.import_module("rich.syntax").Syntax
-    coloured = syntax("", "python", theme="ansi_dark", background_color="default").highlight(text)
+    theme = _THEMES[style or "dark"]
+    coloured = syntax("", "python", theme=theme, background_color="default").highlight(text)
     # A screen may be narrower than the text, of which nothing may be missing.
     console.print(coloured, soft_wrap=True, end="")
 

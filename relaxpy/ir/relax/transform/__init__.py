@@ -1,8 +1,21 @@
 """The passes over Relax programs, each in a module of its own, named after it."""
 
-from relaxpy.ir.relax.transform.function_pass import dataflowblock_pass, function_pass
+from relaxpy.ir.relax.transform.function_pass import (
+    DataflowBlockPass,
+    FunctionPass,
+    dataflowblock_pass,
+    function_pass,
+)
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
 from relaxpy.ir.relax.transform.normalize_global_var import NormalizeGlobalVar
 
-__all__ = ["LegalizeOps", "Normalize", "NormalizeGlobalVar", "dataflowblock_pass", "function_pass"]
+__all__ = [
+    "DataflowBlockPass",
+    "FunctionPass",
+    "LegalizeOps",
+    "Normalize",
+    "NormalizeGlobalVar",
+    "dataflowblock_pass",
+    "function_pass",
+]

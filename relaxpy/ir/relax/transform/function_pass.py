@@ -8,10 +8,18 @@ from typing import Any
 from relaxpy.errors import TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
-from relaxpy.ir.passes import ModuleFunction, PassContext, pass_decorator
+from relaxpy.ir.passes import FunctionalPass, ModuleFunction, PassContext, pass_decorator
 from relaxpy.ir.relax.derive import normalize_module
 from relaxpy.ir.relax.nodes import DataflowBlock, Function
 from relaxpy.ir.traverse import rewrite
+
+
+class FunctionPass(FunctionalPass):
+    """A pass of a function over Relax functions; `function_pass` makes it."""
+
+
+class DataflowBlockPass(FunctionalPass):
+    """A pass of a function over dataflow blocks; `dataflowblock_pass` makes it."""
 
 
 def _each_function(step: Callable[..., Any]) -> ModuleFunction:
@@ -67,7 +75,14 @@ def function_pass(
         MisuseError (also TypeError): it is neither, or no `opt_level` is given.
     """
     return pass_decorator(
-        "transform_function", _each_function, pass_func, opt_level, name, required, traceable
+        FunctionPass,
+        "transform_function",
+        _each_function,
+        pass_func,
+        opt_level,
+        name,
+        required,
+        traceable,
     )
 
 
@@ -84,5 +99,12 @@ def dataflowblock_pass(
         MisuseError (also TypeError): it is neither, or no `opt_level` is given.
     """
     return pass_decorator(
-        "transform_dataflowblock", _each_block, pass_func, opt_level, name, required, traceable
+        DataflowBlockPass,
+        "transform_dataflowblock",
+        _each_block,
+        pass_func,
+        opt_level,
+        name,
+        required,
+        traceable,
     )
