@@ -20,7 +20,6 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.context import written_at
 from relaxpy.ir.relax.distributed import DeviceMesh
 from relaxpy.ir.relax.op import operators
-from relaxpy.ir.relax.op.call import info_list
 from relaxpy.ir.relax.op.inspect import (
     NUMBERS,
     PROPERTIES,
@@ -30,6 +29,7 @@ from relaxpy.ir.relax.op.inspect import (
     inspected,
     known_property,
 )
+from relaxpy.ir.relax.op.outputs import info_list
 from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr

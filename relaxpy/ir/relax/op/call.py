@@ -27,8 +27,14 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleGetItem,
     TupleStructInfo,
-    as_struct_info,
     convert_to_expr,
+)
+from relaxpy.ir.relax.op.outputs import (
+    Infos,
+    OutputShape,
+    info_list,
+    output_info,
+    said_output,
 )
 from relaxpy.ir.relax.op.registry import Operand, Written, register
 from relaxpy.ir.relax.relations import (
@@ -40,7 +46,6 @@ from relaxpy.ir.relax.relations import (
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 Operands: TypeAlias = Operand | Sequence[Operand]
-Infos: TypeAlias = StructInfo | Sequence[StructInfo]
 
 
 def operand_tuple(args: Operands) -> Tuple:
@@ -54,20 +59,6 @@ def operand_tuple(args: Operands) -> Tuple:
     if isinstance(info, TupleStructInfo):
         return Tuple(tuple(TupleGetItem(expr, i) for i in range(len(info.fields))))
     return Tuple((expr,))
-
-
-def output_info(out_sinfo: Infos) -> StructInfo:
-    """One info, or the Tuple info of a list of them."""
-    if isinstance(out_sinfo, (list, tuple)):
-        return TupleStructInfo(tuple(as_struct_info(s) for s in out_sinfo))
-    return as_struct_info(out_sinfo)
-
-
-def info_list(sinfo_args: Infos) -> tuple[StructInfo, ...]:
-    """Several infos, or one, as a tuple."""
-    if isinstance(sinfo_args, (list, tuple)):
-        return tuple(as_struct_info(s) for s in sinfo_args)
-    return (as_struct_info(sinfo_args),)
 
 
 def index_list(indices: int | Sequence[int]) -> tuple[int, ...]:
@@ -293,8 +284,11 @@ def kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...
 def call_tir(
     gvar: Expr,
     args: Operands,
-    out_sinfo: Infos,
+    out_sinfo: Infos | None = None,
     tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
+    *,
+    shape: OutputShape | Sequence[OutputShape] | None = None,
+    sinfo_args: Infos | None = None,
 ) -> Call:
     """What the PrimFunc `gvar` writes into new tensors of the given infos, `args` being its inputs.
 
@@ -305,12 +299,13 @@ def call_tir(
     Errors:
         StructInfoError: `gvar` is no PrimFunc of the module, or infos provably disagree with it.
     Rule:
-        OP-1 to OP-8; the shape of OP-2 stands in `out_sinfo`.
+        OP-1 to OP-8. The shape of OP-2 and its `sinfo_args=[A]` are read, too, and become the one
+        info of the outputs in which they say the same (RES-50).
     """
     return Call(
         Op("relax.call_tir"),
         kernel_args(gvar, args, tir_vars),
-        sinfo_args=(output_info(out_sinfo),),
+        sinfo_args=(said_output(out_sinfo, shape, sinfo_args, "OP-3"),),
     )
 
 
@@ -460,7 +455,14 @@ def _check_packed(callee: Expr, ctx: Context) -> FuncStructInfo:
 
 
 @register("relax.call_dps_packed", infer=_infer_dps_packed, unmake=written_out, calls_operand=True)
-def call_dps_packed(func: Expr | str, args: Operands, out_sinfo: Infos) -> Call:
+def call_dps_packed(
+    func: Expr | str,
+    args: Operands,
+    out_sinfo: Infos | None = None,
+    *,
+    shape: OutputShape | Sequence[OutputShape] | None = None,
+    sinfo_args: Infos | None = None,
+) -> Call:
     """What the packed function `func` writes into new tensors of the given infos.
 
     Shapes:
@@ -473,7 +475,7 @@ def call_dps_packed(func: Expr | str, args: Operands, out_sinfo: Infos) -> Call:
     return Call(
         Op("relax.call_dps_packed"),
         (packed_callee(func), operand_tuple(args)),
-        sinfo_args=(output_info(out_sinfo),),
+        sinfo_args=(said_output(out_sinfo, shape, sinfo_args, "OP-11"),),
     )
 
 

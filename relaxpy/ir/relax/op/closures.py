@@ -16,7 +16,8 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.call import Infos, Operands, info_list, operand_tuple
+from relaxpy.ir.relax.op.call import Operands, operand_tuple
+from relaxpy.ir.relax.op.outputs import Infos, info_list
 from relaxpy.ir.relax.op.registry import Written, register
 
 

@@ -10,14 +10,8 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo
-from relaxpy.ir.relax.op.call import (
-    Infos,
-    Operands,
-    kernel_args,
-    operand_infos,
-    output_info,
-    written_out,
-)
+from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_infos, written_out
+from relaxpy.ir.relax.op.outputs import Infos, output_info
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import literal_shape, normal_axis, refuse, tensor
 from relaxpy.ir.tir import ops

@@ -17,15 +17,9 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.call import (
-    Infos,
-    Operands,
-    index_list,
-    info_list,
-    operand_tuple,
-    packed_callee,
-)
+from relaxpy.ir.relax.op.call import Operands, index_list, operand_tuple, packed_callee
 from relaxpy.ir.relax.op.closures import given_info
+from relaxpy.ir.relax.op.outputs import Infos, info_list
 from relaxpy.ir.relax.op.registry import Operand, Written, register
 from relaxpy.ir.relax.relations import is_base_of
 

@@ -16,7 +16,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.call import Infos, output_info
+from relaxpy.ir.relax.op.outputs import Infos, output_info
 from relaxpy.ir.relax.op.registry import Operand, Written, register
 
 

@@ -1,8 +1,10 @@
 """The call family and its neighbours: what they accept, and what their results are known to be."""
 
+from collections.abc import Callable
+
 import pytest
 
-from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError
+from relaxpy.errors import MisuseError, RelaxpyError, StructInfoError, StructInfoTypeError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
@@ -115,6 +117,62 @@ def test_there_is_one_info_of_the_outputs(bb: BlockBuilder) -> None:
     call = rx.Call(Op("relax.call_tir"), (ONE, rx.Tuple((X,))))
     with pytest.raises(StructInfoError, match="takes one info of the output, found 0"):
         info_of(bb, call)
+
+
+@pytest.mark.rule("OP-2", "OP-3", "OP-4", "OP-9", "RES-50")
+@pytest.mark.parametrize(
+    ("call", "one", "two"),
+    [(op.call_tir, ONE, TWO), (op.call_dps_packed, rx.ExternFunc("f"), rx.ExternFunc("f"))],
+)
+def test_sizes_come_from_the_shape_and_the_datatype_from_the_info(
+    call: Callable[..., rx.Call], one: rx.Expr, two: rx.Expr
+) -> None:
+    s = var("s", shape(N, 4))
+    for sizes, info, expected in [
+        ((N, 4), rank(2), tensor(N, 4)),
+        (rx.ShapeExpr((N, 4)), rank(-1), tensor(N, 4)),
+        ([N, 4], tensor(N, 4), tensor(N, 4)),
+        (s, rank(2), rx.TensorStructInfo(s, "float32")),
+    ]:
+        for named in ({"sinfo_args": [info]}, {"sinfo_args": info}, {"out_sinfo": info}):
+            made = call(one, X, shape=sizes, **named)
+            plain = call(one, X, expected)
+            assert made.sinfo_args == plain.sinfo_args == (expected,)
+            assert structural_equal(made, plain)
+    both = call(two, X, shape=[(N,), (3, 8)], sinfo_args=[tuple_of(rank(1), rank(-1))])
+    assert structural_equal(both, call(two, X, [tensor(N), tensor(3, 8)]))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "info", "rule", "message"),
+    [
+        pytest.param(sizes, info, rule, message, marks=pytest.mark.rule(rule))
+        for sizes, info, rule, message in (
+            (X, [rank(2)], "OP-2", "shape is a shape, found R.Tensor"),
+            (var("o", Object), [rank(2)], "OP-2", "found R.Object"),
+            (4, [rank(2)], "OP-2", "a list of sizes or a shape value, found 4"),
+            (op.shape_of(X), [rank(2)], "OP-2", "bind the shape to a variable first"),
+            ((N, 4), [], "OP-3", "one info of the output, found 0"),
+            ((N, 4), [rank(2), rank(2)], "OP-3", "one info of the output, found 2"),
+            ((N, 4), None, "OP-3", "'out_sinfo' is missing"),
+            ((N, 4), [shape(N, 4)], "OP-3", "outputs are tensors"),
+            (((N, 4),), [tuple_of(rank(2), rank(2))], "OP-3", "2 outputs, found 1 shape"),
+            (var("s", shape()), [tuple_of(rank(2))], "OP-3", "1 outputs, found s"),
+            ((N, 4), [rank(2, "")], "OP-3", "datatype of the output"),
+            ((N, 4), [rank(3)], "OP-8", "rank 2 is not rank 3"),
+            ((N, 4), [tensor(N, 5)], "OP-8", "dimension 1: 4 is not 5"),
+            ((N, 4), [tensor(3, 4)], "OP-8", "dimension 0: n may not be 3"),
+        )
+    ],
+)
+def test_a_shape_that_does_not_fit_the_outputs(
+    bb: BlockBuilder, sizes: object, info: object, rule: str, message: str
+) -> None:
+    with pytest.raises(RelaxpyError, match=rf"(?s){message}") as caught:
+        info_of(bb, op.call_tir(ONE, X, shape=sizes, sinfo_args=info))
+    assert [d.rule for d in caught.value.diagnostics] == [rule]
+    with pytest.raises(MisuseError, match=r"sinfo_args says it again.*OP-11"):
+        op.call_dps_packed("f", X, tensor(2), sinfo_args=[tensor(2)])
 
 
 @pytest.mark.rule("OP-2")

@@ -1,0 +1,125 @@
+"""What `call_tir` and its siblings allocate: one info of the outputs, however users say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
+from relaxpy.ir.relax.nodes import (
+    Expr,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    as_struct_info,
+)
+from relaxpy.ir.relax.relations import explain_incompatibility
+from relaxpy.ir.tir.expr import PrimExpr
+
+Infos: TypeAlias = StructInfo | Sequence[StructInfo]
+OutputShape: TypeAlias = Expr | Sequence[PrimExpr | int]
+
+
+def output_info(out_sinfo: Infos) -> StructInfo:
+    """One info, or the Tuple info of a list of them."""
+    if isinstance(out_sinfo, (list, tuple)):
+        return TupleStructInfo(tuple(as_struct_info(s) for s in out_sinfo))
+    return as_struct_info(out_sinfo)
+
+
+def info_list(sinfo_args: Infos) -> tuple[StructInfo, ...]:
+    """Several infos, or one, as a tuple."""
+    if isinstance(sinfo_args, (list, tuple)):
+        return tuple(as_struct_info(s) for s in sinfo_args)
+    return (as_struct_info(sinfo_args),)
+
+
+def said_output(
+    out_sinfo: Infos | None,
+    shape: OutputShape | Sequence[OutputShape] | None,
+    sinfo_args: Infos | None,
+    rule: str,
+) -> StructInfo:
+    """The info of the outputs: `out_sinfo` or A of `sinfo_args=[A]`, with the sizes of `shape`.
+
+    Errors:
+        MisuseError: neither or both infos are given (OP-3, OP-11), or `shape` is no shape (OP-2).
+        StructInfoError: A is not of outputs with such shapes (OP-2, OP-3, RES-50).
+    """
+    if (out_sinfo is None) is (sinfo_args is None):
+        what = "is missing" if out_sinfo is None else "is given, and sinfo_args says it again"
+        raise MisuseError(
+            f"argument 'out_sinfo' {what}",
+            rule=rule,
+            hint='say the outputs once: out_sinfo=R.Tensor((4, 4), "float32")',
+        )
+    if out_sinfo is not None:
+        info = output_info(out_sinfo)
+    else:
+        given = info_list(sinfo_args or ())
+        if len(given) != 1:
+            raise StructInfoError(
+                f"takes one info of the output, found {len(given)}",
+                rule=rule,
+                hint="several outputs are one R.Tuple of their infos",
+                about=sinfo_args,
+            )
+        [info] = given
+    return info if shape is None else _sized(info, shape)
+
+
+def _sized(info: StructInfo, shape: object) -> StructInfo:
+    """OP-4, RES-50: `info` with the sizes of `shape`."""
+    if isinstance(info, TupleStructInfo):
+        shapes = shape.fields if isinstance(shape, Tuple) else shape
+        if not isinstance(shapes, (list, tuple)) or len(shapes) != len(info.fields):
+            found = counted(len(shapes), "shape") if isinstance(shapes, (list, tuple)) else shape
+            raise StructInfoTypeError(
+                f"shape holds one for each of {len(info.fields)} outputs, found {found}",
+                rule="OP-3",
+                about=shape,
+            )
+        fields = zip(info.fields, shapes, strict=True)
+        return TupleStructInfo(tuple(_sized(field, part) for field, part in fields))
+    if not isinstance(info, TensorStructInfo):
+        raise StructInfoTypeError(f"outputs are tensors, found {info}", rule="OP-3", about=info)
+    found_shape = _read_shape(shape)
+    sized = TensorStructInfo(found_shape, info.dtype, info.vdevice)
+    reason = explain_incompatibility(sized, info)
+    if reason is not None:
+        raise StructInfoError(
+            f"shape {found_shape} does not fit the output {info}: {reason}",
+            rule="OP-8",
+            hint="say the sizes once",
+            about=shape,
+        )
+    return sized
+
+
+def _read_shape(shape: object) -> Expr:
+    """OP-2: sizes, or a variable that holds a shape."""
+    match shape:
+        case list() | tuple():
+            return ShapeExpr(tuple(shape))
+        case ShapeExpr() | Var(struct_info=ShapeStructInfo()):
+            return shape
+        case Expr():
+            held = shape.struct_info
+            raise StructInfoTypeError(
+                f"shape is a shape, found {shape if held is None else held}",
+                rule="OP-2",
+                hint="bind the shape to a variable first and write that"
+                if isinstance(held, ShapeStructInfo)
+                else None,
+                about=shape,
+            )
+        case _:
+            raise MisuseError(
+                f"a shape is a list of sizes or a shape value, found {shape!r:.60}",
+                rule="OP-2",
+                about=shape,
+            )
