@@ -152,12 +152,21 @@ def wrap_type(ty: Type) -> rx.StructInfo:
             raise MisuseError(f"expected a Relax type, found {type(ty).__name__}", rule="TYP-1")
 
 
+def _check_types(*values: object) -> None:
+    for value in values:
+        check_kind(value, Type, "a Relax type", "TYP-1")
+
+
+@user_facing
 def is_subtype(sub: AnyType, base: AnyType) -> bool:
     """Whether `sub <: base`.
 
     Rule:
         TYP-7 to TYP-12.
+    Errors:
+        MisuseError (also TypeError): one of the two is no type.
     """
+    _check_types(sub, base)
     match sub, base:
         case _, ObjectType():
             return True
@@ -178,12 +187,16 @@ def is_subtype(sub: AnyType, base: AnyType) -> bool:
             return sub == base
 
 
+@user_facing
 def find_lub(a: AnyType, b: AnyType) -> AnyType:
     """The least type above both.
 
     Rule:
         TYP-13, TYP-14.
+    Errors:
+        MisuseError (also TypeError): one of the two is no type.
     """
+    _check_types(a, b)
     match a, b:
         case DynTensorType(), DynTensorType():
             ndim = a.ndim if a.ndim == b.ndim else -1
@@ -202,12 +215,16 @@ def find_lub(a: AnyType, b: AnyType) -> AnyType:
             return a if a == b else ObjectType()
 
 
+@user_facing
 def find_glb(a: AnyType, b: AnyType) -> AnyType | None:
     """The greatest type below both, or None where there is none.
 
     Rule:
         TYP-15, TYP-16.
+    Errors:
+        MisuseError (also TypeError): one of the two is no type.
     """
+    _check_types(a, b)
     match a, b:
         case ObjectType(), _:
             return b

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from relaxpy.errors import MisuseError, StructInfoTypeError
@@ -312,6 +314,15 @@ def test_a_supertype_asks_for_a_match_cast() -> None:
     with pytest.raises(StructInfoTypeError) as unrelated:
         require_subtype(I64, F32)
     assert "match_cast" not in str(unrelated.value)
+
+
+@pytest.mark.rule("TYP-1")
+@pytest.mark.parametrize("relation", [is_subtype, find_lub, find_glb, require_subtype])
+def test_infos_are_no_types(relation: Callable[..., object]) -> None:
+    for wrong in (tensor(2), "float32", None):
+        for pair in ((wrong, ObjectType()), (ObjectType(), wrong), (wrong, wrong)):
+            with pytest.raises(MisuseError, match="a Relax type"):
+                relation(*pair)
 
 
 @pytest.mark.rule("TYP-1")
