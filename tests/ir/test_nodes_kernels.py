@@ -1,5 +1,6 @@
 """Buffers, statements and PrimFuncs."""
 
+import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
@@ -12,6 +13,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
@@ -371,3 +373,22 @@ def test_dimensions_of_a_signature_are_64_bits_wide():
 def test_a_kernel_stands_in_a_module():
     module = IRModule({"f": PrimFunc([A], NOTHING)})
     assert isinstance(module["f"], PrimFunc)
+
+
+def test_the_kinds_of_iteration_stand_at_its_class() -> None:
+    axis = IterVar((0, 4), "v", IterVar.CommReduce)
+    assert axis.iter_type is tir.IterVarKind.CommReduce
+    assert {k.name for k in tir.IterVarKind} == {
+        name for name, value in vars(IterVar).items() if isinstance(value, tir.IterVarKind)
+    }
+
+
+def test_a_constant_in_memory_is_the_same_as_an_array_and_as_lists() -> None:
+    memory = decl_buffer((2, 2), "int32").data
+    body = stmt.Evaluate(0)
+    array, lists = (
+        stmt.AllocateConst(memory, "int32", (2, 2), data, body)
+        for data in (np.int32([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
+    )
+    assert array.data == lists.data == ((1, 2), (3, 4))
+    assert_structural_equal(array, lists)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import EllipsisType
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar
 
 from typing_extensions import override
 
@@ -109,8 +109,20 @@ def enumerated(kinds: type[K], value: object) -> K:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IterVar(Node):
-    """An iteration variable with its domain; usable where an expression is wanted."""
+    """An iteration variable with its domain; usable where an expression is wanted.
 
+    The kinds stand here, too: `IterVar.CommReduce`.
+    """
+
+    DataPar: ClassVar[IterVarKind] = IterVarKind.DataPar
+    ThreadIndex: ClassVar[IterVarKind] = IterVarKind.ThreadIndex
+    CommReduce: ClassVar[IterVarKind] = IterVarKind.CommReduce
+    Ordered: ClassVar[IterVarKind] = IterVarKind.Ordered
+    Opaque: ClassVar[IterVarKind] = IterVarKind.Opaque
+    Unrolled: ClassVar[IterVarKind] = IterVarKind.Unrolled
+    Vectorized: ClassVar[IterVarKind] = IterVarKind.Vectorized
+    Parallelized: ClassVar[IterVarKind] = IterVarKind.Parallelized
+    Tensorized: ClassVar[IterVarKind] = IterVarKind.Tensorized
     _fields = ("dom", "var", "iter_type", "thread_tag")
     _binds = frozenset(("var",))
     dom: Range | None

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+import numpy as np
+
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs
+from relaxpy.ir.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import (
     Buffer,
@@ -266,7 +268,7 @@ class Allocate(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AllocateConst(Stmt):
-    """`body` with the constant `data` under `buffer_var`."""
+    """`body` with the constant `data` under `buffer_var`; an array is kept as tuples of numbers."""
 
     _fields = ("extents", "dtype", "data", "buffer_var", "annotations", "body")
     _binds = frozenset(("buffer_var",))
@@ -280,11 +282,13 @@ class AllocateConst(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.buffer_var, "an allocation")
+        data = self.data
         _set(
             self,
             body=_statement(self.body),
             dtype=DataType(self.dtype),
             extents=ops.convert_all(self.extents),
+            data=freeze(data.tolist() if isinstance(data, np.ndarray) else data),
             annotations=as_attrs(self.annotations),
         )
 
