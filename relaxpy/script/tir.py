@@ -10,6 +10,7 @@ import sys as _sys
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.entry import user_facing as _user_facing
+from relaxpy.ir.te.tensor import ProducerLoad as _ProducerLoad
 from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.external_kernel import call_kernel
@@ -66,6 +67,7 @@ _WORDS: dict[str, Any] = {
     **_words.dtype_words(),
     **_HARDWARE,
     "IndexMap": _IndexMap,
+    "ProducerLoad": _ProducerLoad,
     "CommReducer": _reduce.CommReducer,
     "Reduce": _reduce.Reduce,
     "comm_reducer": _words.comm_reducer,

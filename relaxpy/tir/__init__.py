@@ -153,7 +153,7 @@ from relaxpy.ir.tir.stmt import (
     While,
     stmt_seq,
 )
-from relaxpy.tir import stmt_functor, transform
+from relaxpy.tir import analysis, stmt_functor, transform
 
 __all__ = [
     "EQ",
@@ -229,6 +229,7 @@ __all__ = [
     "add",
     "address_of",
     "all",
+    "analysis",
     "any",
     "asin",
     "asinh",

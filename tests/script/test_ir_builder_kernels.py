@@ -294,6 +294,16 @@ def test_regions_made_real() -> None:
     assert_structural_equal(builder.get(), expected)
 
 
+def test_lets_bind_the_variable_that_they_are_given() -> None:
+    v = T.int32()
+    with IRBuilder() as builder, T.LetStmt(3, var=v) as w, T.let(IRBuilder.name("x", T.int32()), v):
+        T.evaluate(v + 1)
+    assert w is v
+    x = tir.Var("x", "int32")
+    expected = tir.LetStmt(v, 3, tir.LetStmt(x, v, tir.Evaluate(v + 1)))
+    assert_structural_equal(builder.get(), expected)
+
+
 def test_statements_alone_are_the_result() -> None:
     A, i = T.Buffer((10, 10), "float32"), T.int32()
     with IRBuilder() as builder:

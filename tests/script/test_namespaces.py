@@ -8,6 +8,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.registry import registered_ops
+from relaxpy.ir.te.tensor import ProducerLoad
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
@@ -68,6 +69,7 @@ def test_expressions_work_in_any_python_code() -> None:
     assert T.cast(x, "int64").dtype == "int64"
     assert T.Cast("int8", x).dtype == "int8"
     assert str(T.ceildiv(x, 4)) == "(x + 4 - 1) // 4"
+    assert T.ProducerLoad is ProducerLoad
     assert str(T.infinity("float32")) == 'T.float32("inf")'
 
 

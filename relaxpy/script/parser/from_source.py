@@ -181,7 +181,7 @@ class _Text:
             reader.run()
         found = IRModule({reader.gvars[n.name]: reader.read[n.name] for n in nodes})
         if self.check_well_formed:
-            check(found)
+            check(found, reader.doubtful)
         return found
 
     def merged(self, modules: list[IRModule]) -> IRModule:

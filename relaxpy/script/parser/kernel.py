@@ -209,8 +209,10 @@ class KernelReader(KernelState):
             case Var() if not value.name:
                 fresh = value.renamed(name)
                 self.named.add(fresh)
+                self.given_vars.append(fresh)
                 return fresh
             case Var() if value not in self.named:
+                self.given_vars.append(value)
                 return value
             case IterVar():
                 return value.var

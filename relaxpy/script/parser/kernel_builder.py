@@ -78,6 +78,7 @@ class KernelBuilder:
         self.loops: dict[Var, Range] = {}
         self.threads: dict[Var, str] = {}
         self.named: set[Var] = set()
+        self.given_vars: list[Var] = []
         self.pointers: set[Var] = set()
         self.bodies: list[Body] = []
         self.root = Block(None)
@@ -175,6 +176,11 @@ class KernelBuilder:
             Attrs(self.attrs),
             span=span,
         )
+
+    def is_doubtful(self) -> bool:
+        """Whether there are variables that neither a statement nor a parameter surely defines."""
+        bound = {v for b in self.buffer_map.values() for v in (*b.shape, *b.strides, b.elem_offset)}
+        return not bound.issuperset(self.given_vars)
 
     def new_var(self, name: str, dtype: str | PointerType) -> Var:
         """A variable that the program defines."""

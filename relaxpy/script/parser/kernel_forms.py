@@ -10,6 +10,7 @@ from typing import Any
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.naming import set_name
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import (
@@ -154,11 +155,12 @@ class KernelForms(KernelBuilder):
 
                 return None, realized
             case forms.LetForm(value=value, var=var):
-                if var is None or not var.name:
-                    kind = value.dtype if var is None else var.type_annotation
-                    var = self.new_var(name or "v", kind)  # type: ignore[arg-type]
-                bound = var
+                bound = Var("", value.dtype) if var is None else var
+                if not bound.name:
+                    set_name(bound, name or "v")
                 self.named.add(bound)
+                if var is not None:
+                    self.given_vars.append(bound)
                 return bound, lambda body: stmt.LetStmt(bound, value, body, span)
             case forms.AssertForm(condition=condition, message=message):
                 return None, lambda body: stmt.AssertStmt(condition, message, body, span)

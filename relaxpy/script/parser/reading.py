@@ -18,6 +18,8 @@ from relaxpy.ir.relax.analysis.calls import strongly_connected
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.well_formed import kernel_faults
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.graph import GraphReader
@@ -54,13 +56,14 @@ def reported(program: Program) -> Iterator[Report]:
         raise failure.with_traceback(None) from None
 
 
-def check(found: IRModule | BaseFunc) -> None:
-    """Check what was read.
+def check(found: IRModule | BaseFunc, doubtful: Sequence[PrimFunc]) -> None:
+    """Check what was read, of kernels those that are doubtful.
 
     Errors:
         WellFormedError: with every criterion that is broken.
     """
     wrong = check_well_formed(found)
+    wrong += [fault for kernel in doubtful for fault in kernel_faults(kernel)]
     if wrong:
         raise WellFormedError(wrong)
 
@@ -157,6 +160,7 @@ class FunctionsReader:
         self.gvars: dict[str, GlobalVar] = {}
         self.module = ModuleRef(self.gvars)
         self.devices = Devices()
+        self.doubtful: list[PrimFunc] = []
         self.in_class = False
         self._returns: dict[str, DataType | None] = {}
 
@@ -218,8 +222,10 @@ class FunctionsReader:
         func = reader.function(definition.node, symbol=definition.symbol)
         if func is None:
             self.poison(definition)
-        else:
-            self.define(definition.node.name, func)
+            return
+        self.define(definition.node.name, func)
+        if reader.is_doubtful():
+            self.doubtful.append(func)
 
     def returns(self, gvar: GlobalVar) -> DataType | None:
         """What a call of a kernel gives."""
@@ -443,7 +449,7 @@ def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> 
         reader.declare(definition)
         reader.run()
         if not report.errors and definition.options.check_well_formed:
-            check(reader.read[name])
+            check(reader.read[name], reader.doubtful)
     return reader.read[name]
 
 
@@ -467,6 +473,6 @@ def read_module(
         reader = ModuleReader(program, scope, report, guard=guard, names_of=names_of, python=python)
         found = reader.module(node)
         if found is not None and options.check_well_formed:
-            check(found)
+            check(found, reader.functions.doubtful)
     assert found is not None
     return found

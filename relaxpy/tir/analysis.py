@@ -1,0 +1,5 @@
+"""Questions about kernels."""
+
+from relaxpy.ir.tir.well_formed import verify_well_formed
+
+__all__ = ["verify_well_formed"]
