@@ -78,6 +78,11 @@ def test_a_name_is_bound_once_in_a_scope() -> None:
             x = n + 2
         #   ^ 'x' is already defined in this scope
         # hint: kernels bind a name once; use another name, or a buffer for what changes
+            k = T.meta_var(1)
+            k = T.meta_var(1)
+            k = T.meta_var(True)
+        #   ^ 'k' is already defined in this scope
+        # hint: kernels bind a name once; use another name, or a buffer for what changes
     """)
 
 

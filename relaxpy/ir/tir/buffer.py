@@ -125,8 +125,6 @@ class IterVar(Node):
     Tensorized: ClassVar[IterVarKind] = IterVarKind.Tensorized
     _fields = ("dom", "var", "iter_type", "thread_tag")
     _binds = frozenset(("var",))
-    DataPar, ThreadIndex, CommReduce, Ordered, Opaque, *_kinds = IterVarKind
-    Unrolled, Vectorized, Parallelized, Tensorized = _kinds
     dom: Range | None
     var: Var
     iter_type: IterVarKind

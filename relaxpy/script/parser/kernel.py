@@ -183,7 +183,7 @@ class KernelReader(KernelState):
             ParseError: the name already means something else in this scope.
         """
         present = self.scope.frames[-1].get(name, POISON)
-        if present is not POISON and present is not value:
+        if present is not POISON and not _same(present, value):
             raise self.error(
                 target,
                 f"{name!r} is already defined in this scope",
@@ -451,6 +451,15 @@ class KernelReader(KernelState):
                 )
             case _:
                 raise self.error(node, f"{describe(value)} does nothing here")
+
+
+def _same(present: object, value: object) -> bool:
+    """Whether a name that stands for `present` may be said again to stand for `value`."""
+    if isinstance(value, forms.MetaVar):
+        value = value.value
+        if isinstance(value, (bool, int, float, str)):
+            return type(present) is type(value) and present == value
+    return present is value
 
 
 def _vector(part: slice, size: PrimExpr) -> PrimExpr:

@@ -4,7 +4,6 @@ import pytest
 
 from relaxpy import IRModule, tir
 from relaxpy.errors import MisuseError, WellFormedError
-from relaxpy.ir.tir.expr import IterVarKind
 from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.tir.analysis import verify_well_formed
 from tests.script.marked import check_marks
@@ -134,11 +133,6 @@ def test_buffers_need_their_memory() -> None:
     assert faults(kernel(tir.DeclBuffer(alias, tir.Evaluate(alias[0])), A=A)) == [
         "a variable is used that nothing defines: 'n' [PX-7]",
     ]
-
-
-def test_kinds_of_iteration_variables_by_name() -> None:
-    for kind in IterVarKind:
-        assert getattr(tir.IterVar, kind.name) is kind
 
 
 def test_modules_and_what_is_none() -> None:
