@@ -13,6 +13,7 @@ from relaxpy.ir.relax.base import as_struct_info
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.shape_vars import (
+    as_scope,
     enlarged,
     kept_apart,
     own_shape_vars,
@@ -251,9 +252,10 @@ def check_compatibility(
     Rule:
         CMP-4 to CMP-24. `shape_vars` are in scope around both: no Func info owns them (SC-16).
     Errors:
-        MisuseError (also TypeError): one of the two is no info.
+        MisuseError (also TypeError): one of the two is no info, or `shape_vars` no variables.
     """
-    return _Check(None).compare(as_struct_info(value), as_struct_info(expected), shape_vars)
+    scope = as_scope(shape_vars)
+    return _Check(None).compare(as_struct_info(value), as_struct_info(expected), scope)
 
 
 @user_facing
@@ -265,7 +267,8 @@ def explain_incompatibility(
     A proved mismatch is named before an unproved match: `dimension 1: 5 is not 6`.
     """
     findings: list[tuple[Compatibility, str]] = []
-    _Check(findings).compare(as_struct_info(value), as_struct_info(expected), shape_vars)
+    scope = as_scope(shape_vars)
+    _Check(findings).compare(as_struct_info(value), as_struct_info(expected), scope)
     return min(findings, key=lambda f: f[0])[1] if findings else None
 
 

@@ -10,6 +10,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.base import as_struct_info
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.shape_vars import (
+    as_scope,
     definable_shape_vars,
     enlarged,
     own_shape_vars,
@@ -30,7 +31,7 @@ def shape_var_map(
     Rule:
         MAP-1 to MAP-8. The variables in `bound` are in scope around both.
     """
-    return map_params((as_struct_info(s1),), (as_struct_info(s2),), bound)
+    return map_params((as_struct_info(s1),), (as_struct_info(s2),), as_scope(bound))
 
 
 def map_params(

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TypeVar, cast
 
 from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.base import check_parts
@@ -56,6 +57,28 @@ def _lone(infos: Collection[rx.StructInfo]) -> Iterator[tir.Var]:
 def definable_shape_vars(*infos: rx.StructInfo) -> tuple[tir.Var, ...]:
     """The variables that stand alone in `infos` outside Func infos, each once, in order (WF-6a)."""
     return tuple(dict.fromkeys(_lone(tuple(map(rx.as_struct_info, infos)))))
+
+
+def as_scope(shape_vars: object) -> Container[tir.Var]:
+    """What a caller says is in scope; None is nothing.
+
+    Errors:
+        MisuseError (also TypeError): it is no collection of shape variables.
+    """
+    if shape_vars is None:
+        return ()
+    if isinstance(shape_vars, (str, tir.PrimExpr)) or not isinstance(shape_vars, Container):
+        found: object = shape_vars
+    elif isinstance(shape_vars, (list, tuple)):
+        found = next((v for v in shape_vars if not isinstance(v, tir.Var)), None)
+    else:
+        found = None
+    if found is not None:
+        raise MisuseError(
+            f"the variables in scope are a collection of tir.Var, found {found!r:.60}",
+            about=shape_vars,
+        )
+    return cast("Container[tir.Var]", shape_vars)
 
 
 def own_shape_vars(

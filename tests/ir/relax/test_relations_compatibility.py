@@ -265,6 +265,22 @@ def test_only_infos_are_related(ask: Callable[[object, object], object]) -> None
 
 
 @pytest.mark.parametrize(
+    "ask",
+    [
+        *(check_compatibility, explain_incompatibility, shape_var_map),
+        *(struct_info_base_check, struct_info_glb, struct_info_lca, is_base_of),
+    ],
+)
+def test_only_variables_are_in_scope(ask: Callable[..., object]) -> None:
+    one, other = func(tensor(N), ret=tensor(N)), func(tensor(M), ret=tensor(M))
+    for wrong in ("n", ["n"], (N, 1), N, 5, SHAPES[0]):
+        with pytest.raises(MisuseError, match=r"a collection of tir\.Var"):
+            ask(one, other, wrong)
+    assert ask(one, other, None) == ask(one, other, ())
+    assert ask(one, other, [N]) == ask(one, other, {N}) == ask(one, other, {N: M})
+
+
+@pytest.mark.parametrize(
     ("base", "derived", "result"),
     [
         (rank(1), tensor(N), BaseCheckResult.PASS),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
@@ -51,22 +51,46 @@ def derive_call_ret_struct_info(
 @user_facing
 def erase_to_well_defined(
     sinfo: I,
-    shape_var_map: Mapping[tir.Var, tir.PrimExpr | int] | None = None,
-    var_map: Mapping[Var, Expr] | None = None,
+    shape_var_map: Mapping[tir.Var, tir.PrimExpr | int] | Collection[tir.Var] | None = None,
+    var_map: Mapping[Var, Expr] | Collection[Var] | None = None,
 ) -> I:
     """`sinfo` with its variables replaced as the mappings say.
 
-    What mentions a variable that has no image loses its shape or value and keeps rank and datatype
-    (ERA-1 to ERA-11). What Func infos own stays.
+    What mentions a variable that has no image loses its shape or value and keeps rank and datatype.
+    What Func infos own stays. A collection of variables, those in scope, are images of themselves.
+
+    Rule:
+        ERA-1 to ERA-11.
+    Errors:
+        MisuseError (also TypeError): these are no variables, or no images of such.
     """
     expect(sinfo, StructInfo)
     sizes = {
-        var: image if isinstance(image, tir.PrimExpr) else ops.const(int(image), INT64)
-        for var, image in (shape_var_map or {}).items()
+        var: image if isinstance(image, tir.PrimExpr) else ops.const(image, INT64)
+        for var, image in _images(shape_var_map, tir.Var, (tir.PrimExpr, int)).items()
     }
-    variables = dict(var_map or {})
+    variables = _images(var_map, Var, Expr)
     erased = erase.erase_to_well_defined(sinfo, variables, sizes)
     return substitute_info(_with_shapes(erased, variables), sizes)
+
+
+def _images(given: object, kind: type, images: type | tuple[type, ...]) -> dict[Any, Any]:
+    """The images of variables of this kind; in a mere collection each is its own."""
+    if given is None:
+        return {}
+    if isinstance(given, (list, tuple, set, frozenset)):
+        given = {var: var for var in given}
+    if not isinstance(given, Mapping):
+        raise MisuseError(
+            f"expected variables or a table of their images, found {given!r:.60}", about=given
+        )
+    for var, image in given.items():
+        if not isinstance(var, kind) or not isinstance(image, images):
+            wrong = var if not isinstance(var, kind) else image
+            raise MisuseError(
+                f"expected variables and what stands for them, found {wrong!r:.60}", about=given
+            )
+    return dict(given)
 
 
 def _with_shapes(info: I, variables: Mapping[Var, Expr]) -> I:

@@ -1,5 +1,7 @@
 """Shape variables of functions and infos, and infos where variables leave scope."""
 
+from typing import Any
+
 import pytest
 
 from relaxpy.errors import MisuseError, StructInfoError
@@ -127,3 +129,20 @@ def test_the_static_type_of_an_info_has_no_shapes() -> None:
 
 def test_a_negative_number_is_no_variable() -> None:
     assert isinstance(erase_to_well_defined(shape(N), {N: -1}).values[0], tir.IntImm)  # type: ignore[index]
+
+
+@pytest.mark.rule("ERA-1", "ERA-2", "ERA-3")
+def test_variables_in_scope_stay_as_they_are() -> None:
+    s = rx.Var("s", rx.ShapeStructInfo(ndim=1))
+    both = tuple_of(tensor(N, M), rx.TensorStructInfo(s, "float32"))
+    for sizes in ([N, M], {N, M}, {N: N, M: M}):
+        assert erase_to_well_defined(both, sizes, [s]) == both
+        assert erase_to_well_defined(both, sizes) == tuple_of(tensor(N, M), rank(1))
+    assert erase_to_well_defined(both, (N,), {s}) == tuple_of(rank(2), both.fields[1])
+
+
+@pytest.mark.parametrize("wrong", [5, "n", {"n": N}, {N: "3"}, {N: None}, ["n"], lambda var: var])
+def test_what_is_no_table_of_variables_is_refused(wrong: Any) -> None:
+    for args in ((wrong,), (None, wrong)):
+        with pytest.raises(MisuseError, match="expected variables"):
+            erase_to_well_defined(tensor(N), *args)
