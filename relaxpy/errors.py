@@ -184,8 +184,11 @@ class RelaxpyError(RuntimeError):
     def leave_insides(self) -> None:
         """Make this error what users meet: with their frames alone.
 
-        What relaxpy was handling is no context of theirs.
+        What relaxpy was handling is no context of theirs. What a running program finds wrong
+        without a place has that of the line that ran.
         """
+        if isinstance(self, RuntimeCheckError) and not any(d.span for d in self.diagnostics):
+            self.located(_place_of_line(self.__traceback__))
         if os.environ.get(FULL_TRACEBACK):
             return
         self.__traceback__ = users_part(self.__traceback__)
@@ -245,6 +248,20 @@ def show_uncaught(
     diagnostics = (d for e in chain if isinstance(e, RelaxpyError) for d in e.diagnostics)
     text = "".join(traceback.format_exception(kind, error, trace))
     stream.write(coloured(text, (list(d.pieces(d.where)) for d in diagnostics), stream))
+
+
+PLACE_OF_LINE: Final = "__relaxpy_place_of_line__"
+"""The global of a generated text that tells what its lines stand for."""
+
+
+def _place_of_line(trace: TracebackType | None) -> Span | None:
+    """What the innermost line stands for that stands for something."""
+    found: Span | None = None
+    while trace is not None:
+        place = trace.tb_frame.f_globals.get(PLACE_OF_LINE)
+        found = (place and place(trace.tb_lineno)) or found
+        trace = trace.tb_next
+    return found
 
 
 def is_users(frame: FrameType) -> bool:

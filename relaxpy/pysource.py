@@ -10,8 +10,10 @@ import linecache
 import unicodedata
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
+
+from relaxpy.errors import PLACE_OF_LINE, Span
 
 with warnings.catch_warnings():
     # It asks for node classes by names that newer Pythons warn of.
@@ -20,6 +22,7 @@ with warnings.catch_warnings():
     from astor.source_repr import pretty_source
 
 _SOURCE_KEY: Final = "__relaxpy_source__"
+_PLACE: Final = "relaxpy_place"
 _WIDEST: Final = 2000
 """Folding takes time that grows with the square of the parts of a line."""
 _WIDTH: Final = 79
@@ -61,8 +64,49 @@ class GeneratedSource:
 _sources: weakref.WeakValueDictionary[str, GeneratedSource] = weakref.WeakValueDictionary()
 
 
-def load(text: str, stem: str, namespace: dict[str, Any]) -> dict[str, Any]:
+def set_place(statements: Iterable[ast.stmt], span: Span | None) -> None:
+    """Let statements stand for what is at `span`, but for those that stand for a part of it."""
+    for statement in statements if span is not None else ():
+        if not hasattr(statement, _PLACE):
+            setattr(statement, _PLACE, span)
+
+
+def places(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
+    """What the lines of `text`, which is `tree` rendered, stand for; worked out when asked."""
+    spans = [getattr(statement, _PLACE, None) for statement in _statements(tree)]
+    by_line: dict[int, Span] = {}
+
+    def place(line: int) -> Span | None:
+        if not by_line:
+            for statement, span in zip(_statements(ast.parse(text)), spans, strict=True):
+                if span is not None:
+                    lines = range(statement.lineno, (statement.end_lineno or 0) + 1)
+                    by_line.update(dict.fromkeys(lines, span))
+        return by_line.get(line)
+
+    return place
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements in `tree`, those inside others after them."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for name in ("orelse", "body"):
+            waiting += reversed(getattr(node, name, ()))
+
+
+def load(
+    text: str,
+    stem: str,
+    namespace: dict[str, Any],
+    place: Callable[[int], Span | None] | None = None,
+) -> dict[str, Any]:
     """Run the definitions in `text` with the names of `namespace`; the namespace with them added.
+
+    `place` tells what the lines stand for, which errors without a position take for theirs.
 
     The file name of the code follows from `stem` and the text. Tracebacks, `inspect.getsource` and
     debuggers find the lines as long as the namespace, or a function defined in it, is alive.
@@ -73,6 +117,8 @@ def load(text: str, stem: str, namespace: dict[str, Any]) -> dict[str, Any]:
     if source is None:
         source = _sources[filename] = GeneratedSource(filename, text)
     names = {"__name__": f"relaxpy_generated.{stem}", **namespace, _SOURCE_KEY: source}
+    if place is not None:
+        names[PLACE_OF_LINE] = place
     exec(compile(text, filename, "exec"), names)
     return names
 

@@ -243,7 +243,11 @@ class Matcher:
     def _equal(
         self, found: Scalar, expr: tir.PrimExpr, place: _Place, what: str, rule: str
     ) -> None:
-        expected = self._bindings.evaluate(expr)
+        try:
+            expected = self._bindings.evaluate(expr)
+        except RuntimeCheckError as error:
+            error.located(place.subject.span)
+            raise
         if found == expected:
             return
         text = ShortText().prim(expr, INT64)
@@ -299,6 +303,13 @@ def match_cast(
     trial = bindings.copy()
     Matcher(trial, MatchCastError).check(value, info, title, span)
     bindings.adopt(trial)
+
+
+def place_of(binding: rx.Binding) -> Span | None:
+    """Where what goes wrong in a binding is to be found: of a cast, where its value stands."""
+    found = (binding.value.span, binding.span)
+    first, second = reversed(found) if isinstance(binding, rx.MatchCast) else found
+    return first or second
 
 
 def cast_title(binding: rx.MatchCast, function_name: str) -> str:

@@ -25,7 +25,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.pysource import Names, load, render
+from relaxpy.pysource import Names, load, places, render
 
 KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str, Mapping[rx.GlobalVar, str]], Kernel]
 
@@ -177,7 +177,8 @@ def lower_module(
     tree = ast.Module([*_header(lowering), *definitions, *functions_of_graphs], [])
     source = render(tree)
     try:
-        namespace = load(source, "module", {**lowering.namespace, "rt": runtime})
+        names = {**lowering.namespace, "rt": runtime}
+        namespace = load(source, "module", names, places(tree, source))
     except IndentationError:
         raise CompileError(
             "branches and local functions nest deeper than Python's 100 levels of indentation",

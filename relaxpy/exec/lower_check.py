@@ -14,6 +14,7 @@ from relaxpy.exec import pytree as py
 from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.traverse import walk
 
 _PYTHON_TYPES = {"int64": "int", "float64": "float", "bool": "bool"}
 
@@ -141,11 +142,23 @@ class CheckLowering:
             self.check.binds.append((expr, found))
             return
 
+        if _may_divide_by_zero(expr):  # the full check says of which info that is
+            self.check.always_full = True
+            return
+
         def compare() -> None:
             expected = self._sizes.write(expr)
             self.check.comparisons.append(py.compare(compared or found, ast.Eq, expected))
 
         self._later.append(compare)
+
+
+def _may_divide_by_zero(expr: tir.PrimExpr) -> bool:
+    return any(
+        isinstance(node, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod))
+        and not isinstance(node.b, tir.IntImm)
+        for node in walk(expr)
+    )
 
 
 def _has_type(value: ast.expr, kind: str) -> ast.expr:

@@ -17,6 +17,7 @@ from relaxpy.exec.checks import (
     Signature,
     Surroundings,
     cast_title,
+    place_of,
 )
 from relaxpy.exec.liveness import delete_after_last_use
 from relaxpy.exec.lower_calls import OBJECT, CallLowering
@@ -34,6 +35,7 @@ from relaxpy.ir.relax.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.traverse import walk
+from relaxpy.pysource import set_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,11 +76,15 @@ class FunctionLowering(CallLowering):
         for param, param_name in zip(func.params, params, strict=True):
             self._scope.values[param] = py.path(param_name)
         full = self._check_arguments(signature, params, outer_scope)
+        set_place(self._out, func.span)
         for param in func.params:
             self._scope.known[param] = param.struct_info or OBJECT
         result = self._body(func.body, "v")
         known = self._known(func.body)
         self._check_result(signature, result, known, full, outer_scope)
+        if isinstance(func.body, rx.SeqExpr):
+            set_place(self._out[-1:], func.body.body.span)
+        set_place(self._out, func.span)
         body = delete_after_last_use(self._out, self._owned)
         doc = py.docstring(str(signature))
         made = py.function(python_name, params, [doc, *body])
@@ -252,6 +258,11 @@ class FunctionLowering(CallLowering):
         return self._expression(body.body, hint)
 
     def _bind(self, binding: rx.Binding) -> None:
+        before = len(self._out)
+        self._write_binding(binding)
+        set_place(self._out[before:], place_of(binding))
+
+    def _write_binding(self, binding: rx.Binding) -> None:
         var = binding.var
         if isinstance(binding.value, rx.Function):
             forced = isinstance(binding, rx.MatchCast)
@@ -304,6 +315,8 @@ class FunctionLowering(CallLowering):
         for arm in (branch.true_branch, branch.false_branch):
             with self._branch() as statements:
                 statements.append(py.assign(name, self._body(arm, hint)))
+                if isinstance(arm, rx.SeqExpr):
+                    set_place(statements[-1:], arm.body.span)
                 arms.append(statements)
                 infos.append(self._known(arm))
         self._out.append(ast.If(test, *arms))

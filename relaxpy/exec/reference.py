@@ -6,13 +6,14 @@ It is slow and obvious, and takes IR that is not in normal form. Kernels run sca
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
-from relaxpy.exec.checks import Bindings, Signature, cast_title, match_cast
+from relaxpy.exec.checks import Bindings, Signature, cast_title, match_cast, place_of
 from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
 from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.operands import OperatorCall
@@ -102,6 +103,17 @@ def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
         span=node.span,
         hint="register a legalisation, or write it as a PrimFunc and use R.call_tir",
     )
+
+
+@contextmanager
+def _at(span: Span | None) -> Iterator[None]:
+    """Give errors of the program that say no place this one."""
+    try:
+        yield
+    except RuntimeCheckError as error:
+        if not any(d.span for d in error.diagnostics):
+            error.located(span)
+        raise
 
 
 @dataclass(slots=True)
@@ -251,7 +263,8 @@ class ReferenceEvaluator:
             for binding in block.bindings:
                 if isinstance(binding.var, rx.DataflowVar):
                     del scope.values[binding.var]
-        return self.value(seq.body, scope)
+        with _at(seq.body.span):
+            return self.value(seq.body, scope)
 
     def _bind(self, binding: rx.Binding, scope: Scope) -> None:
         if isinstance(binding.value, rx.Function):
@@ -261,7 +274,8 @@ class ReferenceEvaluator:
             if binding.var is not None:
                 captured.bind(binding.var, value)
         else:
-            value = self.value(binding.value, scope)
+            with _at(place_of(binding)):
+                value = self.value(binding.value, scope)
         if isinstance(binding, rx.MatchCast):
             title = cast_title(binding, scope.name)
             match_cast(value, binding.struct_info, scope.bindings, title, binding.span)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import UnknownPackedFuncError
-from relaxpy.script import ir as I, relax as R
+from relaxpy.errors import RuntimeCheckError, UnknownPackedFuncError
+from relaxpy.runtime import ShapeTuple
+from relaxpy.script import from_source, ir as I, relax as R
 
 TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
 X = np.zeros((2, 2), "float32")
@@ -140,3 +141,89 @@ def test_an_unknown_packed_function_is_located_in_the_program(target: str, name:
     assert span is not None
     assert span.source.line(span.line).strip().startswith("y = R.call_")
     assert span.file == __file__
+
+
+SIZES = """
+@I.ir_module
+class Sizes:
+    @T.prim_func(private=True)
+    def divide(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32")):
+        for i in range(3):
+            with T.block("b"):
+                vi = T.axis.spatial(3, i)
+                B[vi] = T.truncdiv(T.int32(7), A[vi])
+
+    @R.function
+    def kernel(x: R.Tensor((3,), "int32")):
+        y = R.call_tir(Sizes.divide, (x,), out_sinfo=R.Tensor((3,), "int32"))
+        #   ^ division by zero
+        return y
+
+    @R.function
+    def result(x: R.Shape(["n"])):
+        n = T.int64()
+        return R.shape([7 // n])
+        #      ^ division by zero
+
+    @R.function
+    def scalar(x: R.Shape(["n"])):
+        n = T.int64()
+        y = R.prim_value((n + 1) * 9223372036854775807 * 4)
+        #   ^ outside the range of int64
+        return y
+
+    @R.function
+    def parameter(x: R.Shape(["n"]), y: R.Shape(["7 // n"])):
+        #                            ^ division by zero
+        return x
+
+    @R.function
+    def annotated(x: R.Shape(["n"])) -> R.Shape(["7 // n"]):
+    #   ^ division by zero
+        return R.match_cast(x, R.Shape(ndim=1))
+
+    @R.function
+    def cast(x: R.Shape(["n"])):
+        n = T.int64()
+        y = R.match_cast(x, R.Shape([7 // n]))
+        #                ^ division by zero
+        return y
+
+    @R.function
+    def branch(x: R.Shape(["n"])):
+        n = T.int64()
+
+        @R.function
+        def inner(c: R.Tensor((), "bool")):
+            if c:
+                a = R.shape([n])
+                b = R.shape([n // n])
+                #   ^ division by zero
+            else:
+                b = R.shape([n])
+            return b
+
+        y = inner(R.const(True))
+        return y
+"""
+
+
+@TARGETS
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
+@pytest.mark.rule("PX-3", "PX-9")
+@pytest.mark.parametrize(
+    "name", ["kernel", "result", "scalar", "parameter", "annotated", "cast", "branch"]
+)
+def test_wrong_arithmetic_is_found_where_it_stands(target: str, name: str) -> None:
+    lines = SIZES.split("\n")
+    begin = next(k for k, line in enumerate(lines) if f"def {name}(" in line)
+    marked = next(k for k in range(begin, len(lines)) if "# " in lines[k] and "^" in lines[k])
+    column = lines[marked].index("^") + 1
+    message = lines[marked].partition("^ ")[2]
+    module = from_source(SIZES)
+    args = {"kernel": (np.array([1, 0, 1], "int32"),), "parameter": (ShapeTuple([0]),) * 2}
+    with pytest.raises(RuntimeCheckError, match=message) as caught:
+        relaxpy.compile(module, target=target)[name](*args.get(name, (ShapeTuple([0]),)))
+    span = caught.value.diagnostic.span
+    assert span is not None
+    assert (span.line, span.column) == (marked, column)

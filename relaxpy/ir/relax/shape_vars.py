@@ -10,12 +10,14 @@ from typing import TypeVar, cast
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.base import check_parts
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.traverse import substitute, walk
+from relaxpy.ir.traverse import children, substitute, walk
 
+Division = tir.Div | tir.Mod | tir.FloorDiv | tir.FloorMod
 I = TypeVar("I", bound=rx.StructInfo)  # noqa: E741
 
 
@@ -28,6 +30,28 @@ def variables_of(size: tir.PrimExpr) -> tuple[tir.Var, ...]:
         return ()
     bound = {node.var for node in walk(size) if isinstance(node, tir.Let)}
     return tuple(node for node in walk(size) if isinstance(node, tir.Var) and node not in bound)
+
+
+@lru_cache(maxsize=1 << 14)
+def certain_divisions(size: tir.PrimExpr) -> tuple[Division, ...]:
+    """The divisions of integers in an expression that are made whatever its conditions give."""
+    found: list[Division] = []
+    waiting, met = [size], set[tir.PrimExpr]()
+    while waiting:
+        expr = waiting.pop()
+        if expr in met:
+            continue
+        met.add(expr)
+        match expr:
+            case tir.Select(condition=first) | tir.And(a=first) | tir.Or(a=first):
+                waiting.append(first)
+            case tir.Call(op=Op(name="tir.if_then_else"), args=[first, *_]):
+                waiting.append(first)
+            case _:
+                if isinstance(expr, Division) and expr.dtype.is_int:
+                    found.append(expr)
+                waiting += [part for part in children(expr) if isinstance(part, tir.PrimExpr)]
+    return tuple(found)
 
 
 def sizes_of(info: rx.StructInfo) -> tuple[tir.PrimExpr, ...]:

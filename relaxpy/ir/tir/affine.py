@@ -117,11 +117,19 @@ class Poly:
         parts.sort(key=lambda item: (item[0] == (), item[1] < 0))
         total: PrimExpr = ops.const(0, INT64)
         for monomial, factor in parts:
-            part: PrimExpr = ops.const(abs(factor), INT64)
+            part = _number(abs(factor))
             for atom in sorted(monomial, key=lambda a: _names((a,))):
                 part = ops.mul(part, ops.cast_to(atom, INT64))
             total = ops.sub(total, part) if factor < 0 else ops.add(total, part)
         return total
+
+
+def _number(value: int) -> PrimExpr:
+    """A number as it is, of however many bits: a literal of int64, or a sum of products of such."""
+    if value < 1 << 63:
+        return ops.const(value, INT64)
+    high, low = divmod(value, 1 << 62)
+    return Add(Mul(_number(high), ops.const(1 << 62, INT64)), ops.const(low, INT64))
 
 
 def _not_negative(atom: PrimExpr, sizes: Container[Var]) -> bool:

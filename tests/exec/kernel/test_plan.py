@@ -5,15 +5,18 @@ import inspect
 import numpy as np
 import pytest
 
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel import dependence, plan, planner, schedule
 from relaxpy.exec.kernel.domain import divide
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.plan import Blocked, Contract, Map, Reduce, Scan, Serial
 from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.expr import And, FloorDiv, Not, Or, PrimExpr, Var
-from relaxpy.script import tir as T
+from relaxpy.script import relax as R, tir as T
 from tests.exec.kernel.support import check
 from tests.exec.kernel.test_kinds import cumsum, jacobi, split_loop
 from tests.exec.kernel.test_model_kernels import dense, softmax
@@ -151,3 +154,25 @@ def test_memory_is_shared_by_buffers_that_do_not_live_at_once() -> None:
     assert names == {"b": "y", "c": "y"}
     values = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
     check(two_at_once, values, np.zeros((4, 3), np.float32))
+
+
+def test_numbers_of_more_than_64_bits_are_written_as_sums_of_products() -> None:
+    value = as_poly(n) * (1 << 62) * 8 + 5
+    assert as_poly(value.expr()).same(value)
+    assert as_poly((value * -1).expr()).same(value * -1)
+
+
+@pytest.mark.rule("PX-9")
+def test_a_size_that_is_too_large_for_most_values_is_right_for_the_rest() -> None:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        y = R.zeros(R.shape([n * 4000000000000000000, 4]), "float32")
+        return R.add(y, y)
+
+    for target in ("numpy", "reference"):
+        run = relaxpy.compile(IRModule({"main": main}), target=target)["main"]
+        assert run(np.zeros(0, "float32")).shape == (0, 4)
+        with pytest.raises(RuntimeCheckError, match="can be allocated") as caught:
+            run(np.zeros(1, "float32"))
+        assert caught.value.diagnostic.rule == "PX-9"

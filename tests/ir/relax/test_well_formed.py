@@ -11,6 +11,7 @@ from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
 from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.intrin import if_then_else
 from tests.ir.relax.graphs import (
     BOOL,
     bind,
@@ -534,3 +535,32 @@ def test_what_stands_inside_and_outside_a_branch_is_looked_at_in_both() -> None:
     branch = seq(block(bind(v, x)), shared)
     assert well_formed(function([x, c], rx.If(c, branch, x)))
     assert rules(function([x, c], rx.Tuple((rx.If(c, branch, x), shared)))) == ["WF-24"]
+
+
+@pytest.mark.rule("PX-3")
+def test_a_division_that_is_surely_by_zero_is_found_before_it_is_made() -> None:
+    n, m = size("n"), size("m")
+    x = var("x", shape(n, m))
+    seven = tir.IntImm("int64", 7)
+    for node in (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod):
+        for zero in (tir.IntImm("int64", 0), n - n, (n + m) * 2 - n * 2 - m * 2):
+            for value in (rx.ShapeExpr([node(seven, zero)]), rx.PrimValue(node(seven, zero) + 1)):
+                assert rules(function([x], value)) == ["PX-3"]
+        assert rules(function([x], rx.ShapeExpr([node(seven, n - m)]))) == []
+    [only] = found(function([x, var("y", tensor(seven // (n - n)))], x))
+    assert only.message == "7 // (n - n) divides by zero, whatever the sizes are"
+
+
+@pytest.mark.rule("PX-3", "PX-5")
+def test_a_division_that_need_not_be_made_is_left_to_the_run() -> None:
+    n = size("n")
+    zero = tir.IntImm("int64", 7) // (n - n)
+    for value in (
+        tir.Select(n > 0, zero, n),
+        tir.And(n > 0, zero > 0),
+        tir.Or(n > 0, zero > 0),
+        if_then_else(n > 0, n, zero),
+    ):
+        assert rules(function([var("x", shape(n))], rx.PrimValue(value))) == []
+    asked = tir.Select(zero > 0, n, n)
+    assert rules(function([var("x", shape(n))], rx.PrimValue(asked))) == ["PX-3"]

@@ -36,7 +36,14 @@ from relaxpy.ir.relax.nodes import (
     Var,
     in_parts,
 )
-from relaxpy.ir.relax.shape_vars import definable_shape_vars, own_shape_vars, sizes_of, variables_of
+from relaxpy.ir.relax.shape_vars import (
+    Division,
+    certain_divisions,
+    definable_shape_vars,
+    own_shape_vars,
+    sizes_of,
+    variables_of,
+)
 from relaxpy.ir.sharing import Places
 from relaxpy.ir.tir import expr as tir
 
@@ -134,6 +141,7 @@ class Survey:
     calls: list[CallSite] = field(default_factory=list)
     dataflow_ifs: list[If] = field(default_factory=list)
     prim_values: list[tuple[PrimValue, Span | None]] = field(default_factory=list)
+    divisions: list[tuple[Division, Span | None]] = field(default_factory=list)
     stray: list[tuple[object, Span | None]] = field(default_factory=list)
 
 
@@ -397,6 +405,7 @@ class Surveyor:
         span: Span | None,
         own: frozenset[tir.Var] = frozenset(),
     ) -> None:
+        self.found.divisions += [(division, span) for division in certain_divisions(size)]
         for var in variables_of(size):
             if var in self._sizes or var in own:
                 continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.errors import Diagnostic
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax.analysis.survey import SIZES_COME_FROM, Annotation, Survey
 from relaxpy.ir.relax.nodes import (
     Expr,
@@ -17,6 +19,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Var,
 )
+from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import expr as tir
 
 
@@ -229,6 +232,19 @@ def scalar_value_datatype(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
+def division_by_zero(found: Survey) -> Iterator[Diagnostic]:
+    """PX-3: no size divides by what is zero whatever the sizes are."""
+    for division, span in found.divisions:
+        if prove_equal(division.b, tir.IntImm(division.b.dtype, 0)):
+            text = ShortText().prim(division, INT64)
+            yield Diagnostic(
+                f"{text} divides by zero, whatever the sizes are",
+                "PX-3",
+                span,
+                "divide by a size, or a number, that can be another",
+            )
+
+
 ANNOTATION_CRITERIA = (
     variable_rank,
     tensor_shape_kind,
@@ -244,4 +260,5 @@ ANNOTATION_CRITERIA = (
     scalar_datatype,
     datatypes,
     scalar_value_datatype,
+    division_by_zero,
 )
