@@ -117,6 +117,7 @@ class ArrayEmitter:
         self.lines: list[ast.stmt] = []
         self.scalars = ScalarEmitter(scope, name, outer)
         self.done: dict[PrimExpr, tuple[Value, Guards]] = {}
+        self.ready: dict[PrimExpr, Value] = {}
         self.uses: Counter[PrimExpr] = Counter()
         self.guards: Guards = ()
         self.spare: Output | None = None
@@ -168,21 +169,27 @@ class ArrayEmitter:
 
     def _count(self, expr: PrimExpr) -> None:
         """How often each part is used; a part used twice is computed once."""
-        self.uses[expr] += 1
-        if self.uses[expr] == 1 and not isinstance(expr, BufferLoad):
-            for child in children(expr):
-                if isinstance(child, PrimExpr):
-                    self._count(child)
+        waiting: list[Node] = [expr]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, PrimExpr):
+                self.uses[part] += 1
+                if self.uses[part] == 1 and not isinstance(part, BufferLoad):
+                    waiting += children(part)
 
     # ---- parts
 
     def _value(self, expr: PrimExpr, out: Output | None = None) -> Value:
+        if expr in self.ready:
+            return self.ready.pop(expr)
         found, guards = self.done.get(expr, (None, ()))
         if found is not None and guards != self.guards[: len(guards)] and self._may_fail(expr):
             # It was not asked of all rounds of which it is asked now.
             self.uses.update(part for part in walk(expr) if isinstance(part, PrimExpr))
             found = None
         if found is None:
+            for part in self._leftmost(expr):
+                self.ready[part] = self._value(part)
             found = self._new(expr, out)
             shared = self.uses[expr] > 1
             if shared and found.temporary is None and _is_work(expr) and found.dims:
@@ -190,6 +197,19 @@ class ArrayEmitter:
             if shared or isinstance(expr, Var):
                 self.done[expr] = found, self.guards
         return found
+
+    def _leftmost(self, expr: PrimExpr) -> Iterator[PrimExpr]:
+        """The first operands inside each other, which are what is computed first, from within.
+
+        So a sum of many takes no more of the stack than a sum of two.
+        """
+        found: list[PrimExpr] = []
+        while isinstance(expr, BinaryOpExpr) and type(expr) in ELEMENTWISE and self.varies(expr):
+            expr = expr.a
+            if expr in self.ready or expr in self.done:
+                break
+            found.append(expr)
+        return reversed(found)
 
     def _only_where(self, condition: ast.expr, expr: PrimExpr) -> Value:
         outer = self.guards

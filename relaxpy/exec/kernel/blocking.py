@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.parts import Access, Statement
@@ -53,82 +53,73 @@ def block_rows(
     those whose memory they use. What writes to buffers in `fixed` stays by itself.
     """
     found: list[Step] = []
-    run: list[Whole] = []
-    axes: list[Axis] = []
+    run = _Run(shared)
     for step in steps:
-        axis = (
-            None
-            if isinstance(step, (Serial, Scalar, Blocked))
-            else _extended(run, axes, step, shared, fixed)
-        )
-        if axis is None:
-            found += _closed(run, axes, steps, local, shared, sizes)
-            run, axes = [], []
-            if isinstance(step, Serial):
-                step = replace(step, steps=block_rows(step.steps, (), shared, fixed, sizes))
-            axis = (
-                None
-                if isinstance(step, (Serial, Scalar, Blocked))
-                else _extended([], [], step, shared, fixed)
-            )
-        if axis is None:
+        if not isinstance(step, (Serial, Scalar, Blocked)) and run.extended(step, fixed):
+            continue
+        found += _closed(run, steps, local, sizes)
+        run = _Run(shared)
+        if isinstance(step, Serial):
+            step = replace(step, steps=block_rows(step.steps, (), shared, fixed, sizes))
+        if isinstance(step, (Serial, Scalar, Blocked)) or not run.extended(step, fixed):
             found.append(step)
-        else:
-            assert not isinstance(step, (Serial, Scalar, Blocked))
-            run.append(step)
-            axes.append(axis)
-    return (*found, *_closed(run, axes, steps, local, shared, sizes))
+    return (*found, *_closed(run, steps, local, sizes))
 
 
-def _extended(
-    run: Sequence[Whole],
-    axes: Sequence[Axis],
-    step: Whole,
-    shared: Mapping[Buffer, Buffer],
-    fixed: Container[Buffer],
-) -> Axis | None:
-    """The axis of `step` along which it can join the run, or None."""
-    if any(w.buffer in fixed for part in parts_in(step) for w in part.writes):
-        return None
-    if isinstance(step, (Scan, Scatter)) or (isinstance(step, Contract) and not _is_row_wise(step)):
-        return None
-    for axis in step.axes:
-        alike = not axes or (
-            as_poly(axis.start).same(as_poly(axes[0].start))
-            and as_poly(axis.stop).same(as_poly(axes[0].stop))
-        )
-        if alike and _keeps_rows([*run, step], [*axes, axis], shared):
-            return axis
-    return None
+@dataclass(slots=True)
+class _Run:
+    """Steps that share an axis, and the row of each memory that a round of it meets.
+
+    It is None where not all accesses meet the same; of what is `written` there is one.
+    """
+
+    shared: Mapping[Buffer, Buffer]
+    steps: list[Whole] = field(default_factory=list)
+    axes: list[Axis] = field(default_factory=list)
+    rows: dict[Buffer, Row | None] = field(default_factory=dict)
+    written: set[Buffer] = field(default_factory=set)
+
+    def memory(self, buffer: Buffer) -> Buffer:
+        """The buffer whose memory `buffer` uses."""
+        return self.shared.get(buffer, buffer)
+
+    def extended(self, step: Whole, fixed: Container[Buffer]) -> bool:
+        """Let `step` join the run along one of its axes, if that is possible."""
+        writes = [w.buffer for part in parts_in(step) for w in part.writes]
+        if any(buffer in fixed for buffer in writes) or isinstance(step, (Scan, Scatter)):
+            return False
+        if isinstance(step, Contract) and not _is_row_wise(step):
+            return False
+        written = self.written.union(map(self.memory, writes))
+        for axis in step.axes:
+            rows = self._rows(step, axis) if self._is_alike(axis) else {}
+            if rows and all(rows[memory] is not None for memory in rows.keys() & written):
+                self.steps.append(step)
+                self.axes.append(axis)
+                self.rows |= rows
+                self.written = written
+                return True
+        return False
+
+    def _is_alike(self, axis: Axis) -> bool:
+        if not self.axes:
+            return True
+        start, stop = as_poly(self.axes[0].start), as_poly(self.axes[0].stop)
+        return as_poly(axis.start).same(start) and as_poly(axis.stop).same(stop)
+
+    def _rows(self, step: Whole, axis: Axis) -> dict[Buffer, Row | None]:
+        """The rows of the memory that `step` meets, as far as they are those of the run."""
+        rows: dict[Buffer, Row | None] = {}
+        for access in accesses(step):
+            memory, found = self.memory(access.buffer), _row(access, axis)
+            known = rows.get(memory, self.rows.get(memory, found))
+            rows[memory] = found if known == found else None
+        return rows
 
 
 def _is_row_wise(step: Contract) -> bool:
     """Whether each element needs rows of its own, so that there is no matrix to keep whole."""
     return all(mentions(f, {a.var}) for f in step.factors for a in step.axes)
-
-
-def _keeps_rows(
-    run: Sequence[Whole], axes: Sequence[Axis], shared: Mapping[Buffer, Buffer]
-) -> bool:
-    """Whether each round of the axes meets its own row of all memory written, and no other."""
-    written = {w.buffer for step in run for part in parts_in(step) for w in part.writes}
-    rows = _rows(run, axes, shared)
-    return all(rows.get(shared.get(buffer, buffer)) is not None for buffer in written)
-
-
-def _rows(
-    run: Sequence[Whole], axes: Sequence[Axis], shared: Mapping[Buffer, Buffer]
-) -> dict[Buffer, Row | None]:
-    """The row of each buffer's memory, or None where it is not the same in all accesses."""
-    rows: dict[Buffer, Row | None] = {}
-    for step, axis in zip(run, axes, strict=True):
-        for access in accesses(step):
-            found = _row(access, axis)
-            memory = shared.get(access.buffer, access.buffer)
-            known = rows.setdefault(memory, found)
-            if known is None or found is None or known != found:
-                rows[memory] = None
-    return rows
 
 
 def _row(access: Access, axis: Axis) -> Row | None:
@@ -150,23 +141,18 @@ def _is_inside(buffer: Buffer, row: Row, axis: Axis, sizes: Container[Var]) -> b
 
 
 def _closed(
-    run: Sequence[Whole],
-    axes: Sequence[Axis],
-    steps: Sequence[Step],
-    local: Container[Buffer],
-    shared: Mapping[Buffer, Buffer],
-    sizes: Container[Var],
+    run: _Run, steps: Sequence[Step], local: Container[Buffer], sizes: Container[Var]
 ) -> Sequence[Step]:
     """The run as one block if blocks are worth their while, else as it is."""
-    if sum(map(_passes, run)) < _WORTH_IT:
-        return run
-    found = _rows(run, axes, shared)
-    whole = {b: r for b, r in found.items() if r and _is_inside(b, r, axes[0], sizes)}
-    touched = dict.fromkeys(a.buffer for step in run for a in accesses(step))
-    rows = {b: whole[shared.get(b, b)] for b in touched if shared.get(b, b) in whole}
-    inside = {id(part) for step in run for part in parts_in(step)}
+    if sum(map(_passes, run.steps)) < _WORTH_IT:
+        return run.steps
+    axes = run.axes
+    whole = {b: r for b, r in run.rows.items() if r and _is_inside(b, r, axes[0], sizes)}
+    touched = dict.fromkeys(a.buffer for step in run.steps for a in accesses(step))
+    rows = {b: whole[run.memory(b)] for b in touched if run.memory(b) in whole}
+    inside = {id(part) for step in run.steps for part in parts_in(step)}
     elsewhere = {
-        shared.get(a.buffer, a.buffer)
+        run.memory(a.buffer)
         for step in flat(steps)
         if not any(id(part) in inside for part in parts_in(step))
         for a in accesses(step)
@@ -174,9 +160,10 @@ def _closed(
     own = frozenset(b for b in whole if b in local and b not in elsewhere)
     low, high = Var("lo", INT64), Var("hi", INT64)
     stretched = tuple(
-        _along(step, axis, Axis(axis.var, low, high)) for step, axis in zip(run, axes, strict=True)
+        _along(step, axis, Axis(axis.var, low, high))
+        for step, axis in zip(run.steps, axes, strict=True)
     )
-    return [Blocked(axes[0], low, high, stretched, rows, own, _row_bytes(run, axes))]
+    return [Blocked(axes[0], low, high, stretched, rows, own, _row_bytes(run.steps, axes))]
 
 
 def _along(step: Whole, old: Axis, new: Axis) -> Whole:

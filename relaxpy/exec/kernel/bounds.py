@@ -10,20 +10,28 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
 def extremes(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> tuple[Poly, Poly] | None:
-    """The least and the greatest value, or None if a coefficient's sign is open."""
-    low = high = f.offset
-    for var, factor in f.coefficients.items():
-        axis = next((a for a in axes if a.var is var), None)
-        if axis is None:
+    """The least and the greatest value over all rounds, or None if some sign is open.
+
+    Bounds that depend on axes further out are followed outward, so that no axis is left in them.
+    """
+    loops = {a.var for a in axes}
+    if not loops.issuperset(f.coefficients):
+        return None
+    low = high = f
+    for axis in reversed(axes):
+        ends = (
+            _end(low, axis, loops, sizes, upper=False),
+            _end(high, axis, loops, sizes, upper=True),
+        )
+        if ends[0] is None or ends[1] is None:
             return None
-        first, last = as_poly(axis.start), as_poly(axis.stop) - 1
-        if factor.is_at_least(0, sizes):
-            low, high = low + factor * first, high + factor * last
-        elif (factor * -1).is_at_least(0, sizes):
-            low, high = low + factor * last, high + factor * first
-        else:
-            return None
-    return low, high
+        low, high = ends[0], ends[1]
+    return low.offset, high.offset
+
+
+def reach(axis: Axis, axes: Sequence[Axis], sizes: Container[Var]) -> tuple[Poly, Poly] | None:
+    """The first and the last value that one of `axes` takes in any round of those around it."""
+    return extremes(Affine({axis.var: as_poly(1)}, as_poly(0)), axes, sizes)
 
 
 def is_inside(index: PrimExpr, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
@@ -35,22 +43,12 @@ def is_inside(index: PrimExpr, size: PrimExpr, axes: Sequence[Axis], sizes: Cont
 def affine_inside(
     index: Affine, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]
 ) -> bool:
-    """As `is_inside`, of an affine map.
-
-    Bounds that depend on axes further out are followed outward.
-    """
-    low = high = index
-    loops = {a.var for a in axes}
-    for axis in reversed(axes):
-        ends = (
-            _end(low, axis, loops, sizes, upper=False),
-            _end(high, axis, loops, sizes, upper=True),
-        )
-        if ends[0] is None or ends[1] is None:
-            return False
-        low, high = ends[0], ends[1]
-    below = as_poly(size) - 1 - high.poly()
-    return low.poly().is_at_least(0, sizes) and below.is_at_least(0, sizes)
+    """As `is_inside`, of an affine map."""
+    found = extremes(index, axes, sizes)
+    if found is None:
+        return False
+    low, high = found
+    return low.is_at_least(0, sizes) and (as_poly(size) - 1 - high).is_at_least(0, sizes)
 
 
 def _end(
@@ -69,13 +67,15 @@ def _end(
 
 def is_injective(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
     """Whether the map, like digits of a number, takes no value twice."""
-    reach = as_poly(0)
+    width = as_poly(0)
     ordered = sorted(f.coefficients.items(), key=lambda item: _weight(item[1]))
     for var, factor in ordered:
-        if not (factor - reach).is_at_least(1, sizes):
+        if not (factor - width).is_at_least(1, sizes):
             return False
-        axis = next(a for a in axes if a.var is var)
-        reach = reach + factor * (as_poly(axis.stop) - as_poly(axis.start) - 1)
+        ends = reach(next(a for a in axes if a.var is var), axes, sizes)
+        if ends is None:
+            return False
+        width = width + factor * (ends[1] - ends[0])
     return True
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from relaxpy.exec.kernel.bounds import extremes, is_injective
+from relaxpy.exec.kernel.bounds import extremes, is_injective, reach
+from relaxpy.exec.kernel.meetings import meetings
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement
 from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
@@ -44,9 +45,8 @@ def edges(
 ) -> set[Edge]:
     """All orders among `parts`, which stand in the order of the text."""
     found: set[Edge] = set()
-    for i, first in enumerate(parts):
-        for j in range(i, len(parts)):
-            found.update(_between(i, first, j, parts[j], sizes, roots))
+    for i, j in meetings(parts, sizes, roots):
+        found.update(_between(i, parts[i], j, parts[j], sizes, roots))
     return found
 
 
@@ -139,25 +139,32 @@ def directions(
 
     None if no two rounds meet.
     """
-    possible: Directions = [
-        _by_range(a, b, sizes) for a, b in zip(x_axes[:common], y_axes[:common], strict=True)
+    ends = [
+        (reach(a, x_axes, sizes), reach(b, y_axes, sizes))
+        for a, b in zip(x_axes[:common], y_axes[:common], strict=True)
     ]
+    possible: Directions = [_by_range(a, b, sizes) for a, b in ends]
     shared = {axis.var: level for level, axis in enumerate(x_axes[:common])}
     if len(x.maps) != len(y.maps) or x.buffer is not y.buffer:
         return possible
     for f, g, size in zip(x.maps, y.maps, x.buffer.shape, strict=False):
         if f is None or g is None:
             continue
-        if not _restrict(possible, f, x_axes, g, y_axes, shared, size, sizes):
+        if not _restrict(possible, f, x_axes, g, y_axes, shared, ends, size, sizes):
             return None
     return possible if all(possible) else None
 
 
-def _by_range(a: Axis, b: Axis, sizes: Container[Var]) -> set[str]:
+Ends = tuple[Poly, Poly] | None
+"""The first and the last value that a loop's variable takes in any round of the loops around it."""
+
+
+def _by_range(a: Ends, b: Ends, sizes: Container[Var]) -> set[str]:
     """What the bounds of one loop, perhaps divided differently for two parts, leave possible."""
-    a_start, a_last = as_poly(a.start), as_poly(a.stop) - 1
-    b_start, b_last = as_poly(b.start), as_poly(b.stop) - 1
     possible = set(ANY)
+    if a is None or b is None:
+        return possible
+    (a_start, a_last), (b_start, b_last) = a, b
     if (b_start - a_last).is_at_least(0, sizes):
         possible.discard(LATER)
         if (b_start - a_last).is_at_least(1, sizes):
@@ -176,6 +183,7 @@ def _restrict(
     g: Affine,
     y_axes: Sequence[Axis],
     shared: dict[Var, int],
+    ends: Sequence[tuple[Ends, Ends]],
     size: PrimExpr,
     sizes: Container[Var],
 ) -> bool:
@@ -195,12 +203,11 @@ def _restrict(
         if len(f.coefficients) == 1:
             [(var, factor)] = f.coefficients.items()
             level = shared[var]
-            pair = x_axes[level], y_axes[level]
             if not gap.terms:
                 if _moves(factor, size, sizes):
                     possible[level] &= {SAME}
                 return True
-            return _one_axis(possible, level, factor, gap, pair, sizes)
+            return _one_axis(possible, level, factor, gap, ends[level], sizes)
         alike = all(_run_alike(x_axes[shared[v]], y_axes[shared[v]]) for v in f.coefficients)
         if not gap.terms and alike and is_injective(f, x_axes, sizes):
             for var in f.coefficients:
@@ -230,7 +237,7 @@ def _one_axis(
     level: int,
     factor: Poly,
     gap: Poly,
-    axes: tuple[Axis, Axis],
+    ends: tuple[Ends, Ends],
     sizes: Container[Var],
 ) -> bool:
     """x at factor * v + gap and y at factor * v: y's round comes gap / factor later."""
@@ -245,9 +252,10 @@ def _one_axis(
     if distance % step:
         return False
     rounds = distance // step
-    x, y = axes
-    reach = as_poly(x.stop) - as_poly(y.start) if rounds < 0 else as_poly(y.stop) - as_poly(x.start)
-    if (as_poly(abs(rounds)) - reach).is_at_least(0, sizes):
-        return False
+    x, y = ends
+    if x is not None and y is not None:
+        farthest = x[1] - y[0] if rounds < 0 else y[1] - x[0]
+        if (as_poly(abs(rounds)) - farthest).is_at_least(1, sizes):
+            return False
     possible[level] &= {EARLIER if rounds > 0 else LATER}
     return True

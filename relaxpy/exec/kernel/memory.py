@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from relaxpy.exec.kernel.nest import Axis, loads
@@ -92,13 +93,17 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
     """
     buffers = [*plan.func.buffer_map.values(), *plan.nest.pointers.values()]
     steps = list(flat(plan.steps))
-    touched = {_root(plan, a) for step in steps for a in accesses(step)}
+    users: dict[Buffer, dict[int, Step]] = {}
+    for number, step in enumerate(steps):
+        for found in accesses(step):
+            users.setdefault(_root(plan, found), {})[number] = step
     written = {_root(plan, w) for step in steps for p in parts_in(step) for w in p.writes}
     done: set[Buffer] = set()
     for target in (b for b in buffers if b in written):
         done.add(target)
-        others = [b for b in buffers if b in touched and b not in done]
-        same = [b for b in others if _harmless(plan, steps, target, b)]
+        others = [b for b in buffers if b in users and b not in done]
+        allowed = _interchangeable(plan, users, target)
+        same = [b for b in others if b in allowed]
         differ = [b for b in others if b not in same]
         if others:
             yield target, (*differ, *same), len(same)
@@ -108,35 +113,43 @@ def _root(plan: Plan, access: Access) -> Buffer:
     return plan.views.get(access.buffer, access.buffer)
 
 
-def _harmless(plan: Plan, steps: Sequence[Step], target: Buffer, other: Buffer) -> bool:
-    """Whether `other` may be the array `target` itself: one step meets both, element by element."""
-    meeting = [s for s in steps if {target, other} & {_root(plan, a) for a in accesses(s)}]
-    if len(meeting) != 1 or not isinstance(meeting[0], Map):
-        return False
-    statement = meeting[0].statement
-    shared = target in plan.shared.values()
-    if shared or statement.target is not target or statement.guards or not _alike(target, other):
-        return False
-    uses = [load for load in loads(statement.value) if load.buffer is other]
-    if len(uses) != 1 or any(r.buffer is target or None in r.maps for r in statement.reads):
-        return False
-    aligned = zip(uses[0].indices, statement.indices, strict=True)
-    return all(x is y for x, y in aligned) and _chained(statement.value, uses[0])
+def _interchangeable(
+    plan: Plan, users: Mapping[Buffer, Mapping[int, Step]], target: Buffer
+) -> Container[Buffer]:
+    """Buffers that may be the array `target` itself: one step meets both, element by element."""
+    if len(users[target]) != 1:
+        return ()
+    [(number, step)] = users[target].items()
+    if not isinstance(step, Map) or target in plan.shared.values():
+        return ()
+    statement = step.statement
+    if statement.target is not target or statement.guards:
+        return ()
+    if any(read.buffer is target or None in read.maps for read in statement.reads):
+        return ()
+    times = Counter(load.buffer for load in loads(statement.value))
+    return {
+        load.buffer
+        for load in _read_first(statement.value)
+        if times[load.buffer] == 1
+        and users.get(load.buffer, {}).keys() == {number}
+        and _alike(target, load.buffer)
+        and all(x is y for x, y in zip(load.indices, statement.indices, strict=True))
+    }
 
 
-_LEAVES = (BufferLoad, Var, ConstExpr)
-
-
-def _chained(value: PrimExpr, load: BufferLoad) -> bool:
-    """Whether `load` is read by the first operation that is performed, and by no later one."""
-    while value is not load:
+def _read_first(value: PrimExpr) -> list[BufferLoad]:
+    """What the first operation that is performed reads, where no later one comes before it."""
+    if isinstance(value, BufferLoad):
+        return [value]
+    while True:
         parts = {c for c in children(value) if isinstance(c, PrimExpr)}
-        inner = {c for c in parts if load in loads(c)}
-        if len(inner) != 1 or not all(isinstance(c, _LEAVES) for c in parts - inner):
-            return False
-        [operand] = inner
-        if operand is load and isinstance(value, (FloorDiv, FloorMod)) and value.dtype.is_float:
-            # These are several operations.
-            return False
-        value = operand
-    return True
+        inner = [c for c in parts if not isinstance(c, (BufferLoad, Var, ConstExpr))]
+        if not inner:
+            break
+        if len(inner) > 1:
+            return []
+        [value] = inner
+    if isinstance(value, (FloorDiv, FloorMod)) and value.dtype.is_float:
+        return []  # these are several operations
+    return [c for c in parts if isinstance(c, BufferLoad)]

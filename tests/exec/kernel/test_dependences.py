@@ -1,12 +1,18 @@
 """Programs whose parts meet in memory in ways that are easily overlooked, beside the reference."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
+from relaxpy import te, tir
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.tir_reference import run_prim_func
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
+from tests.counting import calls
 from tests.exec.kernel.support import check, load, methods
 
 
@@ -331,3 +337,113 @@ def test_differences_without_sign_wrap_round() -> None:
     check(unsigned, *args)
     load(unsigned)(*args)
     assert (zeros[0] != 0).tolist() == [True] * 5 + [False] * 3
+
+
+@T.prim_func
+def sliding_stores(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(8):
+        for j in range(i, i + 2):
+            A[j + 2] = B[j] + T.float32(1)
+            B[j + 2] = A[j] * T.float32(2)
+
+
+@T.prim_func
+def sliding_loads(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(8):
+        for j in range(i, i + 2):
+            A[j] = B[j] * T.float32(i)
+        for k in range(i + 2, i + 4):
+            B[k] = A[k] + T.float32(1)
+
+
+@T.prim_func
+def digits_that_slide_back(A: T.Buffer((64,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(4):
+        for j in range(8 - i, 12 - i):
+            A[4 * i + j] = B[j] + T.float32(i)
+            B[j] = A[4 * i + j] * T.float32(2)
+
+
+@pytest.mark.parametrize(
+    ("func", "size"), [(sliding_stores, 16), (sliding_loads, 16), (digits_that_slide_back, 64)]
+)
+def test_bounds_that_move_with_a_loop_are_others_in_another_round(
+    func: PrimFunc, size: int
+) -> None:
+    check(func, numbers(size), numbers(16) * 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_moving_bounds_agree_with_the_reference(data: st.DataObject) -> None:
+    """Two stores in a loop whose bounds, and places, move with the loop around it."""
+    number = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
+    lines = []
+    for loop, (target, source) in zip("jk", ("AB", "BA"), strict=True):
+        start, width = f"{number(-1, 1)} * i + {number(4, 8)}", number(1, 3)
+        where = f"{number(0, 2)} * i + {loop} + {number(0, 3)}"
+        read = f"{number(0, 2)} * i + {loop} + {number(0, 3)}"
+        lines += [
+            f"        for {loop} in range({start}, {start} + {width}):",
+            f"            {target}[{where}] = {source}[{read}] * T.float32(0.5) + T.float32(i)",
+        ]
+    if data.draw(st.booleans()):  # both in one loop
+        lines = [lines[0], lines[1], lines[3].replace("k", "j")]
+    text = "\n".join(
+        [
+            "@T.prim_func",
+            'def f(A: T.Buffer((48,), "float32"), B: T.Buffer((48,), "float32")):',
+            f"    for i in range({number(1, 6)}):",
+            *lines,
+        ]
+    )
+    func = from_source(text)
+    assert isinstance(func, PrimFunc)
+    check(func, numbers(48), numbers(48) * 3)
+
+
+def side_by_side(count: int, *, symbolic: bool) -> PrimFunc:
+    """As many stores into one buffer, each into rows of its own, and a step that reads them all."""
+    n, size = ("n", "n = T.int64()") if symbolic else ("4", "pass")
+    lines = [
+        "@T.prim_func",
+        "def f(a: T.handle, b: T.handle, c: T.handle):",
+        f"    {size}",
+        f'    A = T.match_buffer(a, ({n},), "float32")',
+        f'    B = T.match_buffer(b, ({n} * {count},), "float32")',
+        f'    C = T.match_buffer(c, ({n} * {count},), "float32")',
+    ]
+    for k in range(count):
+        lines += [f"    for i in range({n}):", f"        B[i + {n} * {k}] = A[i] * T.float32({k})"]
+    lines += [f"    for i in range({n} * {count}):", "        C[i] = B[i] + T.float32(1)"]
+    found = from_source("\n".join(lines))
+    assert isinstance(found, PrimFunc)
+    return found
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_stores_side_by_side_are_compared_with_their_neighbours(symbolic: bool) -> None:
+    check(side_by_side(5, symbolic=symbolic), numbers(4), numbers(20), numbers(20))
+    assert set(methods(side_by_side(5, symbolic=symbolic))) == {"elementwise"}
+    few, many = (
+        calls(partial(compile_kernel, side_by_side(count, symbolic=symbolic), "kernel"))
+        for count in (40, 80)
+    )
+    assert many < 2.5 * few
+
+
+def test_a_sum_of_many_arrays_needs_no_deep_stack() -> None:
+    def added(count: int) -> PrimFunc:
+        arrays = [te.placeholder((4,), "float32", f"x{k}") for k in range(count)]
+
+        def total(i: tir.Var) -> tir.PrimExpr:
+            found = arrays[0][i]
+            for array in arrays[1:]:
+                found = found + array[i]
+            return found
+
+        return te.create_prim_func([*arrays, te.compute((4,), total)])
+
+    check(added(200), *(numbers(4) * k for k in range(200)), numbers(4))
+    few, many = (calls(partial(compile_kernel, added(k), "kernel")) for k in (50, 100))
+    assert many < 4 * few
