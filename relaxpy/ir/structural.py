@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -406,18 +407,39 @@ def _as_node(value: object) -> object:
     return value if as_info is None else as_info()
 
 
+class _Absent(Enum):
+    """What stands where a side has nothing."""
+
+    NOTHING = "nothing"
+
+    @override
+    def __str__(self) -> str:
+        return self.value
+
+
+_ABSENT = _Absent.NOTHING
+
+
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Where two nodes first differ, and what stands there on either side."""
+    """Where two nodes first differ, and what stands there on either side.
+
+    The places are the same unless one side has nothing there.
+    """
 
     place: AccessPath
+    other_place: AccessPath
     lhs: object
     rhs: object
 
     @property
     def path(self) -> str:
         """The way from the two nodes to the difference: `.body.blocks[0]`."""
-        return str(self.place).removeprefix("<root>")
+        return str(self._present).removeprefix("<root>")
+
+    @property
+    def _present(self) -> AccessPath:
+        return self.other_place if self.lhs is _ABSENT else self.place
 
     @override
     def __str__(self) -> str:
@@ -425,7 +447,7 @@ class Mismatch:
         kinds = [type(self.lhs).__name__, type(self.rhs).__name__]
         if texts[0] == texts[1] and kinds[0] != kinds[1]:
             texts = [f"{text} ({kind})" for text, kind in zip(texts, kinds, strict=True)]
-        return f"the two differ at {self.place}\n  left:  {texts[0]}\n  right: {texts[1]}"
+        return f"the two differ at {self._present}\n  left:  {texts[0]}\n  right: {texts[1]}"
 
 
 def _snippet(subject: object, limit: int = 300) -> str:
@@ -536,21 +558,50 @@ def _place(walk: _Walk, root: object) -> Place:
 
 
 def _among_members(found: Mismatch, left: _Walk, right: _Walk) -> Mismatch | None:
-    """Where the members differ first that two sequences of unequal lengths both have, if any do.
+    """Where two lists or tables differ that have not the same number of members, or the same keys.
 
-    Variables among them are defined together, so that their number is what is to be told.
+    Members that both have come first. Variables are defined together, so that their number is what
+    is to be told.
     """
-    if not isinstance(found.lhs, tuple) or not isinstance(found.rhs, tuple):
-        return None
-    for index, (lhs, rhs) in enumerate(zip(found.lhs, found.rhs, strict=False)):
-        if not isinstance(lhs, Node) or _KINDS[type(lhs)].variable:
+    match found.lhs, found.rhs:
+        case tuple() as one, tuple() as other:
+            return _among(dict(enumerate(one)), dict(enumerate(other)), _ITEM, found, left, right)
+        case Mapping() as one, Mapping() as other:
+            return _among(one, other, _KEY, found, left, right)
+        case _:
             return None
-        left.stack.clear()
-        right.stack.clear()
+
+
+_Steps: TypeAlias = tuple[Callable[[AccessPath, Any], AccessPath], ...]
+_ITEM: _Steps = AccessPath.array_item, AccessPath.array_item_missing
+_KEY: _Steps = AccessPath.map_item, AccessPath.map_item_missing
+
+
+def _among(
+    one: Mapping[Any, object],
+    other: Mapping[Any, object],
+    steps: _Steps,
+    found: Mismatch,
+    left: _Walk,
+    right: _Walk,
+) -> Mismatch | None:
+    for key in sorted(one.keys() & other.keys()):
+        lhs, rhs = one[key], other[key]
+        if isinstance(lhs, Node) and _KINDS[type(lhs)].variable:
+            break
+        for walk in (left, right):
+            walk.stack.clear()
+            walk.visit = None
         inner = _first_difference(left, right, lhs, rhs)
         if inner is not None:
             inner = _among_members(inner, left, right) or inner
-            return replace(inner, place=found.place.array_item(index).join(inner.place))
+            place = steps[0](found.place, key)
+            return replace(
+                inner, place=place.join(inner.place), other_place=place.join(inner.other_place)
+            )
+    for key in sorted(one.keys() ^ other.keys()):
+        here, there = (steps[key not in side](found.place, key) for side in (one, other))
+        return Mismatch(here, there, one.get(key, _ABSENT), other.get(key, _ABSENT))
     return None
 
 
@@ -566,7 +617,8 @@ def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch
             for a, b, (step, value), (_, other_value) in tokens:
                 if a != b:
                     return _difference(a, b, ((path, step), value), ((path, step), other_value))
-    return Mismatch(_access_path(path), one, other)
+    place = _access_path(path)
+    return Mismatch(place, place, one, other)
 
 
 def _members(subject: object) -> list[tuple[Step, object]]:
@@ -600,7 +652,7 @@ def get_first_structural_mismatch(
 ) -> tuple[AccessPath, AccessPath] | None:
     """The paths to the first difference on either side, or None if there is none."""
     found = first_mismatch(lhs, rhs, map_free_vars, skip_tensor_content)
-    return None if found is None else (found.place, found.place)
+    return None if found is None else (found.place, found.other_place)
 
 
 def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> bool:

@@ -12,6 +12,7 @@ from relaxpy.ir import (
     structural_equal,
     structural_hash,
 )
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -21,6 +22,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt
+from relaxpy.ir.types import PointerType, PrimType
 from relaxpy.script import from_source, relax as R
 
 
@@ -66,9 +68,61 @@ def test_the_first_difference_is_found_before_a_difference_in_length():
     two = rx.BindingBlock([rx.VarBinding(vs[1], call("log", x)), rx.VarBinding(vs[2], x)])
     assert str(first_mismatch(one, two).place) == "<root>.bindings[0].value.op.name"
     longer = rx.BindingBlock([*one.bindings, rx.VarBinding(vs[2], x)])
-    assert str(first_mismatch(one, longer).place) == "<root>.bindings"
+    found = first_mismatch(one, longer)
+    assert str(found.place) == "<root>.bindings[1]<missing>"
+    assert str(found.other_place) == "<root>.bindings[1]"
     params = rx.Function([x], x), rx.Function([x, vs[0]], x)
-    assert str(first_mismatch(*params).place) == "<root>.params"
+    assert str(first_mismatch(*params).path) == ".params[1]"
+
+
+def root() -> AccessPath:
+    return AccessPath.root()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "place", "other_place"),
+    [
+        ([1, 2, 3], [1, 4, 3], root().array_item(1), root().array_item(1)),
+        ([1, 3, 4], [1, 2, 3, 4], root().array_item(1), root().array_item(1)),
+        ([[1]], [[2, 3]], root().array_item(0).array_item(0), root().array_item(0).array_item(0)),
+        ([1, 2], [1, 2, 3], root().array_item_missing(2), root().array_item(2)),
+        ([1], [], root().array_item(0), root().array_item_missing(0)),
+        ({"a": 3, "b": 4}, {"a": 3, "b": 5}, root().map_item("b"), root().map_item("b")),
+        ({"b": 4}, {"a": 3, "b": 5}, root().map_item("b"), root().map_item("b")),
+        ({"b": 4}, {"a": 3, "b": 4}, root().map_item_missing("a"), root().map_item("a")),
+        (
+            rx.ShapeExpr((1, 3, 4)),
+            rx.ShapeExpr((1, 2, 3, 4)),
+            *(root().attr("values").array_item(1).attr("value") for _ in range(2)),
+        ),
+    ],
+)
+def test_what_only_one_side_has_is_missing_on_the_other(
+    one: object, other: object, place: AccessPath, other_place: AccessPath
+):
+    assert get_first_structural_mismatch(one, other) == (place, other_place)
+    assert get_first_structural_mismatch(other, one) == (other_place, place)
+
+
+def test_nothing_stands_where_a_side_has_nothing():
+    with pytest.raises(StructuralMismatch) as caught:
+        assert_structural_equal(rx.Tuple([]), rx.Tuple([rx.PrimValue(1)]))
+    assert str(caught.value) == (
+        "the two differ at <root>.fields[0]\n  left:  nothing\n  right: R.prim_value(1)"
+    )
+
+
+def test_memory_is_part_of_what_a_buffer_is():
+    def over(scope: str, dtype: str = "float32") -> PrimFunc:
+        return PrimFunc([decl_buffer((4,), dtype, scope=scope)], Evaluate(0))
+
+    assert_same(over(""), over("global"))
+    assert_same(over("local"), over("local"))
+    found = first_mismatch(over("local"), over(""))
+    assert found is not None
+    assert "local" in str(found)
+    to = [tir.Var("p", PointerType(PrimType(DataType(d)))) for d in ("int8", "int16")]
+    assert not structural_equal(*(PrimFunc([p], Evaluate(0)) for p in to))
 
 
 def test_a_difference_is_found_in_what_is_bound_before_its_variable():
@@ -352,7 +406,7 @@ def test_sides_of_different_kinds_that_read_alike_are_told_apart():
     [
         (Tensor((2, 3)), Tensor((2, 4)), ".shape.values[1].value"),
         (Tensor((2,), "int8"), Tensor((2,), "int16"), ".dtype"),
-        (rx.Tuple([rx.const(1)]), rx.Tuple([]), ".fields"),
+        (rx.Tuple([rx.const(1)]), rx.Tuple([]), ".fields[0]"),
         (rx.const([1, 2]), rx.const([1, 3]), ".data"),
         (
             IRModule({"f": function()}),

@@ -6,7 +6,7 @@ call, match datatypes first and fold constants.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -30,6 +30,7 @@ class Var(PrimExpr):
     __slots__ = ("name", "type_annotation")
     __match_args__ = ("name", "dtype")
     _fields: ClassVar[tuple[str, ...]] = ("dtype",)
+    _judged_by: ClassVar[Mapping[str, str]] = {"dtype": "value_type"}
     _variable = True
     name: str
     type_annotation: PrimType | PointerType
@@ -55,6 +56,14 @@ class Var(PrimExpr):
     @override
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.name, self.type_annotation)
+
+    @property
+    def value_type(self) -> DataType | PointerType:
+        """The datatype, or what a pointer points to; memory without a name is the global one."""
+        kind = self.type_annotation
+        if isinstance(kind, PrimType):
+            return self.dtype
+        return PointerType(kind.element_type, kind.storage_scope or "global")
 
     def renamed(self, name: str) -> Self:
         """A new variable of the same type."""
