@@ -6,6 +6,7 @@ from typing import Annotated
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import ParseError, RelaxpyWarning, StructInfoError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import ShapeStructInfo, TensorStructInfo, TupleStructInfo
@@ -677,3 +678,30 @@ def test_shape_variables_have_the_dtype_that_the_signature_says() -> None:
     assert (m.dtype, n.dtype) == ("int16", "int32")
     assert f.params[2].struct_info == rx.PrimStructInfo("int32", n)
     assert_structural_equal(from_source(f.script()), f)
+
+
+@pytest.mark.rule("SC-10", "SC-11", "RES-77")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_a_condition_that_is_written_out_has_two_branches(
+    target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The specification's own example of shadowing."""
+    module = from_source("""
+@R.function(pure=False)
+def func(x: R.Tensor) -> R.Tensor:
+    if True:
+        # the true branch will be a nested SeqExpr and hence a new scope
+        # this x will shadow the function parameter x
+        x = R.const(1)
+        R.print(x) # prints 1
+        # the inner x goes out of scope
+    else:
+        R.print("not executed")
+    R.print(x) # this x is the function parameter
+    return x
+""")
+    assert_structural_equal(from_source(module.script()), module)
+    x = np.array([2, 3], "int32")
+    run = relaxpy.compile(relaxpy.IRModule({"func": module}), target=target)["func"]
+    assert run(x) is x
+    assert capsys.readouterr().out == "1\n[2 3]\n"

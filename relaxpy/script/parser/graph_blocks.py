@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 
 from relaxpy.errors import WellFormedError
@@ -113,6 +114,9 @@ class GraphBlocks(GraphBindings):
         said = self.said()
         condition = self.values.value(node.test)
         written = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
+        if isinstance(node.test, ast.Constant) and isinstance(condition, bool) and node.orelse:
+            # Both branches are meant: what is chosen while reading is chosen by a name of Python's.
+            condition = replace(rx.const(condition), span=self.program.span(node.test))
         if not (written or isinstance(condition, (rx.Expr, PrimExpr))):
             self.known_branch(node, said, known=self.values.truth(condition, node.test))
             return
