@@ -225,3 +225,46 @@ def test_a_failing_module_reports_once_per_mistake() -> None:
     assert len(caught.value.diagnostics) == 2
     assert caught.value.diagnostic.span is not None
     assert caught.value.diagnostic.span.file == __file__
+
+
+@pytest.mark.rule("DER-3")
+def test_a_function_outside_a_module_names_kernels_of_modules_to_come() -> None:
+    later = rx.GlobalVar("later")
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        y = R.call_tir(later, x, out_sinfo=R.Tensor((2,), "float32"))
+        return y
+
+    assert main.body.struct_info == rx.TensorStructInfo((2,), "float32")
+    names: dict[str, object] = {"later": later, "R": R}
+    called = """
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    y = later(x)
+    return y
+"""
+    with pytest.raises(StructInfoError, match=r"the module has no function later \[DER-3\]"):
+        from_source(called, names)
+
+
+@pytest.mark.rule("OP-8")
+def test_a_kernel_that_does_not_fit_is_an_error_at_its_call_unchecked_modules_too() -> None:
+    text = """
+@I.ir_module(check_well_formed=False)
+class Module:
+    @R.function
+    def main(x: R.Tensor((SIZE,), "float32")):
+        y = R.call_tir(Module.copy, x, out_sinfo=R.Tensor((4,), "float32"))
+        return y
+
+    @T.prim_func
+    def copy(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i]
+"""
+    assert isinstance(from_source(text.replace("SIZE", "4")), IRModule)
+    with pytest.raises(StructInfoError, match=r"dimension 0: 5 is not 4 \[OP-8\]") as caught:
+        from_source(text.replace("SIZE", "5"))
+    assert caught.value.diagnostic.span is not None
+    assert caught.value.diagnostic.span.line == 6
