@@ -244,9 +244,12 @@ class ScalarEvaluator:
                 return self.within({var: self.value(bound)}, body)
             case tir.Ramp(base=base, stride=stride, lanes=lanes):
                 start, step = self.value(base), self.value(stride)
-                return tuple(self.integers(start + step * i, base.dtype) for i in range(lanes))
+                count = lanes if isinstance(lanes, int) else self.value(lanes)
+                return tuple(self.integers(start + step * i, base.dtype) for i in range(count))
             case tir.Broadcast(value=inner, lanes=lanes):
-                return (self.value(inner),) * lanes
+                return (self.value(inner),) * (
+                    lanes if isinstance(lanes, int) else self.value(lanes)
+                )
             case tir.Shuffle(vectors=vectors, indices=indices):
                 pool = [lane for vector in vectors for lane in lanes_of(self.value(vector))]
                 chosen_lanes = tuple(pool[self.value(i)] for i in indices)

@@ -111,6 +111,7 @@ from relaxpy.ir.tir.intrin import (
     tanh,
     trunc,
     undef,
+    vscale,
 )
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout, bijective_layout, layout
 from relaxpy.ir.tir.ops import (
@@ -317,4 +318,5 @@ __all__ = [
     "truncdiv",
     "truncmod",
     "undef",
+    "vscale",
 ]

@@ -10,7 +10,7 @@ from math import inf
 from typing import ClassVar
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith import logic, modular, poly, signs
+from relaxpy.ir.arith import facts, logic, modular, poly, signs, vectors
 from relaxpy.ir.arith.canonical import Canonical, is_integer
 from relaxpy.ir.arith.facts import Facts, checked_residue
 from relaxpy.ir.arith.image import evaluate_set
@@ -63,13 +63,26 @@ class ProofStrength(IntEnum):
 
 
 class Extension(IntFlag):
-    """Optional families of rules, as TVM names them."""
+    """Optional families of rules, as TVM names them; comparing products and sums is always on."""
 
     NoExtensions = 0
-    TransitivelyProveInequalities = 1
-    ConvertBooleanToAndOfOrs = 2
-    ApplyConstraintsToBooleanBranches = 4
+    TransitivelyProveInequalities = facts.TRANSITIVE
+    ConvertBooleanToAndOfOrs = facts.AND_OF_ORS
+    ApplyConstraintsToBooleanBranches = facts.BRANCHES
     ComparisonOfProductAndSum = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteSimplifyStats:
+    """How many expressions were simplified, and how many of them to a literal."""
+
+    nodes_visited: int = 0
+    constants_found: int = 0
+
+    def counted(self, found: tir.PrimExpr) -> RewriteSimplifyStats:
+        """These counts and one expression more."""
+        constant = isinstance(found, tir.ConstExpr)
+        return RewriteSimplifyStats(self.nodes_visited + 1, self.constants_found + constant)
 
 
 class Analyzer:
@@ -80,7 +93,22 @@ class Analyzer:
 
     def __init__(self) -> None:
         self._engine = Canonical()
-        self.enabled_extensions = Extension.NoExtensions
+        self._domains: dict[tir.Var, IntervalSet | Range] = {}
+        self._stats = RewriteSimplifyStats()
+        self._extensions = Extension.NoExtensions
+
+    @property
+    def enabled_extensions(self) -> Extension:
+        """The optional families of rules that are on."""
+        return self._extensions
+
+    @enabled_extensions.setter
+    def enabled_extensions(self, flags: Extension | int) -> None:
+        try:
+            self._extensions = Extension(flags)
+        except (TypeError, ValueError):
+            raise MisuseError(f"no Extension is {flags!r:.60}", about=flags) from None
+        self._facts = replace(self._facts, extensions=int(self._extensions))
 
     @property
     def _facts(self) -> Facts:
@@ -92,21 +120,42 @@ class Analyzer:
         self._engine = Canonical(facts)
 
     def simplify(self, expr: tir.ExprLike, steps: int = 2) -> tir.PrimExpr:
-        """`expr` in canonical, readable form; a second step sees what the first made visible."""
-        found = ops.convert(expr)
+        """`expr` in canonical, readable form; a second step sees what the first made visible.
+
+        Errors:
+            MisuseError: `expr` divides a vector by zero in every lane.
+        """
+        found = self._given(expr)
         for _ in range(max(1, steps)):
             before, found = found, self._engine.simplify(found)
             if found is before or isinstance(found, tir.ConstExpr):
                 break
+        self._stats = self._stats.counted(found)
         return found
 
+    @staticmethod
+    def _given(expr: tir.ExprLike) -> tir.PrimExpr:
+        value = ops.convert(expr)
+        if value.dtype.vector:
+            vectors.refuse_zero(value)
+        return value
+
     def rewrite_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
-        """`expr` simplified once."""
-        return self._engine.simplify(ops.convert(expr))
+        """`expr` simplified once. Errors: MisuseError as `simplify`."""
+        return self.simplify(expr, 1)
 
     def canonical_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
         """`expr` simplified once: one canonical form serves both of TVM's engines."""
-        return self._engine.simplify(ops.convert(expr))
+        return self.simplify(expr, 1)
+
+    @property
+    def rewrite_simplify_stats(self) -> RewriteSimplifyStats:
+        """How much was simplified since the Analyzer was made, or since the last reset."""
+        return self._stats
+
+    def reset_rewrite_simplify_stats(self) -> None:
+        """Begin counting anew."""
+        self._stats = RewriteSimplifyStats()
 
     def const_int_bound(self, expr: tir.ExprLike) -> ConstIntBound:
         """An interval around all values of `expr`."""
@@ -123,8 +172,12 @@ class Analyzer:
     def int_set(
         self, expr: tir.ExprLike, dom_map: Mapping[tir.Var, IntervalSet | Range] | None = None
     ) -> IntervalSet:
-        """An interval, perhaps symbolic, around `expr` as the variables run through `dom_map`."""
-        return evaluate_set(self._engine, ops.convert(expr), dom_map or {})
+        """An interval, perhaps symbolic, around `expr` as the variables run through `dom_map`.
+
+        Without one they run through the Ranges that they were bound to.
+        """
+        domains = self._domains if dom_map is None else dom_map
+        return evaluate_set(self._engine, ops.convert(expr), domains)
 
     def can_prove(
         self, expr: tir.ExprLike, strength: ProofStrength = ProofStrength.DEFAULT
@@ -140,7 +193,11 @@ class Analyzer:
     def prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool | None:
         """Whether the two are always equal (True), never (False), or neither is known (None)."""
         x, y = ops.match_dtypes(a, b)
-        return self._engine.prove_equal(x, y)
+        found = self._engine.prove_equal(x, y)
+        if found is None and is_integer(x.dtype) and x.dtype.family == "int":
+            apart = self._engine.simplify(tir.Sub(x, y))
+            return apart.value == 0 if isinstance(apart, tir.IntImm) else None
+        return found
 
     def can_prove_greater_equal(self, expr: tir.ExprLike, lower_bound: int) -> bool:
         """Whether `expr` is never below `lower_bound`."""
@@ -185,23 +242,38 @@ class Analyzer:
         if isinstance(extent, tir.IntImm) and extent.value == 1:
             self.bind(var, low, allow_override)
             return
+        self._domains = {**self._domains, var: found}
         least, _ = self._engine.bound(low)
         _, greatest = self._engine.bound(ops.add(low, extent))
         if least < greatest:
             self.update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
         value = ops.cast_to(var, low.dtype)
-        facts = logic.assume(self._engine, self._facts, ops.compare(tir.GE, value, low))
+        known = logic.assume(self._engine, self._facts, ops.compare(tir.GE, value, low))
         upper = ops.compare(tir.LT, value, ops.add(low, extent))
-        self._facts = logic.assume(self._engine, facts, upper)
+        self._facts = logic.assume(self._engine, known, upper)
 
     def update(
-        self, var: tir.Var, info: ConstIntBound | ModularSet, override: bool = False
+        self,
+        var: tir.Var,
+        info: ConstIntBound | ModularSet | IntervalSet,
+        override: bool = False,
     ) -> None:
-        """Say that `var` lies in a ConstIntBound, or in a ModularSet.
+        """Say that `var` lies in a ConstIntBound, in a ModularSet, or in an IntervalSet.
 
         Errors:
-            MisuseError: what was said before is different, unless `override`.
+            MisuseError (also TypeError): what was said before is different, unless `override`, or
+                `info` is nothing of the kind.
         """
+        ops.check_variable(var, "an update")
+        if isinstance(info, IntervalSet):
+            self._domains = {**self._domains, var: info}
+            low, high = self._engine.bound(info.min_value)[0], self._engine.bound(info.max_value)[1]
+            ends = (
+                low if info.has_lower_bound() else -inf,
+                high if info.has_upper_bound() else inf,
+            )
+            self.update(var, ConstIntBound.of(ends), override)
+            return
         if isinstance(info, ModularSet):
             residue = checked_residue(info.coeff, info.base)
             known = self._facts.residues.get(var)
@@ -209,6 +281,8 @@ class Analyzer:
                 raise MisuseError(f"{var.name} has another residue already")
             self._facts = replace(self._facts, residues={**self._facts.residues, var: residue})
             return
+        if not isinstance(info, ConstIntBound):
+            raise MisuseError(f"a bound, residue or set is wanted, found {info!r:.60}", about=info)
         before = self._facts.bounds.get(var)
         if before is not None and not override and before != info.interval:
             raise MisuseError(f"{var.name} has other bounds already: {ConstIntBound.of(before)}")

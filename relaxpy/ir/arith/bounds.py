@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import groupby
+from math import inf
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import interval, readable
+from relaxpy.ir.arith import interval, poly, readable
 from relaxpy.ir.arith.atoms import Positive, Quotient
 from relaxpy.ir.arith.interval import EVERYTHING, Interval
 from relaxpy.ir.arith.poly import Monomial, Poly
@@ -18,10 +19,55 @@ if TYPE_CHECKING:
 
 def of_poly(engine: Canonical, p: Poly) -> Interval:
     """An interval around all values of p, term by term."""
-    low: interval.Bound = 0
-    high: interval.Bound = 0
     if not engine.facts.bounds and _hopeless(p):
         return EVERYTHING
+    found = _by_pieces(engine, p)
+    if 1 < len(p) < 5 and engine.facts.bounds:
+        found = _by_corners(engine, p, found)
+    return found if readable.is_plain(p) else _by_cases(engine, p, found)
+
+
+def _by_corners(engine: Canonical, p: Poly, found: Interval) -> Interval:
+    """`found`, or what is around k*a*b + l*a + m*b + n: between its values at the corners.
+
+    Rule:
+        For a fixed `a` this is linear in `b`, and the other way round.
+    """
+    products = [m for m in p if len(m) > 1]
+    if len(products) != 1 or len(products[0]) != 2 or products[0][0] is products[0][1]:
+        return found
+    one, other = products[0]
+    if not all(m in ((), (one,), (other,), products[0]) for m in p):
+        return found
+    sides = of_atom(engine, one), of_atom(engine, other)
+    if abs(sides[0][0]) == inf or abs(sides[0][1]) == inf:
+        one, other, sides = other, one, sides[::-1]
+        if abs(sides[0][0]) == inf or abs(sides[0][1]) == inf:
+            return found
+    values = []
+    for a in sides[0]:
+        slope = p[products[0]] * a + p.get((other,), 0)
+        start = p.get((one,), 0) * a + p.get((), 0)
+        values += [start + interval.times(slope, b) for b in sides[1]]
+    return interval.meet(found, (min(values), max(values)))
+
+
+def _by_cases(engine: Canonical, p: Poly, found: Interval) -> Interval:
+    """`found`, or what is around p with 0 and with d for max(d, 0), if there is one such term."""
+    positive = [m for m in p if any(isinstance(factor, Positive) for factor in m)]
+    if len(positive) != 1 or len(positive[0]) != 1 or found[0] == found[1]:
+        return found
+    [monomial] = positive
+    rest = {m: c for m, c in p.items() if m != monomial}
+    [atom] = monomial
+    assert isinstance(atom, Positive)
+    other = poly.add(rest, dict(atom.inner), p[monomial])
+    return interval.meet(found, interval.join(of_poly(engine, rest), of_poly(engine, other)))
+
+
+def _by_pieces(engine: Canonical, p: Poly) -> Interval:
+    low: interval.Bound = 0
+    high: interval.Bound = 0
     for piece in readable.pieces(p):
         part = interval.scale(_of_piece(engine, piece), piece.coefficient)
         low, high = low + part[0], high + part[1]
@@ -137,7 +183,8 @@ def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Inte
             inner = bound(value)
             return inner if whole[0] <= inner[0] and inner[1] <= whole[1] else whole
         case tir.Ramp(base=base, stride=stride, lanes=lanes):
-            last = interval.add(bound(base), interval.scale(bound(stride), lanes - 1))
+            more = (lanes - 1, lanes - 1) if isinstance(lanes, int) else (0, inf)
+            last = interval.add(bound(base), interval.multiply(bound(stride), more))
             return interval.join(bound(base), last)
         case tir.Broadcast(value=value):
             return bound(value)
@@ -156,6 +203,8 @@ def _of_call(
         case "tir.bitwise_and", (a, b):
             masks = [high for low, high in (engine.bound(a), engine.bound(b)) if low >= 0]
             return (0, min(masks)) if masks else whole
+        case "tir.vscale", ():
+            return 1, whole[1]
         case "tir.shift_right", (a, tir.IntImm(value=by)):
             return interval.divide(engine.bound(a), (1 << by, 1 << by), floor=True)
         case "tir.clz" | "tir.popcount", (a,):

@@ -11,7 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from relaxpy.ir.arith import bounds, division, extrema, interval, logic, poly, readable, signs
+from relaxpy.ir.arith import (
+    bounds,
+    division,
+    extrema,
+    finish,
+    folding,
+    interval,
+    logic,
+    poly,
+    readable,
+    signs,
+    vectors,
+)
 from relaxpy.ir.arith.atoms import weight
 from relaxpy.ir.arith.facts import Facts
 from relaxpy.ir.arith.interval import Interval
@@ -125,7 +137,10 @@ class Canonical:
 
     def _product(self, p: Poly, q: Poly, dtype: DataType) -> Poly:
         if len(p) * len(q) <= _PRODUCT_LIMIT:
-            return poly.multiply(p, q)
+            found = poly.multiply(p, q)
+            if poly.constant_of(p) is None and poly.constant_of(q) is None:
+                return extrema.without_squares(found)
+            return found
         a, b = sorted((self.expression(p, dtype), self.expression(q, dtype)), key=poly.atom_key)
         return poly.atom(tir.Mul(a, b))
 
@@ -146,8 +161,30 @@ class Canonical:
         test = self.simplify(condition)
         if isinstance(test, tir.IntImm):
             return self.poly(a if test.value else b)
-        p = self.poly(a)
-        return p if p == self.poly(b) else self.opaque(expr)
+        p, q = self.poly(a), self.poly(b)
+        if p == q:
+            return p
+        if not (_chooses(a) or _chooses(b)):
+            return self.opaque(expr)
+        found = self._chosen(expr, test, a, b)
+        return poly.atom(found) if folding.parts_of_choice(found) else self.poly(found)
+
+    def _chosen(
+        self, expr: tir.PrimExpr, test: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
+    ) -> tir.PrimExpr:
+        """A choice whose values are simplified where they are chosen.
+
+        What a Select does not choose is evaluated all the same, and must not fail for that.
+        """
+        sides = [self.under(test, a), self.under(logic.negation(self, test), b)]
+        if isinstance(expr, tir.Select):
+            pairs = zip(sides, (a, b), strict=True)
+            sides = [s if folding.is_safe(s) else self.simplify(given) for s, given in pairs]
+        return folding.chosen(expr, test, *sides)
+
+    def under(self, condition: tir.PrimExpr, expr: tir.PrimExpr) -> tir.PrimExpr:
+        """`expr` simplified where `condition`, which is simplified, holds."""
+        return Canonical(logic.assume(self, self.facts, condition)).simplify(expr)
 
     def _call(self, expr: tir.Call, args: tuple[tir.PrimExpr, ...]) -> Poly:
         signed = expr.dtype.family == "int"
@@ -168,11 +205,13 @@ class Canonical:
 
     def opaque(self, expr: tir.PrimExpr) -> Poly:
         """The atom of an expression of which only the operands are simplified."""
-        return poly.atom(self.over_simple_operands(expr))
+        over = map_children(self._simplify_node, expr)
+        found = folding.folded(over)
+        return poly.atom(over) if found is over else self.poly(found)
 
     def over_simple_operands(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr` over its operands simplified."""
-        return map_children(self._simplify_node, expr)
+        return folding.folded(map_children(self._simplify_node, expr))
 
     def _simplify_node(self, node: Node) -> Node:
         return self.simplify(node) if isinstance(node, tir.PrimExpr) else node
@@ -219,12 +258,17 @@ class Canonical:
 
     def _simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):
-            found = readable.expression(self, self.poly(expr), expr.dtype)
+            found = finish.written(self, self.poly(expr), expr.dtype)
             return expr if found is None else found
+        if expr.dtype.vector:
+            return vectors.simplify(self, expr) if not isinstance(expr, tir.Var) else expr
         if expr.dtype.is_bool:
             return logic.simplify(self, expr)
         if isinstance(expr, (tir.Var, tir.Let)):
             return expr
+        parts = folding.parts_of_choice(expr)
+        if parts is not None and (_chooses(parts[1]) or _chooses(parts[2])):
+            return self._chosen(expr, self.simplify(parts[0]), *parts[1:])
         return self.over_simple_operands(expr)
 
     def expression(self, terms: Poly, dtype: DataType) -> tir.PrimExpr:
@@ -269,6 +313,13 @@ class Canonical:
             value = poly.constant_of(_wrapped(difference, a.dtype.bits))
             return False if value and a.dtype == b.dtype else None
         return False if signs.never_zero(self, difference) else None
+
+
+def _chooses(expr: tir.PrimExpr) -> bool:
+    """Whether a condition stands in `expr`, which may be decided where another holds."""
+    if isinstance(expr, (tir.Var, tir.ConstExpr)):
+        return False
+    return any(isinstance(n, (tir.Select, tir.CmpExpr, tir.Min, tir.Max)) for n in walk(expr))
 
 
 def _is_mask(mask: int, value: tir.PrimExpr) -> bool:

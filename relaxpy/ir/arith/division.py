@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import gcd
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import bounds, poly, readable, signs
-from relaxpy.ir.arith.atoms import Quotient, divisor, quotient_atom
+from relaxpy.ir.arith import bounds, extrema, poly, readable, signs
+from relaxpy.ir.arith.atoms import Positive, Quotient, divisor, quotient_atom
 from relaxpy.ir.arith.poly import ONE, Poly
 from relaxpy.ir.tir import ops
 
@@ -98,6 +98,8 @@ def _floor_rest(engine: Canonical, rest: Poly, by: int) -> Poly:
     if isinstance(low, int) and isinstance(high, int) and low // by == high // by:
         return poly.constant(low // by)
     reduced = _without_small_part(engine, rest, by)
+    if reduced is None:
+        reduced = _inside_extremum(engine, rest, by)
     if reduced is not None:
         return reduced
     return poly.atom(quotient_atom(rest, poly.constant(by), floor=True))
@@ -131,6 +133,22 @@ def _without_small_part(engine: Canonical, rest: Poly, by: int) -> Poly | None:
     return None
 
 
+def _inside_extremum(engine: Canonical, rest: Poly, by: int) -> Poly | None:
+    """max(a, b) // c = max(a // c, b // c), where c divides one of the two; a minimum likewise."""
+    found = [m for m in rest if any(isinstance(factor, Positive) for factor in m)]
+    if len(found) != 1 or len(found[0]) != 1:
+        return None
+    [monomial] = found
+    [atom] = monomial
+    assert isinstance(atom, Positive)
+    one = {m: c for m, c in rest.items() if m != monomial}
+    other = poly.add(one, dict(atom.inner), rest[monomial])
+    if all(poly.content(side, with_constant=False) % by for side in (one, other)):
+        return None
+    sides = [floor_by(engine, side, by) for side in (one, other)]
+    return extrema.of_polys(engine, 1 if rest[monomial] > 0 else -1, sides)
+
+
 def _truncate_by(engine: Canonical, p: Poly, by: int) -> Poly:
     """p / by toward zero: what the sign of p decides, and else common factors and nesting only."""
     low, high = bounds.of_poly(engine, p)
@@ -155,6 +173,8 @@ def _truncate_by(engine: Canonical, p: Poly, by: int) -> Poly:
 
 def _symbolic(engine: Canonical, p: Poly, q: Poly, *, floor: bool) -> Poly:
     """p / q for a q with variables, which is not 0 where the quotient has a value."""
+    if not floor and bounds.of_poly(engine, q)[0] >= 0 and bounds.of_poly(engine, p)[0] >= 0:
+        floor = True
     whole, rest = _long_division(p, q)
     if not rest:
         return whole

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import bounds, poly
-from relaxpy.ir.arith.atoms import Positive, positive_atom
-from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.arith import bounds, division, folding, poly, signs
+from relaxpy.ir.arith.atoms import Positive, Quotient, divisor, positive_atom
+from relaxpy.ir.arith.poly import ONE, Poly
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir
 
 if TYPE_CHECKING:
@@ -17,19 +19,112 @@ def extremum(engine: Canonical, expr: tir.BinaryOpExpr) -> Poly:
     """The polynomial of a Min or Max; of more than two, operand by operand in order."""
     kind = type(expr)
     sign = 1 if kind is tir.Max else -1
-    candidates = [engine.poly(operand) for operand in _operands(expr, kind)]
+    operands = _operands(expr, kind)
+    opposite = tir.Min if kind is tir.Max else tir.Max
+    if any(type(operand) is opposite for operand in operands):
+        inner = [[engine.poly(p) for p in _operands(operand, opposite)] for operand in operands]
+        shared = [p for p in inner[0] if all(p in others for others in inner[1:])]
+        if shared:
+            return _around_shared(engine, sign, inner, shared)
+    candidates = [engine.poly(operand) for operand in operands]
+    chosen = _of_choices(engine, kind, candidates, expr.dtype)
+    return of_polys(engine, sign, candidates) if chosen is None else chosen
+
+
+def _of_choices(
+    engine: Canonical, kind: type[tir.BinaryOpExpr], parts: list[Poly], dtype: DataType
+) -> Poly | None:
+    """min(Select(c, a, b), Select(c, d, e)) = Select(c, min(a, d), min(b, e))."""
+    atoms = [next(iter(p))[0] for p in parts if len(p) == 1 and len(next(iter(p))) == 1]
+    choices = [folding.parts_of_choice(atom) for atom in atoms]
+    if len(choices) < len(parts) or any(next(iter(p.values())) != 1 for p in parts):
+        return None
+    tests = {choice[0] if choice is not None else None for choice in choices}
+    if len(tests) != 1 or None in tests or len({type(atom) for atom in atoms}) != 1:
+        return None
+    sides = [[choice[k] for choice in choices if choice is not None] for k in (1, 2)]
+    yes, no = (engine.simplify(reduce(kind, side)) for side in sides)
+    found = folding.chosen(atoms[0], choices[0][0], yes, no)  # type: ignore[index]
+    return poly.atom(found) if folding.parts_of_choice(found) else engine.poly(found)
+
+
+def _around_shared(
+    engine: Canonical, sign: int, inner: list[list[Poly]], shared: list[Poly]
+) -> Poly:
+    """min(max(a, b), max(a, c)) = max(min(b, c), a), and the same with both exchanged."""
+    rests = [[p for p in polys if p not in shared] for polys in inner]
+    if all(rests):
+        parts = [of_polys(engine, -sign, rest) for rest in rests]
+        shared = [*shared, of_polys(engine, sign, parts)]
+    return of_polys(engine, -sign, shared)
+
+
+def of_polys(engine: Canonical, sign: int, candidates: list[Poly]) -> Poly:
+    """The greatest of some polynomials; with `sign` -1 the least."""
     kept: list[Poly] = []
     for p in candidates:
         if any(_at_least(engine, other, p, sign) for other in kept):
             continue
         kept = [other for other in kept if not _at_least(engine, p, other, sign)]
         kept.append(p)
+    if len(kept) > 1:
+        quotients = [_lone_quotient(p) for p in kept]
+        found = _of_quotients(engine, sign, quotients)
+        if found is not None:
+            return found
     kept.sort(key=lambda p: [poly.monomial_key(monomial) for monomial, _ in poly.sorted_terms(p)])
     found = kept[0]
     for p in kept[1:]:
         apart = poly.scaled(poly.add(found, p, -1), sign)
         found = poly.add(p, positive_part(engine, apart), sign)
     return found
+
+
+def _lone_quotient(p: Poly) -> tuple[Poly, int, int, bool] | None:
+    """(n, c, s, floor) where p is s * (n / c) for a literal c > 1 and a sign s."""
+    number = p.get(ONE, 0)
+    match [(m, c) for m, c in p.items() if m]:
+        case [((Quotient(floor=floor) as atom,), 1 | -1 as sign)] if divisor(atom) is not None:
+            by = divisor(atom) or 1
+            if number and not floor:
+                return None
+            return poly.add(dict(atom.num), poly.constant(sign * number * by)), by, sign, floor
+        case _:
+            return None
+
+
+def _of_quotients(
+    engine: Canonical, sign: int, parts: list[tuple[Poly, int, int, bool] | None]
+) -> Poly | None:
+    """The extremum of quotients by one literal: division by it keeps the order."""
+    if parts[0] is None or any(part is None or part[1:] != parts[0][1:] for part in parts):
+        return None
+    _, by, turn, floor = parts[0]
+    inner = of_polys(engine, sign * turn, [part[0] for part in parts if part is not None])
+    found = division.quotient(engine, inner, poly.constant(by), floor=floor)
+    return None if found is None else poly.scaled(found, turn)
+
+
+def without_squares(p: Poly) -> Poly:
+    """p with d * max(d, 0) for max(d, 0) * max(d, 0)."""
+    out: dict[poly.Monomial, int] = {}
+    for monomial, factor in p.items():
+        twice = next(
+            (
+                atom
+                for place, atom in enumerate(monomial[1:])
+                if isinstance(atom, Positive) and monomial[place] is atom
+            ),
+            None,
+        )
+        if twice is None:
+            poly.accumulate(out, {monomial: factor})
+        else:
+            rest = poly.quotient(monomial, (twice,))
+            assert rest is not None
+            lower = poly.multiply({rest: factor}, dict(twice.inner))
+            poly.accumulate(out, without_squares(lower))
+    return out
 
 
 def _operands(expr: tir.PrimExpr, kind: type[tir.BinaryOpExpr]) -> list[tir.PrimExpr]:
@@ -45,7 +140,10 @@ def _operands(expr: tir.PrimExpr, kind: type[tir.BinaryOpExpr]) -> list[tir.Prim
 
 def _at_least(engine: Canonical, a: Poly, b: Poly, sign: int) -> bool:
     """Whether a (for a minimum, -a) is never below b (-b)."""
-    return bounds.of_poly(engine, poly.scaled(poly.add(a, b, -1), sign))[0] >= 0
+    apart = poly.scaled(poly.add(a, b, -1), sign)
+    if engine.facts.negative:
+        return signs.is_negative(engine, apart) is False
+    return bounds.of_poly(engine, apart)[0] >= 0
 
 
 def positive_part(engine: Canonical, p: Poly) -> Poly:

@@ -10,6 +10,9 @@ from relaxpy.ir.arith.interval import Interval, meet
 from relaxpy.ir.arith.poly import Poly
 from relaxpy.ir.tir import expr as tir
 
+TRANSITIVE, AND_OF_ORS, BRANCHES = 1, 2, 4
+"""Families of rules that are off unless somebody asks for them."""
+
 Residue = tuple[int, int]
 """(coeff, base): the value is base modulo coeff; coeff 0 means that it is base."""
 
@@ -26,6 +29,7 @@ class Facts:
     residues: dict[tir.PrimExpr, Residue] = field(default_factory=dict)
     negative: tuple[Poly, ...] = ()
     truths: dict[tir.PrimExpr, bool] = field(default_factory=dict)
+    extensions: int = 0
 
     def with_value(self, var: tir.PrimExpr, value: tir.PrimExpr) -> Facts:
         """These facts and that `var` is `value`."""

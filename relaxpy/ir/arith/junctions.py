@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.ir.arith import bounds, logic, poly, readable
 from relaxpy.ir.arith.atoms import Quotient, divisor
+from relaxpy.ir.arith.facts import AND_OF_ORS, BRANCHES
 from relaxpy.ir.arith.poly import ONE, Poly
 from relaxpy.ir.arith.signs import is_negative, never_zero
 from relaxpy.ir.dtype import BOOL, INT64, DataType
@@ -17,6 +18,27 @@ if TYPE_CHECKING:
 
 _FALSE, _TRUE = ops.const(False, BOOL), ops.const(True, BOOL)
 _LIMIT = 64
+
+
+def simplify(engine: Canonical, expr: tir.And, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
+    """A conjunction or a disjunction of two conditions.
+
+    Extensions: the second is simplified where the first decides nothing, and the first where the
+    second does not; a disjunction of conjunctions is a conjunction of disjunctions.
+    """
+    conjunction = not isinstance(expr, tir.Or)
+    join = both if conjunction else either
+    p, q = engine.simplify(a), engine.simplify(b)
+    if engine.facts.extensions & BRANCHES:
+        q = engine.under(p if conjunction else logic.negation(engine, p), q)
+        p = engine.under(q if conjunction else logic.negation(engine, q), p)
+    if conjunction or not engine.facts.extensions & AND_OF_ORS:
+        return join(engine, p, q)
+    found: tir.PrimExpr = _TRUE
+    for one in parts_of(p, tir.And):
+        for other in parts_of(q, tir.And):
+            found = both(engine, found, either(engine, one, other))
+    return found
 
 
 def both(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:

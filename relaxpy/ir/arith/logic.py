@@ -34,10 +34,8 @@ def _simplify(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
             return expr if value is None else engine.simplify(value)
         case tir.CmpExpr():
             return comparison(engine, expr)
-        case tir.Or(a=a, b=b):
-            return junctions.either(engine, engine.simplify(a), engine.simplify(b))
         case tir.And(a=a, b=b):
-            return junctions.both(engine, engine.simplify(a), engine.simplify(b))
+            return junctions.simplify(engine, expr, a, b)
         case tir.Not(a=a):
             return negation(engine, engine.simplify(a))
         case tir.Select(condition=c, true_value=a, false_value=b):
@@ -148,13 +146,11 @@ def _equation(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
         return (ops.any_of if equal else ops.all_of)(*parts)
     if poly.leading(p)[1] < 0:
         p = poly.scaled(p, -1)
-    left, right = _sides(p)
-    number = right.pop(ONE, 0) - left.pop(ONE, 0)
+    left, right, number = _sides(p)
     if not left:
         left, right, number = right, left, -number
-    (right if number > 0 or not right else left)[ONE] = (
-        number if number > 0 or not right else -number
-    )
+    to_right = number > 0 or not right
+    poly.accumulate(right if to_right else left, poly.constant(number), 1 if to_right else -1)
     return _written(engine, type(expr), left, right, expr)
 
 
@@ -168,14 +164,18 @@ def _factors(engine: Canonical, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
     return [engine.expression(poly.atom(factor), dtype) for factor in dict.fromkeys(monomial)]
 
 
-def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int]]:
-    """p = left - right with positive coefficients on both sides."""
+def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int], int]:
+    """(left, right, number) where p = left - right - number, with positive coefficients."""
     left: dict[poly.Monomial, int] = {}
     right: dict[poly.Monomial, int] = {}
+    number = 0
     for piece in readable.pieces(p):
+        if isinstance(piece, readable.Plain) and not piece.monomial:
+            number = -piece.coefficient
+            continue
         side, sign = (left, 1) if piece.coefficient > 0 else (right, -1)
         poly.accumulate(side, piece.unit, sign * piece.coefficient)
-    return left, right
+    return left, right, number
 
 
 def _written(
@@ -202,18 +202,13 @@ def _ordering(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
         return _truth(number < 0)
     if _is_remainder_of_zero(p):
         return _equation(engine, poly.add(p, poly.constant(1)), tir.EQ(expr.a, expr.b))
-    left, right = _sides(p)
-    number = right.pop(ONE, 0) - left.pop(ONE, 0)
+    left, right, number = _sides(p)
     # left < right + number, over integers left <= right + number - 1.
     loose = isinstance(expr, (tir.LE, tir.GE)) if not (left and right) else number == 1
     kind = tir.LE if loose else tir.LT
     number -= loose
-    if not left:
-        left[ONE] = -number
-    elif not right or number > 0:
-        right[ONE] = number
-    else:
-        left[ONE] = -number
+    to_right = bool(left) and (not right or number > 0)
+    poly.accumulate(right if to_right else left, poly.constant(number), 1 if to_right else -1)
     return _written(engine, kind, left, right, expr)
 
 

@@ -164,6 +164,16 @@ def common_factor(monomials: Iterable[Monomial]) -> Monomial:
     return tuple(shared or ())
 
 
+def without_factor(poly: Poly, factor: Monomial) -> Poly:
+    """poly / factor, which must be a factor of every monomial."""
+    out = {}
+    for monomial, coefficient in poly.items():
+        left = quotient(monomial, factor)
+        assert left is not None
+        out[left] = coefficient
+    return out
+
+
 def quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None:
     """monomial / divisor, or None if it has a factor too few."""
     rest = list(monomial)

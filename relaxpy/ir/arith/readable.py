@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.arith import poly
-from relaxpy.ir.arith.atoms import Positive, Quotient, divisor
+from relaxpy.ir.arith.atoms import Positive, Quotient, divisor, weight
 from relaxpy.ir.arith.poly import ONE, Monomial, Poly
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
@@ -79,7 +79,8 @@ def pieces(p: Poly) -> list[Piece]:
         return [Plain(c, m) for m, c in p.items()]
     found: list[Piece] = []
     left = dict(p)
-    for monomial in sorted(p, key=poly.monomial_key):
+    # What holds others comes first, as it takes some of what stands beside them.
+    for monomial in sorted(p, key=lambda m: (-weight({m: 1}), poly.monomial_key(m))):
         alone = len(monomial) == 1 and monomial in left
         if alone and isinstance(monomial[0], Positive):
             group = _extremum(left, monomial[0], left[monomial])
@@ -180,12 +181,35 @@ def _extremum(left: Poly, atom: Positive, times: int) -> Extremum:
         return Extremum(-times, tir.Min, a, b, poly.add(a, positive, -1))
     if sign < 0 and n and _contains(left, n, times):
         return _maximum(p, n, shift, -moved, positive, times)
+    if size == 1:
+        whole = _around_rest(left, atom, sign)
+        if whole is not None:
+            return whole
     return _maximum(inner, poly.ZERO, shift, sign * moved, positive, times)
+
+
+def _around_rest(left: Poly, atom: Positive, sign: int) -> Extremum | None:
+    """r + max(d, 0) = max(r + d, r) and r - max(d, 0) = min(r - d, r), where that is shorter."""
+    rest = {m: c for m, c in left.items() if m != (atom,)}
+    other = poly.add(rest, dict(atom.inner), sign)
+    if not rest or len(other) >= len(atom.inner) or not is_plain(rest):
+        return None
+    kind = tir.Max if sign > 0 else tir.Min
+    return Extremum(1, kind, other, rest, poly.add(rest, {(atom,): sign}))
 
 
 def _maximum(p: Poly, n: Poly, shift: int, moved: int, positive: Poly, times: int) -> Extremum:
     a, b = poly.add(p, poly.constant(shift + moved)), poly.add(n, poly.constant(moved))
     return Extremum(times, tir.Max, a, b, poly.add(b, positive))
+
+
+def _turned(piece: Piece) -> Piece:
+    """-max(a, b) as min(-a, -b), so that a sum of nothing else begins without a sign."""
+    if not isinstance(piece, Extremum) or piece.coefficient != -1:
+        return piece
+    kind = tir.Min if piece.kind is tir.Max else tir.Max
+    a, b, unit = (poly.scaled(p, -1) for p in (piece.a, piece.b, piece.unit))
+    return Extremum(1, kind, a, b, unit)
 
 
 def expression(engine: Canonical, p: Poly, dtype: DataType) -> tir.PrimExpr | None:
@@ -213,7 +237,10 @@ class _Writer:
 
     def sum(self, p: Poly) -> tir.PrimExpr:
         """All terms: the first positive one first, so that no sign leads."""
-        terms = [(self.factors(piece), piece.coefficient) for piece in pieces(p)]
+        found = pieces(p)
+        if all(piece.coefficient < 0 for piece in found):
+            found = [_turned(piece) for piece in found]
+        terms = [(self.factors(piece), piece.coefficient) for piece in found]
         terms.sort(key=lambda term: poly.monomial_key(term[0]))
         first = next((i for i, (_, c) in enumerate(terms) if c > 0), 0)
         terms.insert(0, terms.pop(first)) if terms else None

@@ -5,27 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.arith import bounds, modular, poly
+from relaxpy.ir.arith.facts import TRANSITIVE
 from relaxpy.ir.arith.poly import ONE, Poly
 
 if TYPE_CHECKING:
     from relaxpy.ir.arith.canonical import Canonical
 
 
+_SHORT, _LONG = 2, 5
+"""How many known inequalities a proof chains, and how many with the extension for chains."""
+
+
 def is_negative(engine: Canonical, p: Poly) -> bool | None:
     """Whether p is always below 0 (True), never (False), or neither is known (None).
 
     Rule:
-        By its interval, or as a known negative polynomial plus what its interval keeps at most 0.
+        By its interval, or as some known negative polynomials plus what its interval keeps at most
+        0.
     """
     low, high = bounds.of_poly(engine, p)
     if high < 0:
         return True
     if low >= 0:
         return False
-    if _follows(engine, p, 2):
+    if not engine.facts.negative:
+        return None
+    shared = poly.common_factor(p)
+    if shared and bounds.of_poly(engine, {shared: 1})[0] > 0:
+        return is_negative(engine, poly.without_factor(p, shared))
+    steps = _LONG if engine.facts.extensions & TRANSITIVE else _SHORT
+    if _follows(engine, p, steps):
         return True
     opposite = poly.add(poly.scaled(p, -1), poly.constant(-1))
-    return False if _follows(engine, opposite, 2) else None
+    return False if _follows(engine, opposite, steps) else None
 
 
 def _follows(engine: Canonical, p: Poly, steps: int, slack: int = 0) -> bool:

@@ -373,41 +373,38 @@ class Select(PrimExpr):
 
 
 class Ramp(PrimExpr):
-    """The vector base, base + stride, … of `lanes` members."""
+    """The vector base, base + stride, … of `lanes` members, a number or a multiple of vscale."""
 
     __slots__ = ("base", "lanes", "stride")
     __match_args__ = ("base", "stride", "lanes")
     _fields = ("base", "stride", "lanes")
     base: PrimExpr
     stride: PrimExpr
-    lanes: int
+    lanes: int | PrimExpr
 
     def __new__(
-        cls, base: ExprLike, stride: ExprLike, lanes: int | IntImm, span: Span | None = None
+        cls, base: ExprLike, stride: ExprLike, lanes: int | PrimExpr, span: Span | None = None
     ) -> Self:
         """Errors: MisuseError if base or stride is a vector or `lanes` is below 2."""
-        start, count = ops.convert(base), ops.whole(lanes)
-        if start.dtype.lanes != 1 or count < 2:
-            raise MisuseError("a Ramp has a scalar base and at least 2 lanes")
-        step = ops.cast_to(ops.convert(stride), start.dtype)
-        return cls._make(start.dtype.with_lanes(count), start, step, count)
+        start = ops.convert(base)
+        count, dtype = ops.vector_of(start.dtype, lanes, "a Ramp has a scalar base")
+        return cls._make(dtype, start, ops.cast_to(ops.convert(stride), start.dtype), count)
 
 
 class Broadcast(PrimExpr):
-    """The vector of `lanes` copies of a scalar."""
+    """The vector of `lanes` copies of a scalar; a number, or a multiple of vscale."""
 
     __slots__ = ("lanes", "value")
     __match_args__ = ("value", "lanes")
     _fields = ("value", "lanes")
     value: PrimExpr
-    lanes: int
+    lanes: int | PrimExpr
 
-    def __new__(cls, value: ExprLike, lanes: int | IntImm, span: Span | None = None) -> Self:
+    def __new__(cls, value: ExprLike, lanes: int | PrimExpr, span: Span | None = None) -> Self:
         """Errors: MisuseError if the value is a vector or `lanes` is below 2."""
-        scalar, count = ops.convert(value), ops.whole(lanes)
-        if scalar.dtype.lanes != 1 or count < 2:
-            raise MisuseError("a Broadcast has a scalar value and at least 2 lanes")
-        return cls._make(scalar.dtype.with_lanes(count), scalar, count)
+        scalar = ops.convert(value)
+        count, dtype = ops.vector_of(scalar.dtype, lanes, "a Broadcast has a scalar value")
+        return cls._make(dtype, scalar, count)
 
 
 class Shuffle(PrimExpr):

@@ -371,3 +371,8 @@ def effect_of(call: Call) -> CallEffectKind:
 def cast(value: ExprLike, dtype: str) -> PrimExpr:
     """`value` converted to `dtype`, as `ops.cast_to`."""
     return ops.cast_to(value, dtype)
+
+
+def vscale() -> PrimExpr:
+    """How many times the least number of lanes a vector of the machine has; at least 1."""
+    return Call(INT32, "tir.vscale", ())

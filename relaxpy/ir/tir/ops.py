@@ -44,6 +44,42 @@ def whole(value: object) -> int:
         raise MisuseError(f"expected an integer, found {value!r:.60}", about=value) from None
 
 
+def vector_of(
+    scalar: DataType, lanes: int | expr.PrimExpr, what: str
+) -> tuple[int | expr.PrimExpr, DataType]:
+    """How many lanes a vector of scalars has, a number or vscale times one, and its datatype.
+
+    Errors:
+        MisuseError: `scalar` is a vector, or there are fewer than 2 lanes.
+    """
+    times = scalable_lanes(lanes)
+    if times is None:
+        count = whole(lanes)
+        if scalar.vector or count < 2:
+            raise MisuseError(f"{what} and at least 2 lanes")
+        return count, scalar.with_lanes(count)
+    if scalar.vector or times < 1:
+        raise MisuseError(f"{what} and a positive multiple of vscale as lanes")
+    return lanes_of(times), DataType(f"{scalar.element}xvscalex{times}")
+
+
+def lanes_of(times: int) -> expr.PrimExpr:
+    """`times` vscale, the lanes of a vector whose length the machine decides."""
+    vscale = expr.Call(INT32, "tir.vscale", ())
+    return expr.Mul(vscale, expr.IntImm(INT32, times))
+
+
+def scalable_lanes(lanes: object) -> int | None:
+    """k where `lanes` is k times vscale; None where it is something else."""
+    match lanes:
+        case expr.Call(op=op) if getattr(op, "name", "") == "tir.vscale":
+            return 1
+        case expr.Mul(a=a, b=expr.IntImm(value=times)) | expr.Mul(a=expr.IntImm(value=times), b=a):
+            return times if scalable_lanes(a) == 1 else None
+        case _:
+            return None
+
+
 def number_of(value: object, dtype: DataType) -> float:
     """`value` as a float. Errors: MisuseError if it is no number, or no finite one of `dtype`."""
     try:
@@ -102,8 +138,6 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
         return convert(value)
     kind = DataType(dtype)
     scalar = kind.element
-    if kind.is_scalable:
-        raise MisuseError(f"there are no constants of scalable vectors, as {kind} is one")
     if scalar.is_float:
         literal: expr.PrimExpr = expr.FloatImm(scalar, value)
     elif scalar.is_int and not math.isfinite(value):
@@ -112,6 +146,8 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
         literal = expr.IntImm(scalar, int(bool(value)) if scalar.is_bool else int(value))
     else:
         raise MisuseError(f"there are no constants of dtype {str(kind)!r}")
+    if kind.is_scalable:
+        return expr.Broadcast(literal, lanes_of(kind.lanes))
     return expr.Broadcast(literal, kind.lanes) if kind.lanes > 1 else literal
 
 
@@ -209,7 +245,7 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
     if left.dtype == right.dtype:
         return left, right
     if left.dtype.is_scalable or right.dtype.is_scalable:
-        raise MisuseError(f"cannot match types {left.dtype} and {right.dtype}")
+        return _scalable(left, right)
     lanes = max(left.dtype.lanes, right.dtype.lanes)
     if lanes > 1:
         left, right = _widen(left, lanes), _widen(right, lanes)
@@ -225,6 +261,15 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
     else:
         target = x if x.family == "uint" else y
     return cast_to(left, target), cast_to(right, target)
+
+
+def _scalable(left: expr.PrimExpr, right: expr.PrimExpr) -> tuple[expr.PrimExpr, expr.PrimExpr]:
+    """A scalar beside a vector of so many times vscale lanes becomes one of as many."""
+    for one, other in ((left, right), (right, left)):
+        if one.dtype.is_scalable and not other.dtype.vector:
+            wide = expr.Broadcast(cast_to(other, one.dtype.element), lanes_of(one.dtype.lanes))
+            return (left, wide) if one is left else (wide, right)
+    raise MisuseError(f"cannot match types {left.dtype} and {right.dtype}")
 
 
 def _widen(value: expr.PrimExpr, lanes: int) -> expr.PrimExpr:

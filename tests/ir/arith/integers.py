@@ -26,7 +26,8 @@ def evaluate(expr: tir.PrimExpr, env: Mapping[tir.Var, int]) -> int:
         case tir.Let(var=var, value=value, body=body):
             return evaluate(body, {**env, var: evaluate(value, env)})
         case tir.Select(condition=c, true_value=a, false_value=b):
-            return evaluate(a if evaluate(c, env) else b, env)
+            both = evaluate(a, env), evaluate(b, env)
+            return both[0] if evaluate(c, env) else both[1]
         case tir.Not(a=a):
             return int(not evaluate(a, env))
         case tir.Or(a=a, b=b):
@@ -35,6 +36,8 @@ def evaluate(expr: tir.PrimExpr, env: Mapping[tir.Var, int]) -> int:
             return int(bool(evaluate(a, env)) & bool(evaluate(b, env)))
         case tir.BinaryOpExpr(a=a, b=b):
             return _binary(type(expr), evaluate(a, env), evaluate(b, env))
+        case tir.Call(op=Op(name="tir.if_then_else"), args=(c, a, b)):
+            return evaluate(a if evaluate(c, env) else b, env)
         case tir.Call(op=op, args=args):
             assert isinstance(op, Op)
             values = [evaluate(a, env) for a in args]
@@ -47,7 +50,6 @@ _CALLS: dict[str, Callable[..., int]] = {
     "tir.shift_left": lambda x, y: x << y,
     "tir.shift_right": lambda x, y: x >> y,
     "tir.bitwise_and": lambda x, y: x & y,
-    "tir.if_then_else": lambda c, x, y: x if c else y,
 }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, ModularSet
+from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet
 from relaxpy.ir.arith.intset import IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
@@ -231,3 +233,59 @@ def test_rewriting_and_canonical_forms_are_one() -> None:
     made = analyzer(x=(0, 7))
     for simplified in (made.rewrite_simplify, made.canonical_simplify, made.simplify):
         assert simplified(fld(x, 8) + y + y) is made.simplify(y * 2)
+
+
+def test_what_was_simplified_is_counted() -> None:
+    made = Analyzer()
+    made.simplify(x + 1 - x)
+    made.rewrite_simplify(x + y)
+    assert made.rewrite_simplify_stats.nodes_visited == 2
+    assert made.rewrite_simplify_stats.constants_found == 1
+    made.reset_rewrite_simplify_stats()
+    assert made.rewrite_simplify_stats.nodes_visited == 0
+
+
+def test_long_chains_of_inequalities_ask_for_an_extension() -> None:
+    variables = [tir.Var(f"v{k}", "int32") for k in range(5)]
+    chain = [one <= other for one, other in itertools.pairwise(variables)]
+    for extension, proved in ((0, False), (Extension.TransitivelyProveInequalities, True)):
+        made = Analyzer()
+        made.enabled_extensions = extension
+        assert made.enabled_extensions == Extension(extension)
+        with made.constraint_scope(ops.all_of(*chain)):
+            assert made.can_prove(variables[0] < variables[2] + 1)
+            assert made.can_prove(variables[0] < variables[4] + 1) is proved
+            assert not made.can_prove(variables[0] < variables[4])
+    with pytest.raises(MisuseError, match="Extension"):
+        made.enabled_extensions = "all"  # type: ignore[assignment]
+
+
+def test_normal_forms_of_conditions_ask_for_extensions() -> None:
+    made = Analyzer()
+    p, q, r = x > 0, y > 0, z > 0
+    made.enabled_extensions = Extension.ConvertBooleanToAndOfOrs
+    assert made.simplify(tir.Or(tir.And(p, q), r)) is made.simplify(
+        tir.And(tir.Or(p, r), tir.Or(q, r))
+    )
+    assert type(made.simplify(tir.Or(tir.And(p, q), r))) is tir.And
+    made.enabled_extensions = Extension.ApplyConstraintsToBooleanBranches
+    guarded = tir.And(x.equal(5), tir.Or(x.equal(5), q))
+    assert made.simplify(guarded) is x.equal(5)
+    assert made.simplify(tir.Or(x < 5, tir.And(tir.LE(5, x), q))) is made.simplify(tir.Or(x < 5, q))
+
+
+def test_sets_of_bound_variables_need_no_domains() -> None:
+    made = Analyzer()
+    made.bind(x, Range(0, 8))
+    made.update(y, IntervalSet(n, n + 3))
+    found = made.int_set(x + y)
+    assert (found.min_value, found.max_value) == (n, made.simplify(n + 10))
+    with pytest.raises(MisuseError, match="is wanted"):
+        made.update(z, 3)  # type: ignore[arg-type]
+
+
+def test_halves_are_proved_equal() -> None:
+    made = Analyzer()
+    assert made.can_prove_equal(flm(x, 2) + flm(x + 1, 2), 1)
+    assert made.prove_equal(flm(x, 2) + flm(x + 1, 2), 2) is False
+    assert made.can_prove_equal(fld(x + 1, 2) - fld(x, 2), flm(x, 2))

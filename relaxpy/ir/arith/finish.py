@@ -1,0 +1,116 @@
+"""What sums are rewritten to before they are written: halves put together, and choices joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.arith import folding, poly, readable
+from relaxpy.ir.arith.atoms import Quotient, divisor, quotient_atom
+from relaxpy.ir.arith.poly import ONE, Monomial, Poly
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir import expr as tir
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+_CHOICES = (tir.Select, tir.Call)
+
+
+def written(engine: Canonical, p: Poly, dtype: DataType) -> tir.PrimExpr | None:
+    """p as an expression of `dtype`; None where a literal is too large."""
+    return readable.expression(engine, _finished(engine, p, dtype), dtype)
+
+
+def _finished(engine: Canonical, p: Poly, dtype: DataType) -> Poly:
+    """A polynomial of the same values that is shorter to write."""
+    halves = choices = False
+    for monomial in p:
+        if len(monomial) == 1:
+            halves = halves or isinstance(monomial[0], Quotient)
+            choices = choices or isinstance(monomial[0], _CHOICES)
+    if halves:
+        p = with_halves(p)
+    return _joined(engine, p, dtype) if choices and len(p) > 1 else p
+
+
+def with_halves(p: Poly) -> Poly:
+    """p with halves that are rounded down and up put together.
+
+    Rule:
+        r // 2 + (r + 1) // 2 = r; what is left of it as r - r // 2 is (r + 1) // 2.
+    """
+    halves = [m for m in p if len(m) == 1 and isinstance(m[0], Quotient) and _is_half(m[0])]
+    if not halves:
+        return p
+    out = dict(p)
+    for monomial in halves:
+        [atom] = monomial
+        assert isinstance(atom, Quotient)
+        num = dict(atom.num)
+        lower = _half(halves, {m: c for m, c in num.items() if m})
+        if num.get(ONE) != 1 or lower is None or not {monomial, lower} <= out.keys():
+            continue
+        factor = out.pop(monomial)
+        num.pop(ONE)
+        poly.accumulate(out, num, factor)
+        poly.accumulate(out, {lower: 1}, -factor)
+    for monomial in halves:
+        [atom] = monomial
+        assert isinstance(atom, Quotient)
+        num, factor = dict(atom.num), -out.get(monomial, 0)
+        if factor > 0 and ONE not in num and all(out.get(m) == factor * c for m, c in num.items()):
+            poly.accumulate(out, num, -factor)
+            del out[monomial]
+            up = quotient_atom(poly.add(num, poly.constant(1)), poly.constant(2), floor=True)
+            poly.accumulate(out, {(up,): 1}, factor)
+    return out
+
+
+def _is_half(atom: Quotient) -> bool:
+    return atom.floor and divisor(atom) == 2
+
+
+def _half(halves: Sequence[Monomial], num: Poly) -> Monomial | None:
+    for monomial in halves:
+        [atom] = monomial
+        if isinstance(atom, Quotient) and dict(atom.num) == num:
+            return monomial
+    return None
+
+
+def _joined(engine: Canonical, p: Poly, dtype: DataType) -> Poly:
+    """p with choices by one condition as one, that takes up the rest if a branch gets simple.
+
+    Rule:
+        Select(c, a, b) + Select(c, d, e) = Select(c, a + d, b + e), and so with if_then_else.
+    """
+    groups: dict[tuple[object, ...], list[Monomial]] = {}
+    for monomial in p:
+        parts = folding.parts_of_choice(monomial[0]) if len(monomial) == 1 else None
+        if parts is not None:
+            groups.setdefault((type(monomial[0]), parts[0]), []).append(monomial)
+    out = dict(p)
+    for monomials in groups.values():
+        rest = {m: c for m, c in out.items() if m not in monomials}
+        sides: list[dict[Monomial, int]] = [{}, {}]
+        for monomial in monomials:
+            parts = folding.parts_of_choice(monomial[0])
+            assert parts is not None
+            for side, branch in zip(sides, parts[1:], strict=True):
+                poly.accumulate(side, engine.poly(branch), out[monomial])
+        whole = [poly.add(side, rest) for side in sides]
+        takes_all = bool(rest) and any(not side for side in whole)
+        if len(monomials) == 1 and not takes_all:
+            continue
+        node, test = monomials[0][0], folding.parts_of_choice(monomials[0][0])
+        assert test is not None
+        values = [written(engine, s, dtype) for s in (whole if takes_all else sides)]
+        yes, no = values
+        if yes is None or no is None:
+            continue
+        joined = folding.chosen(node, test[0], yes, no)
+        again = folding.parts_of_choice(joined)
+        value = engine.poly(joined) if again is None else poly.atom(joined)
+        out = dict(value) if takes_all else {**poly.add(rest, value)}
+    return out

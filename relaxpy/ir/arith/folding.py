@@ -1,0 +1,145 @@
+"""Operations on literals, and those that change nothing, where operands have become simple."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
+from relaxpy.ir.traverse import walk
+
+_DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
+
+
+def folded(node: PrimExpr) -> PrimExpr:
+    """`node`, whose operands are simplified, or what it comes to.
+
+    Rule:
+        Of floating arithmetic only what changes no value: x + 0, x - 0, x * 1 and x / 1.
+    """
+    rule = _RULES.get(type(node))
+    return node if rule is None else rule(node)
+
+
+def _cast(node: PrimExpr) -> PrimExpr:
+    assert isinstance(node, tir.Cast)
+    value, dtype = node.value, node.dtype
+    if value.dtype == dtype:
+        return value
+    if not isinstance(value, (tir.IntImm, tir.FloatImm)) or not (dtype.is_int or dtype.is_float):
+        return node
+    if dtype.is_int and not dtype.is_bool:
+        low, high = ops.int_range(dtype)
+        # What C leaves open is left to whoever evaluates it.
+        if not math.isfinite(value.value) or not low <= int(value.value) <= high:
+            return node
+    return ops.cast_to(value, dtype)
+
+
+def _number(value: PrimExpr) -> float | None:
+    return value.value if isinstance(value, tir.FloatImm) else None
+
+
+def _sum(node: PrimExpr) -> PrimExpr:
+    assert isinstance(node, tir.BinaryOpExpr)
+    if _number(node.b) == 0:
+        return node.a
+    return node.b if isinstance(node, tir.Add) and _number(node.a) == 0 else node
+
+
+def _product(node: PrimExpr) -> PrimExpr:
+    assert isinstance(node, tir.BinaryOpExpr)
+    if _number(node.b) == 1:
+        return node.a
+    return node.b if isinstance(node, tir.Mul) and _number(node.a) == 1 else node
+
+
+def _call(node: PrimExpr) -> PrimExpr:
+    assert isinstance(node, tir.Call)
+    match getattr(node.op, "name", ""), node.args:
+        case "tir.if_then_else", (condition, yes, no):
+            return _choice(node, condition, yes, no)
+        case "tir.clz", (tir.IntImm(value=value) as arg,):
+            bits = arg.dtype.bits
+            return ops.const(bits - (value % (1 << bits)).bit_length(), node.dtype)
+        case "tir.popcount", (tir.IntImm(value=value) as arg,):
+            return ops.const((value % (1 << arg.dtype.bits)).bit_count(), node.dtype)
+        case _, (tir.IntImm() as a, tir.IntImm() as b) if isinstance(node.op, Op):
+            return _bits(node, node.op.name, a, b)
+        case _:
+            return node
+
+
+def _bits(node: PrimExpr, name: str, a: tir.IntImm, b: tir.IntImm) -> PrimExpr:
+    if not name.startswith(("tir.bitwise_", "tir.shift_")) or a.dtype != b.dtype:
+        return node
+    outside = name.startswith("tir.shift_") and not 0 <= b.value < a.dtype.bits
+    return node if outside else ops.bitwise(name, a, b)
+
+
+def _select(node: PrimExpr) -> PrimExpr:
+    assert isinstance(node, tir.Select)
+    return _choice(node, node.condition, node.true_value, node.false_value)
+
+
+def chosen(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
+    """A choice of the kind of `node` between other values, as simple as can be."""
+    if isinstance(node, tir.Call):
+        made: PrimExpr = tir.Call(node.dtype, node.op, (condition, yes, no))
+    else:
+        made = tir.Select(condition, yes, no)
+    return folded(made)
+
+
+def _choice(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
+    """A decided choice; and of two that fall back to one value, both conditions at once."""
+    if isinstance(condition, tir.IntImm):
+        return yes if condition.value else no
+    if yes is no:
+        return yes
+    inner = parts_of_choice(yes)
+    if inner is None or inner[2] is not no or type(yes) is not type(node):
+        return node
+    if inner[0].dtype != condition.dtype or not is_safe(inner[0]):
+        return node
+    return chosen(node, ops.all_of(condition, inner[0]), inner[1], no)
+
+
+def _is_number(value: PrimExpr) -> bool:
+    return isinstance(value, tir.IntImm) and value.value != 0
+
+
+def parts_of_choice(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
+    """The condition and both values of a Select or an if_then_else; None for anything else."""
+    match expr:
+        case tir.Select(condition=condition, true_value=yes, false_value=no):
+            return condition, yes, no
+        case tir.Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):
+            return condition, yes, no
+        case _:
+            return None
+
+
+def is_safe(expr: PrimExpr) -> bool:
+    """Whether `expr` may be evaluated where it was not: no load, no call, no unsure division."""
+    return not any(
+        isinstance(node, BufferLoad)
+        or (isinstance(node, tir.Call) and effect_of(node) != CallEffectKind.Pure)
+        or (isinstance(node, _DIVISIONS) and not _is_number(node.b))
+        for node in walk(expr)
+    )
+
+
+_RULES: dict[type[PrimExpr], Callable[[PrimExpr], PrimExpr]] = {
+    tir.Cast: _cast,
+    tir.Add: _sum,
+    tir.Sub: _sum,
+    tir.Mul: _product,
+    tir.Div: _product,
+    tir.Call: _call,
+    tir.Select: _select,
+}

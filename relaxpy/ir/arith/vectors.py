@@ -1,0 +1,274 @@
+"""Vectors of integers and truths: what ramps and copies of one scalar are, lane by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith import folding, modular
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.node import Node
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.traverse import map_children, substitute
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+Scalar = Callable[[PrimExpr, PrimExpr], PrimExpr]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The vector base, base + stride, …; `stride` is None for copies of one scalar."""
+
+    base: PrimExpr
+    stride: PrimExpr | None
+    count: int | PrimExpr
+
+    @staticmethod
+    def of(expr: PrimExpr) -> Lanes | None:
+        """What a Ramp or a Broadcast is."""
+        match expr:
+            case tir.Ramp(base=base, stride=stride, lanes=count):
+                return Lanes(base, stride, count)
+            case tir.Broadcast(value=value, lanes=count):
+                return Lanes(value, None, count)
+            case _:
+                return None
+
+    @property
+    def step(self) -> int | None:
+        """The stride, if it is a literal."""
+        if self.stride is None:
+            return 0
+        return self.stride.value if isinstance(self.stride, tir.IntImm) else None
+
+
+def simplify(engine: Canonical, expr: PrimExpr) -> PrimExpr:
+    """A vector over simple operands, and as one Ramp or Broadcast where it is one."""
+    if isinstance(expr, tir.Let):
+        return simplify(engine, substitute(expr.body, {expr.var: expr.value}))
+
+    def inner(node: Node) -> Node:
+        return engine.simplify(node) if isinstance(node, PrimExpr) else node
+
+    over = map_children(inner, expr)
+    match over:
+        case tir.Ramp(base=base, stride=tir.IntImm(value=0), lanes=count):
+            return tir.Broadcast(base, count)
+        case tir.BinaryOpExpr(a=a, b=b):
+            found = _binary(engine, over, a, b)
+        case tir.And(a=a, b=b):
+            found = _joined(engine, over, a, b)
+        case tir.Not(a=tir.Broadcast(value=value, lanes=count)):
+            found = tir.Broadcast(engine.simplify(tir.Not(value)), count)
+        case tir.Cast(dtype=dtype, value=value):
+            found = _cast(engine, dtype, value)
+        case tir.Select(condition=condition, true_value=yes, false_value=no):
+            found = _choice(condition, yes, no)
+        case _:
+            found = None
+    return folding.folded(over) if found is None else found
+
+
+def _of(engine: Canonical, lanes: Lanes) -> PrimExpr:
+    base = engine.simplify(lanes.base)
+    stride = None if lanes.stride is None else engine.simplify(lanes.stride)
+    if stride is None or (isinstance(stride, tir.IntImm) and stride.value == 0):
+        return tir.Broadcast(base, lanes.count)
+    return tir.Ramp(base, stride, lanes.count)
+
+
+def _binary(engine: Canonical, expr: tir.BinaryOpExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+    p, q, kind = Lanes.of(a), Lanes.of(b), type(expr)
+    if p is None or q is None:
+        return _nested(engine, kind, a, b)
+    if p.stride is None and q.stride is None:
+        return tir.Broadcast(engine.simplify(kind(p.base, q.base)), p.count)
+    if not a.dtype.is_int:
+        return None
+    if isinstance(expr, tir.CmpExpr):
+        return _compared(engine, kind, p, q)
+    match expr:
+        case tir.Add():
+            return _of(engine, _linear(p, q, ops.add))
+        case tir.Sub():
+            return _of(engine, _linear(p, q, ops.sub))
+        case tir.Mul() if p.stride is None or q.stride is None:
+            return _of(engine, _times(p, q))
+        case tir.FloorDiv() | tir.FloorMod():
+            return _divided(engine, kind, p, q)
+        case tir.Div() | tir.Mod() if _not_negative(engine, p):
+            floor = tir.FloorDiv if kind is tir.Div else tir.FloorMod
+            return _divided(engine, floor, p, q)
+        case tir.Min() | tir.Max() if p.stride is q.stride:
+            return _of(engine, Lanes(kind(p.base, q.base), p.stride, p.count))
+        case _:
+            return None
+
+
+_DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
+
+
+def refuse_zero(expr: PrimExpr) -> None:
+    """Errors: MisuseError if `expr` divides every lane of a vector by a literal 0 (PX-3)."""
+    if isinstance(expr, _DIVISIONS) and expr.dtype.vector and _is_zero(expr.b):
+        raise MisuseError(f"division of `{expr.a}` by zero", rule="PX-3")
+
+
+def _is_zero(expr: PrimExpr) -> bool:
+    lanes = Lanes.of(expr)
+    return (
+        lanes is not None
+        and lanes.stride is None
+        and isinstance(lanes.base, tir.IntImm)
+        and lanes.base.value == 0
+    )
+
+
+def _nested(
+    engine: Canonical, kind: type[tir.BinaryOpExpr], a: PrimExpr, b: PrimExpr
+) -> PrimExpr | None:
+    """min(min(v, copies of x), copies of y) = min(v, copies of min(x, y)); v + 0 = v * 1 = v."""
+    match kind, b:
+        case (tir.Add | tir.Sub, tir.Broadcast(value=tir.IntImm(value=0))):
+            return a
+        case (tir.Mul, tir.Broadcast(value=tir.IntImm(value=1))):
+            return a
+        case (tir.Min | tir.Max, tir.Broadcast(value=y, lanes=count)) if type(a) is kind:
+            assert isinstance(a, tir.BinaryOpExpr)
+            if isinstance(a.b, tir.Broadcast):
+                return kind(a.a, tir.Broadcast(engine.simplify(kind(a.b.value, y)), count))
+            return None
+        case _:
+            return None
+
+
+def _linear(p: Lanes, q: Lanes, op: Scalar) -> Lanes:
+    zero = ops.const(0, p.base.dtype)
+    stride = op(zero if p.stride is None else p.stride, zero if q.stride is None else q.stride)
+    return Lanes(op(p.base, q.base), stride, p.count)
+
+
+def _times(p: Lanes, q: Lanes) -> Lanes:
+    if p.stride is None:
+        p, q = q, p
+    assert p.stride is not None
+    return Lanes(ops.mul(p.base, q.base), ops.mul(p.stride, q.base), p.count)
+
+
+def _not_negative(engine: Canonical, p: Lanes) -> bool:
+    """Whether no lane is negative."""
+    if engine.bound(p.base)[0] < 0 or p.step is None:
+        return False
+    if p.step >= 0:
+        return True
+    if not isinstance(p.count, int):
+        return False
+    return engine.bound(ops.add(p.base, p.step * (p.count - 1)))[0] >= 0
+
+
+def _divided(
+    engine: Canonical, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes
+) -> PrimExpr | None:
+    """A ramp divided by copies of a literal, rounded down.
+
+    Rule:
+        With c | s the quotients make a ramp, and the remainders are one; where no multiple of c
+        lies between the lanes, the quotients are one and the remainders make a ramp.
+    """
+    by, step = q.base, p.step
+    if q.stride is not None or not isinstance(by, tir.IntImm) or by.value <= 0 or step is None:
+        return None
+    if p.base.dtype.family != "int":
+        return None
+    c, whole = by.value, kind is tir.FloorDiv
+    base = kind(p.base, by)
+    if step % c == 0:
+        stride = ops.const(step // c, by.dtype) if whole else None
+        return _of(engine, Lanes(base, stride, p.count))
+    if not isinstance(p.count, int):
+        return _reduced(engine, kind, p, q)
+    if _in_one_block(engine, p.base, c, step * (p.count - 1)):
+        return _of(engine, Lanes(base, None if whole else p.stride, p.count))
+    return _reduced(engine, kind, p, q)
+
+
+def _in_one_block(engine: Canonical, base: PrimExpr, c: int, length: int) -> bool:
+    """Whether base and base + length have one quotient by c, by residue or by interval."""
+    coeff, residue = modular.of_expr(engine, base)
+    common = gcd(coeff, c)
+    first = residue % common
+    if 0 <= first + length < common:
+        return True
+    low, high = engine.bound(base)
+    ends = [end + more for end in (low, high) for more in (0, length)]
+    return all(isinstance(e, int) for e in ends) and len({e // c for e in ends}) == 1
+
+
+def _reduced(
+    engine: Canonical, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes
+) -> PrimExpr | None:
+    """A remainder whose first lane has a known one: the lanes begin with that."""
+    assert isinstance(q.base, tir.IntImm)
+    coeff, residue = modular.of_expr(engine, p.base)
+    c = q.base.value
+    if kind is not tir.FloorMod or coeff % c or isinstance(p.base, tir.IntImm):
+        return None
+    ramp = _of(engine, Lanes(ops.const(residue % c, p.base.dtype), p.stride, p.count))
+    return tir.FloorMod(ramp, tir.Broadcast(q.base, q.count))
+
+
+def _compared(
+    engine: Canonical, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes
+) -> PrimExpr | None:
+    """A comparison that is one truth: orderings by the first and the last lane."""
+    if p.step is None or q.step is None or not isinstance(p.count, int):
+        return None
+    if p.base.dtype.family != "int":
+        return None
+    last = p.count - 1
+    ends = [(p.base, q.base), (ops.add(p.base, p.step * last), ops.add(q.base, q.step * last))]
+    if kind in (tir.EQ, tir.NE):
+        # Between lanes on either side a difference may be 0, so only one that is constant decides.
+        ends = ends if p.step == q.step else []
+    truths = {engine.simplify(kind(x, y)) for x, y in ends}
+    if len(truths) != 1:
+        return None
+    [truth] = truths
+    return tir.Broadcast(truth, p.count) if isinstance(truth, tir.IntImm) else None
+
+
+def _joined(engine: Canonical, expr: tir.And, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, tir.Broadcast) and isinstance(one.value, tir.IntImm):
+            absorbs = bool(one.value.value) == isinstance(expr, tir.Or)
+            return one if absorbs else other
+    if isinstance(a, tir.Broadcast) and isinstance(b, tir.Broadcast):
+        return tir.Broadcast(engine.simplify(type(expr)(a.value, b.value)), a.lanes)
+    return a if a is b else None
+
+
+def _cast(engine: Canonical, dtype: DataType, value: PrimExpr) -> PrimExpr | None:
+    """Copies, and ramps of signed integers that become wider: overflow does not happen."""
+    lanes = Lanes.of(value)
+    if lanes is None:
+        return value if value.dtype == dtype else None
+    element, source = dtype.element, value.dtype.element
+    if lanes.stride is None:
+        return tir.Broadcast(engine.simplify(tir.Cast(element, lanes.base)), lanes.count)
+    if not source.startswith("int") or dtype.family != "int" or dtype.bits < value.dtype.bits:
+        return None
+    base, stride = (tir.Cast(element, part) for part in (lanes.base, lanes.stride))
+    return tir.Ramp(engine.simplify(base), engine.simplify(stride), lanes.count)
+
+
+def _choice(condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr | None:
+    test = condition.value if isinstance(condition, tir.Broadcast) else condition
+    if isinstance(test, tir.IntImm):
+        return yes if test.value else no
+    return yes if yes is no else None

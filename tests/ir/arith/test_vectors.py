@@ -1,0 +1,217 @@
+"""Vectors: simplified, every lane keeps its value."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from relaxpy import tir as T
+from relaxpy.arith import Analyzer
+from relaxpy.errors import MisuseError
+from relaxpy.ir.tir import ops
+from tests.ir.arith.boxes import Env, points, value
+
+E = T.PrimExpr
+x, y = T.Var("x", "int32"), T.Var("y", "int32")
+x64 = T.Var("x64", "int64")
+vx, vc = T.Var("vx", "int32x2"), T.Var("vc", "bool")
+fld, flm, tdiv, tmod = ops.floordiv, ops.floormod, ops.truncdiv, ops.truncmod
+Ramp, Copies = T.Ramp, T.Broadcast
+long = T.const(4, "int64")
+v4, v8 = T.vscale() * 4, T.vscale() * 8
+assert isinstance(long, T.IntImm)
+
+
+def two(scalar: E) -> E:
+    return Copies(scalar, 2)
+
+
+def zero(dtype: str = "int32") -> E:
+    return T.const(0, dtype)
+
+
+CASES: list[tuple[E, E, E | bool]] = [
+    (Ramp(x, 1, 4) + Ramp(y, 2, 4), Ramp(x + y, 3, 4), True),
+    (Ramp(x, 1, 2) + y, Ramp(x + y, 1, 2), True),
+    (y + Ramp(x, 1, 2), Ramp(x + y, 1, 2), True),
+    (Ramp(x, 1, v4) + Ramp(y, 2, v4), Ramp(x + y, 3, v4), True),
+    (two(y) + two(x), two(x + y), True),
+    (T.Add(Copies(0, 4), Copies(y, 4)), Copies(y, 4), True),
+    (Copies(x, 4) + Ramp(0, 1, long), Ramp(x, 1, 4), True),
+    (Copies(x, long) + Ramp(0, 1, 4), Ramp(x, 1, 4), True),
+    (Copies(x64, 4) + Ramp(zero("int64"), 1, 4), Ramp(x64, 1, 4), True),
+    (T.Add(Copies(0, v8), Copies(y, v8)), Copies(y, v8), True),
+    (Ramp(x, 4, 4) - Ramp(y, 2, 4), Ramp(x - y, 2, 4), True),
+    (Ramp(x, 1, 2) - y, Ramp(x - y, 1, 2), True),
+    (y - Ramp(x, 1, 2), Ramp(y - x, -1, 2), True),
+    (Ramp(x, 4, 4) * 2, Ramp(x * 2, 8, 4), True),
+    (2 * Ramp(x, 4, 4), Ramp(x * 2, 8, 4), True),
+    (T.Mul(Copies(0, 4), Copies(x, 4)), Copies(0, 4), True),
+    (tdiv(two(y), two(x)), two(tdiv(y, x)), True),
+    (tdiv(Ramp(x, 4, 4), 2), Ramp(tdiv(x, 2), 2, 4), x >= 0),
+    (tdiv(Ramp(x * 8 + 1, 1, 4), 8), Copies(x, 4), x >= 0),
+    (tdiv(Ramp(x * 8 + 15, 1, 4), 8), tdiv(Ramp(x * 8 + 15, 1, 4), 8), True),
+    (tmod(Ramp(x, 4, 4), 2), Copies(tmod(x, 2), 4), x >= 0),
+    (tmod(Ramp(x * 8 + 1, 1, 4), 8), Ramp(1, 1, 4), x >= 0),
+    (fld(Ramp(x, 4, 4), 2), Ramp(fld(x, 2), 2, 4), True),
+    (fld(Ramp(x, 4, v4), 2), Ramp(fld(x, 2), 2, v4), True),
+    (fld(Ramp(x * 8 + 1, 1, 4), 8), Copies(x, 4), True),
+    (fld(Ramp(x * 8 + 15, 1, 4), 8), fld(Ramp(x * 8 + 15, 1, 4), 8), True),
+    (fld(Ramp(x, 8, 5), Copies(4, 5)), Ramp(fld(x, 4), 2, 5), True),
+    (fld(Ramp(flm(x * 4, 256), 1, 4), 8), Copies(fld(flm(x * 4, 256), 8), 4), True),
+    (fld(Ramp(x, 7, 4), 4), fld(Ramp(x, 7, 4), 4), True),
+    (fld(Ramp(x * 8, 1, 4), 4), Copies(x * 2, 4), True),
+    (fld(Ramp(x * 8, 1, v4), 4), fld(Ramp(x * 8, 1, v4), 4), True),
+    (fld(Ramp(x * 8, 3, 4), 4), fld(Ramp(x * 8, 3, 4), 4), True),
+    (fld(Ramp(x * 4, 1, 4), 64), Copies(fld(x, 16), 4), True),
+    (fld(Ramp(x * 8, 2, 4), 64), Copies(fld(x, 8), 4), True),
+    (fld(Ramp(x * 4, 1, 5), 64), fld(Ramp(x * 4, 1, 5), 64), True),
+    (fld(Ramp(x * 4 + 3, 1, 4), 64), fld(Ramp(x * 4 + 3, 1, 4), 64), True),
+    (fld(Ramp(x * 7, 1, 4), 64), fld(Ramp(x * 7, 1, 4), 64), True),
+    (flm(Ramp(x, 4, 4), 2), Copies(flm(x, 2), 4), True),
+    (flm(Ramp(x, 4, v8), 2), Copies(flm(x, 2), v8), True),
+    (flm(Ramp(x * 8 + 1, 1, 4), 8), Ramp(1, 1, 4), True),
+    (flm(Ramp(x * 8 + 1, 1, v4), 8), flm(Ramp(1, 1, v4), 8), True),
+    (flm(Ramp(x * 8 + 1, 15, 4), 8), flm(Ramp(1, 15, 4), 8), True),
+    (flm(Ramp(x * 8, 1, 4), 4), Ramp(0, 1, 4), True),
+    (flm(Ramp(x * 8, 1, 5), 4), flm(Ramp(0, 1, 5), 4), True),
+    (flm(Ramp(x * 8 + 7, 1, 4), 4), flm(Ramp(3, 1, 4), 4), True),
+    (flm(Ramp(x * 4, 1, 4), 64), Ramp(flm(x * 4, 64), 1, 4), True),
+    (flm(Ramp(x * 8, 2, 4), 64), Ramp(flm(x * 8, 64), 2, 4), True),
+    (flm(Ramp(x * 2, 1, 8), 20), flm(Ramp(x * 2, 1, 8), 20), True),
+    (ops.minimum(two(y), two(x)), two(ops.minimum(y, x)), True),
+    (
+        ops.maximum(ops.maximum(vx, two(y)), two(x)),
+        ops.maximum(vx, two(ops.maximum(y, x))),
+        True,
+    ),
+    (T.EQ(two(y), two(x)), two(T.EQ(y, x)), True),
+    (T.GT(two(y), two(x)), two(x < y), True),
+    (T.LE(two(y), two(x)), two(y <= x), True),
+    (T.And(two(y <= x), two(vc)), two(T.And(y <= x, vc)), True),
+    (T.Or(two(y <= x), two(vc)), two(T.Or(y <= x, vc)), True),
+    (T.Not(two(y <= x)), two(x < y), True),
+    (T.LT(Ramp(x, 1, 4), Copies(x + 4, 4)), Copies(ops.const(True), 4), True),
+    (T.LT(Ramp(x, 1, 4), Copies(x + 3, 4)), T.LT(Ramp(x, 1, 4), Copies(x + 3, 4)), True),
+    (T.Cast("int64x4", Ramp(x, 1, 4)), Ramp(T.Cast("int64", x), 1, 4), True),
+    (Ramp(x, 0, 4), Copies(x, 4), True),
+]
+
+
+@pytest.mark.parametrize(("given", "expected", "condition"), CASES)
+def test_vectors_are_simplified(given: E, expected: E, condition: E | bool) -> None:
+    made = Analyzer()
+    with made.constraint_scope(condition):
+        found = made.simplify(given)
+        assert found is made.simplify(expected), f"{given} gives {found}"
+
+
+def test_a_vector_is_not_divided_by_zero() -> None:
+    for kind in (T.Div, T.Mod, T.FloorDiv, T.FloorMod):
+        for vector in (Ramp(1, 1, 2), Copies(x, 2), vx):
+            with pytest.raises(MisuseError, match="by zero"):
+                Analyzer().rewrite_simplify(kind(vector, Copies(0, 2)))
+
+
+def test_vectors_of_scalable_length() -> None:
+    ramp = Ramp(x, 1, T.vscale() * 4)
+    assert ramp.dtype == "int32xvscalex4"
+    assert Ramp(x, 1, T.vscale()).dtype == "int32xvscalex1"
+    assert (ramp + y).dtype == ramp.dtype
+    assert str(ramp) == "T.Ramp(x, 1, T.vscale() * 4)"
+    with pytest.raises(MisuseError, match="multiple of vscale"):
+        Copies(x, T.vscale() * -1)
+    with pytest.raises(MisuseError, match="cannot match"):
+        ramp + Ramp(x, 1, T.vscale() * 8)
+    with pytest.raises(MisuseError, match="cannot match"):
+        ramp + Ramp(x, 1, 4)
+
+
+w = T.vscale()
+SCALABLE: list[tuple[E, E, list[E]]] = [
+    (ops.minimum(x + w * 4, x), x, []),
+    (ops.minimum(x - w * 4, x), x - w * 4, []),
+    (ops.minimum(x + w * 4, x + w * 8), x + w * 4, []),
+    (ops.minimum(x + w * 4 - flm(4, w * 4), x), x, []),
+    (ops.minimum(w * x, w * y), w * x, [x < y]),
+    (ops.maximum(x + w * 4, x), x + w * 4, []),
+    (ops.maximum(x - w * 4, x), x, []),
+    (ops.maximum(w * x, w * y), w * x, [x > y]),
+    (fld(x * w * 4 + y, w * 4), x + fld(y, w * 4), []),
+    (fld(x, w * 4), zero(), [x >= 0, x < w * 4]),
+    (flm(x * w * 4 + y, w * 4), flm(y, w * 4), []),
+    (flm(x, w * 4), x, [x >= 0, x < w * 4]),
+]
+
+
+@pytest.mark.parametrize(("given", "expected", "conditions"), SCALABLE)
+def test_a_vector_has_at_least_the_least_length(given: E, expected: E, conditions: list[E]) -> None:
+    made = Analyzer()
+    with made.constraint_scope(ops.all_of(True, *conditions)):
+        assert made.simplify(given) is made.simplify(expected)
+
+
+def lanes(expr: E, env: Env) -> list[int | None]:
+    """The value of every lane, straight from the definitions."""
+    match expr:
+        case T.Ramp(base=base, stride=stride, lanes=int(count)):
+            start, step = value(base, env), value(stride, env)
+            if start is None or step is None:
+                return [None] * count
+            return [start + step * k for k in range(count)]
+        case T.Broadcast(value=scalar, lanes=int(count)):
+            return [value(scalar, env)] * count
+        case T.CmpExpr(a=a, b=b) | T.BinaryOpExpr(a=a, b=b) | T.And(a=a, b=b):
+            kind: Callable[..., E] = type(expr)
+            pairs = zip(lanes(a, env), lanes(b, env), strict=True)
+            dtype = "bool" if a.dtype.is_bool else "int64"
+            return [
+                None
+                if p is None or q is None
+                else value(kind(T.const(p, dtype), T.const(q, dtype)), {})
+                for p, q in pairs
+            ]
+        case T.Not(a=a):
+            return [None if p is None else int(not p) for p in lanes(a, env)]
+        case T.Select(condition=test, true_value=yes, false_value=no):
+            chosen = zip(lanes(test, env), lanes(yes, env), lanes(no, env), strict=True)
+            return [None if None in row else row[1] if row[0] else row[2] for row in chosen]
+        case _:
+            raise AssertionError(expr)
+
+
+def vector(chosen: random.Random, size: int, count: int) -> E:
+    if size == 1:
+        base = chosen.choice(
+            [x, y, x * 8 + 1, x * 4, y * 6 - 2, x + y, T.const(chosen.randint(-5, 5))]
+        )
+        if chosen.random() < 0.4:
+            return Copies(base, count)
+        return Ramp(base, chosen.choice([-8, -4, -1, 1, 1, 2, 3, 4, 8]), count)
+    if chosen.random() < 0.4:
+        kind = chosen.choice([T.FloorDiv, T.FloorMod, T.Div, T.Mod])
+        return kind(vector(chosen, size - 1, count), Copies(chosen.choice([2, 4, 8, -3]), count))
+    kind = chosen.choice([T.Add, T.Sub, T.Mul, T.Min, T.Max, T.FloorDiv])
+    share = chosen.randint(1, size - 1)
+    return kind(vector(chosen, share, count), vector(chosen, size - share, count))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_random_vectors_keep_every_lane(seed: int) -> None:
+    chosen = random.Random(seed)
+    count = chosen.randint(2, 5)
+    given = vector(chosen, chosen.randint(1, 5), count)
+    if chosen.random() < 0.4:
+        kind = chosen.choice([T.LT, T.LE, T.GT, T.GE, T.EQ, T.NE])
+        given = kind(given, vector(chosen, 2, count))
+    made = Analyzer()
+    low = chosen.choice([-6, 0])
+    with made.constraint_scope(T.all(x >= low, x <= 6, y >= low, y <= 6)):
+        simple, bound = made.simplify(given), made.const_int_bound(given)
+    for env in points({x: range(low, 7), y: range(low, 7)}):
+        before = lanes(given, env)
+        if None not in before:
+            assert lanes(simple, env) == before, f"{given} gives {simple} at {env}"
+            assert all(bound.min_value <= (k or 0) <= bound.max_value for k in before)
