@@ -374,6 +374,9 @@ def test_functions_have_parameters_and_a_body_and_no_name():
     named = func.with_attr("global_symbol", "f").with_attrs({"a": [1]})
     assert named.attrs == {"global_symbol": "f", "a": (1,)}
     assert named.without_attr("a").attrs == {"global_symbol": "f"}
+    assert named.__name__ == "f"
+    assert not hasattr(func, "__name__")
+    assert rx.Function.__name__ == "Function"
     assert func.attrs == {}
 
 

@@ -166,6 +166,18 @@ class BaseFunc(Expr):
     __slots__ = ()
     attrs: Attrs
 
+    @property
+    def __name__(self) -> str:
+        """The name that Python's tools show: the global symbol, if there is one.
+
+        Errors:
+            AttributeError: there is none, as in private and local functions.
+        """
+        symbol = self.attrs.get("global_symbol")
+        if not isinstance(symbol, str):
+            raise AttributeError(f"this {type(self).__name__} has no name", name="__name__")
+        return symbol
+
     def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
         """This function with attribute `key` set to `value`, or with a table of attributes set."""
         changes = {key: value} if isinstance(key, str) else dict(key)
