@@ -16,6 +16,7 @@ from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.external_kernel import call_kernel
 from relaxpy.ir.tir.index_map import IndexMap as _IndexMap
 from relaxpy.script.parser import tirwords as _words
+from relaxpy.script.parser.acting import word as _word
 from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
 from relaxpy.script.parser.forms import BufferSpec as Buffer, HandleWord as _HandleWord
 from relaxpy.script.parser.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
@@ -60,7 +61,8 @@ _WITH_DTYPE = ("call_extern", "call_intrin", "call_pure_extern", "reinterpret")
 
 _WORDS: dict[str, Any] = {
     **{name: getattr(_expr, name) for name in _NODES},
-    **{name: getattr(_words, name) for name in _STATEMENTS},
+    **{name: _word(getattr(_words, name)) for name in _STATEMENTS if name != "axis"},
+    "axis": _words.axis,
     **{name: _words.ignoring_dtype(_words.intrinsic(name)) for name in _INTRINSICS},
     **{name: _words.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
     **{name: _words.bitwise(name) for name in _intrin.BITWISE},
@@ -72,15 +74,15 @@ _WORDS: dict[str, Any] = {
     "Reduce": _reduce.Reduce,
     "comm_reducer": _words.comm_reducer,
     "iter_var": _words.iter_var,
-    "sblock": _words.block,
-    "sblock_alloc_buffer": _words.alloc_buffer,
-    "sblock_attr": _words.block_attr,
+    "sblock": _word(_words.block),
+    "sblock_alloc_buffer": _word(_words.alloc_buffer),
+    "sblock_attr": _word(_words.block_attr),
     "var": _words.var,
-    "Assert": _words.assert_,
-    "Else": _words.else_,
-    "If": _words.if_,
-    "Then": _words.then,
-    "While": _words.while_,
+    "Assert": _word(_words.assert_),
+    "Else": _word(_words.else_),
+    "If": _word(_words.if_),
+    "Then": _word(_words.then),
+    "While": _word(_words.while_),
     "Ptr": handle,
     "buffer_var": handle,
     "ptr": handle,
@@ -88,7 +90,7 @@ _WORDS: dict[str, Any] = {
     "target": _words.target,
     "CallEffectKind": _intrin.CallEffectKind,
     "Let": _words.let_expr,
-    "LetStmt": _words.let_stmt,
+    "LetStmt": _word(_words.let_stmt),
     "broadcast": _expr.Broadcast,
     "cast": _ops.cast_to,
     "ceildiv": _ops.ceildiv,

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from contextvars import ContextVar, Token
+from collections.abc import Sequence
+from contextvars import Token
 from types import TracebackType
 from typing import Any, Self, TypeVar
-
-from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, counted
 from relaxpy.ir.naming import set_name
 from relaxpy.ir.node import Node
+from relaxpy.script.ir_builder.frame import IRBuilderFrame, act, current_builder, open_builders
+from relaxpy.script.parser.acting import acting
 from relaxpy.script.parser.kernel_builder import Body
 from relaxpy.script.parser.kernel_forms import KernelForms
-from relaxpy.script.parser.wording import describe
 
 N = TypeVar("N")
-F = TypeVar("F", bound="IRBuilderFrame")
-
-_open: ContextVar[tuple[IRBuilder, ...]] = ContextVar("relaxpy_ir_builders", default=())
+F = TypeVar("F", bound=IRBuilderFrame)
 
 
 class IRBuilder:
@@ -47,7 +43,9 @@ class IRBuilder:
         if self._token is not None:
             raise BuilderStateError("this IRBuilder is open already")
         IRBuilder.__init__(self)
-        self._token = _open.set((*_open.get(), self))
+        self._token = open_builders.set((*open_builders.get(), self))
+        self._acting = acting(act)
+        self._acting.__enter__()
         return self
 
     @user_facing
@@ -58,7 +56,8 @@ class IRBuilder:
         trace: TracebackType | None,
     ) -> None:
         assert self._token is not None
-        _open.reset(self._token)
+        self._acting.__exit__(None, None, None)
+        open_builders.reset(self._token)
         self._token = None
         left = self.frames[:1]
         self.close_inside(None, kind, error, trace)
@@ -73,15 +72,12 @@ class IRBuilder:
         Errors:
             BuilderStateError (also ValueError): there is none.
         """
-        builders = _open.get()
-        if not builders:
-            raise BuilderStateError("no IRBuilder is open", hint="with IRBuilder() as builder: ...")
-        return builders[-1]
+        return current_builder()
 
     @staticmethod
     def is_in_scope() -> bool:
         """Whether a builder is open."""
-        return bool(_open.get())
+        return bool(open_builders.get())
 
     @user_facing
     def get(self) -> Any:
@@ -190,77 +186,4 @@ class IRBuilder:
         return ended
 
 
-class _BrokenOff(Exception):  # noqa: N818
-    """What ends a frame that was never left."""
-
-
-class IRBuilderFrame:
-    """What stands behind `with`, and holds what is said in it.
-
-    Errors:
-        BuilderStateError (also ValueError): it stands where it cannot, or is entered twice.
-    """
-
-    spoken = "frame"
-    kernel: KernelForms | None = None
-
-    def __init__(self) -> None:
-        self.held: AbstractContextManager[object] | None = None
-        self._builder: IRBuilder | None = None
-        self._callbacks: list[Callable[[], object]] = []
-        if IRBuilder.is_in_scope():
-            IRBuilder.current().expect(self)
-
-    def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:
-        """The place inside this frame; it gives what `as` names, or None for the frame."""
-        raise AssertionError("each kind says what it is")
-
-    @user_facing
-    def __enter__(self) -> Any:
-        builder = IRBuilder.current()
-        if self._builder is not None:
-            raise BuilderStateError(f"{self} is entered twice", hint="make another one")
-        self._builder = builder
-        return builder.enter(self)
-
-    @user_facing
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        builder, held = self._builder, self.held
-        if builder is None or held is None or self not in builder.frames:
-            raise BuilderStateError(f"{self} is left without being open")
-        try:
-            while error is None and self._callbacks:
-                self._callbacks.pop()()
-            ended = builder.close_inside(self, kind, error, trace)
-            if ended and error is None:
-                raise BuilderStateError(f"{ended[-1]} is still open", hint="leave it first")
-        except BaseException as failure:
-            builder.close_inside(self, type(failure), failure, None)
-            builder.frames.pop()
-            self.break_off(type(failure), failure, None)
-            raise
-        builder.frames.pop()
-        held.__exit__(kind, error, trace)
-
-    def break_off(self, *raised: Any) -> None:
-        """End this frame by an error, so that it adds nothing."""
-        assert self.held is not None
-        failure = raised[1] if raised and raised[1] is not None else _BrokenOff()
-        try:
-            self.held.__exit__(type(failure), failure, None)
-        except BaseException as error:
-            if error is not failure:
-                raise
-
-    def add_callback(self, callback: Callable[[], object]) -> None:
-        """Call `callback` when this frame is left, the one that was added last first."""
-        self._callbacks.append(callback)
-
-    @override
-    def __str__(self) -> str:
-        return describe(self)
+__all__ = ["IRBuilder", "IRBuilderFrame"]

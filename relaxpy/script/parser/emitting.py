@@ -9,13 +9,16 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.acting import word
 
 
+@word
 def emit_match_cast(value: object, struct_info: object) -> forms.MatchCastForm:
     """`value` checked at run time against an info and bound; the same as `R.match_cast`."""
     return forms.MatchCastForm(value, struct_info)
 
 
+@word
 def emit_var_binding(binding: rx.VarBinding) -> forms.EmitForm:
     """The value of a binding that Python made, bound to the name on the left."""
     if not isinstance(binding, rx.VarBinding):
@@ -23,6 +26,7 @@ def emit_var_binding(binding: rx.VarBinding) -> forms.EmitForm:
     return forms.EmitForm(binding.value, binding.var.struct_info)
 
 
+@word
 def emit_te(func: Callable[..., Any], *args: object, **kwargs: object) -> forms.TeForm:
     """A call of a kernel that computes the tensor expressions which `func` gives for `args`.
 

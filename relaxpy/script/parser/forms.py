@@ -551,3 +551,7 @@ class TeForm(Form):
     function: Callable[..., Any]
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
+
+
+#: Those of graph functions.
+OF_GRAPHS = (*(DataflowForm, SeqForm, OutputForm, MatchCastForm, MatchShapeForm, EmitForm, TeForm),)

@@ -12,6 +12,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.acting import acting
 from relaxpy.script.parser.emitting import kernel_call
 from relaxpy.script.parser.graph_blocks import GraphBlocks
 from relaxpy.script.parser.macros import MAX_UNROLLED, Macro, Unrolling, expanded
@@ -95,6 +96,27 @@ class GraphUnrolled(GraphBlocks):
             if isinstance(found, (forms.MatchCastForm, forms.MatchShapeForm)):
                 return self.cast(found, last.value)
             return found
+
+    def help(
+        self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        """What a function of the user's gives, whose words of R act here."""
+
+        def act(form: forms.Form) -> object:
+            match form:
+                case forms.EmitForm(value=value, annotation=annotation):
+                    expr = self.bindable(value, node)
+                    with self.at(node):
+                        return self.builder.emit(expr, annotation=annotation)
+                case forms.MatchCastForm() | forms.MatchShapeForm():
+                    return self.cast(form, node)
+                case forms.TeForm():
+                    return self.kernel_call(form, node)
+                case _:
+                    raise self.error(node, f"{describe(form)} belongs into the text itself")
+
+        with acting(act):
+            return function(*args, **kwargs)
 
     @contextmanager
     def apart(self) -> Iterator[None]:

@@ -34,6 +34,7 @@ from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.acting import is_helper
 from relaxpy.script.parser.annotations import Annotation, DTensor, Tensor, TypeWord, resolve
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.evaluator import Evaluator
@@ -92,6 +93,11 @@ class Host(Protocol):
         self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
         """What a macro gives."""
+
+    def help(
+        self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        """What a function of the user's gives, whose words of R act here."""
 
 
 _CASTS = (forms.MatchCastForm, forms.MatchShapeForm)
@@ -277,7 +283,10 @@ class GraphEvaluator(Evaluator):
             info = args[0].struct_info
             if isinstance(info, rx.TupleStructInfo):
                 return len(info.fields)
-        found = function(*args, **(_renamed(kwargs) if function is call_packed else kwargs))
+        if is_helper(function) and self.host is not None:
+            found = self.host.help(function, args, kwargs, node)
+        else:
+            found = function(*args, **(_renamed(kwargs) if function is call_packed else kwargs))
         if isinstance(found, Tensor) and isinstance(found.vdevice, str):
             found.vdevice = self.devices.find(found.vdevice)
         if isinstance(found, DTensor) and isinstance(found.device_mesh, str):

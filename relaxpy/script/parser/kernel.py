@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, load_parts
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -206,6 +207,9 @@ class KernelReader(KernelState):
                 return self.given(name, value, at)
             case TypeVar():
                 return self.size(name)
+            case Var() | Buffer() if not value.name and self.is_made(value):
+                set_name(value, name)
+                return value
             case Var() if not value.name:
                 fresh = value.renamed(name)
                 self.named.add(fresh)
@@ -220,6 +224,10 @@ class KernelReader(KernelState):
                 return self.let(name, ops.convert(value), at)
             case _:
                 return value
+
+    def is_made(self, value: Var | Buffer) -> bool:
+        """Whether a function of the user's made this for the kernel, without a name."""
+        return value in self.named if isinstance(value, Var) else value.data in self.pointers
 
     def let(self, name: str, value: PrimExpr, at: Positioned, var: Var | None = None) -> Var:
         """A variable for `value` in what follows."""

@@ -44,6 +44,12 @@ FRAMES = (
     *(forms.BranchForm, *SCOPED),
 )
 
+#: What gives something to name.
+NAMED = (
+    *(forms.AxisForm, forms.RemapForm, forms.MatchBufferForm),
+    *(forms.AllocBufferForm, forms.EnvThreadForm),
+)
+
 
 class KernelForms(KernelBuilder):
     """Acts upon records."""
@@ -84,7 +90,19 @@ class KernelForms(KernelBuilder):
             case _:
                 raise self.error(at, f"{describe(form)} gives nothing to name")
 
+    def act(self, form: forms.Form, at: Any) -> Any:
+        """What a record that is no frame does where it stands, and what it gives."""
+        self.check_place(at)
+        return self.given("", form, at) if isinstance(form, NAMED) else self.effect(form, at)
+
     # --- what holds statements
+
+    @contextmanager
+    def unnamed_frame(self, form: forms.Form, at: Any) -> Iterator[object]:
+        """The place inside `with form`, whose variables get their names later, if at all."""
+        names = [""] * len(form.bounds) if isinstance(form, forms.LoopForm) else []
+        with self.frame(form, names, at) as found:
+            yield found[0] if isinstance(found, list) and len(found) == 1 else found
 
     def frame(
         self, form: forms.Form, names: Sequence[str], at: Any

@@ -14,15 +14,17 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import Var
+from relaxpy.script.parser.acting import Held, acting, is_helper
 from relaxpy.script.parser.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluator import Evaluator
+from relaxpy.script.parser.forms import Form
 from relaxpy.script.parser.guard import OPEN, Guard
-from relaxpy.script.parser.kernel_forms import KernelForms
+from relaxpy.script.parser.kernel_forms import FRAMES, KernelForms
 from relaxpy.script.parser.macros import Macro, Unrolling, expanded
 from relaxpy.script.parser.report import Report, Statements
 from relaxpy.script.parser.scope import Scope
 from relaxpy.script.parser.text import Positioned, Program
-from relaxpy.script.parser.wording import as_parse_error
+from relaxpy.script.parser.wording import as_parse_error, describe
 
 
 class KernelEvaluator(Evaluator):
@@ -38,6 +40,7 @@ class KernelEvaluator(Evaluator):
         Evaluator.__init__(self, program, scope, guard)
         self.returns = returns
         self.expand: Callable[[Macro, list[Any], dict[str, Any], ast.Call], None] | None = None
+        self.help: Callable[[Any, list[Any], dict[str, Any], ast.Call], object] | None = None
 
     @override
     def operand(self, value: Any) -> Any:
@@ -54,6 +57,8 @@ class KernelEvaluator(Evaluator):
             return tir.Call(self.returns(function) or "", function, values)
         if isinstance(function, Macro) and self.expand is not None:
             return self.expand(function, args, kwargs, node)
+        if is_helper(function) and self.help is not None:
+            return self.help(function, args, kwargs, node)
         return function(*args, **kwargs)
 
 
@@ -75,6 +80,7 @@ class KernelState(KernelForms):
         self.report = report if report is not None else Report()
         self.values = KernelEvaluator(program, scope, guard, returns)
         self.values.expand = self.expand
+        self.values.help = self.help
         self.values.size_of = self.size
         self.statements = Statements(program, scope, self.report)
         self.sizes: dict[str, Var] = {}
@@ -98,6 +104,31 @@ class KernelState(KernelForms):
         self.unrolling.add(len(macro.node.body), node, self.values)
         with expanded(self, macro, args, kwargs, node):
             self.statements.read(macro.body(), self.statement)
+
+    def help(
+        self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        """What a function of the user's gives, whose words of T act here.
+
+        Errors:
+            ParseError: it makes a frame that it neither enters nor gives back.
+        """
+        made: list[Held] = []
+
+        def act(form: Form) -> Any:
+            if not isinstance(form, FRAMES):
+                return self.act(form, node)
+            made.append(Held(form, self.unnamed_frame(form, node)))
+            return made[-1]
+
+        with acting(act):
+            found = function(*args, **kwargs)
+        for held in made:
+            if not held.entered and held is not found:
+                raise self.error(
+                    node, f"{describe(held.form)} is made and never entered", hint="with ...:"
+                )
+        return found.form if isinstance(found, Held) else found
 
     @override
     def error(self, at: Positioned, message: str, **details: Any) -> ParseError:

@@ -9,6 +9,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import VOID, DataType
 from relaxpy.ir.relax import nodes as rx, ty
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.acting import word
 from relaxpy.script.parser.annotations import (
     Callable_,
     Prim,
@@ -139,6 +140,7 @@ def _dtype(value: object) -> DataType:
 # --- expressions
 
 
+@word
 def match_shape(value: object, pattern: Sequence[object]) -> forms.MatchShapeForm:
     """`value`, a tensor or a shape, checked at run time against a shape (LEG-1, LEG-2)."""
     if not isinstance(pattern, (tuple, list, rx.ShapeExpr)):

@@ -21,6 +21,7 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.well_formed import kernel_faults
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.acting import acting
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.graph import GraphReader
 from relaxpy.script.parser.graph_state import declared_pure, ends_in, name_of
@@ -44,7 +45,8 @@ def reported(program: Program) -> Iterator[Report]:
     """
     report = Report()
     try:
-        yield report
+        with acting(None):
+            yield report
     except Full:
         pass
     except RecursionError:

@@ -16,25 +16,30 @@ from relaxpy.ir.relax.op.call import call_packed as _call_packed
 from relaxpy.ir.relax.op.registry import OpDef, registered_ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.acting import word
 from relaxpy.script.parser.annotations import resolve
 from relaxpy.script.parser.wording import unknown_member
 
 
+@word
 def dataflow() -> forms.DataflowForm:
     """A block of bindings without side effects: `with R.dataflow():`."""
     return forms.DataflowForm()
 
 
+@word
 def SeqExpr() -> forms.SeqForm:
     """Bindings with names of their own: `with R.SeqExpr():`."""
     return forms.SeqForm()
 
 
+@word
 def output(*variables: rx.Var) -> forms.OutputForm:
     """The variables that the dataflow block hands on."""
     return forms.OutputForm(variables)
 
 
+@word
 def match_cast(value: object, struct_info: object) -> forms.MatchCastForm:
     """`value` checked at run time against an info, whose new lone variables it binds.
 
@@ -44,11 +49,13 @@ def match_cast(value: object, struct_info: object) -> forms.MatchCastForm:
     return forms.MatchCastForm(value, struct_info)
 
 
+@word
 def func_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
     """Attributes of the function."""
     return forms.AttrsForm("function", forms.attributes(attrs))
 
 
+@word
 def emit(value: object) -> forms.EmitForm:
     """`value`, bound to the variable on the left."""
     return forms.EmitForm(value)

@@ -19,6 +19,7 @@ from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.acting import word
 from relaxpy.script.parser.forms import BufferSpec, HandleWord, Word, as_dtype
 
 _LANES = (2, 4, 8, 16, 32, 64)
@@ -151,26 +152,31 @@ class Axis:
         return forms.AxisForm(Range(*ends), value, kind)
 
     @staticmethod
+    @word
     def spatial(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
         """A variable whose steps are independent of each other."""
         return Axis._make(dom, binding, IterVarKind.DataPar)
 
     @staticmethod
+    @word
     def reduce(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
         """A variable that is summed, or otherwise reduced, over."""
         return Axis._make(dom, binding, IterVarKind.CommReduce)
 
     @staticmethod
+    @word
     def scan(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
         """A variable whose steps run in order."""
         return Axis._make(dom, binding, IterVarKind.Ordered)
 
     @staticmethod
+    @word
     def opaque(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
         """A variable of which nothing is promised."""
         return Axis._make(dom, binding, IterVarKind.Opaque)
 
     @staticmethod
+    @word
     def remap(
         kinds: str, bindings: Sequence[PrimExpr] | PrimExpr, dtype: str = "int32"
     ) -> forms.RemapForm:

@@ -23,9 +23,9 @@ from relaxpy.script.ir_builder.relax.frame import (
     RelaxFrame,
     SeqExprFrame,
 )
-from relaxpy.script.parser import forms
+from relaxpy.script.parser import emitting, forms
+from relaxpy.script.parser.acting import acting
 from relaxpy.script.parser.annotations import resolve
-from relaxpy.script.parser.emitting import kernel_call
 
 _OWN = (
     *("Else", "If", "SeqExpr", "Then", "arg", "dataflow", "emit", "emit_match_cast", "emit_te"),
@@ -222,7 +222,8 @@ def emit_var_binding(value: rx.VarBinding) -> rx.Var:
         StructInfoError: the value is refused, or does not fit the variable's info.
     """
     frame = _place("R.emit_var_binding")
-    binding = _words.emit_var_binding(value)
+    with acting(None):
+        binding = emitting.emit_var_binding(value)
     var = frame.block_builder.emit(binding.value, var=value.var)
     frame.bound[var] = binding.annotation
     IRBuilder.current().named.add(var)
@@ -260,5 +261,6 @@ def emit_te(func: Callable[..., Any], *args: object, **kwargs: Any) -> rx.Call:
             "R.emit_te adds a kernel to the module, and there is none around",
             hint="build the function in with I.ir_module():",
         )
-    form = _words.emit_te(func, *args, **kwargs)
-    return kernel_call(form, frame.block_builder, module.global_vars)
+    with acting(None):
+        form = emitting.emit_te(func, *args, **kwargs)
+    return emitting.kernel_call(form, frame.block_builder, module.global_vars)

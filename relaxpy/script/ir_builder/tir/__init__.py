@@ -6,8 +6,6 @@ They are those of `relaxpy.script.tir`. What gives a record there is a frame or 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,44 +17,18 @@ from relaxpy.ir.tir.buffer import Buffer as _Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.script import tir as _words
 from relaxpy.script.ir_builder.base import IRBuilder
-from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame, TIRFrame
+from relaxpy.script.ir_builder.frame import act
+from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame
 from relaxpy.script.parser import forms
-from relaxpy.script.parser.kernel_forms import FRAMES, result_type, typed_var
+from relaxpy.script.parser.acting import word
+from relaxpy.script.parser.kernel_forms import result_type, typed_var
 from relaxpy.script.parser.wording import describe
 
 _OWN = ("arg", "buffer", "func_name", "func_ret")
 __all__ = sorted({*_words.__all__, *_OWN} - {"macro"})
 
-_NAMED = (
-    *(forms.AxisForm, forms.RemapForm, forms.MatchBufferForm),
-    *(forms.AllocBufferForm, forms.EnvThreadForm),
-)
-
-
-def _acted(form: object) -> Any:
-    """What a record does where it stands, and what it gives."""
-    if isinstance(form, FRAMES):
-        return TIRFrame(form)
-    if not isinstance(form, forms.Form) or isinstance(form, forms.MetaVar):
-        return form
-    kernel = IRBuilder.current().kernel(describe(form))
-    kernel.check_place(None)
-    return kernel.given("", form, None) if isinstance(form, _NAMED) else kernel.effect(form, None)
-
-
-def _acting(word: Callable[..., Any]) -> Callable[..., Any]:
-    """A word of T that acts at once."""
-
-    @user_facing
-    @wraps(word)
-    def act(*args: Any, **kwargs: Any) -> Any:
-        return _acted(word(*args, **kwargs))
-
-    return act
-
-
 axis = SimpleNamespace(
-    **{name: _acting(getattr(_words.axis, name)) for name in _words.axis.__all__}
+    **{name: word(getattr(_words.axis, name), act) for name in _words.axis.__all__}
 )
 
 
@@ -67,7 +39,7 @@ def __getattr__(name: str) -> Any:
         )
     found = getattr(_words, name)
     if name in __all__ and inspect.isfunction(found):
-        found = globals()[name] = _acting(found)
+        found = globals()[name] = word(found, act)
     return found
 
 

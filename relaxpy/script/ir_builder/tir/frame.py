@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from contextlib import contextmanager
 
 from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError
-from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
+from relaxpy.script.ir_builder.base import IRBuilder
+from relaxpy.script.ir_builder.frame import IRBuilderFrame, TIRFrame
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, finished
-from relaxpy.script.parser import forms
 from relaxpy.script.parser.kernel_forms import KernelForms
 
 
@@ -39,19 +38,4 @@ class PrimFuncFrame(IRBuilderFrame):
         finished(builder, func, self.name)
 
 
-class TIRFrame(IRBuilderFrame):
-    """A loop, a block or the like in a kernel, or what encloses statements of one."""
-
-    def __init__(self, form: forms.Form) -> None:
-        super().__init__()
-        self.form = form
-        self.spoken = form.spoken  # type: ignore[attr-defined]
-
-    @override
-    @contextmanager
-    def hold(self, builder: IRBuilder) -> Iterator[Any]:
-        self.kernel = builder.kernel(str(self))
-        names = [""] * len(self.form.bounds) if isinstance(self.form, forms.LoopForm) else []
-        held: AbstractContextManager[Any] = self.kernel.frame(self.form, names, None)
-        with held as found:
-            yield found[0] if isinstance(found, list) and len(found) == 1 else found
+__all__ = ["PrimFuncFrame", "TIRFrame"]

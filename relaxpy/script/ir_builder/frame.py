@@ -1,0 +1,136 @@
+"""What stands behind `with` in an IRBuilder, and what the words of T do in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import BuilderStateError
+from relaxpy.script.parser import forms
+from relaxpy.script.parser.kernel_forms import FRAMES, KernelForms
+from relaxpy.script.parser.wording import describe
+
+if TYPE_CHECKING:
+    from relaxpy.script.ir_builder.base import IRBuilder
+
+open_builders: ContextVar[tuple[IRBuilder, ...]] = ContextVar("relaxpy_ir_builders", default=())
+
+
+def current_builder() -> IRBuilder:
+    """The innermost open builder.
+
+    Errors:
+        BuilderStateError (also ValueError): there is none.
+    """
+    builders = open_builders.get()
+    if not builders:
+        raise BuilderStateError("no IRBuilder is open", hint="with IRBuilder() as builder: ...")
+    return builders[-1]
+
+
+class _BrokenOff(Exception):  # noqa: N818
+    """What ends a frame that was never left."""
+
+
+class IRBuilderFrame:
+    """What stands behind `with`, and holds what is said in it.
+
+    Errors:
+        BuilderStateError (also ValueError): it stands where it cannot, or is entered twice.
+    """
+
+    spoken = "frame"
+    kernel: KernelForms | None = None
+
+    def __init__(self) -> None:
+        self.held: AbstractContextManager[object] | None = None
+        self._builder: IRBuilder | None = None
+        self._callbacks: list[Callable[[], object]] = []
+        if open_builders.get():
+            current_builder().expect(self)
+
+    def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:
+        """The place inside this frame; it gives what `as` names, or None for the frame."""
+        raise AssertionError("each kind says what it is")
+
+    @user_facing
+    def __enter__(self) -> Any:
+        builder = current_builder()
+        if self._builder is not None:
+            raise BuilderStateError(f"{self} is entered twice", hint="make another one")
+        self._builder = builder
+        return builder.enter(self)
+
+    @user_facing
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        builder, held = self._builder, self.held
+        if builder is None or held is None or self not in builder.frames:
+            raise BuilderStateError(f"{self} is left without being open")
+        try:
+            while error is None and self._callbacks:
+                self._callbacks.pop()()
+            ended = builder.close_inside(self, kind, error, trace)
+            if ended and error is None:
+                raise BuilderStateError(f"{ended[-1]} is still open", hint="leave it first")
+        except BaseException as failure:
+            builder.close_inside(self, type(failure), failure, None)
+            builder.frames.pop()
+            self.break_off(type(failure), failure, None)
+            raise
+        builder.frames.pop()
+        held.__exit__(kind, error, trace)
+
+    def break_off(self, *raised: Any) -> None:
+        """End this frame by an error, so that it adds nothing."""
+        assert self.held is not None
+        failure = raised[1] if raised and raised[1] is not None else _BrokenOff()
+        try:
+            self.held.__exit__(type(failure), failure, None)
+        except BaseException as error:
+            if error is not failure:
+                raise
+
+    def add_callback(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when this frame is left, the one that was added last first."""
+        self._callbacks.append(callback)
+
+    @override
+    def __str__(self) -> str:
+        return describe(self)
+
+
+class TIRFrame(IRBuilderFrame):
+    """A loop, a block or the like in a kernel, or what encloses statements of one."""
+
+    def __init__(self, form: forms.Form) -> None:
+        super().__init__()
+        self.form = form
+        self.spoken = form.spoken  # type: ignore[attr-defined]
+
+    @override
+    def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:
+        self.kernel = builder.kernel(str(self))
+        return self.kernel.unnamed_frame(self.form, None)
+
+
+def act(form: forms.Form) -> Any:
+    """What a record of T does in the builder that is open, and what it gives."""
+    if isinstance(form, FRAMES):
+        return TIRFrame(form)
+    if isinstance(form, forms.OF_GRAPHS):
+        raise BuilderStateError(
+            f"{describe(form)} is read in texts only",
+            hint="use R of relaxpy.script.ir_builder",
+        )
+    return current_builder().kernel(describe(form)).act(form, None)

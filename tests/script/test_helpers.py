@@ -1,0 +1,214 @@
+"""Python functions that a text calls, and what their words of T and R do to the program."""
+
+import pytest
+
+from relaxpy import relax, te, tir
+from relaxpy.errors import BuilderStateError, ParseError
+from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script.ir_builder import IRBuilder, relax as builder_R, tir as builder_T
+
+
+def store_zero(A: tir.Buffer) -> None:
+    T.buffer_store(A, 0, [0])
+    T.evaluate(T.call_extern("int32", "f"))
+
+
+def copy(A: tir.Buffer, B: tir.Buffer) -> None:
+    with T.serial(4) as i, T.block("copy"):
+        vi = T.axis.spatial(4, i)
+        T.reads(A[vi])
+        T.writes(B[vi])
+        T.buffer_store(B, A[vi], [vi])
+
+
+def copy_by_builder(A: tir.Buffer, B: tir.Buffer) -> None:
+    with builder_T.serial(4) as i, builder_T.block("copy"):
+        vi = builder_T.axis.spatial(4, i)
+        builder_T.buffer_store(B, A[vi], [vi])
+
+
+def temporary() -> tir.Buffer:
+    return T.alloc_buffer((4,), "float32")
+
+
+def pairs() -> object:
+    return T.grid(2, 2)
+
+
+def row(i: tir.Var) -> tir.Var:
+    return T.axis.spatial(2, i)
+
+
+def same(found: tir.PrimFunc | relax.Function, expected: tir.PrimFunc | relax.Function) -> None:
+    assert_structural_equal(found, expected.with_attr("global_symbol", "main"))
+    assert_structural_equal(from_source(found.script()), found)
+
+
+def test_statements_of_a_helper_stand_where_it_is_called() -> None:
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        B[0] = T.float32(1)
+        store_zero(A)
+        if B[0] > T.float32(0):
+            store_zero(B)
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        B[0] = T.float32(1)
+        A[0] = T.float32(0)
+        T.evaluate(T.call_extern("int32", "f"))
+        if B[0] > T.float32(0):
+            B[0] = T.float32(0)
+            T.evaluate(T.call_extern("int32", "f"))
+
+    same(main, expected)
+
+
+@pytest.mark.parametrize("helper", [copy, copy_by_builder])
+def test_helpers_enter_frames(helper: object) -> None:
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        helper(A, B)
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("copy"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+
+    same(main, expected)
+
+
+def test_helpers_give_frames_buffers_and_variables() -> None:
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32")):
+        B = temporary()
+        for i, j in pairs():
+            with T.block("b"):
+                vi = row(i)
+                vj = T.axis.spatial(2, j)
+                B[vi] = A[vj]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "float32")):
+        B = T.alloc_buffer((4,), "float32")
+        for i, j in T.grid(2, 2):
+            with T.block("b"):
+                vi = T.axis.spatial(2, i)
+                vj = T.axis.spatial(2, j)
+                B[vi] = A[vj]
+
+    same(main, expected)
+    assert "B = T.alloc_buffer" in main.script()
+    assert 'vi, vj = T.axis.remap("SS", [i, j])' in main.script()
+
+
+def test_helpers_bind_values_of_graphs() -> None:
+    def twice(x: relax.Expr) -> relax.Expr:
+        y = R.emit(R.exp(x))
+        R.emit(R.print(y))
+        z = R.match_cast(y, R.Tensor((4,), "float32"))
+        return R.add(y, z)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        out = twice(x)
+        return out
+
+    @R.function(pure=False)
+    def expected(x: R.Tensor((4,), "float32")):
+        y = R.exp(x)
+        _ = R.print(y)
+        z = R.match_cast(y, R.Tensor((4,), "float32"))
+        out = R.add(y, z)
+        return out
+
+    same(main, expected)
+
+
+def doubled(t: te.Tensor) -> te.Tensor:
+    return te.compute(t.shape, lambda i: t[i] * 2, name="double")
+
+
+def test_kernels_of_helpers_join_the_module() -> None:
+    def double(x: relax.Expr) -> relax.Expr:
+        return R.emit_te(doubled, x)
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = double(x)
+            return y
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.emit_te(doubled, x)
+            return y
+
+    assert_structural_equal(Module, Expected)
+
+
+def test_helpers_that_do_what_they_cannot() -> None:
+    def drops() -> None:
+        T.block("b")
+
+    def iterates() -> None:
+        for _ in T.serial(4):  # type: ignore[attr-defined]
+            pass
+
+    def misplaced() -> None:
+        T.reads()
+
+    def block_of_graph(x: relax.Expr) -> None:
+        with R.dataflow():  # type: ignore[attr-defined]
+            R.emit(x)
+
+    for helper, message in [
+        (drops, r"a T\.block is made and never entered"),
+        (iterates, "a Python function enters a loop of a kernel"),
+        (misplaced, r"T\.reads belongs directly into a block"),
+    ]:
+        with pytest.raises(ParseError, match=message):
+            from_source("@T.prim_func\ndef main():\n    helper()\n", {"T": T, "helper": helper})
+
+    with pytest.raises(ParseError, match=r"an R\.dataflow belongs into the text itself"):
+
+        @R.function
+        def graph(x: R.Tensor((4,), "float32")):
+            block_of_graph(x)
+            return x
+
+
+def test_words_of_texts_act_in_a_builder_too() -> None:
+    with IRBuilder() as builder, builder_T.prim_func():
+        builder_T.func_name("main")
+        A = builder_T.arg("A", builder_T.Buffer((4,), "float32"))
+        with T.serial(4) as i, T.block("b"):
+            vi = T.axis.spatial(4, i)
+            T.buffer_store(A, 1, [vi])
+
+        @T.prim_func
+        def read_meanwhile(B: T.Buffer((4,), "float32")):
+            for i in T.serial(4):
+                with T.block("b"):
+                    vi = T.axis.spatial(4, i)
+                    B[vi] = T.float32(1)
+
+    same(builder.get(), read_meanwhile)
+    with (
+        IRBuilder(),
+        pytest.raises(BuilderStateError, match=r"an R\.emit is read in texts only"),
+        builder_R.function(),
+    ):
+        R.emit(R.const(1))
+
+
+def test_outside_a_program_words_are_records() -> None:
+    first, second = T.block("b"), T.block("b")
+    assert first == second
+    assert T.serial(4).bounds == T.serial(4).bounds
