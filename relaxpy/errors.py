@@ -453,6 +453,16 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def digits(value: object) -> str:
+    """A value as Python writes it; an integer of very many digits by how large it is."""
+    if isinstance(value, int) and value.bit_length() > 400:
+        return f"{'-' if value < 0 else ''}2**{value.bit_length() - 1}…"
+    try:
+        return f"{value!r:.130}"
+    except ValueError:
+        return f"a {type(value).__name__} of integers of too many digits"
+
+
 def close_names(name: str, known: Iterable[str]) -> str | None:
     """A hint naming what of `known` is spelt most like `name`, or None if nothing is."""
     found = nearest(name, known)

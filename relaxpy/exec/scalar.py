@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.errors import CompileError, RuntimeCheckError
+from relaxpy.errors import CompileError, RuntimeCheckError, digits
 from relaxpy.ir.dtype import INT32, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
@@ -39,7 +39,9 @@ def checked(value: int, dtype: DataType) -> int:
     low, high = ops.int_range(dtype)
     if low <= value <= high:
         return bool(value) if dtype.is_bool else value
-    raise RuntimeCheckError(f"the size {value} is outside the range of {dtype}", rule="PX-9")
+    raise RuntimeCheckError(
+        f"the size {digits(value)} is outside the range of {dtype}", rule="PX-9"
+    )
 
 
 def divisor(value: int) -> int:

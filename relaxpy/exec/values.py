@@ -19,6 +19,7 @@ from relaxpy.errors import (
     MisuseError,
     RuntimeCheckError,
     counted,
+    digits,
     is_users,
 )
 from relaxpy.ir.dtype import BOOL, FLOAT64, INT64, DataType
@@ -63,7 +64,7 @@ class ShapeTuple(tuple[int, ...]):
                 raise MisuseError(f"a shape holds integers, found {member!r:.60}", rule="VAL-8")
             if not _LEAST <= member <= _LARGEST:
                 raise MisuseError(
-                    f"a shape holds integers of 64 bits, found {_in_full(member)}", rule="PX-9"
+                    f"a shape holds integers of 64 bits, found {digits(member)}", rule="PX-9"
                 )
         return super().__new__(cls, map(int, members))
 
@@ -254,15 +255,8 @@ def from_outside(value: object, info: rx.StructInfo | None) -> Value:
         return value
     read = _read(value, info)
     if isinstance(read, int) and not _LEAST <= read <= _LARGEST:
-        raise RuntimeCheckError(
-            f"the integer {_in_full(read)} needs more than 64 bits", rule="MC-9"
-        )
+        raise RuntimeCheckError(f"the integer {digits(read)} needs more than 64 bits", rule="MC-9")
     return read
-
-
-def _in_full(value: int) -> str:
-    """An integer in digits, of which Python writes only so many."""
-    return str(value) if int(value).bit_length() < 1000 else f"of {value.bit_length()} bits"
 
 
 def _read(value: object, info: rx.StructInfo | None) -> Value:
@@ -369,4 +363,4 @@ def check_int64(value: int) -> int:
     """
     if _LEAST <= value <= _LARGEST:
         return value
-    raise RuntimeCheckError(f"the size {value} is outside the range of int64", rule="PX-9")
+    raise RuntimeCheckError(f"the size {digits(value)} is outside the range of int64", rule="PX-9")

@@ -634,3 +634,27 @@ def test_numbers_of_python_have_the_datatypes_of_old() -> None:
     assert rx.PrimValue(3).struct_info.dtype == "int64"
     assert rx.PrimValue(1.5).struct_info.dtype == "float32"
     assert rx.PrimValue(np.bool_(True)).struct_info.dtype == "bool"
+
+
+@pytest.mark.parametrize("exponent", [400, 10000])
+@pytest.mark.parametrize(
+    "make",
+    [
+        rx.PrimValue,
+        lambda n: rx.PrimStructInfo(value=n),
+        lambda n: rx.ShapeExpr([n]),
+        lambda n: rx.TensorStructInfo([n]),
+        lambda n: rx.TensorStructInfo(ndim=n),
+        rx.const,
+        lambda n: rx.const([n]),
+        lambda n: rx.const(n, "int64"),
+        lambda n: tir.IntImm("int64", n),
+        lambda n: tir.FloatImm("float32", n),
+        lambda n: ops.const(n, "int32"),
+        lambda n: tir.Var("n", "int64") + n,
+    ],
+)
+def test_numbers_of_very_many_digits_are_refused(make, exponent: int):
+    with pytest.raises(MisuseError) as caught:
+        make(-(10**exponent))
+    assert len(str(caught.value)) < 700

@@ -344,3 +344,19 @@ def test_reading_is_linear() -> None:
 
 
 _ = T
+
+
+def test_a_property_that_fails_is_named_where_it_is_read() -> None:
+    class Config:
+        @property
+        def size(self) -> int:
+            return {"sizes": 3}["size"]
+
+    config = Config()
+    with pytest.raises(ParseError, match=r"config\.size: KeyError: 'size'") as caught:
+
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            return R.zeros((config.size,), "float32")
+
+    assert caught.value.diagnostic.notes[0].startswith("raised at ")

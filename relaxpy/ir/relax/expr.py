@@ -12,7 +12,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, counted, digits
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs, as_attrs
 from relaxpy.ir.op import Op
@@ -406,13 +406,15 @@ def const(value: object, dtype: str | None = None) -> Constant:
         except (ValueError, TypeError, OverflowError) as error:
             why = "lists differ in length" if "inhomogeneous" in str(error) else str(error)
             raise MisuseError(
-                f"no tensor can be made of {value!r:.60}: {why}", about=value
+                f"no tensor can be made of {digits(value)}: {why}", about=value
             ) from None
         if dtype is None and not isinstance(value, np.generic):
             data = _narrowed(data, value)
+    if data.dtype.hasobject and isinstance(value, int):
+        raise MisuseError(f"no datatype holds {digits(value)}", rule="VAL-1", about=value)
     if data.dtype.hasobject or data.dtype.kind in "USmMc":
         raise MisuseError(
-            f"a tensor holds numbers or Booleans, found {value!r:.60}", rule="VAL-1", about=value
+            f"a tensor holds numbers or Booleans, found {digits(value)}", rule="VAL-1", about=value
         )
     return Constant(data)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.errors import MisuseError, UnknownNameError, digits
 from relaxpy.ir.dtype import INT64, VOID, DataType
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.base import (
@@ -87,7 +87,7 @@ def _rank(ndim: int | None, known: int) -> int:
         rank = -2
     if not -1 <= rank <= MAX_RANK:
         raise MisuseError(
-            f"ndim is -1 (unknown) or from 0 to {MAX_RANK}, found {ndim!r:.60}",
+            f"ndim is -1 (unknown) or from 0 to {MAX_RANK}, found {digits(ndim)}",
             rule="SI-11",
             about=ndim,
         )

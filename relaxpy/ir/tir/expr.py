@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, counted, digits
 from relaxpy.ir.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
@@ -99,7 +99,7 @@ class IntImm(ConstExpr):
         number = ops.whole(value)
         low, high = ops.int_range(kind)
         if not low <= number <= high:
-            raise MisuseError(f"{number} is outside the range of {kind}", about=value)
+            raise MisuseError(f"{digits(number)} is outside the range of {kind}", about=value)
         return cls._make(kind, number)
 
     def __int__(self) -> int:

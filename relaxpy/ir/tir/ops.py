@@ -14,7 +14,7 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, digits
 from relaxpy.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.tir import expr
 
@@ -85,7 +85,7 @@ def number_of(value: object, dtype: DataType) -> float:
     try:
         number = math.nan if isinstance(value, (str, bytes)) else float(value)  # type: ignore[arg-type]
     except OverflowError:
-        raise MisuseError(f"{value!r:.60} is outside the range of {dtype}", about=value) from None
+        raise MisuseError(f"{digits(value)} is outside the range of {dtype}", about=value) from None
     except (TypeError, ValueError):
         number = math.nan
     if number != number and not isinstance(value, (float, np.generic, expr.FloatImm)):
@@ -140,7 +140,7 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
     scalar = kind.element
     if scalar.is_float:
         literal: expr.PrimExpr = expr.FloatImm(scalar, value)
-    elif scalar.is_int and not math.isfinite(value):
+    elif scalar.is_int and isinstance(value, float) and not math.isfinite(value):
         raise MisuseError(f"{value} is outside the range of {scalar}", about=value)
     elif scalar.is_int:
         literal = expr.IntImm(scalar, int(bool(value)) if scalar.is_bool else int(value))

@@ -234,6 +234,13 @@ class Evaluator(Displays):
             raise self.unknown_attribute(owner, node) from None
         except MisuseError as error:
             raise as_parse_error(error, self.span(node)) from None
+        except RelaxpyError:
+            raise
+        except VALUE_ERRORS as error:  # a property of the user's own
+            problem = f"{ast.unparse(node)}: {type(error).__name__}: {error}"
+            place = raised_at(error)
+            notes = () if place is None else (place,)
+            raise self.error(last_name(node), problem, notes=notes) from None
 
     def unknown_attribute(self, owner: object, node: ast.Attribute) -> ParseError:
         """The error for an attribute that `owner` does not have, pointing at its name."""
