@@ -5,7 +5,7 @@ import pytest
 
 import relaxpy
 from relaxpy import tir
-from relaxpy.errors import ParseError
+from relaxpy.errors import MisuseError, ParseError
 from relaxpy.ir import structural_equal
 from relaxpy.script import from_source, tir as T
 from tests.script.marked import check_marks
@@ -206,3 +206,25 @@ def main(A: T.Buffer((4,), "float32")):
         from_source(text)
     assert caught.value.diagnostic.span is not None
     assert caught.value.diagnostic.span.line == 4
+
+
+def test_buffers_and_pointers_between_brackets() -> None:
+    @T.prim_func
+    def main(A: T.Buffer[(2, 4), "float32"], B: T.Buffer[8], C: T.Buffer[2, 4]):  # noqa: F821
+        start: T.Ptr[T.float32] = B.data
+        flat = T.decl_buffer((8,), data=start)
+        for i, j in T.grid(2, 4):
+            flat[i * 4 + j] = A[i, j] + C[i, j]
+
+    @T.prim_func
+    def called(A: T.Buffer((2, 4), "float32"), B: T.Buffer(8), C: T.Buffer((2, 4))):
+        start: T.handle("float32") = B.data
+        flat = T.decl_buffer((8,), data=start)
+        for i, j in T.grid(2, 4):
+            flat[i * 4 + j] = A[i, j] + C[i, j]
+
+    assert structural_equal(main, called.with_attr({"global_symbol": "main"}))
+    assert structural_equal(from_source(main.script()), main)
+    assert T.Ptr["int8", "shared"].type_annotation.storage_scope == "shared"
+    with pytest.raises(MisuseError, match="unknown dtype"):
+        T.Buffer[(2, 4), "flaot"]

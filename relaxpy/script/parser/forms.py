@@ -119,6 +119,10 @@ class HandleWord:
             return Var("", "handle")
         return Var("", PointerType(PrimType(as_dtype(dtype)), storage_scope))
 
+    def __getitem__(self, given: Any) -> Var:
+        """`T.Ptr[T.float32]`, `T.Ptr[T.float32, "shared"]`."""
+        return self(*given) if isinstance(given, tuple) else self(given)
+
 
 _DATA = (bool, int, float, str, Node, np.ndarray, np.generic)
 
@@ -216,6 +220,11 @@ class BufferSpec(Form):
     offset_factor: int = 0
     buffer_type: str = ""
     axis_separators: tuple[int, ...] | None = None
+
+    def __class_getitem__(cls, given: Any) -> BufferSpec:
+        """`T.Buffer[(4, 4), "float32"]`, as older programs write it, or `T.Buffer[4, 4]`."""
+        named = isinstance(given, tuple) and len(given) > 1 and isinstance(given[1], (str, Word))
+        return cls(*given) if named else cls(given)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _sizes(self.shape))
