@@ -47,9 +47,14 @@ def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _forms.
     return _forms.DeviceForm(target or "vdevice", max(device_index, 0))
 
 
-def module_attrs(attrs: Mapping[str, object]) -> _forms.AttrsForm:
-    """Attributes of the module."""
-    return _forms.AttrsForm("module", _forms.attributes(attrs))
+def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> _forms.AttrsForm:
+    """The attributes of the module, in place of those that it has if `allow_overwrite` says so."""
+    if not isinstance(allow_overwrite, bool):
+        raise MisuseError(
+            f"allow_overwrite is True or False, found {allow_overwrite!r:.60}",
+            about=allow_overwrite,
+        )
+    return _forms.AttrsForm("module", _forms.attributes(attrs), allow_overwrite)
 
 
 def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _forms.GlobalInfosForm:

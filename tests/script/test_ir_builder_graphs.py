@@ -677,7 +677,6 @@ def test_modules_that_are_wrong() -> None:
     def attrs_twice() -> None:
         I.module_attrs({"k": 1})
         I.module_attrs({"m": 1})
-        I.module_attrs({"k": 2})
 
     def infos_twice() -> None:
         I.module_global_infos({"dummy": [I.dummy_global_info()]})
@@ -692,7 +691,8 @@ def test_modules_that_are_wrong() -> None:
         (defined_twice, "two functions named 'f'.*TOP-1"),
         (declared_twice, "two functions named 'f'.*TOP-1"),
         (without_name, "a function of a module has a name"),
-        (attrs_twice, "attribute 'k' of the module is set twice"),
+        (attrs_twice, "I.module_attrs is given twice"),
+        (lambda: I.module_attrs({}, 3), "allow_overwrite is True or False, found 3"),
         (infos_twice, "I.module_global_infos is given twice"),
         (lambda: I.decl_function("f", 3), "expected a function, found 3"),
         (lambda: I.def_function("f", 3), "expected a function, found 3"),
@@ -714,6 +714,7 @@ def test_attributes_of_a_module() -> None:
     def build() -> None:
         with I.ir_module():
             I.module_attrs({"k": 1})
+            I.module_attrs({"j": 0, "k": 1}, allow_overwrite=True)
             I.module_attrs({"k": 2, "m": 3}, allow_overwrite=True)
             I.module_set_attr("n", 4)
             assert I.module_get_attrs() == {"k": 2, "m": 3, "n": 4}

@@ -134,6 +134,20 @@ class Module:
         R.function(5)
 
 
+def test_attributes_of_a_module_may_be_put_in_place_of_others() -> None:
+    module = from_source("""
+        @I.ir_module
+        class Module:
+            I.module_attrs({"a": 1, "b": 2})
+            I.module_attrs({"b": 3, "c": 4}, allow_overwrite=True)
+
+            @R.function
+            def main(x: R.Object):
+                return x
+    """)
+    assert dict(module.attrs) == {"b": 3, "c": 4}
+
+
 @pytest.mark.rule("TOP-1", "OP-1", "OP-8", "DER-41")
 def test_errors_in_modules_are_located() -> None:
     check_marks("""
@@ -142,6 +156,8 @@ def test_errors_in_modules_are_located() -> None:
             I.module_attrs({"a": 1})
             I.module_attrs({"b": 1})
         #   ^^^^^^^^^^^^^^^^^^^^^^^^ I.module_attrs is given twice
+        # hint: allow_overwrite=True puts these in place of the others
+            I.module_attrs({"c": 1}, allow_overwrite=True)
             while True: pass
         #   ^^^^^ while is not part of a module
         # hint: use recursion: a function that calls itself in one branch of an if

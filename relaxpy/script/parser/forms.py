@@ -330,11 +330,12 @@ class WhereForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class AttrsForm(Form):
-    """Attributes of the block, the function or the module around."""
+    """Attributes of the block, the function or the module around; of that perhaps others again."""
 
     spoken: ClassVar[str] = "table of attributes"
     of: Literal["block", "function", "module"]
     attrs: Mapping[str, Attr]
+    overwrite: bool = False
 
 
 @dataclass(frozen=True, slots=True)

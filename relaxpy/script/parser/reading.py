@@ -422,9 +422,13 @@ class ModuleReader:
         """Act upon a record about the module."""
         match form:
             case forms.AttrsForm(of="module", attrs=attrs):
-                if self.attrs:
-                    raise self.program.error(node, "I.module_attrs is given twice")
-                self.attrs.update(attrs)
+                if self.attrs and not form.overwrite:
+                    raise self.program.error(
+                        node,
+                        "I.module_attrs is given twice",
+                        hint="allow_overwrite=True puts these in place of the others",
+                    )
+                self.attrs = dict(attrs)
             case forms.GlobalInfosForm(infos=infos):
                 if self.infos:
                     raise self.program.error(node, "I.module_global_infos is given twice")

@@ -63,13 +63,18 @@ def def_function(func_name: str, func: BaseFunc) -> None:
 
 @user_facing
 def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> None:
-    """Give the module attributes.
+    """The attributes of the module, in place of those that it has if `allow_overwrite` says so.
 
     Errors:
-        BuilderStateError: it has one of these already, and may not be given another.
+        BuilderStateError: it has some, and may not be given others.
     """
-    form = _words.module_attrs(attrs)
-    _module("I.module_attrs").set_attrs(form.attrs, overwrite=allow_overwrite)
+    form, module = _words.module_attrs(attrs, allow_overwrite), _module("I.module_attrs")
+    if module.attrs and not form.overwrite:
+        raise BuilderStateError(
+            "I.module_attrs is given twice",
+            hint="allow_overwrite=True puts these in place of the others",
+        )
+    module.attrs = dict(form.attrs)
 
 
 @user_facing
@@ -91,8 +96,11 @@ def module_set_attr(attr_key: str, attr_value: object, allow_overwrite: bool = F
     Errors:
         BuilderStateError: it has this one already, and may not be given another.
     """
-    form = _words.module_attrs({attr_key: attr_value})
-    _module("I.module_set_attr").set_attrs(form.attrs, overwrite=allow_overwrite)
+    form = _words.module_attrs({attr_key: attr_value}, allow_overwrite)
+    module = _module("I.module_set_attr")
+    if attr_key in module.attrs and not form.overwrite:
+        raise BuilderStateError(f"attribute {attr_key!r} of the module is set twice")
+    module.attrs |= form.attrs
 
 
 @user_facing

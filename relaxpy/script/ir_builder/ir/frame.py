@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from typing_extensions import override
@@ -88,20 +88,6 @@ class IRModuleFrame(IRBuilderFrame):
         self.functions[var] = func
         self.block_builder.update_func(var, func)
         return var
-
-    def set_attrs(self, attrs: Mapping[str, object], *, overwrite: bool) -> None:
-        """Give the module attributes.
-
-        Errors:
-            BuilderStateError: it has one of these already.
-        """
-        for key, value in attrs.items():
-            if key in self.attrs and not overwrite:
-                raise BuilderStateError(
-                    f"attribute {key!r} of the module is set twice",
-                    hint="I.module_attrs(..., allow_overwrite=True) sets it anew",
-                )
-            self.attrs[key] = value
 
 
 def finished(builder: IRBuilder, func: BaseFunc, name: str | None) -> None:
