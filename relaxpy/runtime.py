@@ -1,5 +1,6 @@
 """Values at run time, and what runs on them."""
 
+from relaxpy.exec.compile import load_executable, load_executable as load_module
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.instrument import VMInstrumentReturnKind
 from relaxpy.exec.registry import (
@@ -29,6 +30,8 @@ __all__ = [
     "device",
     "get_global_func",
     "list_global_func_names",
+    "load_executable",
+    "load_module",
     "register_func",
     "register_global_func",
     "remove_global_func",

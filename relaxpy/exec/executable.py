@@ -200,6 +200,9 @@ class Executable:
         text = json.dumps({**table, "module": save_json(self._module)})
         Path(path).write_text(text, encoding="utf-8")
 
+    #: TVM's name for `save`, whatever the file is called: there is no library of machine code.
+    export_library = save
+
     @override
     def __repr__(self) -> str:
         signatures = "".join(f"\n  {entry.signature}" for entry in self._entries.values())

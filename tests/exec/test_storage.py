@@ -42,6 +42,16 @@ def test_a_saved_executable_runs_as_it_did(tmp_path: Path, target: str) -> None:
         np.testing.assert_array_equal(z, [1.0, np.inf])
 
 
+def test_tvms_names_for_saving_and_loading(tmp_path: Path) -> None:
+    ex = relaxpy.compile(Scaled)
+    ex.save(tmp_path / "one.json")
+    ex.export_library(tmp_path / "two.so")
+    texts = [(tmp_path / name).read_text(encoding="utf-8") for name in ("one.json", "two.so")]
+    assert texts[0] == texts[1]
+    y, _ = relaxpy.runtime.load_module(tmp_path / "two.so")["main"](np.ones(3, "float32"))
+    np.testing.assert_array_equal(y, [2, 2, 2])
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
