@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import groupby
-from math import inf
+from math import gcd, inf
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import interval, poly, readable
+from relaxpy.ir.arith import interval, modular, poly, readable
 from relaxpy.ir.arith.atoms import Positive, Quotient
 from relaxpy.ir.arith.interval import EVERYTHING, Interval
 from relaxpy.ir.arith.poly import Monomial, Poly
@@ -96,7 +96,16 @@ def _of_piece(engine: Canonical, piece: readable.Piece) -> Interval:
             return _extreme(kind, of_poly(engine, a), of_poly(engine, b))
         case readable.Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
             rest = interval.remainder(of_poly(engine, num), of_poly(engine, den), floor=floor)
+            if piece.modulus is not None and engine.facts.residues:
+                rest = interval.meet(rest, _of_remainder(engine, num, piece.modulus))
             return interval.multiply(_of_product(engine, cofactor), rest)
+
+
+def _of_remainder(engine: Canonical, num: Poly, modulus: int) -> Interval:
+    """The remainders that the residue class of the dividend has."""
+    coeff, base = modular.of_poly(engine, num)
+    common = gcd(coeff, modulus)
+    return base % common, modulus - common + base % common
 
 
 def _of_product(engine: Canonical, monomial: Monomial) -> Interval:
@@ -177,8 +186,8 @@ def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Inte
             return interval.remainder(bound(a), bound(b), floor=isinstance(expr, tir.FloorMod))
         case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
             return _extreme(type(expr), bound(a), bound(b))
-        case tir.Select(true_value=a, false_value=b):
-            return interval.join(bound(a), bound(b))
+        case tir.Select(condition=c, true_value=a, false_value=b):
+            return _of_choice(engine, c, a, b)
         case tir.Cast(value=value) if value.dtype.is_int:
             inner = bound(value)
             return inner if whole[0] <= inner[0] and inner[1] <= whole[1] else whole
@@ -194,12 +203,28 @@ def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Inte
             return whole
 
 
+def _of_choice(
+    engine: Canonical, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
+) -> Interval:
+    """Around both values, each where it is chosen."""
+    sides = engine.bound(a), engine.bound(b)
+    if condition.dtype.vector or (sides[0][0] == sides[0][1] and sides[1][0] == sides[1][1]):
+        return interval.join(*sides)
+    test = engine.simplify(condition)
+    if isinstance(test, tir.IntImm):
+        return sides[not test.value]
+    return interval.join(
+        interval.meet(sides[0], engine.where(test).bound(a)),
+        interval.meet(sides[1], engine.where(engine.simplify(tir.Not(test))).bound(b)),
+    )
+
+
 def _of_call(
     engine: Canonical, name: str, args: tuple[tir.PrimExpr, ...], whole: Interval
 ) -> Interval:
     match name, args:
-        case "tir.if_then_else", (_, a, b):
-            return interval.join(engine.bound(a), engine.bound(b))
+        case "tir.if_then_else", (c, a, b):
+            return _of_choice(engine, c, a, b)
         case "tir.bitwise_and", (a, b):
             masks = [high for low, high in (engine.bound(a), engine.bound(b)) if low >= 0]
             return (0, min(masks)) if masks else whole

@@ -21,6 +21,7 @@ from relaxpy.ir.arith import (
     logic,
     poly,
     readable,
+    reductions,
     signs,
     vectors,
 )
@@ -31,9 +32,12 @@ from relaxpy.ir.arith.poly import Poly
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.traverse import map_children, substitute, walk
 
 T = TypeVar("T")
+#: Bits of the integers that floats of these types hold without gaps.
+_SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53}
 _CACHE = 1 << 16
 _PRODUCT_LIMIT = 256
 _WEIGHT_LIMIT = 160
@@ -76,6 +80,12 @@ class Canonical:
                 return self._sum(expr)
             case tir.Mul(a=a, b=b):
                 return self._product(self.poly(a), self.poly(b), expr.dtype)
+            case tir.Cast(value=tir.Cast(value=inner, dtype=through)) if (
+                through.is_float
+                and self._keeps_value(inner, expr.dtype)
+                and self._is_exact(inner, through)
+            ):
+                return self.poly(inner)
             case tir.Cast(value=value) if self._keeps_value(value, expr.dtype):
                 return self.poly(value)
             case tir.Let(var=var, value=value, body=body):
@@ -155,6 +165,12 @@ class Canonical:
         least, greatest = ops.int_range(target)
         return least <= low and high <= greatest
 
+    def _is_exact(self, value: tir.PrimExpr, target: DataType) -> bool:
+        """Whether a float of `target` is exactly what the integer `value` may be."""
+        digits = _SIGNIFICANT.get(target)
+        low, high = self.bound(value)
+        return digits is not None and -(1 << digits) <= low and high <= 1 << digits
+
     def _choice(
         self, expr: tir.PrimExpr, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
     ) -> Poly:
@@ -184,7 +200,11 @@ class Canonical:
 
     def under(self, condition: tir.PrimExpr, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr` simplified where `condition`, which is simplified, holds."""
-        return Canonical(logic.assume(self, self.facts, condition)).simplify(expr)
+        return self.where(condition).simplify(expr)
+
+    def where(self, condition: tir.PrimExpr) -> Canonical:
+        """Canonical forms where `condition`, which is simplified, holds as well."""
+        return Canonical(logic.assume(self, self.facts, condition))
 
     def _call(self, expr: tir.Call, args: tuple[tir.PrimExpr, ...]) -> Poly:
         signed = expr.dtype.family == "int"
@@ -205,12 +225,13 @@ class Canonical:
 
     def opaque(self, expr: tir.PrimExpr) -> Poly:
         """The atom of an expression of which only the operands are simplified."""
-        over = map_children(self._simplify_node, expr)
-        found = folding.folded(over)
-        return poly.atom(over) if found is over else self.poly(found)
+        found = self.over_simple_operands(expr)
+        return poly.atom(found) if type(found) is type(expr) else self.poly(found)
 
     def over_simple_operands(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr` over its operands simplified."""
+        if isinstance(expr, Reduce):
+            return reductions.simplify(self, expr)
         return folding.folded(map_children(self._simplify_node, expr))
 
     def _simplify_node(self, node: Node) -> Node:

@@ -289,3 +289,65 @@ def test_halves_are_proved_equal() -> None:
     assert made.can_prove_equal(flm(x, 2) + flm(x + 1, 2), 1)
     assert made.prove_equal(flm(x, 2) + flm(x + 1, 2), 2) is False
     assert made.can_prove_equal(fld(x + 1, 2) - fld(x, 2), flm(x, 2))
+
+
+@pytest.mark.parametrize(
+    ("expr", "condition", "expected"),
+    [
+        (tir.Cast("int32", tir.Cast("float32", x)), ops.all_of(x >= -1, x < 4), (-1, 3)),
+        (tir.Cast("int32", tir.Cast("float64", x)), True, (-(2**31), 2**31 - 1)),
+        (flm(x, 8), flm(x, 4).equal(0), (0, 4)),
+        (flm(x + 1, 8), flm(x, 4).equal(2), (3, 7)),
+        (tir.Select(x > 0, x, y), ops.all_of(x < 9, y > 2, y < 4), (1, 8)),
+        (
+            tir.Call("int32", "tir.if_then_else", (x < 0, flm(x, 2), 0 - x)),
+            ops.all_of(x > -9, x < 9),
+            (-8, 1),
+        ),
+        (
+            tir.Call(
+                "int32",
+                "tir.if_then_else",
+                (x < 0, tir.Select(x.equal(-3), ops.const(7), x), y),
+            ),
+            ops.all_of(x > -9, y.equal(2)),
+            (-8, 7),
+        ),
+        (
+            (x + y) * 2048 - x * y,
+            ops.all_of(x > 0, y > 0, x < 4096, y < 4096),
+            (4095, 4096 * 2048 - 4095),
+        ),
+        (tir.Let(z, y + 1, z * 2), ops.all_of(y >= 0, y < 4), (2, 8)),
+        (tir.Call("int32", "tir.vscale", ()), True, (1, 2**31 - 1)),
+        (tir.Ramp(x, -2, 3), ops.all_of(x >= 0, x < 4), (-4, 3)),
+        (tir.Ramp(x, 1, tir.Call("int32", "tir.vscale", ()) * 4), x >= 2, (2, INF)),
+    ],
+)
+def test_bounds_under_conditions(expr: E, condition: E | bool, expected: tuple[int, int]) -> None:
+    made = Analyzer()
+    with made.constraint_scope(condition):
+        assert made.const_int_bound(expr) == ConstIntBound(*expected)
+
+
+@pytest.mark.parametrize(
+    ("expr", "condition", "expected"),
+    [
+        (tir.Cast("int64", x * 3 + 1), True, (3, 1)),
+        (tir.Cast("int32", tir.Cast("float64", x * 3 + 1)), ops.all_of(x > 0, x < 99), (3, 1)),
+        (tir.Cast("int32", tir.Cast("float32", x * 3 + 1)), True, (1, 0)),
+        (tdiv(x * 4 + 2, 2), x >= 0, (2, 1)),
+        (ops.bitwise("tir.shift_right", x * 4 + 2, ops.const(1)), True, (2, 1)),
+        (ops.bitwise("tir.shift_left", x * 2 + 1, ops.const(2)), True, (8, 4)),
+        (tmod(x * 4 + 3, 8), x >= 0, (4, 3)),
+        (ops.minimum(x * 3 + 1, y * 9 + 2), True, (1, 0)),
+        (ops.bitwise("tir.bitwise_and", x * 16 + y * 4, ops.const(31)), True, (4, 0)),
+        (ops.bitwise("tir.bitwise_and", x * 16 + y * 4, ops.const(17)), True, (1, 0)),
+        (tir.Let(x, y * 10, x + 1), True, (10, 1)),
+        (y + 1, flm(y, 4).equal(2), (4, 3)),
+    ],
+)
+def test_residues_under_conditions(expr: E, condition: E | bool, expected: tuple[int, int]) -> None:
+    made = Analyzer()
+    with made.constraint_scope(condition):
+        assert made.modular_set(expr) == ModularSet(*expected)

@@ -1,0 +1,70 @@
+"""Reductions, simplified where their axes run, without values that nobody asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
+from relaxpy.ir.tir.reduce import CommReducer, Reduce
+from relaxpy.ir.traverse import walk
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+
+def simplify(engine: Canonical, expr: Reduce) -> PrimExpr:
+    """A reduction over simple sources; over no axis, or nowhere, the value that it has."""
+    inside = engine
+    for axis in expr.axis:
+        if axis.dom is not None:
+            low = ops.compare(tir.LE, axis.dom.min, axis.var)
+            high = ops.compare(tir.LT, axis.var, axis.dom.stop)
+            inside = inside.where(inside.simplify(ops.all_of(low, high)))
+    condition = inside.simplify(expr.condition)
+    where = condition.value if isinstance(condition, tir.IntImm) else None
+    body = inside if where is not None else inside.where(condition)
+    init = tuple(map(engine.simplify, expr.init))
+    index = expr.value_index
+    if where == 0:
+        start = init or expr.combiner.identity_element
+        return start[index]
+    source = tuple(map(body.simplify, expr.source))
+    if where and not expr.axis:
+        values = expr.combiner.combine(init, source) if init else source
+        return engine.simplify(values[index])
+    kept = _needed(expr)
+    combiner = expr.combiner
+    if len(kept) < len(source):
+        combiner = CommReducer(
+            tuple(combiner.lhs[k] for k in kept),
+            tuple(combiner.rhs[k] for k in kept),
+            tuple(combiner.result[k] for k in kept),
+            tuple(combiner.identity_element[k] for k in kept),
+        )
+        source = tuple(source[k] for k in kept)
+        init = tuple(init[k] for k in kept) if init else ()
+        index = kept.index(index)
+    return Reduce(combiner, source, expr.axis, condition, index, init)
+
+
+def _needed(expr: Reduce) -> list[int]:
+    """The places of the values that the wanted one depends on, or whose source does something."""
+    combiner = expr.combiner
+    needed = {k for k, source in enumerate(expr.source) if _acts(source)} | {expr.value_index}
+    waiting = list(needed)
+    while waiting:
+        used = set(walk(combiner.result[waiting.pop()]))
+        for place, operands in enumerate(zip(combiner.lhs, combiner.rhs, strict=True)):
+            if place not in needed and not used.isdisjoint(operands):
+                needed.add(place)
+                waiting.append(place)
+    return sorted(needed)
+
+
+def _acts(source: PrimExpr) -> bool:
+    return any(
+        isinstance(node, tir.Call) and effect_of(node) > CallEffectKind.Pure
+        for node in walk(source)
+    )
