@@ -33,18 +33,10 @@ def evaluate_set(
         return EVERYTHING
     image = _Image(engine, domains)
     low, high = image.of(expr)
-    literal = image.literal(expr)
-    return IntervalSet(_sharper(low, literal[0], max), _sharper(high, literal[1], min))
-
-
-def _sharper(end: End, literal: End, choose: Callable[[int, int], int]) -> End:
-    match end, literal:
-        case None, _:
-            return literal
-        case tir.IntImm(value=a), tir.IntImm(value=b):
-            return end if choose(a, b) == a else literal
-        case _:
-            return end
+    if low is None or high is None:
+        least, greatest = image.literal(expr)
+        low, high = least if low is None else low, greatest if high is None else high
+    return IntervalSet(low, high)
 
 
 class _Image:
