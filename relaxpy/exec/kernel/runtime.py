@@ -212,14 +212,14 @@ def _arg_extreme(
         found = values[np.arange(len(values)), where]
     else:
         found = np.take_along_axis(values, where[..., None], -1)[..., 0]
-    candidates: Iterable[tuple[Any, Any]] = [(found, where)]
     better = not_less if last and not by_place else greater
     # What is picked of a row with a NaN is one, and a comparison with a NaN is false.
-    unordered = (
-        values.dtype.kind not in "iub"
-        and not better(found, best).all()
-        and (np.isnan(found).any() or np.isnan(best).any())
-    )
+    if greater(found, best).all():
+        place[...] = where * step + first
+        best[...] = found
+        return
+    candidates: Iterable[tuple[Any, Any]] = [(found, where)]
+    unordered = values.dtype.kind not in "iub" and (np.isnan(found).any() or np.isnan(best).any())
     if unordered:
         candidates = ((values[..., k], k) for k in range(values.shape[-1]))
     for candidate, number in candidates:
