@@ -1,9 +1,9 @@
 """Programs as text: the namespaces I, R, T, the parser and the printer."""
 
 from relaxpy.script import ir, relax, tir
+from relaxpy.script.diagnostics import show_diagnostics
 from relaxpy.script.ir import ir_module
 from relaxpy.script.parser.from_source import from_source, from_source as parse
-from relaxpy.script.printer.diagnostics import show_diagnostics
 
 #: The newer name of `tir`.
 tirx = tir

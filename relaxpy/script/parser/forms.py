@@ -6,11 +6,13 @@ A record does nothing by itself, so that a namespace can be used where no progra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import numpy as np
+from typing_extensions import override
 
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
@@ -28,9 +30,44 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import StructInfo
 
 
-@dataclass(frozen=True, slots=True)
+_NONE: Mapping[str, object] = MappingProxyType({})
+
+
+@dataclass_transform(frozen_default=True)
 class Form:
-    """Base of the records; messages call each by its word, `spoken`."""
+    """Base of the records; messages call each by its word, `spoken`.
+
+    What a subclass annotates are its fields, as of a frozen dataclass. There are many of these, and
+    no program needs more than a few: Python would make code for each of them at every start.
+    """
+
+    spoken: ClassVar[str]
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+
+    @override
+    def __init_subclass__(cls) -> None:
+        kinds = cls.__annotations__.items()
+        fields = (name for name, kind in kinds if not kind.startswith("ClassVar"))
+        cls.__match_args__ = tuple(fields)  # type: ignore[misc]
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        fields = self.__match_args__
+        given = dict(zip(fields, values, strict=False)) | named
+        for name in fields:
+            object.__setattr__(
+                self, name, given.pop(name) if name in given else getattr(self, name)
+            )
+        if given or len(values) > len(fields):
+            raise TypeError(f"{type(self).__name__} has the fields {', '.join(fields)}")
+
+    @override
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    @override
+    def __repr__(self) -> str:
+        fields = (f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"{type(self).__name__}({', '.join(fields)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,18 +302,16 @@ class BufferSpec(Form):
         return made if span is None else replace(made, span=span)
 
 
-@dataclass(frozen=True, slots=True)
 class LoopForm(Form):
     """One loop for each pair of `bounds`, (first value, number of values)."""
 
     spoken: ClassVar[str] = "loop of a kernel"
     bounds: tuple[tuple[PrimExpr, PrimExpr], ...]
     kind: ForKind = ForKind.SERIAL
-    annotations: Mapping[str, object] = field(default_factory=dict)
+    annotations: Mapping[str, object] = _NONE
     thread: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class BlockForm(Form):
     """`with T.block(name)`."""
 
@@ -285,14 +320,12 @@ class BlockForm(Form):
     no_realize: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class InitForm(Form):
     """`with T.init()`."""
 
     spoken: ClassVar[str] = "T.init"
 
 
-@dataclass(frozen=True, slots=True)
 class AxisForm(Form):
     """A block variable over `dom` that stands for `binding`."""
 
@@ -302,7 +335,6 @@ class AxisForm(Form):
     kind: IterVarKind
 
 
-@dataclass(frozen=True, slots=True)
 class RemapForm(Form):
     """Block variables for whole loops, one letter each: S or R."""
 
@@ -311,7 +343,6 @@ class RemapForm(Form):
     bindings: tuple[PrimExpr, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class AccessForm(Form):
     """What a block reads or writes."""
 
@@ -320,7 +351,6 @@ class AccessForm(Form):
     regions: tuple[BufferRegion | BufferLoad | Buffer, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class WhereForm(Form):
     """The condition under which a block runs."""
 
@@ -328,7 +358,6 @@ class WhereForm(Form):
     condition: PrimExpr
 
 
-@dataclass(frozen=True, slots=True)
 class AttrsForm(Form):
     """Attributes of the block, the function or the module around; of that perhaps others again."""
 
@@ -338,7 +367,6 @@ class AttrsForm(Form):
     overwrite: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class GlobalInfosForm(Form):
     """Global infos of the module around."""
 
@@ -346,7 +374,6 @@ class GlobalInfosForm(Form):
     infos: Mapping[str, tuple[object, ...]]
 
 
-@dataclass(frozen=True, slots=True)
 class DeviceForm(Form):
     """A device of the module around, by its kind and number."""
 
@@ -355,7 +382,6 @@ class DeviceForm(Form):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
 class MatchBufferForm(Form):
     """The buffer behind a parameter, or a view of a region."""
 
@@ -364,7 +390,6 @@ class MatchBufferForm(Form):
     spec: BufferSpec | None
 
 
-@dataclass(frozen=True, slots=True)
 class AllocBufferForm(Form):
     """A buffer that lives as long as the block around."""
 
@@ -372,7 +397,6 @@ class AllocBufferForm(Form):
     spec: BufferSpec
 
 
-@dataclass(frozen=True, slots=True)
 class DeclBufferForm(Form):
     """A buffer over existing memory, or over new memory where `spec.data` is None."""
 
@@ -380,7 +404,6 @@ class DeclBufferForm(Form):
     spec: BufferSpec
 
 
-@dataclass(frozen=True, slots=True)
 class AllocateForm(Form):
     """Memory for the statements that follow; `data` is what it holds, for a constant."""
 
@@ -389,11 +412,10 @@ class AllocateForm(Form):
     dtype: DataType
     scope: str = "global"
     condition: PrimExpr | None = None
-    annotations: Mapping[str, object] = field(default_factory=dict)
+    annotations: Mapping[str, object] = _NONE
     data: object = None
 
 
-@dataclass(frozen=True, slots=True)
 class AttrForm(Form):
     """An annotation on the statements that follow."""
 
@@ -403,7 +425,6 @@ class AttrForm(Form):
     value: PrimExpr
 
 
-@dataclass(frozen=True, slots=True)
 class EnvThreadForm(Form):
     """A variable for a hardware index."""
 
@@ -412,7 +433,6 @@ class EnvThreadForm(Form):
     dtype: DataType
 
 
-@dataclass(frozen=True, slots=True)
 class LaunchThreadForm(Form):
     """The hardware index `thread`, by tag or variable, running over `extent` values."""
 
@@ -421,7 +441,6 @@ class LaunchThreadForm(Form):
     extent: PrimExpr
 
 
-@dataclass(frozen=True, slots=True)
 class RealizeForm(Form):
     """A region made real for the statements that follow."""
 
@@ -431,7 +450,6 @@ class RealizeForm(Form):
     condition: PrimExpr
 
 
-@dataclass(frozen=True, slots=True)
 class LetForm(Form):
     """`var`, or a new variable, standing for `value` in what follows."""
 
@@ -440,7 +458,6 @@ class LetForm(Form):
     var: Var | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class AssertForm(Form):
     """A check in front of the statements that follow."""
 
@@ -449,7 +466,6 @@ class AssertForm(Form):
     message: PrimExpr
 
 
-@dataclass(frozen=True, slots=True)
 class WhileForm(Form):
     """`with T.While(condition)`."""
 
@@ -457,7 +473,6 @@ class WhileForm(Form):
     condition: PrimExpr
 
 
-@dataclass(frozen=True, slots=True)
 class IfForm(Form):
     """`with T.If(condition)`."""
 
@@ -465,7 +480,6 @@ class IfForm(Form):
     condition: PrimExpr
 
 
-@dataclass(frozen=True, slots=True)
 class BranchForm(Form):
     """`with T.Then()` and `with T.Else()`."""
 
@@ -473,7 +487,6 @@ class BranchForm(Form):
     taken: bool
 
 
-@dataclass(frozen=True, slots=True)
 class StoreForm(Form):
     """`value` written to one element of a buffer."""
 
@@ -484,7 +497,6 @@ class StoreForm(Form):
     predicate: PrimExpr | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class EvaluateForm(Form):
     """An expression for its effect."""
 
@@ -492,7 +504,6 @@ class EvaluateForm(Form):
     value: PrimExpr
 
 
-@dataclass(frozen=True, slots=True)
 class MetaVar(Form):
     """A Python value that keeps its name without becoming a statement."""
 
@@ -504,21 +515,18 @@ class MetaVar(Form):
         return map(MetaVar, self.value)
 
 
-@dataclass(frozen=True, slots=True)
 class DataflowForm(Form):
     """`with R.dataflow()`."""
 
     spoken: ClassVar[str] = "R.dataflow"
 
 
-@dataclass(frozen=True, slots=True)
 class SeqForm(Form):
     """`with R.SeqExpr()`."""
 
     spoken: ClassVar[str] = "R.SeqExpr"
 
 
-@dataclass(frozen=True, slots=True)
 class OutputForm(Form):
     """The variables that a dataflow block hands on."""
 
@@ -526,7 +534,6 @@ class OutputForm(Form):
     variables: tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class MatchCastForm(Form):
     """`value` checked against an info."""
 
@@ -535,7 +542,6 @@ class MatchCastForm(Form):
     annotation: object
 
 
-@dataclass(frozen=True, slots=True)
 class MatchShapeForm(Form):
     """`value` checked against a shape, the older way."""
 
@@ -544,7 +550,6 @@ class MatchShapeForm(Form):
     pattern: object
 
 
-@dataclass(frozen=True, slots=True)
 class EmitForm(Form):
     """`value` to be bound, whatever it is."""
 
@@ -553,7 +558,6 @@ class EmitForm(Form):
     annotation: StructInfo | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class TeForm(Form):
     """A call of the kernel that computes what `function` gives for the arguments."""
 
