@@ -20,7 +20,7 @@ ROOMS = {
     "exec": {"errors", "entry", "pysource", "ir", "exec"},
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
-LAZY_FACES = {"relaxpy/__init__.py", "relaxpy/ir/__init__.py"}
+LAZY_FACES = {"relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"}
 RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
 
 

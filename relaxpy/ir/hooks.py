@@ -2,7 +2,7 @@
 
 `ir` imports neither `script` nor `exec`; these strings are the only way up. The nodes of Relax
 reach the operators, tensors the functions of tensors, and buffers the statements, which are built
-on them, the same way.
+on them, the same way; index maps what reasons about iterators, which few programs need.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ Hook = Literal[
     "is_base_of",
     "python_module",
     "store_at",
+    "index_map_shape",
+    "index_map_inverse",
+    "are_equal_indices",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -60,6 +63,9 @@ _TARGETS: dict[Hook, str] = {
     "is_base_of": "relaxpy.ir.relax.compatibility:is_base_of",
     "python_module": "relaxpy.exec.python_module:BasePyModule",
     "store_at": "relaxpy.ir.tir.stmt:store_at",
+    "index_map_shape": "relaxpy.ir.tir.index_inverse:shape_of",
+    "index_map_inverse": "relaxpy.ir.tir.index_inverse:inverse_of",
+    "are_equal_indices": "relaxpy.ir.tir.index_inverse:are_equal",
 }
 
 

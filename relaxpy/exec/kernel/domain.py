@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from relaxpy.exec.kernel.nest import Axis, loads
-from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.arith.analyzer import Analyzer
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly

@@ -1,14 +1,23 @@
-"""Integer reasoning: canonical forms, bounds, residues, and proofs over PrimExprs."""
+"""Integer reasoning: canonical forms, bounds, residues, and proofs over PrimExprs.
 
-from relaxpy.ir.arith.analyzer import (
-    Analyzer,
-    ConstIntBound,
-    Extension,
-    ModularSet,
-    ProofStrength,
-)
-from relaxpy.ir.arith.intset import IntervalSet
+The analyzer and sets of integers are loaded when they are first asked for: to read and derive a
+program takes only proofs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from relaxpy.ir.arith.prove import prove_equal, simplify
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.analyzer import (
+        Analyzer,
+        ConstIntBound,
+        Extension,
+        ModularSet,
+        ProofStrength,
+    )
+    from relaxpy.ir.arith.intset import IntervalSet
 
 __all__ = [
     "Analyzer",
@@ -20,3 +29,11 @@ __all__ = [
     "prove_equal",
     "simplify",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = "intset" if name == "IntervalSet" else "analyzer"
+        return getattr(import_module(f"{__name__}.{home}"), name)

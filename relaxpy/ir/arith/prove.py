@@ -24,6 +24,12 @@ def _decided(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
     return GENERAL.prove_equal(a, b)
 
 
+def always(condition: tir.PrimExpr) -> bool:
+    """Whether `condition` is known to be true for all values of the variables."""
+    found = simplify(simplify(condition))
+    return isinstance(found, tir.IntImm) and found.value != 0
+
+
 def simplify(expr: tir.PrimExpr) -> tir.PrimExpr:
     """`expr` in canonical, readable form: equal for all values of the variables.
 

@@ -13,11 +13,9 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.analyzer import Analyzer
-from relaxpy.ir.arith.iter_expr import IterMapLevel, IterSumExpr
-from relaxpy.ir.arith.iter_inverse import inverse_affine_iter_map, values_of_marks
-from relaxpy.ir.arith.iter_map import IterMapResult, detect_iter_map
-from relaxpy.ir.dtype import BOOL, INT64, DataType
+from relaxpy.ir import hooks
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
@@ -124,7 +122,7 @@ class IndexMap(Node):
         Errors:
             MisuseError (also ValueError): there are not as many as the map takes.
         """
-        return list(map(Analyzer().simplify, self._at(indices)))
+        return list(map(simplify, self._at(indices)))
 
     def _at(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
         self._check_count(indices, "indices")
@@ -150,20 +148,14 @@ class IndexMap(Node):
         Errors:
             MisuseError (also ValueError): the rank is another, or an index has no bound.
         """
-        iters = self._iters(shape)
-        found = detect_iter_map(self.final_indices, iters, True, IterMapLevel.Surjective)
-        analyzer = Analyzer()
-        if not found.errors:
-            return [analyzer.simplify(_beyond(index)) for index in found.indices]
-        sizes = []
-        for index in self.final_indices:
-            covered = analyzer.int_set(index, iters)
-            if not covered.has_upper_bound():
-                raise MisuseError(f"the index `{index}` has no bound", about=shape)
-            sizes.append(analyzer.simplify(ops.add(covered.max_value, 1)))
-        return sizes
+        return cast("list[PrimExpr]", hooks.call("index_map_shape", self, shape))
 
-    def _iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:
+    def iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:
+        """What each initial index runs through in an array of this shape.
+
+        Errors:
+            MisuseError: the rank is another.
+        """
         self._check_count(shape, "sizes")
         iters = {}
         for var, size in zip(self.initial_indices, shape, strict=True):
@@ -209,8 +201,7 @@ class IndexMap(Node):
         """
         if self.inverse_index_map is not None:
             return self.inverse_index_map
-        found = self._detect(shape, IterMapLevel.Bijective)
-        return self._inverse(found, shape)[0]
+        return cast("IndexMap", hooks.call("index_map_inverse", self, shape, padded=False)[0])
 
     @user_facing
     def non_surjective_inverse(
@@ -221,35 +212,8 @@ class IndexMap(Node):
         Errors:
             MisuseError (also ValueError): two elements have the same final indices.
         """
-        found = self._detect(shape, IterMapLevel.Surjective)
-        inverse, padding = self._inverse(found, shape)
-        if not found.one_to_one:
-            raise MisuseError(f"{self} cannot be inverted: it loses indices", about=shape)
+        inverse, padding = hooks.call("index_map_inverse", self, shape, padded=True)
         return inverse, padding
-
-    def _detect(self, shape: Sequence[ExprLike | Range], level: IterMapLevel) -> IterMapResult:
-        found = detect_iter_map(self.final_indices, self._iters(shape), True, level)
-        if found.errors:
-            raise MisuseError(f"{self} cannot be inverted: {found.errors[0]}", about=shape)
-        return found
-
-    def _inverse(
-        self, found: IterMapResult, shape: Sequence[ExprLike | Range]
-    ) -> tuple[IndexMap, PrimExpr]:
-        dtype = self.final_indices[0].dtype if self.final_indices else INT64
-        outputs = tuple(Var(f"axis{k}", dtype) for k in range(len(self.final_indices)))
-        back = inverse_affine_iter_map(found.indices, outputs)
-        analyzer = Analyzer()
-        for output, index in zip(outputs, found.indices, strict=True):
-            analyzer.bind(output, Range(_least(index), _beyond(index)))
-        final = tuple(
-            analyzer.simplify(back.get(var, domain.min))
-            for var, domain in self._iters(shape).items()
-        )
-        marks = values_of_marks(found.indices, outputs)
-        holds = [analyzer.simplify(p.is_padding(marks[p.mark])) for p in found.padded]
-        padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
-        return IndexMap(outputs, final), padding
 
     @user_facing
     def is_equivalent_to(self, other: IndexMap) -> bool:
@@ -260,27 +224,10 @@ class IndexMap(Node):
             return False
         if len(self.final_indices) != len(other.final_indices):
             return False
-        theirs = other._at(self.initial_indices)
-        prove = Analyzer().can_prove_equal
-        return all(map(prove, self.final_indices, theirs))
-
-
-def _least(index: IterSumExpr) -> PrimExpr:
-    """The least value of a detected index."""
-    least: PrimExpr = index.base
-    for arg in index.args:
-        if isinstance(arg.scale, IntImm) and arg.scale.value < 0:
-            least = ops.add(least, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
-    return least
-
-
-def _beyond(index: IterSumExpr) -> PrimExpr:
-    """One more than the greatest value of a detected index."""
-    greatest: PrimExpr = index.base
-    for arg in index.args:
-        if not (isinstance(arg.scale, IntImm) and arg.scale.value < 0):
-            greatest = ops.add(greatest, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
-    return ops.add(greatest, 1)
+        alike: bool = hooks.call(
+            "are_equal_indices", self.final_indices, other._at(self.initial_indices)
+        )
+        return alike
 
 
 def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tuple[Var, ...]:

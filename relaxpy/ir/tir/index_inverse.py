@@ -1,0 +1,88 @@
+"""What maps of indices give and take: shapes, maps back, sameness; found by iterator maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.iter_expr import IterMapLevel, IterSumExpr
+from relaxpy.ir.arith.iter_inverse import inverse_affine_iter_map, values_of_marks
+from relaxpy.ir.arith.iter_map import detect_iter_map
+from relaxpy.ir.dtype import BOOL, INT64
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.index_map import IndexMap
+
+
+def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[PrimExpr]:
+    """The sizes that hold every final index of an array of this shape.
+
+    Errors:
+        MisuseError: the rank is another, or an index has no bound.
+    """
+    iters = index_map.iters(shape)
+    found = detect_iter_map(index_map.final_indices, iters, True, IterMapLevel.Surjective)
+    analyzer = Analyzer()
+    if not found.errors:
+        return [analyzer.simplify(_beyond(index)) for index in found.indices]
+    sizes = []
+    for index in index_map.final_indices:
+        covered = analyzer.int_set(index, iters)
+        if not covered.has_upper_bound():
+            raise MisuseError(f"the index `{index}` has no bound", about=shape)
+        sizes.append(analyzer.simplify(ops.add(covered.max_value, 1)))
+    return sizes
+
+
+def inverse_of(
+    index_map: IndexMap, shape: Sequence[ExprLike | Range], *, padded: bool
+) -> tuple[IndexMap, PrimExpr]:
+    """The map back, and over its indices whether they are those of no element, if any may be.
+
+    Errors:
+        MisuseError: two elements have the same final indices, or some final indices are those of
+            none and it is not `padded`.
+    """
+    level = IterMapLevel.Surjective if padded else IterMapLevel.Bijective
+    iters = index_map.iters(shape)
+    found = detect_iter_map(index_map.final_indices, iters, True, level)
+    if found.errors:
+        raise MisuseError(f"{index_map} cannot be inverted: {found.errors[0]}", about=shape)
+    dtype = index_map.final_indices[0].dtype if index_map.final_indices else INT64
+    outputs = tuple(Var(f"axis{k}", dtype) for k in range(len(index_map.final_indices)))
+    back = inverse_affine_iter_map(found.indices, outputs)
+    analyzer = Analyzer()
+    for output, index in zip(outputs, found.indices, strict=True):
+        analyzer.bind(output, Range(_least(index), _beyond(index)))
+    final = tuple(analyzer.simplify(back.get(var, domain.min)) for var, domain in iters.items())
+    if padded and not found.one_to_one:
+        raise MisuseError(f"{index_map} cannot be inverted: it loses indices", about=shape)
+    marks = values_of_marks(found.indices, outputs)
+    holds = [analyzer.simplify(p.is_padding(marks[p.mark])) for p in found.padded]
+    padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
+    return IndexMap(outputs, final), padding
+
+
+def are_equal(ours: Sequence[PrimExpr], theirs: Sequence[PrimExpr]) -> bool:
+    """Whether two maps are known to give the same indices, whatever their variables are."""
+    return all(map(Analyzer().can_prove_equal, ours, theirs))
+
+
+def _least(index: IterSumExpr) -> PrimExpr:
+    """The least value of a detected index."""
+    least: PrimExpr = index.base
+    for arg in index.args:
+        if isinstance(arg.scale, IntImm) and arg.scale.value < 0:
+            least = ops.add(least, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
+    return least
+
+
+def _beyond(index: IterSumExpr) -> PrimExpr:
+    """One more than the greatest value of a detected index."""
+    greatest: PrimExpr = index.base
+    for arg in index.args:
+        if not (isinstance(arg.scale, IntImm) and arg.scale.value < 0):
+            greatest = ops.add(greatest, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
+    return ops.add(greatest, 1)
