@@ -116,7 +116,7 @@ class TIRFrame(IRBuilderFrame):
     def __init__(self, form: forms.Form) -> None:
         super().__init__()
         self.form = form
-        self.spoken = form.spoken  # type: ignore[attr-defined]
+        self.spoken = form.spoken
 
     @override
     def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:

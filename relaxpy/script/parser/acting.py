@@ -48,7 +48,7 @@ class Held:
 
     def __iter__(self) -> Iterator[Any]:
         raise MisuseError(
-            f"a Python function enters a {self.form.spoken}",  # type: ignore[attr-defined]
+            f"a Python function enters a {self.form.spoken}",
             hint="write `with T.serial(...) as i:`, or let the text itself have the loop",
         )
 

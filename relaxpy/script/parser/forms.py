@@ -64,6 +64,19 @@ class Form:
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
+    def _values(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__match_args__)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Form) or type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self._values())
+
     @override
     def __repr__(self) -> str:
         fields = (f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
