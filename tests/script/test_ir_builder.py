@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from relaxpy import tir
-from relaxpy.errors import BuilderStateError
+from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.script import ir_builder
 from relaxpy.script.ir_builder import IRBuilder, relax as R, tir as T
@@ -140,3 +140,19 @@ def test_callbacks_run_when_a_frame_ends_the_last_one_first() -> None:
             T.evaluate(0)
         T.evaluate(1)
     assert order == [2, 1]
+
+
+def test_arguments_that_are_none() -> None:
+    for say, message in [
+        (lambda: IRBuilder.name_many("ab", []), "expected a list, found 'ab'"),
+        (lambda: IRBuilder.name_many(["a"], 3), "expected a list, found 3"),
+        (lambda: T.prim_func("f"), "is_private is True or False, found 'f'"),
+        (lambda: R.function(is_pure=1), "is_pure is True or False, found 1"),
+        (lambda: R.function(is_private=None), "is_private is True or False, found None"),
+        (lambda: T.block("b").add_callback(3), "a callback is a function, found 3"),
+        (lambda: T.allocate(4, "int8"), "memory has a list of extents, found 4"),
+        (lambda: T.allocate_const([1], "int8", 1), "memory has a list of extents, found 1"),
+        (lambda: R.If(object()), "object"),
+    ]:
+        with pytest.raises(MisuseError, match=message):
+            say()

@@ -119,11 +119,14 @@ class IRBuilder:
         Errors:
             MisuseError (also TypeError): there are more of one than of the other.
         """
-        names, values = list(s), list(vs)
-        if isinstance(s, str) or len(names) != len(values):
-            given = "one string" if isinstance(s, str) else counted(len(names), "name")
-            raise MisuseError(f"{given} for {counted(len(values), 'variable')}", about=s)
-        return [IRBuilder.name(name, value) for name, value in zip(names, values, strict=True)]
+        for given in (s, vs):
+            if not isinstance(given, (tuple, list)):
+                raise MisuseError(f"expected a list, found {given!r:.60}", about=given)
+        if len(s) != len(vs):
+            raise MisuseError(
+                f"{counted(len(s), 'name')} for {counted(len(vs), 'variable')}", about=s
+            )
+        return [IRBuilder.name(name, value) for name, value in zip(s, vs, strict=True)]
 
     # --- for frames and words
 

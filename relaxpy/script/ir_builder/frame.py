@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError
+from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.kernel_forms import FRAMES, KernelForms
 from relaxpy.script.parser.wording import describe
@@ -32,6 +32,12 @@ def current_builder() -> IRBuilder:
     if not builders:
         raise BuilderStateError("no IRBuilder is open", hint="with IRBuilder() as builder: ...")
     return builders[-1]
+
+
+def check_option(value: object, name: str) -> None:
+    """Errors: MisuseError (also TypeError) if an option is neither True nor False."""
+    if not isinstance(value, bool):
+        raise MisuseError(f"{name} is True or False, found {value!r:.60}", about=value)
 
 
 class _BrokenOff(Exception):  # noqa: N818
@@ -101,8 +107,11 @@ class IRBuilderFrame:
             if error is not failure:
                 raise
 
+    @user_facing
     def add_callback(self, callback: Callable[[], object]) -> None:
         """Call `callback` when this frame is left, the one that was added last first."""
+        if not callable(callback):
+            raise MisuseError(f"a callback is a function, found {callback!r:.60}", about=callback)
         self._callbacks.append(callback)
 
     @override

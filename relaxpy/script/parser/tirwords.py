@@ -307,6 +307,16 @@ def decl_buffer(*args: Any, **kwargs: Any) -> forms.DeclBufferForm:
     return forms.DeclBufferForm(BufferSpec(*args, **kwargs))
 
 
+def _extents(given: object) -> tuple[PrimExpr, ...]:
+    if not isinstance(given, (tuple, list)):
+        raise MisuseError(
+            f"memory has a list of extents, found {given!r:.60}",
+            about=given,
+            hint="write one extent in a list, too: [4]",
+        )
+    return tuple(ops.convert(extent) for extent in given)
+
+
 def allocate(
     extents: Sequence[ExprLike],
     dtype: str,
@@ -316,7 +326,7 @@ def allocate(
 ) -> forms.AllocateForm:
     """Memory of this many elements."""
     test = ops.const(True, "bool") if condition is None else ops.truth(condition)
-    sizes = tuple(ops.convert(extent) for extent in extents)
+    sizes = _extents(extents)
     return forms.AllocateForm(sizes, as_dtype(dtype), scope, test, _annotations(annotations))
 
 
@@ -330,7 +340,7 @@ def allocate_const(
 
     Errors: MisuseError if `data` does not fill the extents, or a member is none of the datatype.
     """
-    sizes, kind = tuple(ops.convert(extent) for extent in extents), as_dtype(dtype)
+    sizes, kind = _extents(extents), as_dtype(dtype)
     try:
         array = np.asarray(data)
         array.astype(np.float64)

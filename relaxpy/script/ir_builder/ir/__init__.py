@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError
 from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.relax.base import check_name
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script import ir as _words
 from relaxpy.script.ir import Range, dummy_global_info, vdevice
@@ -86,6 +87,7 @@ def module_get_attrs() -> Mapping[str, object]:
 @user_facing
 def module_get_attr(attr_key: str) -> object:
     """An attribute of the module, or None."""
+    check_name(attr_key, "a key")
     return _module("I.module_get_attr").attrs.get(attr_key)
 
 
@@ -96,6 +98,7 @@ def module_set_attr(attr_key: str, attr_value: object, allow_overwrite: bool = F
     Errors:
         BuilderStateError: it has this one already, and may not be given another.
     """
+    check_name(attr_key, "a key")
     form = _words.module_attrs({attr_key: attr_value}, allow_overwrite)
     module = _module("I.module_set_attr")
     if attr_key in module.attrs and not form.overwrite:

@@ -77,6 +77,7 @@ class IRModuleFrame(IRBuilderFrame):
         Errors:
             BuilderStateError: there is a definition already.
         """
+        check_name(name, "the name of a function")
         known = self.global_vars.get(name)
         if known in self.functions:
             raise BuilderStateError(

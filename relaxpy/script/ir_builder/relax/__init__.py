@@ -14,6 +14,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.base import check_name
 from relaxpy.script import relax as _words
 from relaxpy.script.ir_builder.base import IRBuilder
+from relaxpy.script.ir_builder.frame import check_option
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
 from relaxpy.script.ir_builder.relax.frame import (
     BlockFrame,
@@ -49,8 +50,11 @@ def __dir__() -> list[str]:
 # --- functions
 
 
+@user_facing
 def function(*, is_pure: bool = True, is_private: bool = False) -> FunctionFrame:
     """A graph function: `with R.function():`."""
+    check_option(is_pure, "is_pure")
+    check_option(is_private, "is_private")
     return FunctionFrame(is_pure=is_pure, is_private=is_private)
 
 
@@ -162,6 +166,7 @@ def output(*variables: rx.Var) -> None:
     frame.outputs = variables
 
 
+@user_facing
 def If(condition: object) -> IfFrame:
     """A choice: `with R.If(condition) as choice:` around R.Then and R.Else; `choice.var` of it."""
     return IfFrame(rx.convert_to_expr(condition))

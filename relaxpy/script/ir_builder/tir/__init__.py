@@ -17,7 +17,7 @@ from relaxpy.ir.tir.buffer import Buffer as _Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.script import tir as _words
 from relaxpy.script.ir_builder.base import IRBuilder
-from relaxpy.script.ir_builder.frame import act
+from relaxpy.script.ir_builder.frame import act, check_option
 from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.acting import word
@@ -50,8 +50,10 @@ def _function(what: str) -> PrimFuncFrame:
     return frame
 
 
+@user_facing
 def prim_func(is_private: bool = False) -> PrimFuncFrame:
     """A kernel: `with T.prim_func():`."""
+    check_option(is_private, "is_private")
     return PrimFuncFrame(is_private=is_private)
 
 
