@@ -38,6 +38,8 @@ Hook = Literal[
     "index_map_shape",
     "index_map_inverse",
     "are_equal_indices",
+    "extract_matched_expr",
+    "rewriter_of_module",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -61,6 +63,8 @@ _TARGETS: dict[Hook, str] = {
     "bind_symbolic_vars": "relaxpy.ir.relax.bind:bind_symbolic_vars",
     "inline_functions": "relaxpy.ir.relax.inline:inline_functions",
     "is_base_of": "relaxpy.ir.relax.compatibility:is_base_of",
+    "extract_matched_expr": "relaxpy.ir.relax.dpl.matcher:extract_matched_expr",
+    "rewriter_of_module": "relaxpy.ir.relax.dpl.rewriter:rewriter_of_module",
     "python_module": "relaxpy.exec.python_module:BasePyModule",
     "store_at": "relaxpy.ir.tir.stmt:store_at",
     "index_map_shape": "relaxpy.ir.tir.index_inverse:shape_of",

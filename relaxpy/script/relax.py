@@ -33,7 +33,10 @@ from relaxpy.script.parser.annotations import (
     Tensor,
     Tuple,
 )
-from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
+from relaxpy.script.parser.decorate import (
+    FunctionDecorator as _FunctionDecorator,
+    RewriterDecorator as _RewriterDecorator,
+)
 from relaxpy.script.parser.emitting import emit_match_cast, emit_te, emit_var_binding
 from relaxpy.script.parser.legacy import (
     Bool,
@@ -74,6 +77,7 @@ from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
 function = _FunctionDecorator("relax")
 macro = _MacroDecorator("relax")
+rewriter = _RewriterDecorator()
 ShapeExpr = shape
 
 __all__ = [
@@ -127,6 +131,7 @@ __all__ = [
     "opencl",
     "output",
     "prim_value",
+    "rewriter",
     "rocm",
     "shape",
     "stop_lift_params",

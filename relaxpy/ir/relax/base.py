@@ -212,7 +212,7 @@ def as_struct_info(value: object) -> StructInfo:
     )
 
 
-def set_fields(node: Node, **fields: object) -> None:
+def set_fields(node: object, **fields: object) -> None:
     """Give a node that is being constructed the fields that its arguments were converted to."""
     for name, value in fields.items():
         object.__setattr__(node, name, value)

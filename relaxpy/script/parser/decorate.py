@@ -8,10 +8,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType, FunctionType
-from typing import Any
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from relaxpy.entry import tell
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names
+from relaxpy.ir import hooks
 from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -120,6 +123,7 @@ class ModuleDecorator(forms.ModuleOptions):
 
         Errors:
             ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
+            UnknownNameError, MisuseError: the class of an `R.rewriter` makes none.
         """
         __tracebackhide__ = True
         frame = sys._getframe(1)
@@ -129,7 +133,7 @@ class ModuleDecorator(forms.ModuleOptions):
                 return replace(self, **_checked_options(options, others))
             if not inspect.isclass(cls):
                 raise MisuseError(
-                    f"I.ir_module decorates a class, found {type(cls).__name__}",
+                    f"{self.word} decorates a class, found {type(cls).__name__}",
                     about=cls,
                     hint="functions are decorated with @R.function or @T.prim_func"
                     if inspect.isroutine(cls)
@@ -139,6 +143,17 @@ class ModuleDecorator(forms.ModuleOptions):
         except RelaxpyError as error:
             tell(error, frame, (cls,), {**options, **others})
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class RewriterDecorator(ModuleDecorator):
+    """`R.rewriter`, bare or with options: the class holds `pattern` and `replacement`."""
+
+    word: ClassVar[str] = "R.rewriter"
+
+    @override
+    def made(self, module: IRModule) -> Any:
+        return hooks.call("rewriter_of_module", module)
 
 
 class Deferred:
@@ -206,8 +221,8 @@ def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Progra
 
 
 @in_bulk
-def defined_module(options: forms.ModuleOptions, cls: type, frame: FrameType) -> IRModule:
-    """The module that the text of `cls` describes, the class being made in `frame`."""
+def defined_module(options: forms.ModuleOptions, cls: type, frame: FrameType) -> Any:
+    """What the text of `cls` describes, the class being made in `frame`."""
     members = {name: m for name, m in vars(cls).items() if isinstance(m, Deferred)}
     functions = {n: m for n, m in vars(cls).items() if isinstance(m, FunctionType | staticmethod)}
     node, program = _class_definition(cls, frame)

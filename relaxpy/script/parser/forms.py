@@ -26,6 +26,7 @@ from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+    from relaxpy.ir.module import IRModule
     from relaxpy.ir.node import Attr
     from relaxpy.ir.relax.nodes import StructInfo
 
@@ -98,7 +99,12 @@ class FunctionOptions:
 class ModuleOptions:
     """What a decorator says of a module."""
 
+    word: ClassVar[str] = "I.ir_module"
     check_well_formed: bool = True
+
+    def made(self, module: IRModule) -> Any:
+        """What the decorated class becomes."""
+        return module
 
 
 @dataclass(frozen=True, slots=True)

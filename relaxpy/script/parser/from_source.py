@@ -14,6 +14,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script import ir as ir_words, relax as relax_words, tir as tir_words
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.graph_state import class_name_of
 from relaxpy.script.parser.graph_values import GraphEvaluator
 from relaxpy.script.parser.guard import TextGuard
 from relaxpy.script.parser.reading import (
@@ -36,6 +37,7 @@ _USUAL = {"I": ir_words, "R": relax_words, "T": tir_words}
 _IMPORTED_FROM = ("relaxpy.script", "tvm.script", "tvm.script.parser")
 TYPING: Mapping[str, object] = {"Annotated": Annotated, "TypeVar": TypeVar}
 _PACKAGES = ("relaxpy", "tvm")
+_UNDECORATED = "a class in a text is decorated with @I.ir_module or @R.rewriter"
 
 
 @user_facing
@@ -83,7 +85,7 @@ class _Text:
         self.check_well_formed = check_well_formed
         self.values = GraphEvaluator(program, scope, guard)
 
-    def read(self) -> IRModule | BaseFunc:
+    def read(self) -> Any:
         """What the text defines."""
         functions: list[ast.FunctionDef] = []
         classes: list[ast.ClassDef] = []
@@ -118,6 +120,11 @@ class _Text:
         if len(functions) == 1 and not classes:
             return self.function(functions[0])
         modules = [self.module(node) for node in classes]
+        for node, made in zip(classes, modules, strict=True):
+            if not isinstance(made, IRModule) and len(classes) + len(functions) > 1:
+                raise self.program.error(
+                    class_name_of(node), "a rewriter is the only class of its text"
+                )
         if functions:
             modules.append(self.loose(functions))
         return modules[0] if len(modules) == 1 else self.merged(modules)
@@ -158,17 +165,17 @@ class _Text:
             options = replace(options, check_well_formed=False)
         return read_function(Definition(node, options, self.program), self.scope, self.guard)
 
-    def module(self, node: ast.ClassDef) -> IRModule:
+    def module(self, node: ast.ClassDef) -> Any:
         options = forms.ModuleOptions()
         for part in node.decorator_list:
             found = self.values.value(part)
             if not isinstance(found, forms.ModuleOptions):
-                raise self.values.error(part, "a class in a text is decorated with @I.ir_module")
+                raise self.values.error(part, _UNDECORATED)
             options = found
         if not node.decorator_list:
-            raise self.values.error(node, "a class in a text is decorated with @I.ir_module")
+            raise self.values.error(node, _UNDECORATED)
         if not self.check_well_formed:
-            options = forms.ModuleOptions(False)
+            options = replace(options, check_well_formed=False)
         scope = Scope(self.names, BUILTINS)
         return read_module(node, self.program, scope, options, guard=self.guard)
 

@@ -118,9 +118,18 @@ def first_word(node: ast.stmt, length: int) -> ast.expr:
 
 def name_of(node: ast.FunctionDef) -> ast.expr:
     """A stand-in for the name in `def name(...)`."""
+    return _name_behind("def ", node)
+
+
+def class_name_of(node: ast.ClassDef) -> ast.expr:
+    """A stand-in for the name in `class name: ...`."""
+    return _name_behind("class ", node)
+
+
+def _name_behind(keyword: str, node: ast.FunctionDef | ast.ClassDef) -> ast.expr:
     word = ast.Name(node.name)
     word.lineno = word.end_lineno = node.lineno
-    word.col_offset = node.col_offset + len("def ")
+    word.col_offset = node.col_offset + len(keyword)
     word.end_col_offset = word.col_offset + len(node.name.encode())
     return word
 

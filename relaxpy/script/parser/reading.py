@@ -24,7 +24,7 @@ from relaxpy.script.parser import forms
 from relaxpy.script.parser.acting import acting
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.graph import GraphReader
-from relaxpy.script.parser.graph_state import declared_pure, ends_in, name_of
+from relaxpy.script.parser.graph_state import class_name_of, declared_pure, ends_in, name_of
 from relaxpy.script.parser.graph_values import GraphEvaluator, ModuleRef
 from relaxpy.script.parser.guard import OPEN, Guard
 from relaxpy.script.parser.kernel import KernelReader
@@ -468,8 +468,8 @@ def read_module(
     guard: Guard = OPEN,
     names_of: Callable[[str], Sequence[Mapping[str, object]]] = lambda _: (),
     python: PythonParts | None = None,
-) -> IRModule:
-    """The module that a class describes.
+) -> Any:
+    """The module that a class describes, or what the decorator makes of it.
 
     Errors:
         ParseError, StructInfoError, WellFormedError: with all that is wrong with it.
@@ -481,4 +481,8 @@ def read_module(
         if found is not None and options.check_well_formed:
             check(found, reader.functions.doubtful)
     assert found is not None
-    return found
+    try:
+        return options.made(found)
+    except RelaxpyError as error:
+        error.located(program.span(class_name_of(node)))
+        raise

@@ -25,15 +25,15 @@ def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) ->
     """
     expect(expr, Expr)
     body = expr.body if isinstance(expr, Function) else expr
-    return any(not _is_pure(call, own_name) for call in _calls(body))
+    return any(not _is_pure(call, own_name) for call in calls_made(body))
 
 
 def makes_impure_call(expr: Expr) -> bool:
     """Whether evaluating `expr` makes an impure call; a function literal makes none (PU-15)."""
-    return any(not _is_pure(call, None) for call in _calls(expr))
+    return any(not _is_pure(call, None) for call in calls_made(expr))
 
 
-def _calls(expr: Expr) -> Iterator[Call]:
+def calls_made(expr: Expr) -> Iterator[Call]:
     """The calls in `expr` that evaluating it makes: bodies of nested functions are left out."""
     seen: set[int] = set()
     waiting: list[Node] = [expr]

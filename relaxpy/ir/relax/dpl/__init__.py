@@ -1,0 +1,1 @@
+"""The dataflow pattern language: patterns of expressions, how they are found, and rewriting."""

@@ -1,0 +1,203 @@
+"""Rules from programs: function `pattern` of a module as a pattern, `replacement` for its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.dpl.pattern import (
+    AttrPattern,
+    CallPattern,
+    DFPattern,
+    ExprPattern,
+    ExternFuncPattern,
+    StructInfoPattern,
+    TupleGetItemPattern,
+    TuplePattern,
+    WildcardPattern,
+    all_parts,
+)
+from relaxpy.ir.relax.dpl.replacing import Rewriter
+from relaxpy.ir.relax.infer import is_pure_call
+from relaxpy.ir.relax.mapping import map_params
+from relaxpy.ir.relax.nodes import (
+    BaseFunc,
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    MatchCast,
+    PrimValue,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.replace import copy_with_new_vars, replace_variables
+
+
+def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, BaseFunc]]:
+    """The pattern, the rewriter and its subroutines that a module describes.
+
+    Errors:
+        UnknownNameError (also KeyError): it lacks `pattern` or `replacement`.
+        MisuseError (also TypeError, ValueError): it is no such module; see
+            `PatternMatchingRewriter.from_module`.
+    """
+    if not isinstance(mod, IRModule):
+        raise MisuseError(f"a rewriter is made of an IRModule, found {mod!r:.60}", about=mod)
+    pattern = _function(mod, "pattern", "what to look for")
+    replacement = _function(mod, "replacement", "what to put in its place")
+    subroutines: dict[str, BaseFunc] = {}
+    for var, func in mod.items():
+        if func is pattern or func is replacement:
+            continue
+        if func.attrs.get("global_symbol") is not None:
+            raise MisuseError(
+                f"function {var.name_hint} of the rewriter is publicly exposed; only 'pattern' and "
+                "'replacement' are",
+                about=func,
+                hint="decorate it with private=True",
+            ).located(func.span)
+        subroutines[var.name_hint] = func
+    if pattern.struct_info != replacement.struct_info:
+        raise MisuseError(
+            "pattern and replacement must have the same signature, but the pattern is "
+            f"{pattern.struct_info}, the replacement {replacement.struct_info}",
+            about=replacement,
+        ).located(replacement.span)
+    params = [WildcardPattern() for _ in pattern.params]
+    top = _Reader(pattern, params).result()
+    if isinstance(top, StructInfoPattern) and top.pattern in params:
+        raise _unfit("the pattern is one of its parameters, which anything matches", pattern)
+    found = set(all_parts([top]))
+    for param, name in zip(params, pattern.params, strict=True):
+        if param not in found:
+            raise _unfit(
+                f"the pattern does not use parameter {name.name_hint}, so that nothing says what "
+                "it is in the replacement",
+                name,
+            )
+    return top, Replacement(replacement, tuple(params)), subroutines
+
+
+def _function(mod: IRModule, name: str, what: str) -> Function:
+    if name not in mod:
+        raise UnknownNameError(
+            f"a rewriter has a function '{name}', {what}; this one has none of that name",
+            about=mod,
+        )
+    func = mod[name]
+    if not isinstance(func, Function):
+        raise MisuseError(
+            f"'{name}' of a rewriter is a Relax function, found {type(func).__name__}", about=func
+        ).located(func.span)
+    return func
+
+
+def _unfit(message: str, about: Expr) -> MisuseError:
+    error = MisuseError(message, about=about)
+    error.located(about.span)
+    return error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replacement:
+    """The body of a function, on what the patterns of its parameters match."""
+
+    func: Function
+    params: tuple[DFPattern, ...]
+
+    def __call__(self, expr: Expr, matches: Mapping[DFPattern, Expr]) -> Expr:
+        """The body, with new variables, for these matches; what matched as a whole is not asked."""
+        func = copy_with_new_vars(self.func)
+        values = [matches[param] for param in self.params]
+        images: dict[Node, Node] = dict(zip(func.params, values, strict=True))
+        known = [
+            (p.struct_info, v.struct_info)
+            for p, v in zip(func.params, values, strict=True)
+            if p.struct_info is not None and v.struct_info is not None
+        ]
+        images.update(map_params([p for p, _ in known], [v for _, v in known]).items())
+        images.update((var, type(var)(var.name_hint)) for var in _derived_variables(func))
+        return replace_variables(func.body, images)
+
+
+def _derived_variables(func: Function) -> Iterator[Var]:
+    """The variables whose info says no more than their values: of others more may be known."""
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding, VarBinding):
+                info, found = binding.var.struct_info, binding.value.struct_info
+                if info is not None and found is not None and is_base_of(info, found):
+                    yield binding.var
+
+
+class _Reader:
+    """Reads a function as a pattern: a variable is one pattern wherever it is used."""
+
+    def __init__(self, func: Function, params: list[WildcardPattern]) -> None:
+        self.func = func
+        self.patterns: dict[Var, DFPattern] = {
+            var: param if var.struct_info is None else StructInfoPattern(param, var.struct_info)
+            for var, param in zip(func.params, params, strict=True)
+        }
+
+    def result(self) -> DFPattern:
+        for block in self.func.body.blocks:
+            for binding in block.bindings:
+                found = self.value(binding.value)
+                if isinstance(binding, MatchCast):
+                    found = StructInfoPattern(found, binding.struct_info)
+                if binding.var is not None:
+                    self.patterns[binding.var] = found
+        return self.value(self.func.body.body)
+
+    def value(self, expr: Expr) -> DFPattern:
+        match expr:
+            case Var():
+                return self.patterns[expr]
+            case Call():
+                return self.call(expr)
+            case Tuple(fields=fields):
+                return TuplePattern(tuple(map(self.value, fields)))
+            case TupleGetItem(tuple_value=whole, index=index):
+                return TupleGetItemPattern(self.value(whole), index)
+            case ExternFunc(global_symbol=name):
+                return ExternFuncPattern(name)
+            case Constant() | StringImm() | DataTypeImm():
+                return ExprPattern(expr)
+            case PrimValue() | ShapeExpr():
+                assert expr.struct_info is not None
+                return StructInfoPattern(WildcardPattern(), expr.struct_info)
+            case _:
+                raise _unfit(
+                    f"a pattern is made of calls of operators and packed functions, tuples and "
+                    f"literals, found {type(expr).__name__}",
+                    expr,
+                )
+
+    def call(self, call: Call) -> DFPattern:
+        """The pattern of calls with these operands, attributes and, where given, infos."""
+        if isinstance(call.op, Op):
+            callee: DFPattern = ExprPattern(call.op)
+        else:
+            callee = self.value(call.op)
+        if not is_pure_call(call, Context()):
+            raise _unfit("a pattern has no impure calls, which are never rewritten", call)
+        found: DFPattern = CallPattern(callee, tuple(map(self.value, call.args)), False, False)
+        if call.attrs:
+            found = AttrPattern(found, call.attrs)
+        if call.sinfo_args and call.struct_info is not None:
+            found = StructInfoPattern(found, call.struct_info)
+        return found

@@ -1,0 +1,168 @@
+"""The words that patterns are written with: `is_op`, `wildcard`, and their siblings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.dpl.pattern import (
+    AttrPattern,
+    CallPattern,
+    ConstantPattern,
+    DataflowVarPattern,
+    DataTypePattern,
+    DFPattern,
+    ExprPattern,
+    ExternFuncPattern,
+    GlobalVarPattern,
+    NotPattern,
+    PrimArrPattern,
+    TupleGetItemPattern,
+    TuplePattern,
+    UnorderedTuplePattern,
+    VarPattern,
+    WildcardPattern,
+)
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.tir.expr import PrimExpr
+
+Args: TypeAlias = Sequence[DFPattern] | TuplePattern
+
+
+def wildcard() -> WildcardPattern:
+    """The pattern of anything."""
+    return WildcardPattern()
+
+
+@user_facing
+def is_var(name: str = "") -> VarPattern:
+    """The pattern of a local variable, of this name unless it is empty."""
+    return VarPattern(name)
+
+
+@user_facing
+def is_dfv(name: str = "") -> DataflowVarPattern:
+    """The pattern of a DataflowVar, of this name unless it is empty."""
+    return DataflowVarPattern(name)
+
+
+@user_facing
+def is_gv(name: str = "") -> GlobalVarPattern:
+    """The pattern of a function of the module, of this name unless it is empty."""
+    return GlobalVarPattern(name)
+
+
+def is_const() -> ConstantPattern:
+    """The pattern of a tensor literal."""
+    return ConstantPattern()
+
+
+@user_facing
+def is_expr(expr: Expr | Op) -> ExprPattern:
+    """The pattern of what is structurally equal to `expr`."""
+    return ExprPattern(expr)
+
+
+@user_facing
+def is_op(op_name: str) -> ExprPattern:
+    """The pattern of an operator; a call of it is `is_op(name)(...)`.
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): no operator is registered under the name.
+    """
+    return ExprPattern(Op.get(op_name))
+
+
+@user_facing
+def is_tuple(
+    fields: Sequence[DFPattern], unordered: bool = False
+) -> TuplePattern | UnorderedTuplePattern:
+    """The pattern of a tuple of these fields, in any order if `unordered`."""
+    kind = UnorderedTuplePattern if unordered else TuplePattern
+    return kind(fields)  # type: ignore[arg-type]
+
+
+@user_facing
+def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
+    """The pattern of field `index` of a tuple, of any field for None."""
+    return TupleGetItemPattern(tuple_value, index)
+
+
+@user_facing
+def is_shape(shape: Sequence[PrimExpr | int]) -> PrimArrPattern:
+    """The pattern of a shape of provably these sizes; `has_shape` asks that of a tensor."""
+    return PrimArrPattern(shape)  # type: ignore[arg-type]
+
+
+@user_facing
+def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
+    """The pattern of tensors of this datatype, of those that `pattern` matches."""
+    return (wildcard() if pattern is None else pattern).has_dtype(dtype)
+
+
+@user_facing
+def has_attr(attrs: Mapping[str, object], pattern: DFPattern | None = None) -> AttrPattern:
+    """The pattern of what has these attributes, of that which `pattern` matches."""
+    return (wildcard() if pattern is None else pattern).has_attr(attrs)
+
+
+@user_facing
+def reject(pattern: DFPattern) -> NotPattern:
+    """The pattern of what `pattern` does not match."""
+    return NotPattern(pattern)
+
+
+def _arguments(args: Args | None) -> DFPattern:
+    """The pattern of the operands that such calls have in one tuple."""
+    if args is None:
+        return wildcard()
+    if isinstance(args, DFPattern):
+        return args
+    return TuplePattern(args)  # type: ignore[arg-type]
+
+
+@user_facing
+def is_call_tir(
+    func_name: str, args: Args | None = None, tir_vars: DFPattern | None = None
+) -> CallPattern:
+    """The pattern of `call_tir` of the kernel of this name; without `args` of any arguments.
+
+    With `tir_vars` the call hands sizes to the kernel, and this is their pattern.
+    """
+    sizes = () if tir_vars is None else (tir_vars,)
+    return is_op("relax.call_tir")(
+        GlobalVarPattern(func_name), _arguments(args), *sizes, add_constraint=False
+    )
+
+
+@user_facing
+def is_call_dps_packed(func_name: str, args: Args | None = None) -> CallPattern:
+    """The pattern of `call_dps_packed` of the packed function of this name."""
+    return is_op("relax.call_dps_packed")(
+        ExternFuncPattern(func_name), _arguments(args), add_constraint=False
+    )
+
+
+@user_facing
+def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> CallPattern:
+    """The pattern of a call of the packed function of this name; without `args` of any."""
+    callee = ExternFuncPattern(func_name)
+    if args is None:
+        return callee(varg_default_wildcard=True, add_constraint=False)
+    if not isinstance(args, (list, tuple)):
+        raise MisuseError(f"arguments are a list of patterns, found {args!r:.60}", about=args)
+    return callee(*args)
+
+
+@user_facing
+def make_fused_bias_activation_pattern(
+    op_name: str, with_bias: bool = False, activation: str | None = None
+) -> DFPattern:
+    """The pattern of an operator of two operands, then maybe a sum, then maybe an activation."""
+    out: DFPattern = is_op(op_name)(wildcard(), wildcard())
+    if with_bias:
+        out = is_op("relax.add")(out, wildcard())
+    return out if activation is None else is_op(activation)(out)

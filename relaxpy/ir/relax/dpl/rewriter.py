@@ -1,0 +1,248 @@
+"""Rewriters: what users make of patterns and functions, and apply to functions and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, TransformError, counted
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.passes import Pass, PassContext, PassInfo
+from relaxpy.ir.relax.derive import normalize_function
+from relaxpy.ir.relax.dpl.context import PatternContext
+from relaxpy.ir.relax.dpl.contexts import ContextRule, MatchRewriter
+from relaxpy.ir.relax.dpl.from_function import rule_of_module
+from relaxpy.ir.relax.dpl.pattern import (
+    DFPattern,
+    OrPattern,
+    TuplePattern,
+    WildcardPattern,
+    check_pattern,
+)
+from relaxpy.ir.relax.dpl.replacing import Rewriter
+from relaxpy.ir.relax.dpl.rules import ExprRule, Rule
+from relaxpy.ir.relax.dpl.sequence import rewritten
+from relaxpy.ir.relax.dpl.subroutines import Subroutines, called_subroutines
+from relaxpy.ir.relax.dpl.tuples import TupleRule
+from relaxpy.ir.relax.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.nodes import BaseFunc, Expr, Function, If, SeqExpr
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PatternMatchingRewriter(Pass):
+    """Rewrites functions and modules by rules; it is a pass, too.
+
+    What a rule puts in is looked at again, and the rules go on until none applies. Of `a | b` the
+    rules of `a` go as far as they do before those of `b`. Only calls without effects are rewritten,
+    and nothing is moved past a call that has some (OPT-3, OPT-4).
+    """
+
+    rules: tuple[Rule, ...] = ()
+
+    @override
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {counted(len(self.rules), 'rule')}>"
+
+    @property
+    @override
+    def info(self) -> PassInfo:
+        return PassInfo("PatternMatchingRewriter")
+
+    @staticmethod
+    @user_facing
+    def from_pattern(pattern: DFPattern, func: Rewriter) -> PatternMatchingRewriter:
+        """Puts what `func(expr, matches)` gives in the place of what `pattern` matches.
+
+        If that is None or `expr` itself, nothing is replaced, and of `a | b` the other is tried. A
+        tuple pattern matches values that no tuple holds, too.
+
+        Errors:
+            MisuseError (also TypeError): `pattern` is none, or `func` cannot be called.
+        """
+        return ExprPatternRewriter(pattern, func)
+
+    @staticmethod
+    @user_facing
+    def from_module(mod: IRModule) -> PatternMatchingRewriter:
+        """Puts function `replacement` of the module in the place of what function `pattern` does.
+
+        The two have the same signature. Other functions are private; those that are needed are
+        added to the module that is rewritten.
+
+        Errors:
+            UnknownNameError (also KeyError): there is no such function.
+            MisuseError (also TypeError, ValueError): one is no Relax function, their signatures
+                differ, another one is public, or `pattern` has what no pattern can say.
+        """
+        return rewriter_of_module(mod)
+
+    @override
+    @user_facing
+    def __call__(self, obj: Any) -> Any:
+        """The function, expression or module after rewriting; itself if no rule applies.
+
+        Errors:
+            TransformError: a replacement does not fit, has effects, or the rewriting does not end.
+        """
+        if isinstance(obj, IRModule):
+            return super().__call__(obj)
+        if not isinstance(obj, Expr):
+            raise MisuseError(
+                f"a rewriter takes an IRModule or an expression, found {type(obj).__name__}",
+                about=obj,
+            )
+        return self._expr(obj)
+
+    def _expr(self, expr: Expr) -> Expr:
+        given = expr
+        if isinstance(expr, Function):
+            expr = normalize_function(expr)
+        elif not isinstance(expr, (SeqExpr, If)):
+            expr = PyExprMutator().visit_expr(SeqExpr((), expr))
+        before = expr
+        found = rewritten(expr, self.rules, None, {})
+        if found is before:
+            return given
+        names = called_subroutines(found, self.rules)
+        if names:
+            raise TransformError(
+                f"the replacement calls {', '.join(names)}, which only a module can be given",
+                hint="apply the rewriter to the module that the function belongs to",
+            )
+        return found
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        result = mod
+        extra = Subroutines(self.rules, mod)
+        for var, func in mod.items():
+            if isinstance(func, Function):
+                before = normalize_function(func, mod)
+                after = rewritten(before, extra.rules, mod, extra.functions)
+                if after is not before:
+                    result = mod.clone() if result is mod else result
+                    result[var] = after
+        for var in extra.variables:
+            result[var] = extra.functions[var.name_hint]
+        return result
+
+    @user_facing
+    def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
+        """The rewriter with the rules of both; those of this one go first."""
+        return OrRewriter(self, other)
+
+
+def rewriter_of_module(mod: IRModule) -> PatternMatchingRewriter:
+    """The rewriter that a module describes; see `PatternMatchingRewriter.from_module`."""
+    pattern, func, subroutines = rule_of_module(mod)
+    return PatternMatchingRewriter(_rules(pattern, func, (), subroutines))
+
+
+def _rules(
+    pattern: DFPattern,
+    func: Rewriter,
+    also: tuple[DFPattern, ...],
+    subroutines: Mapping[str, BaseFunc],
+) -> tuple[Rule, ...]:
+    """The rules for a pattern, one for each way that is to be tried by itself."""
+    match pattern:
+        case OrPattern(left=left, right=right):
+            also = (*also, pattern)
+            return (
+                *_rules(left, func, also, subroutines),
+                *_rules(right, func, also, subroutines),
+            )
+        case TuplePattern(fields=fields) if fields and not any(
+            isinstance(f, WildcardPattern) for f in fields
+        ):
+            return (
+                ExprRule(pattern, func, also, subroutines=subroutines),
+                TupleRule(fields, func, (*also, pattern), subroutines=subroutines),
+            )
+        case _:
+            return (ExprRule(pattern, func, also, subroutines=subroutines),)
+
+
+def _check_callable(func: object) -> None:
+    if not callable(func):
+        raise MisuseError(f"a rewriter is a function, found {func!r:.60}", about=func)
+
+
+class ExprPatternRewriter(PatternMatchingRewriter):
+    """The rewriter of a pattern and a function; see `PatternMatchingRewriter.from_pattern`."""
+
+    @user_facing
+    def __init__(self, pattern: DFPattern, func: Rewriter) -> None:
+        check_pattern(pattern)
+        _check_callable(func)
+        super().__init__(_rules(pattern, func, (), {}))
+
+
+class TupleRewriter(PatternMatchingRewriter):
+    """The rewriter of values that `patterns` match one by one, as if a tuple held them."""
+
+    @user_facing
+    def __init__(self, patterns: list[DFPattern], func: Rewriter) -> None:
+        _check_callable(func)
+        whole = TuplePattern(patterns)  # type: ignore[arg-type]
+        super().__init__((TupleRule(whole.fields, func, (whole,)),))
+
+
+class OrRewriter(PatternMatchingRewriter):
+    """The rewriter with the rules of two; those of `lhs` go first."""
+
+    @user_facing
+    def __init__(self, lhs: PatternMatchingRewriter, rhs: PatternMatchingRewriter) -> None:
+        for part in (lhs, rhs):
+            if not isinstance(part, PatternMatchingRewriter):
+                raise MisuseError(f"rewriters are combined, found {part!r:.60}", about=part)
+        super().__init__((*lhs.rules, *rhs.rules))
+
+
+@user_facing
+def rewrite_call(pattern: DFPattern, rewriter: Rewriter, func: Function) -> Function:
+    """The function with what `rewriter(expr, matches)` gives in place of what `pattern` matches.
+
+    See `PatternMatchingRewriter.from_pattern`; `matches` has what each pattern in it stands for.
+
+    Errors:
+        MisuseError (also TypeError): an argument is of the wrong kind.
+        TransformError: a replacement does not fit, has effects, or the rewriting does not end.
+    """
+    _check_function(func)
+    found: Function = ExprPatternRewriter(pattern, rewriter)(func)
+    return found
+
+
+@user_facing
+def rewrite_bindings(ctx: PatternContext, rewriter: MatchRewriter, func: Function) -> Function:
+    """The function with the values that `rewriter(matches, bindings)` gives to its variables.
+
+    `matches` has a variable for each pattern of the context, `bindings` the values of variables
+    around them; what comes back is a dict of new values. This goes on until nothing matches.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): an argument is of the wrong kind, or the rewriter
+            gives something else, or a value to a variable that is not bound there.
+        TransformError: a replacement does not fit, has effects or needs itself, or the rewriting
+            does not end.
+    """
+    _check_function(func)
+    if not isinstance(ctx, PatternContext):
+        raise MisuseError(f"expected a PatternContext, found {type(ctx).__name__}", about=ctx)
+    _check_callable(rewriter)
+    found: Function = PatternMatchingRewriter((ContextRule(ctx, rewriter),))(func)
+    return found
+
+
+def _check_function(func: object) -> None:
+    if not isinstance(func, Function):
+        raise MisuseError(
+            f"a function is rewritten, found {type(func).__name__}",
+            about=func,
+            hint="PatternMatchingRewriter takes modules, too",
+        )

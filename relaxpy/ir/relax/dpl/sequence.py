@@ -1,0 +1,203 @@
+"""Rules applied to a function: sequence by sequence, until none applies any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from typing_extensions import override
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Node
+from relaxpy.ir.relax.analysis.variables import free_vars
+from relaxpy.ir.relax.dpl.replacing import Replacing
+from relaxpy.ir.relax.dpl.rules import Rule
+from relaxpy.ir.relax.dpl.tidy import idle_variables, tidied
+from relaxpy.ir.relax.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.nodes import (
+    BaseFunc,
+    Binding,
+    BindingBlock,
+    DataflowBlock,
+    Expr,
+    Function,
+    If,
+    SeqExpr,
+    StructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.normalize import is_leaf
+from relaxpy.ir.relax.shape_vars import definable_shape_vars
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.traverse import walk
+
+E = TypeVar("E", bound=Expr)
+
+
+def rewritten(
+    expr: E, rules: Sequence[Rule], mod: IRModule | None, extra: Mapping[str, BaseFunc]
+) -> E:
+    """`expr`, in normal form and derived, after rewriting; itself if no rule applies.
+
+    The functions of `mod` can be called, and those that are in `extra` by then.
+    """
+    run = _Rewriting(rules, Replacing(mod, extra, expr))
+    if not isinstance(expr, Function):
+        run.to.visible.update(n for n in walk(expr) if isinstance(n, tir.Var))
+        run.to.visible.update(free_vars(expr))
+    after = run.expr(expr)
+    if after is expr:
+        return expr
+    return _Sharpened(mod, run.to.sharper).visit_expr(after)  # type: ignore[no-any-return]
+
+
+class _Sharpened(PyExprMutator):
+    """Derives anew what follows from variables of which more is known (OPT-14)."""
+
+    def __init__(self, mod: IRModule | None, infos: Mapping[Var, StructInfo]) -> None:
+        super().__init__(mod)
+        self.infos = infos
+
+    @override
+    def visit_var_def_(self, var: Var) -> Any:
+        info = self.infos.get(var)
+        return super().visit_var_def_(var if info is None else replace(var, struct_info=info))
+
+
+class _Rewriting:
+    def __init__(self, rules: Sequence[Rule], to: Replacing) -> None:
+        self.rules = rules
+        self.to = to
+
+    def expr(self, expr: E) -> E:
+        """The expression with the sequences that it holds rewritten."""
+        new: Expr = expr
+        match expr:
+            case SeqExpr():
+                new = self.sequence(expr)
+            case If(true_branch=yes, false_branch=no):
+                branches = self.sequence(yes), self.sequence(no)
+                if branches[0] is not yes or branches[1] is not no:
+                    new = replace(
+                        expr, true_branch=branches[0], false_branch=branches[1], struct_info=None
+                    )
+            case Function():
+                new = self.function(expr)
+            case _:
+                pass
+        return new  # type: ignore[return-value]
+
+    def function(self, func: Function) -> Function:
+        effects = self.to.effects
+        before = effects.pure
+        effects.pure = func.is_pure and not func.attrs.get("relax.force_pure", False)
+        known = self.to.visible
+        infos = [p.struct_info for p in func.params if p.struct_info is not None]
+        self.to.visible = known | {*func.params, *definable_shape_vars(*infos)}
+        body = self.sequence(func.body)
+        self.to.visible = known
+        effects.pure = before
+        return func if body is func.body else replace(func, body=body, struct_info=None)
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        """The sequence after the first rule went as far as it does, then the others, until none."""
+        outer = self.to.visible
+        self.to.visible = set(outer)
+        seq = self._inside(seq)
+        self.to.expect(sum(len(block.bindings) for block in seq.blocks))
+        idle = idle_variables(seq)
+        before = None
+        while before is not seq:
+            before = seq
+            self.to.rounds += 1
+            for rule in self.rules:
+                self.to.visible = set(outer)
+                after = self._swept(seq, rule)
+                if after is not seq:
+                    seq = tidied(after, self.to, idle)
+        self.to.visible = outer
+        return seq
+
+    def _inside(self, seq: SeqExpr) -> SeqExpr:
+        """The sequence with branches and functions in it rewritten."""
+        blocks = []
+        for block in seq.blocks:
+            bindings = []
+            for binding in block.bindings:
+                if isinstance(binding.value, Function):
+                    self.to.see(binding)  # it may call itself
+                value = self.expr(binding.value)
+                self.to.see(binding)
+                same = value is binding.value
+                bindings.append(binding if same else replace(binding, value=value))
+            blocks.append(_with(block, bindings))
+        return _with_blocks(seq, blocks)
+
+    def _swept(self, seq: SeqExpr, rule: Rule) -> SeqExpr:
+        """The sequence after one sweep of a rule; its result counts as bound at the end."""
+        blocks = list(seq.blocks)
+        result: Var | None = None
+        if not isinstance(seq.body, Var) and seq.body.struct_info is not None:
+            result = Var("result", seq.body.struct_info)
+            last = blocks.pop() if blocks else BindingBlock(())
+            blocks.append(_with(last, [*last.bindings, VarBinding(result, seq.body)]))
+        new = [_with(block, self._block(block, rule)) for block in blocks]
+        if all(a is b for a, b in zip(new, blocks, strict=True)):
+            return seq
+        if result is None:
+            return _with_blocks(seq, new)
+        *before, final = new[-1].bindings
+        assert final.var is result
+        if isinstance(final, VarBinding) and is_leaf(final.value):
+            return replace(
+                _with_blocks(seq, [*new[:-1], _with(new[-1], before)]),
+                body=final.value,
+                struct_info=None,
+            )
+        return replace(_with_blocks(seq, new), body=result, struct_info=None)
+
+    def _block(self, block: BindingBlock, rule: Rule) -> Sequence[Binding]:
+        bindings = block.bindings
+        if isinstance(block, DataflowBlock):
+            found = rule.sweep(bindings, self.to, DataflowBlock, ordered=False)
+            self._see(found)
+            return found
+        result: list[Binding] = []
+        run: list[Binding] = []
+        for binding in bindings:
+            if self.to.effects.is_barrier(binding):
+                result += self._run(run, rule)
+                run = []
+                result.append(binding)
+                self.to.see(binding)
+            else:
+                run.append(binding)
+        result += self._run(run, rule)
+        same = len(result) == len(bindings) and all(map(_is, result, bindings))
+        return bindings if same else result
+
+    def _run(self, run: Sequence[Binding], rule: Rule) -> Sequence[Binding]:
+        found = rule.sweep(run, self.to, BindingBlock, ordered=True) if run else run
+        self._see(found)
+        return found
+
+    def _see(self, bindings: Iterable[Binding]) -> None:
+        for binding in bindings:
+            self.to.see(binding)
+
+
+def _is(a: Node, b: Node) -> bool:
+    return a is b
+
+
+def _with(block: BindingBlock, bindings: Sequence[Binding]) -> BindingBlock:
+    same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
+    return block if same else replace(block, bindings=tuple(bindings))
+
+
+def _with_blocks(seq: SeqExpr, blocks: Sequence[BindingBlock]) -> SeqExpr:
+    if len(blocks) == len(seq.blocks) and all(map(_is, blocks, seq.blocks)):
+        return seq
+    return replace(seq, blocks=tuple(b for b in blocks if b.bindings), struct_info=None)

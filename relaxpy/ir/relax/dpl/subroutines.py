@@ -1,0 +1,81 @@
+"""Functions that replacements call: under names of their own, added where they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Node
+from relaxpy.ir.relax.analysis.calls import mentioned_globals
+from relaxpy.ir.relax.dpl.from_function import Replacement
+from relaxpy.ir.relax.dpl.pattern import DFPattern
+from relaxpy.ir.relax.dpl.rules import ExprRule, Rule
+from relaxpy.ir.relax.dpl.tuples import TupleRule
+from relaxpy.ir.relax.nodes import BaseFunc, Expr, GlobalVar
+from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.traverse import rename, walk
+
+F = TypeVar("F", bound=Expr)
+
+
+class Subroutines:
+    """The functions that rules bring along, as the functions of one module.
+
+    `functions` are those that were called so far, by the names that they have in the module.
+    """
+
+    def __init__(self, rules: Sequence[Rule], mod: IRModule) -> None:
+        self.mod = mod
+        self.functions: dict[str, BaseFunc] = {}
+        self.variables: list[GlobalVar] = []
+        self._named: dict[tuple[int, str], GlobalVar] = {}
+        self.rules = [self._naming(rule) for rule in rules]
+
+    def _naming(self, rule: Rule) -> Rule:
+        """The rule, whose replacements call its functions by the names in this module."""
+        if not isinstance(rule, (ExprRule, TupleRule)) or not isinstance(rule.func, Replacement):
+            return rule
+        func, table = rule.func, rule.subroutines
+        named: list[Replacement] = []
+
+        def rewriter(expr: Expr, matches: Mapping[DFPattern, Expr]) -> Expr:
+            if not named:
+                named.append(replace(func, func=self._with_names(func.func, table)))
+            return named[0](expr, matches)
+
+        return replace(rule, func=rewriter)
+
+    def _with_names(self, node: F, table: Mapping[str, BaseFunc]) -> F:
+        called = (n for n in walk(node) if isinstance(n, GlobalVar) and n.name_hint in table)
+        return rename(node, {var: self._variable(var.name_hint, table) for var in called})
+
+    def _variable(self, name: str, table: Mapping[str, BaseFunc]) -> GlobalVar:
+        """What stands in the module for a function of a rule, which is added to it."""
+        key = id(table), name
+        var = self._named.get(key)
+        if var is None:
+            func = table[name]
+            var = self._named[key] = GlobalVar(self._free_name(name, func))
+            if var.name_hint not in self.mod:
+                self.functions[var.name_hint] = func
+                self.variables.append(var)
+                self.functions[var.name_hint] = self._with_names(func, table)
+        return var
+
+    def _free_name(self, name: str, func: BaseFunc) -> str:
+        """A name that the module does not use, or uses for this very function already."""
+        candidate, count = name, 0
+        while candidate in self.functions or (
+            candidate in self.mod and not structural_equal(self.mod[candidate], func)
+        ):
+            count += 1
+            candidate = f"{name}_{count}"
+        return candidate
+
+
+def called_subroutines(expr: Node, rules: Sequence[Rule]) -> list[str]:
+    """The names of functions of the rules that an expression calls."""
+    names = mentioned_globals(expr)
+    return [name for name in names if any(name in rule.subroutines for rule in rules)]

@@ -1,0 +1,200 @@
+"""Tuples that no tuple holds: values that match the fields of a pattern, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.dpl.expand import Goal
+from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
+from relaxpy.ir.relax.dpl.matcher import Matcher
+from relaxpy.ir.relax.dpl.pattern import DFPattern, all_parts, parts
+from relaxpy.ir.relax.dpl.replacing import Kind, New, Replacing, Rewriter, as_replacement
+from relaxpy.ir.relax.dpl.rules import COMPUTING, Found, Rule, bound_in, computed_in, take
+from relaxpy.ir.relax.dpl.segment import Segment, sorted_by_use
+from relaxpy.ir.relax.nodes import Binding, Tuple, Var, VarBinding
+
+
+@dataclass(frozen=True, eq=False)
+class TupleRule(Rule):
+    """Puts the fields of what `func(tuple, matches)` gives in the places of what `patterns` match.
+
+    They are computed where the last of these is. So nothing may use one before, except what is part
+    of the match itself.
+    """
+
+    patterns: tuple[DFPattern, ...]
+    func: Rewriter
+    also: tuple[DFPattern, ...] = ()
+
+    @override
+    def sweep(
+        self, bindings: Sequence[Binding], to: Replacing, kind: Kind, *, ordered: bool
+    ) -> Sequence[Binding]:
+        return _Sweep(self, bindings, to, kind, ordered=ordered).run(bindings)
+
+
+def inner_heads(patterns: Sequence[DFPattern]) -> frozenset[Head] | None:
+    """What a value is at first sight that is computed on the way to a match; None is anything."""
+    found: frozenset[Head] = frozenset()
+    for pattern in patterns:
+        for part in all_parts([pattern]):
+            if part is not pattern and isinstance(part, COMPUTING):
+                part_heads = heads(part)
+                if part_heads is None:
+                    return None
+                found |= part_heads
+    return found
+
+
+class _Sweep:
+    """One sweep of a TupleRule; `open` are the values for each field that may still be used."""
+
+    def __init__(
+        self,
+        rule: TupleRule,
+        bindings: Sequence[Binding],
+        to: Replacing,
+        kind: Kind,
+        *,
+        ordered: bool,
+    ) -> None:
+        self.rule = rule
+        self.to = to
+        self.kind = kind
+        self.segment = Segment(bindings, ordered=ordered)
+        self.matcher = Matcher(rule.patterns, self.segment.values)
+        self.open: list[dict[Var, Goal]] = [{} for _ in rule.patterns]
+        self.users: dict[Var, list[Var]] = {}
+        self.inner = inner_heads(rule.patterns)
+        self.bindings: dict[Var, VarBinding] = {}
+
+    def run(self, bindings: Sequence[Binding]) -> Sequence[Binding]:
+        changed = False
+        while self.segment.waiting:
+            binding = take(self.segment, self.to)
+            new = self._completed(binding)
+            if new is not None:
+                changed = True
+                self.segment.waiting.extendleft(reversed((*new.before, *new.last)))
+                continue
+            self.segment.keep(binding)
+            self.to.see(binding)
+            self._note(binding)
+        if not changed:
+            return bindings
+        found = sorted_by_use(self.segment.bindings())
+        assert found is not None, "a match is taken only where its order can be kept"
+        return found
+
+    def _note(self, binding: Binding) -> None:
+        """Close what is used from now on by something that is part of no match."""
+        value = binding.value
+        partly = self.inner is None or head_of(value) in self.inner
+        for var in occurring_vars(value):
+            if var not in self.bindings:
+                continue
+            if partly and binding.var is not None:
+                self.users[var].append(binding.var)
+            else:
+                for values in self.open:
+                    values.pop(var, None)
+        if isinstance(binding, VarBinding) and not isinstance(value, Var):
+            self.bindings[binding.var] = binding
+            self.users.setdefault(binding.var, [])
+            for place in self._places(binding):
+                self.open[place][binding.var] = Goal(self.rule.patterns[place], value)
+
+    def _places(self, binding: Binding) -> list[int]:
+        """The fields of the pattern that a value matches by itself."""
+        patterns = self.rule.patterns
+        return [i for i, p in enumerate(patterns) if self.matcher.holds(p, binding.value)]
+
+    def _completed(self, binding: Binding) -> New | None:
+        """What stands for the values of a match of which this binding is the last one."""
+        if not isinstance(binding, VarBinding) or isinstance(binding.value, Var):
+            return None
+        patterns = self.rule.patterns
+        for place in reversed(self._places(binding)):
+            goals: dict[int, tuple[Var, Goal]] = {
+                place: (binding.var, Goal(patterns[place], binding.value))
+            }
+            for found in self._assignments(goals):
+                new = self._replaced(binding, goals, found)
+                if new is not None:
+                    return new
+        return None
+
+    def _assignments(self, goals: dict[int, tuple[Var, Goal]]) -> Iterator[Found]:
+        """Each way to fill the fields that are still without a value, the latest values first."""
+        found = self.matcher.first([goal for _, goal in goals.values()])
+        if found is None:
+            return
+        missing = [i for i in range(len(self.rule.patterns)) if i not in goals]
+        if not missing:
+            yield found
+            return
+        place = missing[-1]
+        taken = {var for var, _ in goals.values()}
+        for var, goal in reversed(tuple(self.open[place].items())):
+            if var not in taken:
+                goals[place] = var, goal
+                yield from self._assignments(goals)
+                del goals[place]
+
+    def _replaced(
+        self, last: VarBinding, goals: Mapping[int, tuple[Var, Goal]], found: Found
+    ) -> New | None:
+        """What stands for these values, taken out of their places, if it may."""
+        chosen = [goals[i][0] for i in range(len(goals))]
+        computed = {*computed_in(found, self.segment), *chosen} - {last.var}
+        earlier = [var for var in chosen if var is not last.var]
+        inputs = {self.segment.variable_of(v) for p, v in found.items() if not parts(p)}
+        if not inputs.isdisjoint(earlier):
+            return None  # one of the values is computed from another one
+        used = {user for var in earlier for user in self.users[var]}
+        if not used <= computed | {last.var} or not self.segment.in_order(computed):
+            return None
+        olds = [last if var is last.var else self.bindings[var] for var in chosen]
+        whole = Tuple(tuple(b.value for b in olds))
+        given = as_replacement(
+            self.rule.func(whole, found | dict.fromkeys(self.rule.also, whole)), whole
+        )
+        if given is None:
+            return None
+        bound = {
+            value: var for value, var in bound_in(found, self.segment).items() if var not in chosen
+        }
+        new = self.to.values(olds, given, bound, self.kind, fields=True)
+        if new is None or self._needs(new, earlier):
+            return None
+        places = {var: self.segment.place[var] for var in earlier}
+        for var in earlier:
+            self.segment.take_back(var)
+            for values in self.open:
+                values.pop(var, None)
+            del self.bindings[var]
+        end = len(self.segment.kept)
+        by_place = dict(zip(chosen, new.last, strict=True))
+        in_order = sorted(chosen, key=lambda var: places.get(var, end))
+        return New(new.before, tuple(by_place[var] for var in in_order))
+
+    def _needs(self, new: New, earlier: Sequence[Var]) -> bool:
+        """Whether new values are computed from the old ones, by way of others."""
+        own = {b.var for b in new.before}
+        waiting = [v for b in (*new.before, *new.last) for v in occurring_vars(b.value)]
+        first = min((self.segment.place[var] for var in earlier), default=0)
+        seen: set[Var] = set()
+        while waiting:
+            var = waiting.pop()
+            if var in earlier:
+                return True
+            if var in own or var in seen or self.segment.place.get(var, -1) < first:
+                continue
+            seen.add(var)
+            kept = self.segment.kept[self.segment.place[var]]
+            waiting += () if kept is None else occurring_vars(kept.value)
+        return False

@@ -1,0 +1,219 @@
+"""Generated programs give the same after rewriting by rules that are equations."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import relaxpy
+from relaxpy import relax as rx
+from relaxpy.ir import IRModule
+from relaxpy.relax.analysis import check_well_formed
+from relaxpy.relax.dpl import (
+    DFPattern,
+    PatternContext,
+    PatternMatchingRewriter,
+    is_op,
+    is_tuple,
+    rewrite_bindings,
+    wildcard,
+)
+from relaxpy.script import from_source, relax as R
+
+seen: list[np.ndarray] = []
+
+
+@pytest.fixture(autouse=True)
+def packed_functions() -> None:
+    """What programs call for its effects: one remembers what it is given, one changes it."""
+
+    def remember(value: np.ndarray) -> None:
+        seen.append(np.array(value))
+
+    def change(value: np.ndarray) -> None:
+        seen.append(np.array(value))
+        value[...] += 1
+
+    relaxpy.register_func("test.dpl.remember", remember, override=True)
+    relaxpy.register_func("test.dpl.change", change, override=True)
+
+
+A, B = wildcard().has_shape([4]), wildcard().has_shape([4])
+
+
+def op(name: str, *args: DFPattern) -> DFPattern:
+    return is_op(f"relax.{name}")(*args)
+
+
+FROM_PATTERNS: dict[str, tuple[DFPattern, Callable[[dict[DFPattern, rx.Expr]], rx.Expr]]] = {
+    "a sum of two equals": (
+        op("add", A, A),
+        lambda m: R.multiply(m[A], R.const(2.0, "float32")),
+    ),
+    "a difference": (op("subtract", A, B), lambda m: R.add(m[A], R.negative(m[B]))),
+    "a maximum": (op("maximum", A, B), lambda m: R.where(R.greater(m[A], m[B]), m[A], m[B])),
+    "two signs": (
+        op("negative", op("negative", A)),
+        lambda m: R.multiply(m[A], R.const(1.0, "float32")),
+    ),
+    "an absolute value of a negative one": (op("abs", op("negative", A)), lambda m: R.abs(m[A])),
+    "a product of signs": (
+        op("multiply", op("negative", A), op("negative", B)),
+        lambda m: R.multiply(m[A], m[B]),
+    ),
+    "two absolute values": (
+        is_tuple([op("abs", A), op("abs", B)]),
+        lambda m: R.split(R.abs(R.concat((m[A], m[B]))), 2),
+    ),
+    "a sign and a value of one": (
+        is_tuple([op("negative", A), op("abs", A)]),
+        lambda m: rx.Tuple(
+            [R.subtract(R.const([0.0] * 4), m[A]), R.maximum(m[A], R.negative(m[A]))]
+        ),
+    ),
+}
+
+
+def from_pattern(name: str) -> PatternMatchingRewriter:
+    pattern, give = FROM_PATTERNS[name]
+    return PatternMatchingRewriter.from_pattern(pattern, lambda _, m: give(m))
+
+
+with PatternContext() as SHARED:
+    OPERAND, LEFT, RIGHT = wildcard(), wildcard(), wildcard()
+    SUMS = [op("add", LEFT, OPERAND), op("add", RIGHT, OPERAND)]
+
+
+def at_once(matches: dict[DFPattern, rx.Var], bindings: object) -> dict[rx.Var, rx.Expr]:
+    both = R.concat((matches[LEFT], matches[RIGHT]))
+    whole = R.add(both, R.concat((matches[OPERAND], matches[OPERAND])))
+    parts = R.split(whole, 2)
+    shape = [tuple(matches[p].struct_info.shape.values) for p in (LEFT, OPERAND, RIGHT)]
+    if len(set(map(str, shape))) > 1:
+        return {}
+    found: dict[rx.Var, rx.Expr] = {
+        matches[total]: R.reshape(parts[i], (4,)) for i, total in enumerate(SUMS)
+    }
+    return found
+
+
+WORDS = ("negative", "abs", "add", "twice", "subtract", "maximum", "multiply")
+
+
+@st.composite
+def bodies(
+    draw: st.DrawFn, depth: int = 1, impure: bool = True, words: tuple[str, ...] = ()
+) -> tuple[list[str], str]:
+    """The lines of a function of x, y and the condition c, and its result.
+
+    Few operators to a program, so that patterns of several find something.
+    """
+    words = words or tuple(draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3)))
+    known = ["x", "y"]
+    lines: list[str] = []
+
+    def operand() -> str:
+        return draw(st.sampled_from([known[-1], known[-1], *known[-3:], "x"]))
+
+    def value() -> str:
+        word = draw(st.sampled_from(words))
+        if word == "twice":
+            word, operands = "add", [operand()] * 2
+        else:
+            operands = [operand() for _ in range(1 if word in ("negative", "abs") else 2)]
+        return f"R.{word}({', '.join(operands)})"
+
+    for index in range(draw(st.integers(2, 7))):
+        kind = draw(st.integers(0, 9))
+        if kind < (4 if impure else 5):
+            lines.append(f"v{index} = {value()}")
+            known.append(f"v{index}")
+        elif kind < 6:
+            names = [f"d{index}_{i}" for i in range(draw(st.integers(1, 4)))]
+            lines.append("with R.dataflow():")
+            before = len(known)
+            for name in names:
+                lines.append(f"    {name} = {value()}")
+                known.append(name)
+            outputs = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+            known[before:] = outputs
+            lines.append(f"    R.output({', '.join(outputs)})")
+        elif kind < 7 and depth:
+            lines.append("if c:")
+            for branch in ("if", "else"):
+                inner, result = draw(bodies(depth - 1, impure, words))
+                renamed = [f"    {line}" for line in inner]
+                lines += [*renamed, f"    w{index} = {result}"]
+                if branch == "if":
+                    lines.append("else:")
+            known.append(f"w{index}")
+        elif impure:
+            name = draw(st.sampled_from(["remember", "change", "change"]))
+            lines.append(f'_ = R.call_packed("test.dpl.{name}", {operand()})')
+    if draw(st.booleans()):
+        return lines, value()
+    return lines, draw(st.sampled_from(known))
+
+
+def program(lines: list[str], result: str) -> IRModule:
+    text = "\n".join(f"        {line}" for line in [*lines, f"result = {result}", "return result"])
+    info = 'R.Tensor((4,), "float32")'
+    found: IRModule = from_source(
+        "@I.ir_module\nclass Module:\n    @R.function(pure=False)\n"
+        f'    def main(x: {info}, y: {info}, c: R.Tensor((), "bool")):\n{text}'
+    )
+    return found
+
+
+def run(mod: IRModule, condition: bool) -> tuple[list[np.ndarray], ...]:
+    """What a program gives, what it did, and what became of its arguments, by the reference."""
+    seen.clear()
+    args = [np.array([1.5, -2, 0, 3], "float32"), np.array([-1, -2, 4, 0.5], "float32")]
+    result = relaxpy.compile(mod, target="reference")["main"](*args, np.array(condition))
+    return [np.array(result)], list(seen), args
+
+
+def check(mod: IRModule, after: IRModule) -> None:
+    assert check_well_formed(after, normal_form=True) == []
+    for condition in (True, False):
+        for before, found in zip(run(mod, condition), run(after, condition), strict=True):
+            np.testing.assert_array_equal(before, found)
+
+
+@pytest.mark.rule("OPT-1")
+@pytest.mark.rule("OPT-2")
+@pytest.mark.rule("OPT-4")
+@given(bodies(), st.permutations(sorted(FROM_PATTERNS)))
+@settings(max_examples=60, deadline=None)
+def test_programs_give_and_do_the_same(body: tuple[list[str], str], names: list[str]) -> None:
+    mod = program(*body)
+    rewriter = from_pattern(names[0])
+    for name in names[1:]:
+        rewriter = rewriter | from_pattern(name)
+    after = rewriter(mod)
+    check(mod, after)
+    assert rewriter(after) is after
+
+
+@pytest.mark.rule("OPT-1")
+@given(bodies())
+@settings(max_examples=60, deadline=None)
+def test_programs_give_the_same_after_several_bindings_are_rewritten_at_once(
+    body: tuple[list[str], str],
+) -> None:
+    mod = program(*body)
+    after = mod.clone()
+    after["main"] = rewrite_bindings(SHARED, at_once, mod["main"])
+    check(mod, after)
+
+
+@pytest.mark.rule("OPT-1")
+@given(bodies(impure=False), st.sampled_from(sorted(FROM_PATTERNS)))
+@settings(max_examples=40, deadline=None)
+def test_kernels_give_what_the_reference_gives(body: tuple[list[str], str], name: str) -> None:
+    after = from_pattern(name)(program(*body))
+    args = [np.array([1.5, -2, 0, 3], "float32"), np.array([-1, -2, 4, 0.5], "float32")]
+    expected = relaxpy.compile(after, target="reference")["main"](*args, np.array(True))
+    found = relaxpy.compile(after, target="numpy")["main"](*args, np.array(True))
+    np.testing.assert_array_equal(np.array(found), np.array(expected))

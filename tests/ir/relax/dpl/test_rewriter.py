@@ -1,0 +1,611 @@
+"""Rewriters from modules: patterns and replacements written as functions."""
+
+import pytest
+
+from relaxpy import relax as rx, transform
+from relaxpy.errors import MisuseError, TransformError, UnknownNameError
+from relaxpy.ir import IRModule, assert_structural_equal
+from relaxpy.relax.analysis import well_formed
+from relaxpy.relax.dpl import (
+    ExprPatternRewriter,
+    OrRewriter,
+    PatternMatchingRewriter,
+    TupleRewriter,
+    is_op,
+    is_tuple,
+    wildcard,
+)
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+
+VECTOR = 'R.Tensor((16,), "float32")'
+SQUARE = 'R.Tensor((16, 16), "float32")'
+
+
+def function(body: str, params: str, *, pure: bool = True) -> rx.Function:
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    found: rx.Function = from_source(
+        f"@R.function(private=True, pure={pure})\ndef main({params}):\n{lines}"
+    )
+    return found
+
+
+def rewriter(
+    params: str, pattern: str, replacement: str, others: str = ""
+) -> PatternMatchingRewriter:
+    """The rewriter of two bodies."""
+
+    def member(name: str, body: str) -> str:
+        lines = "\n".join(f"        {line}" for line in body.strip().splitlines())
+        return f"    @R.function\n    def {name}({params}):\n{lines}\n"
+
+    text = member("pattern", pattern) + member("replacement", replacement)
+    found: PatternMatchingRewriter = from_source(f"@R.rewriter\nclass Rewriter:\n{text}")
+    return found
+
+
+def vectors(*names: str) -> str:
+    return ", ".join(f"{name}: {VECTOR}" for name in names)
+
+
+def packed(name: str, *args: str, info: str = VECTOR) -> str:
+    return f'R.call_pure_packed("{name}", {", ".join(args)}, sinfo_args={info})'
+
+
+def check(after: rx.Function, body: str, params: str, *, pure: bool = True) -> None:
+    assert_structural_equal(after, function(body, params, pure=pure))
+    assert well_formed(after)
+
+
+ADD = rewriter(vectors("A", "B"), "return A + B", f"return {packed('add', 'A', 'B')}")
+MULTIPLY = rewriter(vectors("A", "B"), "return A * B", f"return {packed('mul', 'A', 'B')}")
+
+
+@I.ir_module
+class Program:
+    @R.function
+    def first(x: R.Tensor((32,), "float32")):
+        split = R.split(x, 2)
+        lhs = split[0]
+        rhs = split[1]
+        out = lhs + rhs
+        return out
+
+    @R.function
+    def second(x: R.Tensor((16,), "float32")):
+        y = x + x
+        out = R.exp(y)
+        return out
+
+
+@I.ir_module
+class Rewritten:
+    @R.function
+    def first(x: R.Tensor((32,), "float32")):
+        split = R.split(x, 2)
+        lhs = split[0]
+        rhs = split[1]
+        out = R.call_pure_packed("add", lhs, rhs, sinfo_args=R.Tensor((16,), "float32"))
+        return out
+
+    @R.function
+    def second(x: R.Tensor((16,), "float32")):
+        y = R.call_pure_packed("add", x, x, sinfo_args=R.Tensor((16,), "float32"))
+        out = R.exp(y)
+        return out
+
+
+def test_functions_and_modules_are_rewritten() -> None:
+    before = Program.script()
+    assert_structural_equal(ADD(Program["first"]), Rewritten["first"])
+    assert_structural_equal(ADD(Program), Rewritten)
+    assert Program.script() == before
+    assert ADD(Rewritten) is Rewritten
+    assert ADD(Rewritten["first"]) is Rewritten["first"]
+
+
+def test_a_rewriter_is_a_pass() -> None:
+    assert_structural_equal(transform.Sequential([ADD])(Program), Rewritten)
+    assert ADD.info.name == "PatternMatchingRewriter"
+
+
+def test_other_expressions_are_rewritten_too() -> None:
+    x = rx.Var("x", R.Tensor((16,), "float32"))
+    found = ADD(R.add(x, x))
+    assert isinstance(found, rx.SeqExpr)
+    [binding] = found.blocks[0].bindings
+    assert_structural_equal(
+        binding.value, R.call_pure_packed("add", x, x, sinfo_args=R.Tensor((16,), "float32"))
+    )
+    call = R.exp(x)
+    assert ADD(call) is call
+    assert ADD(x) is x
+    [first, *_] = ADD(Program["second"].body).blocks[0].bindings
+    assert first.value.op.name == "relax.call_pure_packed"
+
+
+def test_what_one_rewriter_puts_in_another_may_find() -> None:
+    twice = rewriter(vectors("A"), "return A + A", 'return A * R.const(2.0, "float32")')
+    scaled = rewriter(
+        f'A: {VECTOR}, B: R.Tensor((), "float32")',
+        "return A * B",
+        f"return {packed('mul', 'A', 'B')}",
+    )
+    before = function("B = A + A\nreturn B", vectors("A"))
+    after = f"B = {packed('mul', 'A', 'R.const(2.0)')}\nreturn B"
+    check((twice | scaled)(before), after, vectors("A"))
+    check((scaled | twice)(before), after, vectors("A"))
+    assert len((twice | scaled).rules) == 2
+
+
+def test_both_of_two_rewriters_apply() -> None:
+    before = function("D = A + B\nE = C * D\nreturn E", vectors("A", "B", "C"))
+    check(
+        (ADD | MULTIPLY)(before),
+        f"D = {packed('add', 'A', 'B')}\nE = {packed('mul', 'C', 'D')}\nreturn E",
+        vectors("A", "B", "C"),
+    )
+
+
+def test_the_first_rewriter_goes_first_wherever_it_applies() -> None:
+    fma = packed("fma", "A", "B", "C")
+    fused = rewriter(vectors("A", "B", "C"), "return A * B + C", f"return {fma}")
+    before = function("D = A * B\nE = D + C\nreturn E", vectors("A", "B", "C"))
+    after = f"E = {fma}\nreturn E"
+    check((fused | MULTIPLY)(before), after, vectors("A", "B", "C"))
+    check(
+        (MULTIPLY | fused)(before),
+        f"D = {packed('mul', 'A', 'B')}\nE = D + C\nreturn E",
+        vectors("A", "B", "C"),
+    )
+
+
+def test_attributes_and_infos_of_a_pattern_count() -> None:
+    rows = rewriter(
+        'A: R.Tensor((4, 4), "float32")', "return R.sum(A, axis=0)", "return R.sum(A, axis=[-2])"
+    )
+    for axis, found in [(0, True), (1, False)]:
+        before = function(f"s = R.sum(x, axis={axis})\nreturn s", 'x: R.Tensor((4, 4), "float32")')
+        assert (rows(before) is not before) is found
+    twice = rewriter(vectors("A"), f"return {packed('f', 'A')}", f"return {packed('g', 'A')}")
+    for info, found in [(VECTOR, True), ('R.Tensor((8,), "float32")', False), ("R.Object", False)]:
+        before = function(f"s = {packed('f', 'x', info=info)}\nreturn s", vectors("x"))
+        assert (twice(before) is not before) is found
+
+
+def test_literals_of_a_pattern_are_matched_as_they_are() -> None:
+    scaled = rewriter(vectors("A"), 'return A * R.const(2.0, "float32")', "return A + A")
+    before = function("b = x * R.const(2.0)\nc = b * R.const(3.0)\nreturn c", vectors("x"))
+    check(scaled(before), "b = x + x\nc = b * R.const(3.0)\nreturn c", vectors("x"))
+
+
+DYNAMIC = rewriter(
+    'A: R.Tensor(("M", "N"), "float32"), B: R.Tensor(("N", "N"), "float32")',
+    "return R.matmul(A, B)",
+    "M = T.int64()\nN = T.int64()\nreturn "
+    + packed("square", "A", "B", info='R.Tensor((M, N), "float32")'),
+)  # fmt: skip
+
+
+def test_sizes_of_a_pattern_are_those_of_the_match() -> None:
+    params = 'A: R.Tensor(("n", "n * 2"), "float32"), B: R.Tensor(("n * 2", "n * 2"), "float32")'
+    before = function("C = R.matmul(A, B)\nreturn C", params)
+    info = 'R.Tensor((n, n * 2), "float32")'
+    check(
+        DYNAMIC(before),
+        f"n = T.int64()\nC = {packed('square', 'A', 'B', info=info)}\nreturn C",
+        params,
+    )
+    other = 'A: R.Tensor((4, 3), "float32"), B: R.Tensor((3, 2), "float32")'
+    before = function("C = R.matmul(A, B)\nreturn C", other)
+    assert DYNAMIC(before) is before
+
+
+LAST_ROW = """
+@R.rewriter
+class Rewriter:
+    @R.function
+    def pattern(A: R.Tensor(("M", "N"))) -> R.Tensor(("N",)):
+        M = T.int64()
+        N = T.int64()
+        row = R.strided_slice(A, axes=[0], begin=[M - 1], end=[M])
+        flat = R.squeeze(row, axis=0)
+        return flat
+
+    @R.function
+    def replacement(A: R.Tensor(("M", "N"))) -> R.Tensor(("N",)):
+        M = T.int64()
+        N = T.int64()
+        bits = T.uint8()
+        _ = R.match_cast(A.dtype.bits, R.Prim(value=bits))
+        row = R.memory.view(A, [N], relative_byte_offset=(M - 1) * N * (bits.astype("int64") // 8))
+        return row
+"""
+
+
+@pytest.mark.rule("OPT-9")
+def test_a_cast_in_a_replacement_goes_where_it_provably_succeeds() -> None:
+    last_row = from_source(LAST_ROW)
+    body = (
+        "s = R.strided_slice(A, axes=[0], begin=[31], end=[32])\nt = R.squeeze(s, axis=0)\nreturn t"
+    )
+    known = 'A: R.Tensor((32, 16), "float16")'
+    check(
+        last_row(function(body, known)),
+        "t = R.memory.view(A, [16], relative_byte_offset=992)\nreturn t",
+        known,
+    )
+    open_dtype = "A: R.Tensor((32, 16))"
+    check(
+        last_row(function(body, open_dtype)),
+        "bits = T.uint8()\n_ = R.match_cast(A.dtype.bits, R.Prim(value=bits))\n"
+        't = R.memory.view(A, [16], relative_byte_offset=bits.astype("int64") // 8 * 496)\n'
+        "return t",
+        open_dtype,
+    )
+
+
+PAIR = rewriter(
+    f"A: {SQUARE}, B: {SQUARE}, x: {VECTOR}",
+    "p = R.matmul(A, x)\nq = R.matmul(B, x)\nreturn (p, q)",
+    "w = R.concat([A, B])\nboth = R.matmul(w, x)\nreturn R.split(both, 2)",
+)
+PARAMS = f"A: {SQUARE}, B: {SQUARE}, x: {VECTOR}, y: {VECTOR}"
+PRODUCTS = "p = R.matmul(A, x)\nq = R.matmul(B, x)\n"
+TOGETHER = "w = R.concat([A, B])\nm = R.matmul(w, x)\nt = R.split(m, 2)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            f"{PRODUCTS}t = (p, q)\nc = t[0]\nd = t[1]\nz = c + d\nreturn z",
+            f"{TOGETHER}c = t[0]\nd = t[1]\nz = c + d\nreturn z",
+        ),
+        ("p = R.matmul(A, x)\nq = R.matmul(B, x)\nreturn (p, q)", f"{TOGETHER}return t"),
+        (
+            "p = R.matmul(A, x)\nq = R.matmul(B, x)\nz = p + q\nreturn z",
+            f"{TOGETHER}p = t[0]\nq = t[1]\nz = p + q\nreturn z",
+        ),
+        (
+            "p = R.matmul(A, x)\ne = R.exp(x)\nq = R.matmul(B, x)\nz = q + p\nu = z + e\nreturn u",
+            f"e = R.exp(x)\n{TOGETHER}p = t[0]\nq = t[1]\nz = q + p\nu = z + e\nreturn u",
+        ),
+    ],
+)
+def test_a_tuple_is_found_whether_or_not_one_holds_the_values(before: str, after: str) -> None:
+    check(PAIR(function(before, PARAMS)), after, PARAMS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "p = R.matmul(A, x)\nq = R.matmul(B, y)\nz = p + q\nreturn z",
+        "p = R.matmul(A, x)\ne = R.exp(p)\nq = R.matmul(B, x)\nz = p + q\nu = z + e\nreturn u",
+        "p = R.matmul(A, x)\nreturn p",
+    ],
+)
+def test_values_that_do_not_fit_together_are_no_tuple(body: str) -> None:
+    before = function(body, PARAMS)
+    assert PAIR(before) is before
+
+
+def test_one_value_needing_the_other_is_no_tuple() -> None:
+    params = f"A: {SQUARE}, B: {SQUARE}"
+    pair = rewriter(
+        f"A: {SQUARE}, B: {SQUARE}, x: {SQUARE}",
+        "p = R.matmul(A, x)\nq = R.matmul(B, x)\nreturn (p, q)",
+        "w = R.concat([A, B])\nboth = R.matmul(w, x)\nreturn R.split(both, 2)",
+    )
+    before = function("p = R.matmul(A, B)\nq = R.matmul(p, B)\nz = p + q\nreturn z", params)
+    assert pair(before) is before
+
+
+@pytest.mark.rule("OPT-4")
+@pytest.mark.rule("OPT-3")
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        ('_ = R.print(format="here")', False),
+        ('u = R.call_pure_packed("may_fail", y, sinfo_args=R.Tensor((16,), "float32"))', True),
+        ("u = R.exp(y)", True),
+    ],
+)
+def test_what_stands_between_the_values_of_a_tuple(between: str, found: bool) -> None:
+    body = f"p = R.matmul(A, x)\n{between}\nq = R.matmul(B, x)\nz = p + q\nreturn (z, y)"
+    if between.startswith("u"):
+        body = body.replace("(z, y)", "(z, u)")
+    before = function(body, PARAMS, pure=False)
+    assert (PAIR(before) is not before) is found
+
+
+@pytest.mark.rule("OPT-3")
+def test_values_that_may_fail_are_not_moved_past_others_that_may() -> None:
+    pair = rewriter(
+        vectors("A", "B"),
+        f"p = {packed('f', 'A')}\nq = {packed('f', 'B')}\nreturn (p, q)",
+        "return " + packed("both", "A", "B", info=f"[{VECTOR}, {VECTOR}]"),
+    )
+    params = vectors("x", "y")
+    p, u, q = f"p = {packed('f', 'x')}", f"u = {packed('g', 'x')}", f"q = {packed('f', 'y')}"
+    apart = function(f"{p}\n{u}\n{q}\nreturn (p, q, u)", params)
+    assert pair(apart) is apart
+    side_by_side = f"{u}\n{p}\n{q}\nreturn (p, q, u)"
+    check(
+        pair(function(side_by_side, params)),
+        f"u = {packed('g', 'x')}\nt = {packed('both', 'x', 'y', info=f'[{VECTOR}, {VECTOR}]')}\n"
+        "p = t[0]\nq = t[1]\nreturn (p, q, u)",
+        params,
+    )
+
+
+def test_parts_of_a_tuple_may_need_each_other() -> None:
+    chain = rewriter(
+        vectors("A"),
+        "p = R.exp(A)\nq = R.abs(p)\nreturn (p, q)",
+        "return " + packed("both", "A", info=f"[{VECTOR}, {VECTOR}]"),
+    )
+    params = vectors("x")
+    check(
+        chain(function("p = R.exp(x)\nq = R.abs(p)\nz = p + q\nreturn z", params)),
+        f"t = {packed('both', 'x', info=f'[{VECTOR}, {VECTOR}]')}\n"
+        "p = t[0]\nq = t[1]\nz = p + q\nreturn z",
+        params,
+    )
+    used = function("p = R.exp(x)\ne = R.sin(p)\nq = R.abs(p)\nz = e + q\nreturn z", params)
+    assert chain(used) is used
+
+
+def test_three_values_may_be_one_tuple() -> None:
+    info = 'R.Tensor((4,), "float32")'
+    three = rewriter(
+        'qkv: R.Tensor((12,), "float32")',
+        "t = R.split(qkv, 3)\nq = t[0]\nk = t[1]\nv = t[2]\n"
+        f"qe = {packed('rope', 'q', info=info)}\n"
+        f"ke = {packed('rope', 'k', info=info)}\nreturn (qe, ke, v)",
+        "return " + packed("split_rope", "qkv", info=f"[{info}, {info}, {info}]"),
+    )
+    params = 'x: R.Tensor((12,), "float32")'
+    before = function(
+        "t = R.split(x, 3)\nq = t[0]\nk = t[1]\nv = t[2]\n"
+        f"qe = {packed('rope', 'q', info=info)}\nke = {packed('rope', 'k', info=info)}\n"
+        f"z = {packed('attend', 'qe', 'ke', 'v', info=info)}\nreturn z",
+        params,
+    )
+    check(
+        three(before),
+        f"t = {packed('split_rope', 'x', info=f'[{info}, {info}, {info}]')}\n"
+        "v = t[2]\nqe = t[0]\nke = t[1]\n"
+        f"z = {packed('attend', 'qe', 'ke', 'v', info=info)}\nreturn z",
+        params,
+    )
+
+
+def test_tuples_are_found_in_dataflow_blocks() -> None:
+    body = "with R.dataflow():\n    {}\n    R.output(z)\nreturn z"
+    before = function(
+        body.format("p = R.matmul(A, x)\n    q = R.matmul(B, x)\n    z = p + q"), PARAMS
+    )
+    inside = "\n    ".join(f"{TOGETHER}p = t[0]\nq = t[1]\nz = p + q".splitlines())
+    check(PAIR(before), body.format(inside), PARAMS)
+
+
+@I.ir_module
+class Main:
+    @R.function
+    def main(A: R.Tensor((16,), "float32")):
+        B = A + A
+        C = B * B
+        return C
+
+    @R.function(private=True)
+    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return R.exp(A)
+
+
+@R.rewriter
+class CallTwice:
+    @R.function
+    def pattern(A: R.Tensor((16,), "float32")):
+        return A + A
+
+    @R.function
+    def replacement(A: R.Tensor((16,), "float32")):
+        return CallTwice.helper(A)
+
+    @R.function(private=True)
+    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return CallTwice.inner(A)
+
+    @R.function(private=True)
+    def inner(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return A * R.const(2.0, "float32")
+
+    @R.function(private=True)
+    def unused(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return A
+
+
+@R.rewriter
+class CallSquare:
+    @R.function
+    def pattern(A: R.Tensor((16,), "float32")):
+        return A * A
+
+    @R.function
+    def replacement(A: R.Tensor((16,), "float32")):
+        return R.call_tir(CallSquare.helper, [A], out_sinfo=R.Tensor((16,), "float32"))
+
+    @T.prim_func(private=True)
+    def helper(A: T.Buffer(16, "float32"), B: T.Buffer(16, "float32")):
+        for i in range(16):
+            B[i] = A[i] * A[i]
+
+
+@I.ir_module
+class BothApplied:
+    @R.function
+    def main(A: R.Tensor((16,), "float32")):
+        cls = BothApplied
+        B = cls.helper_1(A)
+        C = R.call_tir(cls.helper_2, [B], out_sinfo=R.Tensor((16,), "float32"))
+        return C
+
+    @R.function(private=True)
+    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return R.exp(A)
+
+    @R.function(private=True)
+    def helper_1(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return BothApplied.inner(A)
+
+    @R.function(private=True)
+    def inner(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return A * R.const(2.0, "float32")
+
+    @T.prim_func(private=True)
+    def helper_2(A: T.Buffer(16, "float32"), B: T.Buffer(16, "float32")):
+        for i in range(16):
+            B[i] = A[i] * A[i]
+
+
+def test_functions_that_a_replacement_calls_come_with_it_under_names_of_their_own() -> None:
+    after = (CallTwice | CallSquare)(Main)
+    assert_structural_equal(after, BothApplied)
+    assert well_formed(after)
+    again = CallTwice(CallTwice(Main))
+    assert {v.name_hint for v in again} == {"main", "helper", "helper_1", "inner"}
+
+
+def test_a_function_that_the_module_has_is_not_added_again() -> None:
+    once = CallSquare(Main)
+    more = once.clone()
+    more["other"] = function("y = x * x\nreturn y", vectors("x")).with_attr(
+        "global_symbol", "other"
+    )
+    after = CallSquare(more)
+    assert {v.name_hint for v in after} == {"main", "helper", "helper_1", "other"}
+
+
+def test_functions_are_not_added_to_a_function() -> None:
+    with pytest.raises(TransformError, match="calls helper, which only a module can be given"):
+        CallTwice(Main["main"])
+
+
+def test_constructors_of_rewriters() -> None:
+    x, y = wildcard(), wildcard()
+    both = TupleRewriter(
+        [is_op("relax.exp")(x), is_op("relax.abs")(y)],
+        lambda _, m: rx.Tuple([R.sin(m[x]), R.cos(m[y])]),
+    )
+    params = vectors("a")
+    check(
+        both(function("p = R.exp(a)\nq = R.abs(a)\nz = p + q\nreturn z", params)),
+        "p = R.sin(a)\nq = R.cos(a)\nz = p + q\nreturn z",
+        params,
+    )
+    exp = ExprPatternRewriter(is_op("relax.exp")(x), lambda _, m: R.sin(m[x]))
+    assert repr(OrRewriter(exp, both)) == "<OrRewriter of 2 rules>"
+    wrong = TupleRewriter(
+        [is_op("relax.exp")(x), is_op("relax.abs")(y)], lambda _, m: rx.Tuple([m[x]] * 3)
+    )
+    with pytest.raises(TransformError, match="p, q are replaced by a tuple of 2 fields"):
+        wrong(function("p = R.exp(a)\nq = R.abs(a)\nz = p + q\nreturn z", params))
+
+
+def text(**functions: str) -> IRModule:
+    body = "\n".join(functions.values())
+    found: IRModule = from_source(f"@I.ir_module\nclass Rewriter:\n{body}")
+    return found
+
+
+def member(name: str, params: str, result: str, decorator: str = "@R.function") -> str:
+    return f"    {decorator}\n    def {name}({params}):\n        return {result}\n"
+
+
+GOOD = {
+    "pattern": member("pattern", vectors("A"), "A + A"),
+    "replacement": member("replacement", vectors("A"), "A"),
+}
+KERNEL = (
+    "    @T.prim_func(private=True)\n    def {}(A: T.Buffer(16, 'float32')):\n"
+    "        T.evaluate(0)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds", "message"),
+    [
+        ({"pattern": None}, (UnknownNameError, KeyError), "a function 'pattern', what to look for"),
+        ({"replacement": None}, (UnknownNameError, KeyError), "a function 'replacement', what to"),
+        ({"pattern": KERNEL.format("pattern")}, (TypeError,), "'pattern' of a rewriter is a Relax"),
+        ({"replacement": KERNEL.format("replacement")}, (TypeError,), "found PrimFunc"),
+        (
+            {"replacement": member("replacement", vectors("A", "B"), "A")},
+            (MisuseError, ValueError),
+            "must have the same signature",
+        ),
+        (
+            {"other": member("other", vectors("A"), "A")},
+            (MisuseError, ValueError),
+            "function other of the rewriter is publicly exposed",
+        ),
+        (
+            {"pattern": member("pattern", vectors("A"), "A")},
+            (MisuseError,),
+            "one of its parameters",
+        ),
+        (
+            {
+                "pattern": member("pattern", vectors("A", "B"), "A + A"),
+                "replacement": member("replacement", vectors("A", "B"), "A + B"),
+            },
+            (MisuseError,),
+            "the pattern does not use parameter B",
+        ),
+        (
+            {
+                "pattern": member("pattern", vectors("A"), "Rewriter.f(A)"),
+                "f": member("f", vectors("A"), "A", "@R.function(private=True)"),
+            },
+            (MisuseError,),
+            "found GlobalVar",
+        ),
+        (
+            {
+                "pattern": member(
+                    "pattern",
+                    vectors("A"),
+                    f'R.call_packed("f", A, sinfo_args={VECTOR})',
+                    "@R.function(pure=False)",
+                ),
+                "replacement": member("replacement", vectors("A"), "A", "@R.function(pure=False)"),
+            },
+            (MisuseError,),
+            "a pattern has no impure calls",
+        ),
+    ],
+)
+def test_a_module_that_describes_no_rewriter_is_refused(
+    changes: dict[str, str | None], kinds: tuple[type[Exception], ...], message: str
+) -> None:
+    members = {name: body for name, body in {**GOOD, **changes}.items() if body is not None}
+    for kind in kinds:
+        with pytest.raises(kind) as caught:
+            PatternMatchingRewriter.from_module(text(**members))
+        assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PatternMatchingRewriter.from_module(3), "made of an IRModule, found 3"),
+        (lambda: ADD | 3, "rewriters are combined, found 3"),
+        (lambda: ADD(3), "takes an IRModule or an expression, found int"),
+        (lambda: ExprPatternRewriter(3, ADD), "expected a pattern, found int 3"),
+        (lambda: TupleRewriter([is_tuple([])], 3), "a rewriter is a function, found 3"),
+    ],
+)
+def test_misuse_is_refused(make: object, message: str) -> None:
+    with pytest.raises(MisuseError) as caught:
+        make()  # type: ignore[operator]
+    assert message in str(caught.value)
