@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from relaxpy.errors import ParseError, RelaxpyError, StructInfoError
 from relaxpy.script import from_source, relax as R, tir as T
+from tests.counting import calls
 
 pytestmark = pytest.mark.timeout(60)  # what is refused is refused in bounded time
 
@@ -277,3 +278,21 @@ def test_any_text_is_refused_or_read(text: str) -> None:
     for whole in (text, f"{HEADER}    return {text}\n"):
         with suppress(RelaxpyError):
             from_source(whole)
+
+
+def bundle(count: int) -> str:
+    """A program that takes so many parameters in one tuple, and each of them out of it."""
+    fields = ", ".join(f'R.Tensor(("n", "m + {k}"), "float32")' for k in range(count))
+    lines = "".join(f"    y{k} = x[{k}]\n" for k in range(count))
+    return (
+        f'@R.function\ndef main(s: R.Shape(["n", "m"]), x: R.Tuple({fields})):\n{lines}'
+        f"    return (x, {', '.join(f'y{k}' for k in range(count))})\n"
+    )
+
+
+def test_a_bundle_of_many_parameters_is_read() -> None:
+    """Looking at a field is no work: only an operator derives fields. Names are found at once."""
+    func = from_source(bundle(400))
+    assert len(func.body.blocks[0].bindings) == 400
+    few, many = (calls(lambda n=n: from_source(bundle(n))) for n in (50, 200))
+    assert many < 5 * few

@@ -235,7 +235,7 @@ class TextGuard(Guard):
                 self.step(node, at, len(value))
         elif isinstance(value, int):
             self._bounded(value.bit_length(), node, at)
-        elif isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.TupleStructInfo):
+        elif isinstance(value, rx.Call) and isinstance(value.struct_info, rx.TupleStructInfo):
             self.step(node, at, PER_INFO * len(value.struct_info.fields))
 
     def _weight(self, value: PrimExpr) -> int:

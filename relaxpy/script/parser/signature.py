@@ -56,6 +56,7 @@ class SignatureReader:
         self.waiting: dict[str, ast.arg] = {}
         self.quoted: set[str] = set()
         self.dtypes: dict[str, DataType] = {}
+        self.literals: dict[ast.expr, dict[str, ast.Constant]] = {}
         self.sized: frozenset[str] = frozenset()
 
     def read(self, node: ast.FunctionDef) -> Signature:
@@ -180,7 +181,7 @@ class SignatureReader:
         if not name.isidentifier() or name in self.found.sizes or isinstance(around, tir.Var):
             return
         raise self.values.error(
-            _written(text, annotation),
+            self.written(text, annotation),
             f"shape variable {name!r} of the result is bound by no parameter",
             rule="WF-4",
             hint=close_names(name, self.found.sizes)
@@ -190,11 +191,13 @@ class SignatureReader:
     def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
         """What a string dimension means."""
         name, dtype = _named(text)
-        literal = _written(text, annotation)
+        if name.isidentifier() and not dtype:
+            return self.variable(name)
+        literal = self.written(text, annotation)
         if name.isidentifier():
             found = self.variable(name)
             try:
-                if not dtype or found.dtype == as_dtype(dtype):
+                if found.dtype == as_dtype(dtype):
                     return found
             except MisuseError as error:
                 raise as_parse_error(error, self.values.span(literal)) from None
@@ -218,6 +221,14 @@ class SignatureReader:
                 literal, f"a dimension is an integer expression, found {describe(value)}"
             )
         return value if isinstance(value, PrimExpr) else tir.IntImm(INT64, value)
+
+    def written(self, text: str, annotation: ast.expr) -> ast.Constant:
+        """The literal of a dimension; one that was computed stands for all of the annotation."""
+        if annotation not in self.literals:
+            strings = reversed(_strings(annotation))  # of equal ones the first counts
+            self.literals[annotation] = {str(node.value): node for node in strings}
+        found = self.literals[annotation].get(text)
+        return ast.copy_location(ast.Constant(text), annotation) if found is None else found
 
 
 #: What to write for what is no annotation, by its name or that of its class.
@@ -280,12 +291,6 @@ def _declared_dtypes(annotations: Iterable[ast.expr]) -> Iterator[tuple[str, Dat
 
 def _strings(node: ast.expr) -> list[ast.Constant]:
     return [n for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-
-
-def _written(text: str, annotation: ast.expr) -> ast.Constant:
-    """The literal of a dimension; one that was computed stands for all of the annotation."""
-    found = next((n for n in _strings(annotation) if n.value == text), None)
-    return ast.copy_location(ast.Constant(text), annotation) if found is None else found
 
 
 def _names_in(text: str) -> set[str]:
