@@ -418,7 +418,7 @@ def _short_text(node: Node) -> str:
         return flat(writer.region_doc(node))
     if isinstance(node, IterVar):
         return writer.name_of(node.var)
-    if isinstance(node, CommReducer):
+    if isinstance(node, (CommReducer, IndexMap)):
         return flat(writer.attr_doc(node))
     if isinstance(node, Range):
         start, stop = writer.bounds_docs(node.min, node.extent)

@@ -14,6 +14,8 @@ from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.index_map import IndexMap
+from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.printer import metadata, script
 from tests.counting import calls
@@ -101,6 +103,43 @@ def test_parts_can_say_what_their_variables_are():
     info = rx.ShapeStructInfo((n, 4))
     assert script(info, verbose_expr=True) == "n = T.int64()\nR.Shape([n, 4])"
     assert script(MODULE, verbose_expr=True) == script(MODULE)
+
+
+def test_parts_of_kernels_can_say_what_they_take_from_around():
+    n, i = tir.Var("n", "int32"), tir.Var("i", "int32")
+    a, b = decl_buffer((n, 4), "float32", "A"), decl_buffer((4,), "int8", "A")
+    store = stmt.BufferStore(a, a[i, 0] + 1.0, [i, n - 1])
+    assert script(store, verbose_expr=True).splitlines() == [
+        "i = T.int32()",
+        "n = T.int32()",
+        "A = T.Buffer((n, 4))",
+        "A[i, n - 1] = A[i, 0] + T.float32(1.0)",
+    ]
+    assert script(store) == "A[i, n - 1] = A[i, 0] + T.float32(1.0)"
+    loop = stmt.For(i, 0, n, 0, stmt.BufferStore(b, ops.const(0, "int8"), [i]))
+    assert script(loop, verbose_expr=True).splitlines() == [
+        "n = T.int32()",
+        'A = T.Buffer((4,), "int8")',
+        "for i in range(n):",
+        "    A[i] = T.int8(0)",
+    ]
+    over = stmt.DeclBuffer(decl_buffer((4,), "int8", "C", data=b.data), stmt.Evaluate(b[0]))
+    assert script(over, verbose_expr=True).splitlines() == [
+        'A = T.Buffer((4,), "int8")',
+        'C = T.decl_buffer((4,), "int8", data=A.data)',
+        "T.evaluate(A[0])",
+    ]
+    assert script(a, verbose_expr=True).splitlines() == [
+        "n = T.int32()",
+        "A = T.Buffer((n, 4))",
+        "A",
+    ]
+    assert script(a) == "A"
+    x, y = tir.Var("x", "int32"), tir.Var("y", "int32")
+    reducer = CommReducer([x], [y], [x * y], [ops.const(1)])
+    assert script(reducer, verbose_expr=True) == "T.comm_reducer(lambda x, y: x * y, [1])"
+    moved = IndexMap.from_func(lambda i, j: (j, i))
+    assert script(moved, verbose_expr=True) == "T.index_map(lambda i, j: (j, i))"
 
 
 def test_the_name_of_a_lone_function_can_be_chosen():

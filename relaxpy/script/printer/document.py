@@ -13,7 +13,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.ty import Type, wrap_type
 from relaxpy.ir.text import short_text
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import BufferRegion
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Stmt
 from relaxpy.script.printer.graphs import GraphWriter
@@ -24,6 +24,7 @@ from relaxpy.script.printer.writer import CONSTANT_KEY, METADATA, Metadata, Scri
 
 _MODULE = "Module"
 _OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
+_OF_GRAPHS = (rx.Expr, rx.BindingBlock, rx.VarBinding, rx.MatchCast, rx.StructInfo)
 
 
 class Document:
@@ -177,8 +178,8 @@ class Document:
         text = graphs.text
         if isinstance(node, Type):
             node = wrap_type(node)
-        if self.options.verbose_expr and not isinstance(node, Stmt):
-            graphs.declare_free(node)
+        if self.options.verbose_expr:
+            (graphs if isinstance(node, _OF_GRAPHS) else kernels).declare_free(node)
         match node:
             case rx.BindingBlock():
                 graphs.block(node)
@@ -192,6 +193,8 @@ class Document:
                 self.writer.line(text.info_doc(node))
             case tir.PrimExpr():
                 self.writer.line(text.prim_doc(node))
+            case Buffer():
+                self.writer.line(text.name_of(node))
             case BufferRegion():
                 self.writer.line(text.region_doc(node))
             case _:

@@ -62,8 +62,7 @@ class KernelWriter:
         writer, t = self.writer, self.t
         writer.line(f"@{t}.prim_func" + (f"({', '.join(options)})" if options else ""))
         nodes = list(walk(func.body))
-        of_lambdas = {v for n in nodes for v in _lambda_variables(n)}
-        used = {n: None for n in nodes if isinstance(n, Var) and n not in of_lambdas}
+        used = _used(nodes)
         params: list[Doc] = []
         matched: list[tuple[str, Buffer]] = []
         for param in func.params:
@@ -89,7 +88,7 @@ class KernelWriter:
                 args = self._buffer_args(buffer)
                 spec = call(f"{t}.match_buffer", handle, *args)
                 writer.line(f"{self._define(buffer)} = ", spec)
-            self._declare(_free_variables(func, nodes, used))
+            self._declare(_free_variables(func.params, nodes, used))
             self._function_body(func.body)
 
     def _annotation(self, param: Var) -> Doc:
@@ -110,6 +109,19 @@ class KernelWriter:
                 created = flat(self._annotation(variable))
                 created += "" if created.endswith(")") else "()"
                 self.writer.line(f"{self.names.bind(variable)} = {created}")
+
+    def declare_free(self, node: Node) -> None:
+        """A line for each variable and buffer in `node` that nothing there defines: what it is."""
+        nodes = list(walk(node))
+        buffers = {n: None for n in nodes if isinstance(n, Buffer)}
+        for part in nodes:
+            for defined in _defined_buffers(part):
+                buffers.pop(defined, None)
+        self._declare(_free_variables((), nodes, _used(nodes)))
+        for buffer in buffers:
+            self._declare(v for v in _buffer_variables(buffer) if v is not buffer.data)
+            spec = call(f"{self.t}.Buffer", *self._buffer_args(buffer))
+            self.writer.line(f"{self._define(buffer)} = ", spec)
 
     def _function_body(self, body: stmt.Stmt) -> None:
         """The body, less the root block where the parser would put it back."""
@@ -492,9 +504,27 @@ def _lambda_variables(node: Node) -> tuple[Var, ...]:
             return ()
 
 
-def _free_variables(func: PrimFunc, nodes: Iterable[Node], used: dict[Var, None]) -> Iterator[Var]:
+def _used(nodes: Sequence[Node]) -> dict[Var, None]:
+    """The variables among the nodes, less those of lambdas."""
+    of_lambdas = {v for n in nodes for v in _lambda_variables(n)}
+    return {n: None for n in nodes if isinstance(n, Var) and n not in of_lambdas}
+
+
+def _defined_buffers(node: Node) -> Iterable[Buffer]:
+    match node:
+        case stmt.DeclBuffer(buffer=buffer):
+            return (buffer,)
+        case stmt.Block(alloc_buffers=allocated, match_buffers=matched):
+            return (*allocated, *(m.buffer for m in matched))
+        case _:
+            return ()
+
+
+def _free_variables(
+    params: Iterable[Var], nodes: Iterable[Node], used: dict[Var, None]
+) -> Iterator[Var]:
     """The variables used among the nodes of the body that no statement there defines."""
-    defined: set[Node] = set(func.params)
+    defined: set[Node] = set(params)
     for node in nodes:
         match node:
             case stmt.For(loop_var=var) | stmt.LetStmt(var=var) | IterVar(var=var):
