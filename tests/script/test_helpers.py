@@ -1,5 +1,7 @@
 """Python functions that a text calls, and what their words of T and R do to the program."""
 
+import functools
+
 import pytest
 
 from relaxpy import relax, te, tir
@@ -77,6 +79,38 @@ def test_helpers_enter_frames(helper: object) -> None:
             with T.block("copy"):
                 vi = T.axis.spatial(4, i)
                 B[vi] = A[vi]
+
+    same(main, expected)
+
+
+class Layer:
+    """What is called need not be a function."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __call__(self, A: tir.Buffer) -> None:
+        T.buffer_store(A, self.value, [0])
+
+    def at(self, A: tir.Buffer, index: int) -> None:
+        T.buffer_store(A, self.value, [index])
+
+
+def test_helpers_of_all_kinds() -> None:
+    layer = Layer(2)
+    last = functools.partial(layer.at, index=3)
+
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32")):
+        layer(A)
+        layer.at(A, 1)
+        last(A)
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "float32")):
+        A[0] = T.float32(2)
+        A[1] = T.float32(2)
+        A[3] = T.float32(2)
 
     same(main, expected)
 

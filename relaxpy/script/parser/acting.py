@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
 from relaxpy.entry import user_facing
@@ -29,9 +28,9 @@ def acting(act: Act | None) -> Iterator[None]:
 
 
 def is_helper(function: object) -> bool:
-    """Whether a function that a text calls is of the user's own Python."""
-    module = getattr(function, "__module__", None) or ""
-    return isinstance(function, (FunctionType, MethodType)) and not module.startswith("relaxpy.")
+    """Whether what a text calls is of the user's own Python, not of relaxpy or built in."""
+    module = getattr(function, "__module__", None)
+    return not isinstance(module, str) or not module.startswith(("relaxpy.", "builtins"))
 
 
 class Held:
