@@ -56,7 +56,7 @@ class ModularSet:
 
 
 class ProofStrength(IntEnum):
-    """How hard `can_prove` tries; here both try the same."""
+    """How hard `can_prove` tries: the second also looks at where bound variables end."""
 
     DEFAULT = 0
     SYMBOLIC_BOUND = 1
@@ -79,11 +79,6 @@ class RewriteSimplifyStats:
     nodes_visited: int = 0
     constants_found: int = 0
 
-    def counted(self, found: tir.PrimExpr) -> RewriteSimplifyStats:
-        """These counts and one expression more."""
-        constant = isinstance(found, tir.ConstExpr)
-        return RewriteSimplifyStats(self.nodes_visited + 1, self.constants_found + constant)
-
 
 class Analyzer:
     """Integer reasoning with facts of its own: bounds, residues, values and conditions.
@@ -94,7 +89,7 @@ class Analyzer:
     def __init__(self) -> None:
         self._engine = Canonical()
         self._domains: dict[tir.Var, IntervalSet | Range] = {}
-        self._stats = RewriteSimplifyStats()
+        self._visited = self._constants = 0
         self._extensions = Extension.NoExtensions
 
     @property
@@ -130,7 +125,8 @@ class Analyzer:
             before, found = found, self._engine.simplify(found)
             if found is before or isinstance(found, tir.ConstExpr):
                 break
-        self._stats = self._stats.counted(found)
+        self._visited += 1
+        self._constants += isinstance(found, tir.ConstExpr)
         return found
 
     @staticmethod
@@ -151,11 +147,11 @@ class Analyzer:
     @property
     def rewrite_simplify_stats(self) -> RewriteSimplifyStats:
         """How much was simplified since the Analyzer was made, or since the last reset."""
-        return self._stats
+        return RewriteSimplifyStats(self._visited, self._constants)
 
     def reset_rewrite_simplify_stats(self) -> None:
         """Begin counting anew."""
-        self._stats = RewriteSimplifyStats()
+        self._visited = self._constants = 0
 
     def const_int_bound(self, expr: tir.ExprLike) -> ConstIntBound:
         """An interval around all values of `expr`."""
@@ -184,7 +180,21 @@ class Analyzer:
     ) -> bool:
         """Whether the condition `expr` is always true; False where it is not known."""
         found = self.simplify(expr)
-        return isinstance(found, tir.IntImm) and found.value != 0
+        if isinstance(found, tir.IntImm):
+            return found.value != 0
+        return strength == ProofStrength.SYMBOLIC_BOUND and self._holds_at_the_ends(found)
+
+    def _holds_at_the_ends(self, condition: tir.PrimExpr) -> bool:
+        """Whether an ordering holds by the symbolic interval of the difference of its sides."""
+        if not isinstance(condition, (tir.LT, tir.LE)) or condition.a.dtype.family != "int":
+            return False
+        apart = ops.sub(condition.b, condition.a)
+        if apart.dtype.vector:
+            return False
+        covered = self.int_set(apart)
+        if not covered.has_lower_bound():
+            return False
+        return self.can_prove(type(condition)(ops.const(0, apart.dtype), covered.min_value))
 
     def can_prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool:
         """Whether the two are always equal; False where it is not known."""

@@ -24,7 +24,7 @@ def of_poly(engine: Canonical, p: Poly) -> Interval:
     found = _by_pieces(engine, p)
     if 1 < len(p) < 5 and engine.facts.bounds:
         found = _by_corners(engine, p, found)
-    return found if readable.is_plain(p) else _by_cases(engine, p, found)
+    return found
 
 
 def _by_corners(engine: Canonical, p: Poly, found: Interval) -> Interval:
@@ -52,8 +52,11 @@ def _by_corners(engine: Canonical, p: Poly, found: Interval) -> Interval:
     return interval.meet(found, (min(values), max(values)))
 
 
-def _by_cases(engine: Canonical, p: Poly, found: Interval) -> Interval:
-    """`found`, or what is around p with 0 and with d for max(d, 0), if there is one such term."""
+def by_cases(engine: Canonical, p: Poly) -> Interval:
+    """What is around p with 0 and with d for max(d, 0), if there is one such term."""
+    found = of_poly(engine, p)
+    if readable.is_plain(p):
+        return found
     positive = [m for m in p if any(isinstance(factor, Positive) for factor in m)]
     if len(positive) != 1 or len(positive[0]) != 1 or found[0] == found[1]:
         return found
@@ -154,7 +157,7 @@ def of_expr(engine: Canonical, expr: tir.PrimExpr) -> Interval:
         return of_atom(engine, expr) if value is None else engine.bound(value)
     found = _of_node(engine, expr)
     if expr.dtype.family == "int" and expr.dtype.lanes == 1:
-        return interval.meet(found, of_poly(engine, engine.poly(expr)))
+        return interval.meet(found, by_cases(engine, engine.poly(expr)))
     return found
 
 

@@ -35,6 +35,8 @@ def _of_choices(
     engine: Canonical, kind: type[tir.BinaryOpExpr], parts: list[Poly], dtype: DataType
 ) -> Poly | None:
     """min(Select(c, a, b), Select(c, d, e)) = Select(c, min(a, d), min(b, e))."""
+    if not any(isinstance(f, (tir.Select, tir.Call)) for m in parts[0] for f in m):
+        return None
     atoms = [next(iter(p))[0] for p in parts if len(p) == 1 and len(next(iter(p))) == 1]
     choices = [folding.parts_of_choice(atom) for atom in atoms]
     if len(choices) < len(parts) or any(next(iter(p.values())) != 1 for p in parts):
@@ -143,7 +145,7 @@ def _at_least(engine: Canonical, a: Poly, b: Poly, sign: int) -> bool:
     apart = poly.scaled(poly.add(a, b, -1), sign)
     if engine.facts.negative:
         return signs.is_negative(engine, apart) is False
-    return bounds.of_poly(engine, apart)[0] >= 0
+    return bounds.by_cases(engine, apart)[0] >= 0
 
 
 def positive_part(engine: Canonical, p: Poly) -> Poly:

@@ -79,11 +79,14 @@ def pieces(p: Poly) -> list[Piece]:
         return [Plain(c, m) for m, c in p.items()]
     found: list[Piece] = []
     left = dict(p)
-    # What holds others comes first, as it takes some of what stands beside them.
-    for monomial in sorted(p, key=lambda m: (-weight({m: 1}), poly.monomial_key(m))):
-        alone = len(monomial) == 1 and monomial in left
-        if alone and isinstance(monomial[0], Positive):
-            group = _extremum(left, monomial[0], left[monomial])
+    extrema = [m for m in p if len(m) == 1 and isinstance(m[0], Positive)]
+    if len(extrema) > 1:
+        # What holds others comes first, as it takes some of what stands beside them.
+        extrema.sort(key=lambda m: (-weight({m: 1}), poly.monomial_key(m)))
+    for monomial in extrema:
+        [atom] = monomial
+        if monomial in left and isinstance(atom, Positive):
+            group = _extremum(left, atom, left[monomial])
             poly.accumulate(left, group.unit, -group.coefficient)
             found.append(group)
     return [*found, *remainders(left)]

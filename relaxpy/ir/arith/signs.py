@@ -23,7 +23,7 @@ def is_negative(engine: Canonical, p: Poly) -> bool | None:
         By its interval, or as some known negative polynomials plus what its interval keeps at most
         0.
     """
-    low, high = bounds.of_poly(engine, p)
+    low, high = bounds.by_cases(engine, p)
     if high < 0:
         return True
     if low >= 0:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet
+from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet, ProofStrength
 from relaxpy.ir.arith.intset import IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
@@ -351,3 +351,13 @@ def test_residues_under_conditions(expr: E, condition: E | bool, expected: tuple
     made = Analyzer()
     with made.constraint_scope(condition):
         assert made.modular_set(expr) == ModularSet(*expected)
+
+
+def test_a_stronger_proof_looks_at_symbolic_ends() -> None:
+    made = Analyzer()
+    made.update(x, IntervalSet(n * y, n * y + 3))
+    claim = n * y <= x
+    assert not made.can_prove(claim)
+    assert made.can_prove(claim, ProofStrength.SYMBOLIC_BOUND)
+    assert not made.can_prove(n * y < x, ProofStrength.SYMBOLIC_BOUND)
+    assert not made.can_prove(x.equal(y), ProofStrength.SYMBOLIC_BOUND)
