@@ -1,8 +1,9 @@
 """What reading, printing, checking and compiling cost for a binding, and whether they are linear.
 
 Modules are chains of elementwise operators on (n, 128), of a smaller and a larger size; one more
-has 100 kernels that every tenth binding calls. Prints microseconds of processor time a binding, the
-best of some rounds, and the growth from the smaller to the larger module (1.0 is linear).
+has 100 kernels that every tenth binding calls, another operators of several kinds. Prints
+microseconds of processor time a binding, the best of some rounds, and the growth from the smaller
+to the larger module (1.0 is linear); then what it takes to compile one operator of many operands.
 """
 
 import argparse
@@ -27,7 +28,18 @@ from relaxpy.ir.structural import structural_equal, structural_hash
 from relaxpy.script import from_source
 
 OPERATORS = ("add", "multiply", "subtract", "maximum")
-LARGEST_COMPILED = 1_000
+KINDS = (
+    "R.matmul({y}, w)",
+    "R.reshape({y}, R.shape([n, 2, 64]))",
+    "R.permute_dims({y}, [0, 2, 1])",
+    "R.reshape({y}, R.shape([n, 128]))",
+    "R.nn.softmax({y}, axis=1)",
+    "R.concat([{y}, {y}], axis=1)",
+    "R.sum({y}, axis=[1], keepdims=True)",
+    "R.add({y}, x)",
+    "R.nn.relu({y})",
+    "R.strided_slice({y}, axes=[1], begin=[0], end=[128])",
+)
 KERNEL = """
     @T.prim_func(private=True)
     def kernel{k}(a: T.handle, b: T.handle):
@@ -41,16 +53,18 @@ KERNEL = """
 """
 
 
-def source(bindings: int, kernels: int = 0) -> str:
+def source(bindings: int, kernels: int = 0, *, kinds: bool = False) -> str:
     """A module in the language's own words."""
     lines = ["@I.ir_module", "class Chain:"]
     for k in range(kernels):
         lines += KERNEL.format(k=k).splitlines()
     info = 'R.Tensor(("n", 128), "float32")'
-    lines += ["    @R.function", f"    def main(x: {info}) -> {info}:", "        n = T.int64()"]
+    params = f'x: {info}, w: R.Tensor((128, 128), "float32")'
+    lines += ["    @R.function", f"    def main({params}) -> {info}:", "        n = T.int64()"]
     lines += ["        cls = Chain", "        with R.dataflow():"]
     for i in range(bindings):
-        value = f"R.{OPERATORS[i % 4]}({f'y{i - 1}' if i else 'x'}, x)"
+        last = f"y{i - 1}" if i else "x"
+        value = KINDS[i % 10].format(y=last) if kinds else f"R.{OPERATORS[i % 4]}({last}, x)"
         if kernels and i % 10 == 9:
             out = 'R.Tensor((n, 128), "float32")'
             value = f"R.call_tir(cls.kernel{i // 10 % kernels}, (y{i - 1},), out_sinfo={out})"
@@ -67,12 +81,21 @@ def decorated(text: str) -> Callable[[], object]:
     return lambda: exec(code, {"__name__": "chain", "__file__": str(file)})
 
 
-def steps(text: str, bindings: int) -> dict[str, Callable[[], object]]:
+def wide(operator: str, operands: int) -> Callable[[], object]:
+    """Compiling one operator of many operands."""
+    names = [f"x{i}" for i in range(operands)]
+    params = ", ".join(f'{name}: R.Tensor((4,), "float32")' for name in names)
+    lines = ["@R.function", f"def main({params}):"]
+    module = from_source("\n".join([*lines, f"    return R.{operator}([{', '.join(names)}])"]))
+    return lambda: relaxpy.compile(module)
+
+
+def steps(text: str) -> dict[str, Callable[[], object]]:
     """What is measured, by name."""
     module: Any = from_source(text)
     again, printed, saved = from_source(text), module.script(), save_json(module)
     assert isinstance(module, IRModule)
-    found: dict[str, Callable[[], object]] = {
+    return {
         "parse, decorated": decorated(text),
         "parse, from text": lambda: from_source(text),
         "the same, not checked": lambda: from_source(text, check_well_formed=False),
@@ -85,10 +108,8 @@ def steps(text: str, bindings: int) -> dict[str, Callable[[], object]]:
         "LegalizeOps": lambda: LegalizeOps()(module),
         "save_json": lambda: save_json(module),
         "load_json": lambda: load_json(saved),
+        "compile (numpy)": lambda: relaxpy.compile(module, target="numpy"),
     }
-    if bindings <= LARGEST_COMPILED:
-        found["compile (numpy)"] = lambda: relaxpy.compile(module, target="numpy")
-    return found
 
 
 def seconds(run: Callable[[], object], rounds: int) -> float:
@@ -132,21 +153,25 @@ def main() -> None:
     options = parser.parse_args()
     small, large = options.sizes
     print(f"Python {platform.python_version()}, {platform.machine()}, best of {options.rounds}\n")
-    columns = [(small, 0), (large, 0), (small, 100)]
+    columns = {
+        f"{small:,}": (small, source(small)),
+        f"{large:,}": (large, source(large)),
+        f"{small:,} + 100 kernels": (small, source(small, 100)),
+        f"{small:,} of ten kinds": (small, source(small, kinds=True)),
+    }
     tables = [
-        {
-            name: seconds(run, options.rounds) / bindings * 1e6
-            for name, run in steps(source(bindings, kernels), bindings).items()
-        }
-        for bindings, kernels in columns
+        {name: seconds(run, options.rounds) / bindings * 1e6 for name, run in steps(text).items()}
+        for bindings, text in columns.values()
     ]
-    heads = [f"{b:,}" + (f" + {k} kernels" if k else "") for b, k in columns]
-    print("| us a binding | " + " | ".join(heads) + " | growth |")
-    print("|---|" + "---:|" * 4)
+    print("| us a binding | " + " | ".join(columns) + " | growth |")
+    print("|---|" + "---:|" * (len(columns) + 1))
     for name, first in tables[0].items():
-        cells = [f"{t[name]:.1f}" if name in t else "" for t in tables]
-        growth = f"{tables[1][name] / first:.2f}" if name in tables[1] else ""
-        print("| " + " | ".join([name, *cells, growth]) + " |")
+        cells = [*(f"{t[name]:.1f}" for t in tables), f"{tables[1][name] / first:.2f}"]
+        print("| " + " | ".join([name, *cells]) + " |")
+    print()
+    for operator in ("concat", "stack"):
+        taken = [seconds(wide(operator, k), options.rounds) * 1e3 for k in (100, 400)]
+        print(f"compile {operator} of 100 and of 400: {taken[0]:.0f} and {taken[1]:.0f} ms")
     print()
     for statement in (
         "import relaxpy",
