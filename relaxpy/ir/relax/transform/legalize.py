@@ -30,8 +30,10 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Tuple,
     TupleStructInfo,
+    VarBinding,
     in_parts,
 )
+from relaxpy.ir.relax.normalize import is_leaf
 from relaxpy.ir.relax.op.registry import OpDef, find, infer_op_call
 
 Legalization = Callable[[BlockBuilder, Call], Any]
@@ -149,7 +151,11 @@ class _Legalizer:
 
     def _binding(self, binding: Binding, *, dataflow: bool) -> Binding:
         value = self._expr(binding.value, dataflow=dataflow)
-        return binding if value is binding.value else replace(binding, value=value)
+        if value is binding.value:
+            return binding
+        if isinstance(binding, VarBinding):
+            return VarBinding(binding.var, value, binding.span)
+        return replace(binding, value=value)
 
     def _call(self, call: Call, *, dataflow: bool) -> Expr:
         """What the call becomes, its own calls legalised in turn; itself where nothing applies."""
@@ -197,7 +203,8 @@ class _Legalizer:
                     span=call.span,
                     about=result,
                 )
-            result = builder.normalize(result)
+            if not _is_normal(result):
+                result = builder.normalize(result)
         except RelaxpyError as error:
             error.located(call.span)
             raise
@@ -219,6 +226,11 @@ class _Legalizer:
     def _report(self, call: Call, why: str) -> None:
         if self.warns and isinstance(call.op, Op) and not call.op.name.startswith("relax.call_"):
             warn(Diagnostic(f"{call.op.name} {why}, so it is not lowered yet", None, call.span))
+
+
+def _is_normal(expr: Expr) -> bool:
+    """Whether there is nothing to be done but to check it, as is done with the whole module."""
+    return isinstance(expr, Call) and expr.info_is_derived and all(map(is_leaf, expr.args))
 
 
 def _derived(record: OpDef, call: Call) -> Call:
