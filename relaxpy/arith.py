@@ -1,5 +1,6 @@
 """Integer reasoning over PrimExprs."""
 
+from relaxpy.ir.arith import analyzer, intset as int_set
 from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet, ProofStrength
 from relaxpy.ir.arith.constraints import IntConstraints, IntConstraintsTransform, IntGroupBounds
 from relaxpy.ir.arith.deduce import deduce_bound
@@ -61,6 +62,7 @@ __all__ = [
     "ModularSet",
     "PresburgerSet",
     "ProofStrength",
+    "analyzer",
     "deduce_bound",
     "detect_clip_bound",
     "detect_common_subexpr",
@@ -70,6 +72,7 @@ __all__ = [
     "estimate_region_lower_bound",
     "estimate_region_strict_bound",
     "estimate_region_upper_bound",
+    "int_set",
     "inverse_affine_iter_map",
     "iter_map_simplify",
     "narrow_predicate_expression",

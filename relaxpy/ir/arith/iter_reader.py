@@ -16,11 +16,13 @@ from relaxpy.ir.arith.iter_expr import (
     is_number,
     normalize_iter_map_to_expr,
 )
+from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.traverse import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,11 +380,22 @@ class Reader:
     # --- conditions
 
     def assume(self, condition: PrimExpr) -> None:
-        """Read a condition: comparisons of sums, all of which hold."""
-        limits: dict[IterSplitExpr, list[PrimExpr]] = {}
+        """Read a condition: comparisons of sums, all of which hold.
+
+        What is about fewer iterators comes first, as it may be a part of what is about more.
+        """
+        groups: dict[frozenset[Node], list[PrimExpr]] = {}
         for part in _parts(condition):
-            if self.holds(part):
-                continue
+            if not self.holds(part):
+                used = frozenset(node for node in walk(part) if node in self.leaves)
+                groups.setdefault(used, []).append(part)
+        for used in sorted(groups, key=len):
+            self.assume_together(groups[used])
+
+    def assume_together(self, parts: Iterable[PrimExpr]) -> None:
+        """Read comparisons of sums of the same iterators."""
+        limits: dict[IterSplitExpr, list[PrimExpr]] = {}
+        for part in parts:
             total, low, high = self.limits(part)
             split, scale, base = self.fused(total)
             ends = limits.setdefault(split, [ops.const(0, split.dtype), split.extent])
@@ -398,8 +411,8 @@ class Reader:
                 raise RefusedError("the predicate holds for no value of the iterators")
             inside = IterSumExpr([split], self.simple(ops.mul(begin, -1)))
             mark = IterMark(inside, extent)
-            parts: dict[IterSplitExpr, PrimExpr] = {split: ops.const(1, split.dtype)}
-            self.constrained.append(Constrained(parts, mark, inside.base))
+            whole: dict[IterSplitExpr, PrimExpr] = {split: ops.const(1, split.dtype)}
+            self.constrained.append(Constrained(whole, mark, inside.base))
             source = split.source.source
             if isinstance(source, IterSumExpr) and IterSplitExpr(split.source) is split:
                 flat = {_scaled(arg, ops.const(1, arg.dtype)): arg.scale for arg in source.args}

@@ -315,3 +315,37 @@ def test_many_drawn_maps_are_detected() -> None:
         sizes = [int(rng.choice([1, 2, 3, 4, 6, 8, 10])) for _ in range(int(rng.integers(1, 4)))]
         count += not detect_iter_map(drawn(rng, sizes), over(*sizes)).errors
     assert count > 200
+
+
+@pytest.mark.parametrize(
+    ("index", "conditions", "sizes"),
+    [
+        (
+            X * 8 + Y * 2 + Z,
+            [Y * 2 + Z >= 1, Y * 2 + Z < 9, X * 8 + Y * 2 + Z >= 3, X * 8 + Y * 2 + Z < 25],
+            (11, 5, 2),
+        ),
+        (
+            X * 6 + Y * 2 + Z,
+            [
+                X * 6 + Y * 2 + Z < 18,
+                X * 6 + Y * 2 + Z >= 3,
+                Y * 2 + Z >= 1,
+                Y * 2 + Z >= 2,
+                Y * 2 + Z < 8,
+            ],
+            (11, 5, 2),
+        ),
+        (X * 8 + Y * 2 + Z, [Y * 2 + Z >= 2, X * 4 + Y >= 0], (11, 5, 2)),
+    ],
+)
+def test_bounds_of_parts_come_before_bounds_of_wholes(
+    index: tir.PrimExpr, conditions: list[tir.PrimExpr], sizes: tuple[int, ...]
+) -> None:
+    iters, condition = over(*sizes), ops.all_of(*conditions)
+    found = detect_iter_map([index], iters, condition)
+    assert not found.errors
+    [[split], base] = found.indices[0].args, found.indices[0].base
+    reached = [evaluate(index, p) for p in points(iters) if evaluate(condition, p)]
+    start, extent = evaluate(base, {}), evaluate(split.extent, {})
+    assert sorted(reached) == list(range(start, start + extent))
