@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import RelaxpyError
 from relaxpy.ir.access_path import AccessPath
 from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.mismatch import (
+    ABSENT,
+    Key,
+    Mismatch,
+    Path,
+    Place,
+    Step,
+    StructuralMismatch,
+    access_path,
+)
 from relaxpy.ir.node import EMPTY_ATTRS, Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.expr import (
@@ -28,17 +36,6 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 
-
-class Key(NamedTuple):
-    """A step into a table, by the text of the key."""
-
-    name: str
-
-
-# A field by its name, a member by its place, or what a table has under a key.
-Step: TypeAlias = "str | int | Key"
-Path: TypeAlias = "tuple[Path, Step] | None"
-Place: TypeAlias = tuple[Path, object]
 # What is to be visited: the value, whether it is defined here, and its shape variables with it.
 _Visit: TypeAlias = tuple[Node, bool, bool, Path]
 _LATER = ...
@@ -407,59 +404,6 @@ def _as_node(value: object) -> object:
     return value if as_info is None else as_info()
 
 
-class _Absent(Enum):
-    """What stands where a side has nothing."""
-
-    NOTHING = "nothing"
-
-    @override
-    def __str__(self) -> str:
-        return self.value
-
-
-_ABSENT = _Absent.NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """Where two nodes first differ, and what stands there on either side.
-
-    The places are the same unless one side has nothing there.
-    """
-
-    place: AccessPath
-    other_place: AccessPath
-    lhs: object
-    rhs: object
-
-    @property
-    def path(self) -> str:
-        """The way from the two nodes to the difference: `.body.blocks[0]`."""
-        return str(self._present).removeprefix("<root>")
-
-    @property
-    def _present(self) -> AccessPath:
-        return self.other_place if self.lhs is _ABSENT else self.place
-
-    @override
-    def __str__(self) -> str:
-        texts = [_snippet(self.lhs), _snippet(self.rhs)]
-        kinds = [type(self.lhs).__name__, type(self.rhs).__name__]
-        if texts[0] == texts[1] and kinds[0] != kinds[1]:
-            texts = [f"{text} ({kind})" for text, kind in zip(texts, kinds, strict=True)]
-        return f"the two differ at {self._present}\n  left:  {texts[0]}\n  right: {texts[1]}"
-
-
-def _snippet(subject: object, limit: int = 300) -> str:
-    text = (
-        str(subject)
-        if not isinstance(subject, np.ndarray)
-        else np.array2string(subject, threshold=8)
-    )
-    text = "\n         ".join(text.splitlines()[:8])
-    return text if len(text) <= limit else text[:limit] + " ..."
-
-
 @in_bulk
 def first_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
@@ -601,7 +545,7 @@ def _among(
             )
     for key in sorted(one.keys() ^ other.keys()):
         here, there = (steps[key not in side](found.place, key) for side in (one, other))
-        return Mismatch(here, there, one.get(key, _ABSENT), other.get(key, _ABSENT))
+        return Mismatch(here, there, one.get(key, ABSENT), other.get(key, ABSENT))
     return None
 
 
@@ -617,7 +561,7 @@ def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch
             for a, b, (step, value), (_, other_value) in tokens:
                 if a != b:
                     return _difference(a, b, ((path, step), value), ((path, step), other_value))
-    place = _access_path(path)
+    place = access_path(path)
     return Mismatch(place, place, one, other)
 
 
@@ -631,20 +575,6 @@ def _members(subject: object) -> list[tuple[Step, object]]:
     if isinstance(subject, Mapping):
         return [(Key(str(key)), subject[key]) for key in sorted(subject, key=str)]
     return []
-
-
-def _access_path(path: Path) -> AccessPath:
-    steps: list[Step] = []
-    while path is not None:
-        path, step = path
-        steps.append(step)
-    found = AccessPath.root()
-    for step in reversed(steps):
-        if isinstance(step, Key):
-            found = found.map_item(step.name)
-        else:
-            found = found.attr(step) if isinstance(step, str) else found.array_item(step)
-    return found
 
 
 def get_first_structural_mismatch(
@@ -672,7 +602,3 @@ def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = Fals
     mismatch = first_mismatch(lhs, rhs, map_free_vars)
     if mismatch is not None:
         raise StructuralMismatch(str(mismatch))
-
-
-class StructuralMismatch(RelaxpyError, ValueError, AssertionError):  # noqa: N818
-    """Two nodes that were to be equal are not; the text shows the first difference."""

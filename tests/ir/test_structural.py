@@ -13,11 +13,12 @@ from relaxpy.ir import (
     structural_hash,
 )
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.mismatch import StructuralMismatch
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
-from relaxpy.ir.structural import StructuralMismatch, first_mismatch
+from relaxpy.ir.structural import first_mismatch
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
