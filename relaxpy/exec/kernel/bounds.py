@@ -60,9 +60,14 @@ def _end(
     rising = factor.is_at_least(0, sizes)
     if not rising and not (factor * -1).is_at_least(0, sizes):
         return None
-    bound = as_poly(axis.stop) - 1 if rising == upper else as_poly(axis.start)
-    rest = index.poly() - factor * as_poly(axis.var) + factor * bound
-    return affine(rest, loops - {axis.var})
+    bound = affine(as_poly(axis.stop) - 1 if rising == upper else axis.start, loops)
+    if bound is None:
+        return None
+    left = {var: c for var, c in index.coefficients.items() if var is not axis.var}
+    found = Affine(left, index.offset + factor * bound.offset)
+    if not bound.coefficients:
+        return found
+    return affine(found.poly() + factor * (bound.poly() - bound.offset), loops)
 
 
 def is_injective(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> bool:

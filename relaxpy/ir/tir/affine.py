@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from relaxpy.ir.dtype import INT64, DataType
@@ -44,13 +45,17 @@ class Poly:
         return _poly(found)
 
     def __sub__(self, other: Poly | int) -> Poly:
-        return self + as_poly(other) * -1
+        found = dict(self.terms)
+        for monomial, factor in as_poly(other).terms.items():
+            found[monomial] = found.get(monomial, 0) - factor
+        return _poly(found)
 
     def __mul__(self, other: Poly | int) -> Poly:
         found: dict[Monomial, int] = {}
         for left, p in self.terms.items():
             for right, q in as_poly(other).terms.items():
-                monomial = tuple(sorted((*left, *right), key=id))
+                both = (*left, *right)
+                monomial = tuple(sorted(both, key=id)) if left and right else both
                 found[monomial] = found.get(monomial, 0) + p * q
         return _poly(found)
 
@@ -153,16 +158,21 @@ def _names(monomial: Monomial) -> list[str]:
 
 
 def _poly(terms: Mapping[Monomial, int]) -> Poly:
-    return Poly(MappingProxyType({m: f for m, f in terms.items() if f}))
+    if 0 in terms.values():
+        terms = {m: f for m, f in terms.items() if f}
+    return Poly(MappingProxyType(terms))
 
 
 def as_poly(value: Poly | PrimExpr | int) -> Poly:
     """`value` as a polynomial; casts between integers are seen through."""
+    if isinstance(value, Poly):
+        return value
+    return _poly({(): value}) if isinstance(value, int) else _of(value)
+
+
+@lru_cache(maxsize=1 << 12)
+def _of(value: PrimExpr) -> Poly:
     match value:
-        case Poly():
-            return value
-        case int():
-            return _poly({(): value})
         case IntImm(value=number):
             return _poly({(): number})
         case Add() | Sub() | Mul() if value.dtype.bits < 32 or value.dtype.family == "uint":
