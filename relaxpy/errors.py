@@ -413,6 +413,10 @@ class MisuseError(RelaxpyError, TypeError, ValueError):
     """An argument of relaxpy's own Python interface is of the wrong kind or value."""
 
 
+class MissingArgumentError(MisuseError):
+    """An argument that is needed was not given."""
+
+
 class BuilderStateError(MisuseError):
     """A BlockBuilder is asked for what its open scopes do not allow."""
 

@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, close_names
+from relaxpy.errors import (
+    MissingArgumentError,
+    MisuseError,
+    ParseError,
+    RelaxpyError,
+    Span,
+    close_names,
+)
 from relaxpy.ir.node import Node
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -299,7 +306,8 @@ class Evaluator(Displays):
                     raise wrong from None
                 if (function is max or function is min) and len(args) > 1:
                     error = error.hinted(f"write T.{ast.unparse(node)}")
-            where = culprit(node, args, kwargs, error.about) or node
+            missing = isinstance(error, MissingArgumentError)
+            where = node.func if missing else culprit(node, args, kwargs, error.about) or node
             raise as_parse_error(error, self.span(where)) from None
         except VALUE_ERRORS as error:
             raise self._call_error(node, function, args, kwargs, error) from None

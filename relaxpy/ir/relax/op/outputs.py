@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
+from relaxpy.errors import (
+    MissingArgumentError,
+    MisuseError,
+    StructInfoError,
+    StructInfoTypeError,
+    counted,
+)
 from relaxpy.ir.relax.nodes import (
     Expr,
     ShapeExpr,
@@ -51,11 +57,14 @@ def said_output(
         StructInfoError: A is not of outputs with such shapes (OP-2, OP-3, RES-50).
     """
     if (out_sinfo is None) is (sinfo_args is None):
-        what = "is missing" if out_sinfo is None else "is given, and sinfo_args says it again"
+        hint = 'say the outputs once: out_sinfo=R.Tensor((4, 4), "float32")'
+        if out_sinfo is None:
+            raise MissingArgumentError("argument 'out_sinfo' is missing", rule=rule, hint=hint)
         raise MisuseError(
-            f"argument 'out_sinfo' {what}",
+            "argument 'out_sinfo' is given, and sinfo_args says it again",
             rule=rule,
-            hint='say the outputs once: out_sinfo=R.Tensor((4, 4), "float32")',
+            hint=hint,
+            about=sinfo_args,
         )
     if out_sinfo is not None:
         info = output_info(out_sinfo)
