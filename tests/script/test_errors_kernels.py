@@ -110,6 +110,12 @@ def test_loops_run_over_integers_in_forms_of_their_own() -> None:
         #       ^^^^^^^^^^^^^ a loop in a kernel has no else
             break
         #   ^^^^^ break stands outside a loop
+            T.evaluate(T.continue_loop())
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ continue stands outside a loop
+            T.break_loop()
+        #   ^^^^^^^^^^^^^^ break stands outside a loop
+            while x > T.float32(0):
+                T.break_loop()
     """)
 
 

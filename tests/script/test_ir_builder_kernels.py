@@ -375,6 +375,11 @@ def test_what_was_never_named_has_a_text_all_the_same() -> None:
     assert_structural_equal(from_source(unnamed.script()), unnamed)
 
 
+def outside_a_loop() -> None:
+    with IRBuilder(), T.prim_func():
+        T.evaluate(T.break_loop())
+
+
 WRONG: list[tuple[str, Callable[[], object]]] = [
     (r"T.axis belongs directly into a block", lambda: T.axis.spatial(4, 0)),
     (r"T.reads belongs directly into a block", lambda: T.reads()),
@@ -386,6 +391,7 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     (r"T.arg belongs to the top of a kernel", lambda: T.arg("x", T.int32())),
     (r"a parameter is matched at the top", lambda: T.match_buffer(T.handle(), (4,), "float32")),
     (r"T.alloc_buffer belongs directly into a block", lambda: T.alloc_buffer((4,), "float32")),
+    (r"break stands outside a loop", outside_a_loop),
     (r"is not made by T.env_thread", lambda: T.launch_thread(T.int32(), 4).__enter__()),
     (r"T.init belongs directly into a block", lambda: T.init().__enter__()),
     (r"with T.Then stands directly in with T.If", lambda: T.Then().__enter__()),

@@ -135,10 +135,8 @@ class KernelReader(KernelState):
             case ast.Return():
                 self.returned(node)
             case ast.Break() | ast.Continue():
-                if not any(body.kind == "loop" for body in self.bodies):
-                    raise self.error(node, f"{type(node).__name__.lower()} stands outside a loop")
                 jump = intrin.break_loop if isinstance(node, ast.Break) else intrin.continue_loop
-                self.add(stmt.Evaluate(jump(), self.program.span(node)))
+                self.evaluate(jump(), node)
             case ast.Assert(test=test, msg=msg):
                 self.check(node, test, msg)
             case ast.Pass() | ast.Nonlocal():  # whose names are looked up outside anyway
@@ -448,7 +446,7 @@ class KernelReader(KernelState):
             case forms.Form():
                 self.effect(value, node)
             case tir.Call():
-                self.add(stmt.Evaluate(value, self.program.span(node)))
+                self.evaluate(value, node)
             case stmt.BufferStore():
                 self.add(replace(value, span=self.program.span(node)))
             case tuple() | list() if all(v is None for v in value):

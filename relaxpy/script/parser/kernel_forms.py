@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.naming import set_name
-from relaxpy.ir.node import Attrs
+from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import (
     Buffer,
@@ -43,6 +44,8 @@ FRAMES = (
     *(forms.LoopForm, forms.BlockForm, forms.InitForm, forms.WhileForm, forms.IfForm),
     *(forms.BranchForm, *SCOPED),
 )
+
+_JUMPS: Mapping[Node, str] = {Op("tir.break_loop"): "break", Op("tir.continue_loop"): "continue"}
 
 #: What gives something to name.
 NAMED = (
@@ -302,7 +305,7 @@ class KernelForms(KernelBuilder):
                 span = self.span(at)
                 self.add(self.made(at, stmt.BufferStore, buffer, stored, indices, predicate, span))
             case forms.EvaluateForm(value=value):
-                self.add(stmt.Evaluate(value, self.span(at)))
+                self.evaluate(value, at)
             case forms.AccessForm(what=what, regions=regions):
                 block = self.block_at(at, f"T.{what}")
                 if what in block.regions:
@@ -335,6 +338,13 @@ class KernelForms(KernelBuilder):
                 raise self.error(at, "name the block variable, as in vi = T.axis.spatial(...)")
             case _:
                 raise self.error(at, f"{describe(form)} must be given a name")
+
+    def evaluate(self, value: PrimExpr, at: Any) -> None:
+        """An expression for its effect; what leaves a loop stands in one."""
+        word = _JUMPS.get(value.op) if isinstance(value, tir.Call) else None
+        if word is not None and not any(body.kind == "loop" for body in self.bodies):
+            raise self.error(at, f"{word} stands outside a loop")
+        self.add(stmt.Evaluate(value, self.span(at)))
 
     def merge(self, table: dict[str, object], attrs: object, at: Any) -> None:
         """Enter the attributes of a block; the same key may come again with the same value."""
