@@ -237,6 +237,7 @@ class Analyzer:
         Errors:
             MisuseError: something else was said before, unless `allow_override`.
         """
+        ops.check_variable(var, "a binding")
         if isinstance(expr, Range):
             self._bind_range(var, expr, allow_override)
             return

@@ -29,7 +29,9 @@ class IntConstraints:
     relations: Sequence[PrimExpr]
 
     def __post_init__(self) -> None:
-        ranges = dict(self.ranges or {})
+        if not isinstance(self.ranges, Mapping):
+            raise MisuseError(f"ranges is a table by tir.Var, found {self.ranges!r:.60}")
+        ranges = dict(self.ranges)
         for var, domain in ranges.items():
             ops.check_variable(var, "a table of ranges")
             if not isinstance(domain, Range):
@@ -56,7 +58,11 @@ class IntConstraints:
             MisuseError (also TypeError): variables or ranges are given twice.
         """
         if not isinstance(relations, IntConstraints):
-            return IntConstraints(variables or [], ranges or {}, relations)  # type: ignore[arg-type]
+            return IntConstraints(
+                [] if variables is None else variables,
+                {} if ranges is None else ranges,
+                relations,  # type: ignore[arg-type]
+            )
         if variables is not None or ranges is not None:
             raise MisuseError("an IntConstraints has variables and ranges of its own")
         return relations

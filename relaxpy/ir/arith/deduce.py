@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound
-from relaxpy.ir.arith.intset import NOTHING, IntervalSet
+from relaxpy.ir.arith.intset import NOTHING, IntervalSet, domains_of
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
@@ -28,8 +28,8 @@ def deduce_bound(var: Var, cond: ExprLike, hint_map: Domains, relax_map: Domains
         MisuseError (also TypeError): `var` is no variable, or a domain no IntervalSet or Range.
     """
     ops.check_variable(var, "deduce_bound")
-    hints = {v: IntervalSet.of(d) for v, d in {**relax_map, **hint_map}.items()}
-    relaxed = {v: IntervalSet.of(d) for v, d in relax_map.items()}
+    relaxed = domains_of(relax_map)
+    hints = {**relaxed, **domains_of(hint_map)}
     analyzer = _with_hints(hints)
     compared = _sided(ops.convert(cond), var)
     if compared is None:

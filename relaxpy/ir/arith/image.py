@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.ir.arith import poly, readable
 from relaxpy.ir.arith.interval import Interval
-from relaxpy.ir.arith.intset import EVERYTHING, IntervalSet, around_lanes
+from relaxpy.ir.arith.intset import EVERYTHING, IntervalSet, around_lanes, domains_of
 from relaxpy.ir.arith.poly import Poly
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
@@ -28,7 +28,7 @@ def evaluate_set(
     engine: Canonical, expr: tir.PrimExpr, dom_map: Mapping[tir.Var, IntervalSet | Range]
 ) -> IntervalSet:
     """An interval around `expr`, its ends over what `dom_map` does not have."""
-    domains = {var: IntervalSet.of(domain) for var, domain in dom_map.items()}
+    domains = domains_of(dom_map)
     if any(domain.is_nothing() for domain in domains.values()):
         return EVERYTHING
     image = _Image(engine, domains)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -123,6 +123,22 @@ class IntervalSet(IntSet):
         return IntervalSet(domain.min, simplify(ops.sub(domain.stop, 1)))
 
 
+def domains_of(table: Mapping[tir.Var, IntervalSet | Range]) -> dict[tir.Var, IntervalSet]:
+    """The intervals that variables run through.
+
+    Errors:
+        MisuseError (also TypeError): it is no table of IntervalSets or Ranges by tir.Var.
+    """
+    if not isinstance(table, Mapping):
+        raise MisuseError(
+            f"domains are a table of intervals or Ranges by tir.Var, found {table!r:.60}",
+            about=table,
+        )
+    for var in table:
+        ops.check_variable(var, "a table of domains")
+    return {var: IntervalSet.of(domain) for var, domain in table.items()}
+
+
 EVERYTHING = IntervalSet(None, None)
 NOTHING = IntervalSet(_POS_INF, _NEG_INF)
 
@@ -170,6 +186,8 @@ def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
     Errors:
         MisuseError (also TypeError): a member is no IntervalSet.
     """
+    if not isinstance(sets, (list, tuple)):
+        raise MisuseError(f"intervals stand in a list, found {sets!r:.60}", about=sets)
     found = NOTHING
     waiting = []
     for one in sets:

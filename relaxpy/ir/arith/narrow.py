@@ -26,6 +26,8 @@ def narrow_predicate_expression(expr: ExprLike, ranges: Mapping[Var, Range]) -> 
     Errors:
         MisuseError (also TypeError): `expr` is not Bool, or a variable has no Range.
     """
+    if not isinstance(ranges, Mapping):
+        raise MisuseError(f"ranges is a table by tir.Var, found {ranges!r:.60}", about=ranges)
     ends = {}
     for var, domain in ranges.items():
         if not isinstance(var, Var) or not isinstance(domain, Range):

@@ -62,6 +62,8 @@ class _Estimate:
         self, region: Sequence[Range], iters: Mapping[Var, Range], predicate: ExprLike
     ) -> None:
         self.analyzer: Analyzer = analyzer_of(iters)
+        if not isinstance(region, (list, tuple)):
+            raise MisuseError(f"a region is a list of Ranges, found {region!r:.60}", about=region)
         for part in region:
             if not isinstance(part, Range):
                 raise MisuseError(f"a region is made of Ranges, found {part!r:.60}", about=region)

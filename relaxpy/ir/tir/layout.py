@@ -188,7 +188,7 @@ def _convertible(src: Layout, dst: Layout) -> bool:
 
 
 def _given(values: Sequence[ExprLike], layout: Layout, what: str) -> dict[str, PrimExpr]:
-    found = ops.convert_all(values if isinstance(values, (list, tuple)) else list(values))
+    found = ops.convert_all(values)
     if len(found) != len(layout):
         raise MisuseError(
             f"{layout!r} has {counted(len(layout), 'axis', 'axes')}, found {len(found)} {what}",

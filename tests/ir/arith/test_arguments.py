@@ -1,0 +1,69 @@
+"""What is no argument of integer reasoning is refused as such, never by an error of Python's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from relaxpy import arith, tir as T
+from relaxpy.errors import MisuseError
+from relaxpy.ir.tir.buffer import Range
+
+x, f, h = T.Var("x", "int32"), T.Var("f", "float32"), T.Var("h", "handle")
+one = {x: Range(0, 3)}
+part = [Range(x, x + 1)]
+change = T.BijectiveLayout("NCHW", "NCHW4c")
+NEITHER: list[object] = [3, 2.5, "s", f, h, T.Ramp(x, 1, 4), Range(0, 3), object()]
+
+REFUSED: dict[str, Callable[[Any], object]] = {
+    "domains of a set": lambda a: arith.Analyzer().int_set(x, a),
+    "hints of a deduction": lambda a: arith.deduce_bound(x, x < 3, a, {}),
+    "what is relaxed": lambda a: arith.deduce_bound(x, x < 3, {}, a),
+    "variables of a pattern": lambda a: arith.detect_linear_equation(x, a),
+    "variables of a clip": lambda a: arith.detect_clip_bound(x < 3, a),
+    "equations": lambda a: arith.solve_linear_equations(a, [x]),
+    "unknowns": lambda a: arith.solve_linear_equations([x.equal(3)], a),
+    "ranges of unknowns": lambda a: arith.solve_linear_inequalities([x < 3], [x], a),
+    "iterators of a map": lambda a: arith.subspace_divide([x], a, [x]),
+    "iterators inside": lambda a: arith.subspace_divide([x], one, a),
+    "ranges of a predicate": lambda a: arith.narrow_predicate_expression(x < 3, a),
+    "a region": lambda a: arith.estimate_region_upper_bound(a, one),
+    "variables of a region": lambda a: arith.estimate_region_strict_bound(part, a),
+    "a predicate": lambda a: arith.estimate_region_lower_bound(part, one, a),
+    "sets to unite": lambda a: arith.union_lower_bound(a),
+    "a condition": lambda a: arith.PresburgerSet(a),
+    "bounds": lambda a: arith.IntGroupBounds(1, a, [], []),
+    "an index of a layout": lambda a: change.forward_index(a),
+    "a shape of a layout": lambda a: change.backward_shape(a),
+    "an update": lambda a: arith.Analyzer().update(x, a),
+}
+
+
+@pytest.mark.parametrize("given", NEITHER, ids=str)
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED.keys())
+def test_wrong_arguments_are_refused(call: Callable[[Any], object], given: object) -> None:
+    with pytest.raises(MisuseError):
+        call(given)
+
+
+@pytest.mark.parametrize("given", [3, "s", None, Range(0, 3)], ids=str)
+def test_only_variables_are_bound(given: object) -> None:
+    with pytest.raises(MisuseError, match=r"tir\.Var"):
+        arith.Analyzer().bind(given, x)  # type: ignore[arg-type]
+
+
+ANYTHING = [x, f, h, 3, 2.5, True, T.Ramp(x, 1, 4), T.Broadcast(f, 2), T.Let(x, 1, x), T.vscale()]
+
+
+@pytest.mark.parametrize("given", ANYTHING, ids=str)
+def test_whatever_is_an_expression_has_an_answer(given: Any) -> None:
+    made = arith.Analyzer()
+    assert isinstance(made.simplify(given), T.PrimExpr)
+    assert isinstance(made.const_int_bound(given), arith.ConstIntBound)
+    assert isinstance(made.modular_set(given), arith.ModularSet)
+    assert isinstance(made.int_set(given, one), arith.IntervalSet)
+    assert made.can_prove_equal(given, given)
+    assert isinstance(arith.detect_common_subexpr(given, 1), dict)
+    assert arith.deduce_bound(x, given, {}, {}).is_nothing()
