@@ -51,9 +51,10 @@ class _Definitions:
     def define(self, var: Var, scope: Scope, *, again: bool = False) -> None:
         if var in self.ever and not again:
             self.fault("two places define the variable", var)
+        if var not in self.now:  # what is defined further out already ends there
+            scope.append(var)
         self.now.add(var)
         self.ever.add(var)
-        scope.append(var)
 
     def free(self, buffer: Buffer, scope: Scope, *, shape: bool = False) -> None:
         """Define the variables that stand alone in a buffer, as its declaration does."""

@@ -113,6 +113,8 @@ def test_a_hardware_index_has_one_variable_at_a_time() -> None:
 
     s, t = tir.Var("s", "int32"), tir.Var("t", "int32")
     assert faults(kernel(tir.SeqStmt([bound(s, PASS), bound(t, PASS), bound(s, PASS)]))) == []
+    inside = tir.SeqStmt([bound(s, PASS), tir.Evaluate(s)])
+    assert faults(kernel(bound(s, inside))) == []
     assert faults(kernel(bound(s, bound(t, PASS)))) == [
         "threadIdx.x is 's' already, and becomes 't'",
     ]
