@@ -184,6 +184,11 @@ def lower_module(
             "branches and local functions nest deeper than Python's 100 levels of indentation",
             hint="make functions of the module of the inner ones",
         ) from None
+    except SyntaxError as error:  # of what was generated: Python nests no more blocks
+        raise CompileError(
+            f"the loops of a kernel nest deeper than Python does: {error.msg}",
+            hint='fuse loops, or use target="reference"',
+        ) from None
     plain_functions = dict(namespace)
     if instrument is not None:
         _watch(lowering, namespace, instrument)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from relaxpy.errors import CompileError, RelaxpyError
+from relaxpy.exec.kernel.deep import flatten_deep_loops
 from relaxpy.exec.kernel.emitted import Unchecked
 from relaxpy.exec.kernel.numpy_emitter import emit
 from relaxpy.exec.kernel.plan import Plan
@@ -54,5 +55,6 @@ def compile_kernel(
         if isinstance(error, CompileError):
             raise error.located(func.span) from None
         raise
+    flatten_deep_loops([*emitted.checks, *emitted.work])
     unchecked = emitted.unchecked(unchecked_name)
     return Kernel(name, emitted.whole(), report_of(plan), plan, unchecked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, partial
 from typing import Any, TypeAlias
@@ -35,6 +35,17 @@ __all__ = [
 
 
 # ---- indices
+
+
+def grid(*ranges: range) -> Iterator[tuple[int, ...]]:
+    """The numbers of all ranges, one of each, the last running fastest."""
+    if not ranges:
+        yield ()
+        return
+    *outer, inner = ranges
+    for numbers in grid(*outer):
+        for number in inner:
+            yield (*numbers, number)
 
 
 def at(index: Any, size: int, name: str) -> int:
