@@ -51,6 +51,11 @@ class CheckLowering:
     def add(self, value: ast.expr, info: rx.StructInfo | None) -> None:
         """Check `value`, an expression that may be written several times, against `info`."""
         out = self.check.structure
+        scalar = isinstance(info, (rx.PrimStructInfo, rx.ObjectStructInfo)) or info is None
+        if isinstance(value, ast.Constant) and not scalar:
+            # A literal is none of the others, and `4.dtype` is not even Python.
+            self.check.always_full = True
+            return
         match info:
             case rx.TensorStructInfo():
                 self._tensor(value, info)

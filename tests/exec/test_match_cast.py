@@ -1,12 +1,13 @@
 """match_cast at run time, on both targets (MC-1 to MC-20)."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.errors import MatchCastError, RuntimeCheckError, Source, Span
+from relaxpy.errors import MatchCastError, RelaxpyWarning, RuntimeCheckError, Source, Span
 from relaxpy.exec.checks import Bindings, match_cast
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
@@ -328,3 +329,36 @@ def test_both_targets_judge_alike(
         except MatchCastError as error:
             outcomes.append(("refused", str(error)))
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.rule("MC-2", "MC-9", "EV-7")
+@pytest.mark.parametrize("target", ["reference", "numpy"])
+@pytest.mark.parametrize(
+    "literal",
+    [
+        rx.PrimValue(4),
+        rx.PrimValue(-4),
+        rx.PrimValue(2.5),  # type: ignore[arg-type]
+        rx.PrimValue(tir.IntImm("bool", 1)),
+        rx.StringImm("a"),
+    ],
+)
+def test_a_literal_is_cast_like_any_value(literal: rx.Expr, target: str) -> None:
+    infos: list[rx.StructInfo] = [tensor((2,)), tensor((N,)), rx.TensorStructInfo(None, "int64")]
+    infos += [rx.ShapeStructInfo((2,)), rx.ShapeStructInfo((N,)), rx.ShapeStructInfo(ndim=1)]
+    infos += [rx.TupleStructInfo(()), rx.TupleStructInfo((OBJECT,)), rx.FuncStructInfo((), OBJECT)]
+    for info in infos:
+        y = rx.Var("y", info)
+        main = function([], [rx.MatchCast(y, literal, info)], y)
+        with (
+            pytest.warns(RelaxpyWarning, match="DER-26")
+            if isinstance(literal, rx.PrimValue)
+            else nullcontext()
+        ):
+            ex = compile(module(main=main), target)
+        with pytest.raises(MatchCastError, match="match_cast"):
+            ex["main"]()
+    y = rx.Var("y", OBJECT)
+    ex = compile(module(main=function([], [rx.MatchCast(y, literal, OBJECT)], y)), target)
+    held = literal.value if isinstance(literal, rx.StringImm) else literal.value.value  # type: ignore[attr-defined]
+    assert ex["main"]() == held

@@ -12,6 +12,7 @@ from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import bound_vars
+from relaxpy.ir.relax.infer import signature_of
 from relaxpy.ir.relax.op import registered_ops
 from relaxpy.ir.tir.expr import IntImm, SizeVar, Var
 from relaxpy.ir.traverse import children, walk
@@ -69,8 +70,10 @@ class GraphWriter:
         named = [(self.names.bind(p), _declared(p)) for p in func.params]
         params = [Concat(f"{p}: ", self.text.info_doc(info, own)) for p, info in named]
         result: Doc | None = None
-        if func.ret_struct_info is not None:
-            result = self.text.info_doc(func.ret_struct_info, own)
+        if (returned := func.ret_struct_info) is not None:
+            # Functions that are returned have sizes of their own, which stand nowhere else.
+            theirs = [v for v in _symbols([returned]) if v not in self._visible]
+            result = self.text.info_doc(returned, own.union(theirs))
         writer.header(name, params, result)
         contents = self._contents(func.body)
         around, self._visible = self._visible, self._visible | own
@@ -216,6 +219,8 @@ class GraphWriter:
         self, value: rx.If | rx.Function, name: str, var: rx.Var, info: rx.StructInfo | None
     ) -> None:
         """An if or a function that `name` is bound to, and more than `info` if `var` says it."""
+        if info is None and isinstance(value, rx.Function) and value.ret_struct_info is not None:
+            info = signature_of(value)
         said = self._annotated and None not in (info, var.struct_info) and var.struct_info != info
         if said and var.struct_info is not None:
             self.writer.line(f"{name}: ", self.text.info_doc(var.struct_info))
