@@ -64,6 +64,7 @@ from relaxpy.ir.relax.utils import extern
 from relaxpy.ir.transform import get_pipeline, register_pipeline
 from relaxpy.relax import (
     analysis,
+    backend,
     base_py_module,
     binding_rewrite,
     block_builder,
@@ -129,6 +130,7 @@ __all__ = [
     "VarBinding",
     "VirtualMachine",
     "analysis",
+    "backend",
     "base_py_module",
     "binding_rewrite",
     "block_builder",

@@ -1,5 +1,6 @@
 """The passes over Relax programs."""
 
+from relaxpy.ir.relax.dpl.fusion import FusionPattern, PatternCheckContext
 from relaxpy.ir.relax.transform import (
     DataflowBlockPass,
     FunctionPass,
@@ -13,9 +14,11 @@ from relaxpy.ir.relax.transform import (
 __all__ = [
     "DataflowBlockPass",
     "FunctionPass",
+    "FusionPattern",
     "LegalizeOps",
     "Normalize",
     "NormalizeGlobalVar",
+    "PatternCheckContext",
     "dataflowblock_pass",
     "function_pass",
 ]

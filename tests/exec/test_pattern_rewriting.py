@@ -156,6 +156,26 @@ def bodies(
     return lines, draw(st.sampled_from(known))
 
 
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[list[str], str]:
+    """Values computed from each other, and calls that change one of them in between."""
+    words = draw(st.sampled_from([("negative", "abs"), ("twice",), ("negative", "multiply")]))
+    known = ["x"]
+    lines = []
+    for index in range(draw(st.integers(2, 4))):
+        near = st.sampled_from([known[-1], known[-1], "x"])
+        word = draw(st.sampled_from(words))
+        if word == "twice":
+            operands = [draw(near)] * 2
+        else:
+            operands = [draw(near) for _ in range(1 + (word == "multiply"))]
+        lines.append(f"v{index} = R.{word.replace('twice', 'add')}({', '.join(operands)})")
+        known.append(f"v{index}")
+        if draw(st.booleans()):
+            lines.append(f'_ = R.call_packed("test.dpl.change", {draw(near)})')
+    return lines, f"R.add({draw(st.sampled_from(known))}, {known[-1]})"
+
+
 def program(lines: list[str], result: str) -> IRModule:
     text = "\n".join(f"        {line}" for line in [*lines, f"result = {result}", "return result"])
     info = 'R.Tensor((4,), "float32")'
@@ -194,6 +214,18 @@ def test_programs_give_and_do_the_same(body: tuple[list[str], str], names: list[
     after = rewriter(mod)
     check(mod, after)
     assert rewriter(after) is after
+
+
+@pytest.mark.rule("OPT-3")
+@pytest.mark.rule("OPT-11")
+@given(chains())
+@settings(max_examples=150, deadline=None)
+def test_what_is_changed_in_between_is_told_apart(body: tuple[list[str], str]) -> None:
+    mod = program(*body)
+    rewriter = from_pattern("a sum of two equals")
+    for name in ("an absolute value of a negative one", "two signs", "a product of signs"):
+        rewriter = rewriter | from_pattern(name)
+    check(mod, rewriter(mod))
 
 
 @pytest.mark.rule("OPT-1")

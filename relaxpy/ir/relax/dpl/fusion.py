@@ -1,0 +1,111 @@
+"""Patterns under names, for passes that hand what they match to other code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+from relaxpy.entry import user_constructed, user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.relax.base import check_name, set_fields
+from relaxpy.ir.relax.dpl.pattern import DFPattern, check_pattern
+from relaxpy.ir.relax.nodes import Expr, Var
+
+
+@dataclass(frozen=True, slots=True)
+class PatternCheckContext:
+    """What a FusionPattern's `check` is asked about: a match, and what is around it.
+
+    `annotated_expr` has what the annotation patterns stand for, by their names, `matched_bindings`
+    the variables that the match consists of with their values, `var_usages` for each variable those
+    that are computed from it, and `value_to_bound_var` the variable that a value is bound to.
+    """
+
+    matched_expr: Expr
+    annotated_expr: Mapping[str, Expr]
+    matched_bindings: Mapping[Var, Expr]
+    var_usages: Mapping[Var, Sequence[Var]]
+    value_to_bound_var: Mapping[Expr, Var]
+
+
+Check: TypeAlias = Callable[[PatternCheckContext], bool]
+AttrsGetter: TypeAlias = Callable[[Mapping[str, Expr]], Mapping[str, object]]
+
+
+@user_constructed
+@dataclass(frozen=True, slots=True, eq=False)
+class FusionPattern:
+    """A pattern under a name, which usually begins with that of a backend.
+
+    Of a match `check` may say no, and `attrs_getter` gives attributes for what is made of it. Both
+    get what the `annotation_patterns` stand for, which are parts of `pattern`.
+
+    Errors:
+        MisuseError (also TypeError): a field is of the wrong kind.
+    """
+
+    name: str
+    pattern: DFPattern
+    annotation_patterns: Mapping[str, DFPattern] | None = None
+    check: Check | None = None
+    attrs_getter: AttrsGetter | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "the name of a pattern")
+        check_pattern(self.pattern)
+        table = {} if self.annotation_patterns is None else self.annotation_patterns
+        if not isinstance(table, Mapping):
+            raise MisuseError(
+                f"annotation patterns are a dict of patterns by name, found {table!r:.60}",
+                about=table,
+            )
+        for name, pattern in table.items():
+            check_name(name, "the name of an annotation pattern")
+            check_pattern(pattern)
+        for function in (self.check, self.attrs_getter):
+            if function is not None and not callable(function):
+                raise MisuseError(f"expected a function, found {function!r:.60}", about=function)
+        set_fields(self, annotation_patterns=MappingProxyType(dict(table)))
+
+
+_registered: list[FusionPattern] = []
+
+
+@user_facing
+def register_patterns(patterns: Iterable[FusionPattern | tuple[object, ...]]) -> None:
+    """Register patterns, those that come later with a higher priority.
+
+    A tuple is what a FusionPattern is made of: a name, a pattern, annotation patterns, a check.
+
+    Errors:
+        MisuseError (also TypeError): one is neither; nothing is registered then.
+    """
+    if not isinstance(patterns, Iterable):
+        raise MisuseError(f"patterns are given in a list, found {patterns!r:.60}", about=patterns)
+    _registered.extend([_as_fusion_pattern(item) for item in patterns])
+
+
+def _as_fusion_pattern(item: object) -> FusionPattern:
+    if isinstance(item, FusionPattern):
+        return item
+    if isinstance(item, tuple) and 2 <= len(item) <= 5:
+        return FusionPattern(*item)
+    raise MisuseError(
+        f"expected a FusionPattern, or a name and a pattern, found {item!r:.60}", about=item
+    )
+
+
+@user_facing
+def get_patterns_with_prefix(prefix: str) -> list[FusionPattern]:
+    """The registered patterns whose names begin so, those of the highest priority first."""
+    check_name(prefix, "the beginning of a name")
+    return [found for found in reversed(_registered) if found.name.startswith(prefix)]
+
+
+@user_facing
+def get_pattern(name: str) -> FusionPattern | None:
+    """The registered pattern of this name, of several the last one; None if there is none."""
+    check_name(name, "the name of a pattern")
+    return next((found for found in reversed(_registered) if found.name == name), None)
