@@ -150,11 +150,8 @@ def _operands(value: Expr) -> Iterator[Var]:
 
 def _sketch(value: Expr) -> object:
     """What equal values share, quick to take."""
-    if isinstance(value, Call):
-        return value.op, *(a if isinstance(a, Var) else type(a) for a in value.args)
-    assert isinstance(value, TupleGetItem)
-    whole = value.tuple_value
-    return whole if isinstance(whole, Var) else type(whole), value.index
+    head = value.op if isinstance(value, Call) else value.index  # type: ignore[attr-defined]
+    return head, *_operands(value)
 
 
 class _Uses:

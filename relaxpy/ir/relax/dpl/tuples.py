@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.dpl.expand import Goal
+from relaxpy.ir.relax.dpl.expand import COMMUTATIVE, Goal, is_same_value
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher
-from relaxpy.ir.relax.dpl.pattern import DFPattern, all_parts, parts
+from relaxpy.ir.relax.dpl.pattern import (
+    CallPattern,
+    DFPattern,
+    ExprPattern,
+    OrPattern,
+    UnorderedTuplePattern,
+    all_parts,
+    parts,
+)
 from relaxpy.ir.relax.dpl.replacing import Kind, New, Replacing, Rewriter, as_replacement
 from relaxpy.ir.relax.dpl.rules import COMPUTING, Found, Rule, bound_in, computed_in, take
 from relaxpy.ir.relax.dpl.segment import Segment, sorted_by_use
@@ -50,6 +58,39 @@ def inner_heads(patterns: Sequence[DFPattern]) -> frozenset[Head] | None:
     return found
 
 
+def told_by_each(patterns: Sequence[DFPattern]) -> list[DFPattern]:
+    """What occurs in several patterns, if each of them matches in one way at most.
+
+    Then two values fit together only if these parts stand for the same in both.
+    """
+    inside = [set(all_parts([pattern])) for pattern in patterns]
+    if any(map(_has_choice, set().union(*inside))):
+        return []
+    return [p for p in all_parts(patterns) if sum(p in parts for parts in inside) > 1]
+
+
+def _has_choice(pattern: DFPattern) -> bool:
+    if isinstance(pattern, CallPattern):
+        operator = pattern.op.expr if isinstance(pattern.op, ExprPattern) else None
+        return operator is None or operator in COMMUTATIVE
+    return isinstance(pattern, (OrPattern, UnorderedTuplePattern))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Candidate:
+    """A value that a field of the pattern matches, and what parts that others have stand for."""
+
+    var: Var
+    goal: Goal
+    told: Found
+
+    def fits(self, other: _Candidate) -> bool:
+        return self.var is not other.var and all(
+            part not in other.told or is_same_value(value, other.told[part])
+            for part, value in self.told.items()
+        )
+
+
 class _Sweep:
     """One sweep of a TupleRule; `open` are the values for each field that may still be used."""
 
@@ -67,7 +108,8 @@ class _Sweep:
         self.kind = kind
         self.segment = Segment(bindings, ordered=ordered)
         self.matcher = Matcher(rule.patterns, self.segment.values)
-        self.open: list[dict[Var, Goal]] = [{} for _ in rule.patterns]
+        self.told = told_by_each(rule.patterns)
+        self.open: list[dict[Var, _Candidate]] = [{} for _ in rule.patterns]
         self.users: dict[Var, list[Var]] = {}
         self.inner = inner_heads(rule.patterns)
         self.bindings: dict[Var, VarBinding] = {}
@@ -76,21 +118,22 @@ class _Sweep:
         changed = False
         while self.segment.waiting:
             binding = take(self.segment, self.to)
-            new = self._completed(binding)
+            candidates = self._candidates(binding)
+            new = self._completed(binding, candidates)
             if new is not None:
                 changed = True
                 self.segment.waiting.extendleft(reversed((*new.before, *new.last)))
                 continue
             self.segment.keep(binding)
             self.to.see(binding)
-            self._note(binding)
+            self._note(binding, candidates)
         if not changed:
             return bindings
         found = sorted_by_use(self.segment.bindings())
         assert found is not None, "a match is taken only where its order can be kept"
         return found
 
-    def _note(self, binding: Binding) -> None:
+    def _note(self, binding: Binding, candidates: Mapping[int, _Candidate]) -> None:
         """Close what is used from now on by something that is part of no match."""
         value = binding.value
         partly = self.inner is None or head_of(value) in self.inner
@@ -105,51 +148,54 @@ class _Sweep:
         if isinstance(binding, VarBinding) and not isinstance(value, Var):
             self.bindings[binding.var] = binding
             self.users.setdefault(binding.var, [])
-            for place in self._places(binding):
-                self.open[place][binding.var] = Goal(self.rule.patterns[place], value)
+            for place, candidate in candidates.items():
+                self.open[place][binding.var] = candidate
 
-    def _places(self, binding: Binding) -> list[int]:
+    def _candidates(self, binding: Binding) -> dict[int, _Candidate]:
         """The fields of the pattern that a value matches by itself."""
-        patterns = self.rule.patterns
-        return [i for i, p in enumerate(patterns) if self.matcher.holds(p, binding.value)]
-
-    def _completed(self, binding: Binding) -> New | None:
-        """What stands for the values of a match of which this binding is the last one."""
         if not isinstance(binding, VarBinding) or isinstance(binding.value, Var):
-            return None
-        patterns = self.rule.patterns
-        for place in reversed(self._places(binding)):
-            goals: dict[int, tuple[Var, Goal]] = {
-                place: (binding.var, Goal(patterns[place], binding.value))
-            }
-            for found in self._assignments(goals):
-                new = self._replaced(binding, goals, found)
+            return {}
+        result: dict[int, _Candidate] = {}
+        for place, pattern in enumerate(self.rule.patterns):
+            goal = Goal(pattern, binding.value)
+            found = self.matcher.first([goal])
+            if found is not None:
+                told = {part: found[part] for part in self.told if part in found}
+                result[place] = _Candidate(binding.var, goal, told)
+        return result
+
+    def _completed(self, binding: Binding, candidates: Mapping[int, _Candidate]) -> New | None:
+        """What stands for the values of a match of which this binding is the last one."""
+        for place, candidate in reversed(tuple(candidates.items())):
+            chosen = {place: candidate}
+            for found in self._assignments(chosen):
+                assert isinstance(binding, VarBinding)
+                new = self._replaced(binding, chosen, found)
                 if new is not None:
                     return new
         return None
 
-    def _assignments(self, goals: dict[int, tuple[Var, Goal]]) -> Iterator[Found]:
+    def _assignments(self, chosen: dict[int, _Candidate]) -> Iterator[Found]:
         """Each way to fill the fields that are still without a value, the latest values first."""
-        found = self.matcher.first([goal for _, goal in goals.values()])
+        found = self.matcher.first([candidate.goal for candidate in chosen.values()])
         if found is None:
             return
-        missing = [i for i in range(len(self.rule.patterns)) if i not in goals]
+        missing = [i for i in range(len(self.rule.patterns)) if i not in chosen]
         if not missing:
             yield found
             return
         place = missing[-1]
-        taken = {var for var, _ in goals.values()}
-        for var, goal in reversed(tuple(self.open[place].items())):
-            if var not in taken:
-                goals[place] = var, goal
-                yield from self._assignments(goals)
-                del goals[place]
+        for candidate in reversed(tuple(self.open[place].values())):
+            if all(map(candidate.fits, chosen.values())):
+                chosen[place] = candidate
+                yield from self._assignments(chosen)
+                del chosen[place]
 
     def _replaced(
-        self, last: VarBinding, goals: Mapping[int, tuple[Var, Goal]], found: Found
+        self, last: VarBinding, goals: Mapping[int, _Candidate], found: Found
     ) -> New | None:
         """What stands for these values, taken out of their places, if it may."""
-        chosen = [goals[i][0] for i in range(len(goals))]
+        chosen = [goals[i].var for i in range(len(goals))]
         computed = {*computed_in(found, self.segment), *chosen} - {last.var}
         earlier = [var for var in chosen if var is not last.var]
         inputs = {self.segment.variable_of(v) for p, v in found.items() if not parts(p)}

@@ -16,6 +16,7 @@ from relaxpy.relax.dpl import (
     wildcard,
 )
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from tests.counting import calls
 
 VECTOR = 'R.Tensor((16,), "float32")'
 SQUARE = 'R.Tensor((16, 16), "float32")'
@@ -378,6 +379,32 @@ def test_three_values_may_be_one_tuple() -> None:
         f"z = {packed('attend', 'qe', 'ke', 'v', info=info)}\nreturn z",
         params,
     )
+
+
+def products(count: int, *, shared: bool) -> rx.Function:
+    """Products of matrices, two by two with one or each with its own, that a tuple holds."""
+    params = [rx.Var(f"m{i}", R.Tensor((16, 16), "float32")) for i in range(count)]
+    bindings = []
+    for i, param in enumerate(params):
+        call = R.matmul(param, params[i // 2 if shared else i])
+        bindings.append(rx.VarBinding(rx.Var(f"p{i}", call.struct_info), call))
+    whole = rx.Tuple([b.var for b in bindings])
+    return rx.Function(params, rx.SeqExpr([rx.BindingBlock(bindings)], whole))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_tuples_among_many_values_are_found_in_little_work(shared: bool) -> None:
+    a, b, one = wildcard(), wildcard(), wildcard()
+    pair = TupleRewriter(
+        [is_op("relax.matmul")(a, one), is_op("relax.matmul")(b, one)],
+        lambda _, m: R.split(R.matmul(R.concat((m[a], m[b])), m[one]), 2),
+    )
+    work = {}
+    for count in (60, 120):
+        before = products(count, shared=shared)
+        work[count] = calls(lambda f=before: pair(f))
+        assert (pair(before) is not before) is shared
+    assert work[120] < 3 * work[60]
 
 
 def test_tuples_are_found_in_dataflow_blocks() -> None:
