@@ -1,6 +1,7 @@
 """Tensor expressions: tensors as functions of their indices."""
 
 from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.te.tag import TagScope, tag_scope
 from relaxpy.ir.te.tensor import (
     ComputeOp,
     ExternOp,
@@ -71,6 +72,7 @@ __all__ = [
     "ExternOp",
     "PlaceholderOp",
     "ProducerLoad",
+    "TagScope",
     "Tensor",
     "TensorSlice",
     "abs",
@@ -125,6 +127,7 @@ __all__ = [
     "sqrt",
     "subtract",
     "sum",
+    "tag_scope",
     "tan",
     "tanh",
     "trunc",

@@ -14,6 +14,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.te.tag import tagged
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
@@ -305,7 +306,7 @@ def compute(
     if not body:
         raise MisuseError(f"{name}: fcompute gives no element")
     _check_reductions(name, body)
-    op = ComputeOp(name, axes, body, tag=tag, attrs=as_attrs(attrs))
+    op = ComputeOp(name, axes, body, tag=tagged(tag), attrs=as_attrs(attrs))
     outputs = tuple(op.output(k) for k in range(len(body)))
     return outputs if many else outputs[0]
 
@@ -402,7 +403,7 @@ def extern(
     if not isinstance(body, Stmt):
         raise MisuseError(f"{name}: fcompute gives a statement, found {type(body).__name__}")
     op = ExternOp(
-        name, tuple(inputs), tuple(ins), tuple(outs), body, tag=tag, attrs=as_attrs(attrs)
+        name, tuple(inputs), tuple(ins), tuple(outs), body, tag=tagged(tag), attrs=as_attrs(attrs)
     )
     made = tuple(op.output(k) for k in range(len(outs)))
     return made[0] if len(made) == 1 else list(made)
