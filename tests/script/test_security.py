@@ -163,6 +163,8 @@ def test_methods_of_names_handed_in_are_out_of_reach() -> None:
         "y = int('9' * 5000)",
         "a = [0]\n" + "\n".join("a = ['', *a, *a]" for _ in range(40)),
         "a = ['']\n" + "\n".join("a = [a, a]" for _ in range(60)) + "\ny = str(a)",
+        "n = T.int64()\n"
+        + "\n".join(f"x = R.strided_slice(x, [0], [{k}], [n - {k}])" for k in range(40)),
         "y = (x, x)\n" + "\n".join("y = (y, y)" for _ in range(60)),
         "y: " + "(lambda t: R.Tuple(t, t))(" * 60 + "R.Object" + ")" * 60 + " = x",
         "y: " + "(lambda t: R.Callable((t,), t))(" * 60 + "R.Object" + ")" * 60 + " = x",

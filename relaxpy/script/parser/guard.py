@@ -15,6 +15,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.inspect import TensorDtype
+from relaxpy.ir.relax.shape_vars import sizes_of
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.traverse import children
@@ -213,10 +214,7 @@ class TextGuard(Guard):
     def result(self, value: object, node: ast.expr, at: Evaluator) -> None:
         # What is shared is written out at each place where it is printed, so it counts each time.
         if isinstance(value, PrimExpr):
-            if self._weight(value) > MAX_ITEMS:
-                raise at.error(
-                    node, f"an expression of more than {MAX_ITEMS} parts is refused in text"
-                )
+            self._written_out(value, node, at)
         elif isinstance(value, (list, tuple, set, dict)):
             size, characters, waiting = 0, 0, [value]
             while waiting:
@@ -235,8 +233,19 @@ class TextGuard(Guard):
                 self.step(node, at, len(value))
         elif isinstance(value, int):
             self._bounded(value.bit_length(), node, at)
-        elif isinstance(value, rx.Call) and isinstance(value.struct_info, rx.TupleStructInfo):
-            self.step(node, at, PER_INFO * len(value.struct_info.fields))
+        elif isinstance(value, rx.Call):
+            info = value.struct_info
+            derived: tuple[rx.StructInfo, ...] = () if info is None else (info,)
+            if isinstance(info, rx.TupleStructInfo):
+                derived = info.fields
+                self.step(node, at, PER_INFO * len(derived))
+            for part in derived:
+                for stated in sizes_of(part):
+                    self._written_out(stated, node, at)
+
+    def _written_out(self, value: PrimExpr, node: ast.expr, at: Evaluator) -> None:
+        if self._weight(value) > MAX_ITEMS:
+            raise at.error(node, f"an expression of more than {MAX_ITEMS} parts is refused in text")
 
     def _weight(self, value: PrimExpr) -> int:
         known = self._weights
