@@ -74,10 +74,12 @@ class Extension(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class RewriteSimplifyStats:
-    """How many expressions were simplified, and how many of them to a literal."""
+    """How often expressions were given, gone through and changed, and conditions assumed."""
 
     nodes_visited: int = 0
-    constants_found: int = 0
+    constraints_entered: int = 0
+    rewrites_attempted: int = 0
+    rewrites_performed: int = 0
 
 
 class Analyzer:
@@ -89,7 +91,7 @@ class Analyzer:
     def __init__(self) -> None:
         self._engine = Canonical()
         self._domains: dict[tir.Var, IntervalSet | Range] = {}
-        self._visited = self._constants = 0
+        self._visited = self._entered = self._attempted = self._performed = 0
         self._extensions = Extension.NoExtensions
 
     @property
@@ -123,10 +125,11 @@ class Analyzer:
         found = self._given(expr)
         for _ in range(max(1, steps)):
             before, found = found, self._engine.simplify(found)
+            self._attempted += 1
+            self._performed += found is not before
             if found is before or isinstance(found, tir.ConstExpr):
                 break
         self._visited += 1
-        self._constants += isinstance(found, tir.ConstExpr)
         return found
 
     @staticmethod
@@ -147,11 +150,11 @@ class Analyzer:
     @property
     def rewrite_simplify_stats(self) -> RewriteSimplifyStats:
         """How much was simplified since the Analyzer was made, or since the last reset."""
-        return RewriteSimplifyStats(self._visited, self._constants)
+        return RewriteSimplifyStats(self._visited, self._entered, self._attempted, self._performed)
 
     def reset_rewrite_simplify_stats(self) -> None:
         """Begin counting anew."""
-        self._visited = self._constants = 0
+        self._visited = self._entered = self._attempted = self._performed = 0
 
     def const_int_bound(self, expr: tir.ExprLike) -> ConstIntBound:
         """An interval around all values of `expr`."""
@@ -310,6 +313,7 @@ class Analyzer:
     def constraint_scope(self, cond: tir.ExprLike) -> Iterator[None]:
         """Inside, `cond` is taken to be true; outside, everything is as before."""
         outer = self._engine
+        self._entered += 1
         self._facts = logic.assume(outer, outer.facts, ops.truth(cond))
         try:
             yield

@@ -285,12 +285,22 @@ class Canonical:
             return vectors.simplify(self, expr) if not isinstance(expr, tir.Var) else expr
         if expr.dtype.is_bool:
             return logic.simplify(self, expr)
-        if isinstance(expr, (tir.Var, tir.Let)):
+        if isinstance(expr, tir.Var):
             return expr
+        if isinstance(expr, tir.Let):
+            return self.let(expr)
         parts = folding.parts_of_choice(expr)
         if parts is not None and (_chooses(parts[1]) or _chooses(parts[2])):
             return self._chosen(expr, self.simplify(parts[0]), *parts[1:])
         return self.over_simple_operands(expr)
+
+    def let(self, expr: tir.Let) -> tir.PrimExpr:
+        """A Let of floats or truths: literals, variables and what is used once take its place."""
+        value = self.simplify(expr.value)
+        plain = isinstance(value, (tir.ConstExpr, tir.Var))
+        if plain or (folding.is_safe(value) and folding.uses(expr.body, expr.var) <= 1):
+            return self.simplify(substitute(expr.body, {expr.var: value}))
+        return tir.Let(expr.var, value, self.simplify(expr.body))
 
     def expression(self, terms: Poly, dtype: DataType) -> tir.PrimExpr:
         """The readable expression of a polynomial whose literals fit `dtype`."""

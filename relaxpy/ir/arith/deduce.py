@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relaxpy.entry import user_facing
+from relaxpy.ir.arith import folding
 from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound
 from relaxpy.ir.arith.intset import NOTHING, IntervalSet, domains_of
 from relaxpy.ir.arith.prove import simplify
@@ -12,7 +13,6 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
-from relaxpy.ir.traverse import children
 
 Domains = Mapping[Var, "IntervalSet | Range"]
 
@@ -67,7 +67,7 @@ def _sided(condition: PrimExpr, var: Var) -> tuple[type[tir.CmpExpr], PrimExpr, 
     if not isinstance(condition, tir.CmpExpr) or condition.a.dtype.family != "int":
         return None
     a, b = condition.a, condition.b
-    if a.dtype.vector or _occurrences(condition, var) != 1:
+    if a.dtype.vector or folding.uses(condition, var) != 1:
         return None
     match condition:
         case tir.LT():
@@ -84,16 +84,6 @@ def _sided(condition: PrimExpr, var: Var) -> tuple[type[tir.CmpExpr], PrimExpr, 
         return kind, a, b
     turned: dict[type[tir.CmpExpr], type[tir.CmpExpr]] = {tir.LE: tir.GE, tir.GE: tir.LE}
     return turned.get(kind, kind), b, a
-
-
-def _occurrences(expr: PrimExpr, var: Var) -> int:
-    """How often `var` stands in `expr`, a shared part counted wherever it stands; at most 2."""
-    found, stack = 0, [expr]
-    while stack and found < 2:
-        node = stack.pop()
-        found += node is var
-        stack += [c for c in children(node) if isinstance(c, PrimExpr) and mentions(c, (var,))]
-    return found
 
 
 class _Solver:

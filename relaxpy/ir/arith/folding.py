@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
-from relaxpy.ir.traverse import walk
+from relaxpy.ir.traverse import children, walk
 
 _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
 
@@ -107,6 +108,16 @@ def _choice(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) ->
     if inner[0].dtype != condition.dtype or not is_safe(inner[0]):
         return node
     return chosen(node, ops.all_of(condition, inner[0]), inner[1], no)
+
+
+def uses(expr: PrimExpr, var: Var) -> int:
+    """How often `var` stands in `expr`, a shared part counted wherever it stands; at most 2."""
+    found, stack = 0, [expr]
+    while stack and found < 2:
+        node = stack.pop()
+        found += node is var
+        stack += [c for c in children(node) if isinstance(c, PrimExpr) and mentions(c, (var,))]
+    return found
 
 
 def _is_number(value: PrimExpr) -> bool:

@@ -44,7 +44,7 @@ def _simplify(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
                 return p if test.value else q
             return p if p is q else tir.Select(test, p, q)
         case tir.Let():
-            return expr
+            return engine.let(expr)
         case tir.Call(args=(a,)) if getattr(expr.op, "name", "") == "tir.likely":
             inner = engine.simplify(a)
             return inner if isinstance(inner, tir.IntImm) else engine.over_simple_operands(expr)

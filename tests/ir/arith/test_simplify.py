@@ -153,6 +153,20 @@ def test_floats_are_left_alone() -> None:
     assert simplify(tir.Cast("float32", x + 1 - x)) is tir.FloatImm("float32", 1.0)
 
 
+def test_lets_of_floats_and_truths() -> None:
+    f, g = tir.Var("f", "float32"), tir.Var("g", "float32")
+    assert (
+        simplify(tir.Let(f, tir.FloatImm("float32", 2.0), f * g))
+        is tir.FloatImm("float32", 2.0) * g
+    )
+    assert simplify(tir.Let(f, g + 1.5, f * g)) is (g + 1.5) * g
+    twice = tir.Let(f, g + 1.5, f * f)
+    assert simplify(twice) is twice
+    assert simplify(tir.Let(flag, x < x, tir.Or(flag, y < z))) is (y < z)
+    called = tir.Let(f, tir.Call("float32", "tir.call_extern", (tir.StringImm("h"),)), f)
+    assert simplify(called) is called
+
+
 @pytest.mark.rule("CMP-3")
 def test_different_literals_are_unequal() -> None:
     assert prove_equal(lit(3), lit(4)) is False
