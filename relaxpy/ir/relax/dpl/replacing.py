@@ -86,8 +86,8 @@ class Replacing:
         given.
 
         Errors:
-            TransformError: a new value makes an impure call, mentions what is not in scope, does
-                not fit the variable, or is rewritten again and again.
+            TransformError: a new value makes an impure call, branches in a dataflow block, mentions
+                what is not in scope, does not fit the variable, or is rewritten again and again.
         """
         wanted = rename(new, cast("Mapping[Expr, Node]", bound))
         if not all(map(self.effects.is_pure, calls_made(wanted))):
@@ -107,6 +107,13 @@ class Replacing:
             before, values = self._fields(before, value, olds)
         if not before and all(map(_is_same, values, olds)):
             return None
+        branches = any(isinstance(v, If) for v in (*values, *(b.value for b in before)))
+        if branches and issubclass(kind, DataflowBlock):
+            raise TransformError(
+                f"the replacement of {_names(olds)} branches, inside a dataflow block",
+                rule="WF-7c",
+                span=olds[-1].span,
+            )
         self._check(before, values, olds)
         last = tuple(self._bind(old, value) for old, value in zip(olds, values, strict=True))
         self._count(olds, (*before, *last))

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
+from relaxpy.ir.node import Node
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.effects import may_fail
-from relaxpy.ir.relax.nodes import Binding, Expr, Function, Tuple, TupleGetItem, Var, VarBinding
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    Expr,
+    Function,
+    MatchCast,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.shape_vars import definable_shape_vars
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.traverse import walk
 
 
 class Segment:
@@ -83,15 +96,23 @@ def projected(binding: Binding, value_of: Callable[[Expr], object]) -> Binding:
 def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
     """The bindings with those that use later ones moved behind these; None if there is a cycle.
 
-    All others keep their order, and what is moved stands as early as it can.
+    All others keep their order, and what is moved stands as early as it can. A shape variable that
+    a cast defines is used where it is mentioned.
     """
-    defined = {b.var: i for i, b in enumerate(bindings) if b.var is not None}
+    defined: dict[Node, int] = {}
+    for index, binding in enumerate(bindings):
+        if binding.var is not None:
+            defined[binding.var] = index
+        if isinstance(binding, MatchCast):
+            for size in definable_shape_vars(binding.struct_info):
+                defined.setdefault(size, index)
+    casts = any(isinstance(binding, MatchCast) for binding in bindings)
     missing: list[int] = []
     users: dict[int, list[int]] = {}
     for index, binding in enumerate(bindings):
-        needs = {defined[v] for v in occurring_vars(binding.value) if v in defined}
-        if isinstance(binding.value, Function):
-            needs.discard(index)  # a function may call itself
+        needs = {defined[v] for v in _mentioned(binding, sizes=casts) if v in defined}
+        if isinstance(binding, MatchCast) or isinstance(binding.value, Function):
+            needs.discard(index)  # a cast checks its own sizes, a function may call itself
         missing.append(len(needs))
         for need in needs:
             users.setdefault(need, []).append(index)
@@ -106,3 +127,16 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
                 if missing[user] == 0 and user < index:
                     heappush(ready, user)
     return done if len(done) == len(bindings) else None
+
+
+def _mentioned(binding: Binding, *, sizes: bool) -> Iterator[Node]:
+    """The variables that a binding needs, those in infos included; shape variables on request."""
+    parts: list[Node] = [binding.value]
+    if isinstance(binding, MatchCast):
+        parts.append(binding.struct_info)
+    elif binding.var.struct_info is not None:
+        parts.append(binding.var.struct_info)
+    for part in parts:
+        yield from occurring_vars(part)
+        if sizes:
+            yield from (node for node in walk(part) if isinstance(node, tir.Var))

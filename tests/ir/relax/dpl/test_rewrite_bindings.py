@@ -104,6 +104,24 @@ def test_what_is_cast_is_matched_as_the_variable_that_it_is() -> None:
     check(rewrite_bindings(THREE, combined, before), f"{casts}\n{body}\nout = (a, b, e)", params)
 
 
+@pytest.mark.rule("SC-14")
+def test_what_mentions_a_size_stays_behind_the_cast_that_binds_it() -> None:
+    params = 'x: R.Tensor((2, 8, 6), "float32"), u: R.Tensor, v: R.Tensor, w: R.Tensor'
+    casts = [f'{n}0 = R.match_cast({n}, R.Tensor((6, 6), "float32"))' for n in "uvw"]
+    before = function(
+        f"{casts[0]}\na = R.matmul(x, u0)\n"
+        "n = T.int64()\nd = R.match_cast(a, R.Tensor((2, n, 6)))\n"
+        f"z = R.zeros((n,), 'float32')\n{casts[1]}\n{casts[2]}\nb = R.matmul(x, v0)\n"
+        "c = R.matmul(x, w0)\nout = (d, b, c, z)",
+        params,
+    )
+    body = together("x", "(u0, v0, w0)", "a", "b", "c0")
+    first, *rest = body.replace("c0 = ", "e = ").splitlines()
+    lines = [*casts, first, *rest, "n = T.int64()", "d = R.match_cast(a, R.Tensor((2, n, 6)))"]
+    lines += ["z = R.zeros((n,), 'float32')", "out = (d, b, e, z)"]
+    check(rewrite_bindings(THREE, combined, before), "\n".join(lines), params)
+
+
 def test_the_rewriter_sees_the_values_around_a_match() -> None:
     with PatternContext() as ctx:
         first = is_op("relax.exp")(wildcard())

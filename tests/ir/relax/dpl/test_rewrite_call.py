@@ -406,6 +406,18 @@ def test_a_replacement_that_does_not_fit_is_refused_where_it_would_stand(
     assert "y = R.exp(x)" in str(caught.value)
 
 
+@pytest.mark.rule("WF-7c")
+def test_a_replacement_branches_outside_dataflow_blocks_only() -> None:
+    def rewriter(expr: rx.Expr, matches: Matches) -> rx.Expr:
+        return rx.If(rx.const(True), R.sin(matches[A]), R.cos(matches[A]))
+
+    pattern = is_op("relax.exp")(A)
+    after = rewrite_call(pattern, rewriter, function("y = R.exp(x)\nreturn y"))
+    check(after, "if R.const(True):\n    y = R.sin(x)\nelse:\n    y = R.cos(x)\nreturn y")
+    with pytest.raises(TransformError, match="branches, inside a dataflow block"):
+        rewrite_call(pattern, rewriter, function(dataflow("y = R.exp(x)", "y")))
+
+
 @pytest.mark.rule("SC-5")
 def test_a_shape_variable_of_a_pattern_is_not_in_scope() -> None:
     n = tir.Var("n", "int64")
