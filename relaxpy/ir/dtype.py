@@ -194,6 +194,15 @@ class DataType(str):
         element = _parse(self).element
         return DataType(element if lanes == 1 else f"{element}x{lanes}")
 
+    def spread(self, over: DataType) -> DataType:
+        """Such elements, one for each lane of `over`."""
+        if not over.vector:
+            return self
+        lanes = self.lanes * over.lanes
+        if over.is_scalable:
+            return DataType(f"{_parse(self).element}xvscalex{lanes}")
+        return self.with_lanes(lanes)
+
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy (or ml_dtypes) type of one element.
 

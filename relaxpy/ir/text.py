@@ -101,14 +101,20 @@ class ShortText:
         """Indices between brackets: a vector of steps is a slice with a step."""
         out: list[Doc] = []
         for index in indices:
-            if isinstance(index, tir.Ramp) and isinstance(index.stride, tir.IntImm):
-                stop = ops.add(index.base, index.stride.value * index.lanes)
-                if vector_index(slice(index.base, stop, index.stride.value)) is index:
-                    bounds = Concat(self.prim_doc(index.base), ":", self.prim_doc(stop))
-                    out.append(Concat(bounds, f":{index.stride.value}"))
-                    continue
-            out.append(self.prim_doc(index))
+            found = self._slice_doc(index)
+            out.append(self.prim_doc(index) if found is None else found)
         return out or ["()"]
+
+    def _slice_doc(self, index: tir.PrimExpr) -> Doc | None:
+        match index:
+            case tir.Ramp(base=base, stride=tir.IntImm(value=step), lanes=int() as lanes):
+                stop = ops.add(base, step * lanes)
+                if vector_index(slice(base, stop, step)) is not index:
+                    return None
+                bounds = Concat(self.prim_doc(base), ":", self.prim_doc(stop))
+                return Concat(bounds, f":{step}")
+            case _:
+                return None
 
     def access_doc(
         self,

@@ -55,6 +55,7 @@ _INTRINSICS = (
         "min_value",
         "ret",
         "undef",
+        "vscale",
     ),
 )
 _WITH_DTYPE = ("call_extern", "call_intrin", "call_pure_extern", "reinterpret")

@@ -126,6 +126,51 @@ def test_vectors_are_stored_where_their_predicate_holds(target: str) -> None:
     np.testing.assert_array_equal(data, np.array(expected, "float32"))
 
 
+@T.prim_func
+def scalable(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
+    for i in range(8):
+        B[T.ramp(i * 4, 1, 4 * T.vscale())] = A[T.ramp(i * 4, 1, 4 * T.vscale())] + T.broadcast(
+            T.float32(1), 4 * T.vscale()
+        )
+
+
+@T.prim_func
+def masked(A: T.Buffer((30,), "float32"), i: T.int32):
+    A.vstore(
+        [i],
+        T.broadcast(T.float32(0.5), T.vscale() * 4),
+        predicate=T.get_active_lane_mask("uint1xvscalex4", i, 30),
+    )
+    T.buffer_store(
+        A,
+        T.broadcast(T.float32(0.5), T.vscale() * 4),
+        [T.ramp(0, 1, T.vscale() * 4)],
+        T.broadcast(T.bool(True), T.vscale() * 4),
+    )
+
+
+@pytest.mark.parametrize("func", [scalable, masked])
+def test_vectors_of_a_length_that_the_machine_decides_read_back(func: tir.PrimFunc) -> None:
+    assert_structural_equal(from_source(func.script()), func)
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_vectors_are_as_long_as_their_multiple_of_vscale_here(target: str) -> None:
+    data, out = np.arange(32, dtype="float32"), np.zeros(32, "float32")
+    relaxpy.compile(scalable, target=target)["scalable"](data, out)
+    np.testing.assert_array_equal(out, data + 1)
+
+
+def test_predicates_have_a_lane_for_each_index() -> None:
+    A = tir.decl_buffer((30,), "float32", "A")
+    wide = T.broadcast(T.float32(1), T.vscale() * 4)
+    for mask in (T.broadcast(T.bool(True), 4), T.broadcast(T.bool(True), T.vscale() * 2)):
+        with pytest.raises(MisuseError, match="a predicate of vscale times 4 lanes is uint1xvsc"):
+            A.vstore([0], wide, mask)
+    with pytest.raises(MisuseError, match="a predicate of 4 lanes is uint1x4"):
+        A.vstore([0], T.broadcast(T.float32(1), 4), T.broadcast(T.bool(True), 2))
+
+
 def test_vstore_is_a_statement() -> None:
     A = tir.decl_buffer((8, 8), "float32", "A")
     value = T.Broadcast(T.float32(1), 4)

@@ -277,10 +277,11 @@ class Buffer(Node):
     def lanes_at(self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType) -> Indices:
         """The indices of a value of `dtype` at `begin`: a Ramp last, where it has several lanes."""
         given = begin if isinstance(begin, (tuple, list)) else (begin,)
-        indices, lanes = ops.convert_all(given), dtype.lanes // self.dtype.lanes
-        if lanes > 1 and not indices:
+        indices, times = ops.convert_all(given), dtype.lanes // self.dtype.lanes
+        lanes = ops.lanes_of(times) if dtype.is_scalable else times
+        if lanes != 1 and not indices:
             raise MisuseError(f"buffer {self.name} of rank 0 has no lanes")
-        if lanes > 1 and indices[-1].dtype.lanes == 1:
+        if lanes != 1 and not indices[-1].dtype.vector:
             indices = (*indices[:-1], Ramp(indices[-1], 1, lanes))
         return indices
 
@@ -392,8 +393,7 @@ class BufferLoad(PrimExpr):
     ) -> Self:
         """Errors: MisuseError if the number of indices differs from the rank."""
         dtype, buffer, values = load_parts(buffer, indices)
-        lanes = values[-1].dtype.lanes if values else 1
-        ops.check_lanes_of_predicate(predicate, lanes)
+        ops.check_lanes_of_predicate(predicate, values[-1].dtype if values else INT32)
         return cls._make(dtype, buffer, values, predicate)
 
 
@@ -412,13 +412,12 @@ def load_parts(
                 f"an index of {buffer.name} is an integer, found `{value}` of {value.dtype}",
                 about=value,
             )
-    if any(v.dtype.lanes != 1 for v in values[:-1]):
+    if any(v.dtype.vector for v in values[:-1]):
         raise MisuseError(
             f"only the last index of {buffer.name} may be a vector",
             hint="write a loop for each index that runs",
         )
-    lanes = values[-1].dtype.lanes if values else 1
-    dtype = buffer.dtype if lanes == 1 else buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
+    dtype = buffer.dtype.spread(values[-1].dtype) if values else buffer.dtype
     return dtype, buffer, values
 
 

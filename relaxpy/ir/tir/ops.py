@@ -104,14 +104,15 @@ def _rounds_into(number: float, dtype: DataType) -> bool:
         return bool(np.isfinite(dtype.numpy().type(number)))
 
 
-def check_lanes_of_predicate(predicate: object, lanes: int) -> None:
-    """Errors: MisuseError (also TypeError) if it is neither None nor a Bool for each lane."""
+def check_lanes_of_predicate(predicate: object, index: DataType) -> None:
+    """Errors: MisuseError (also TypeError) if it is neither None nor a Bool for each index."""
     if predicate is None:
         return
-    if not isinstance(predicate, expr.PrimExpr) or predicate.dtype != BOOL.with_lanes(lanes):
+    wanted = BOOL.spread(index)
+    if not isinstance(predicate, expr.PrimExpr) or predicate.dtype != wanted:
+        lanes = f"{'vscale times ' if index.is_scalable else ''}{index.lanes}"
         raise MisuseError(
-            f"a predicate of {lanes} lanes is {BOOL.with_lanes(lanes)}, found {predicate!r:.60}",
-            about=predicate,
+            f"a predicate of {lanes} lanes is {wanted}, found {predicate!r:.60}", about=predicate
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.dtype import INT32, DataType
 from relaxpy.ir.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import (
@@ -206,8 +206,7 @@ class BufferStore(Stmt):
                 f"dtype mismatch on BufferStore: {self.buffer.name} holds {dtype}, "
                 f"the value is {value.dtype}"
             )
-        lanes = indices[-1].dtype.lanes if indices else 1
-        ops.check_lanes_of_predicate(self.predicate, lanes)
+        ops.check_lanes_of_predicate(self.predicate, indices[-1].dtype if indices else INT32)
         _set(self, indices=indices, value=value)
 
 

@@ -62,7 +62,6 @@ _OF_DTYPE: Mapping[str, Mapping[str, tuple[int, int]]] = {
         "tvm_call_packed_lowered": _NAMED,
         "tvm_storage_sync": (1, 3),
         "tvm_struct_set": (4, 4),
-        "vscale": (0, 0),
     },
     "": {
         "create_barriers": (1, 1),
