@@ -189,7 +189,7 @@ def test_errors_in_modules_are_located() -> None:
                 c = R.call_tir(cls.ff, (x,), out_sinfo=R.Tensor((4, 8), "float32"))
                 #                  ^^ the module has no function 'ff'
                 d = R.call_tir(cls.f, (x,))
-                #   ^^^^^^^^^^^^^^^^^^^^^^^ relax.call_tir: argument 'out_sinfo' is missing [OP-3]
+                #   ^^^^^^^^^^ relax.call_tir: argument 'out_sinfo' is missing [OP-3]
                 # hint: say the outputs once: out_sinfo=R.Tensor((4, 4), "float32")
                 e = cls.broken(x)
                 f = R.shape_of(e)
