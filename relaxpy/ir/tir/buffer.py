@@ -20,6 +20,7 @@ from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+    from relaxpy.ir.tir.expr import Call
     from relaxpy.ir.tir.stmt import BufferStore
 
 
@@ -161,6 +162,8 @@ class Buffer(Node):
         strides  one for each dimension, or none for the compact layout
     """
 
+    READ: ClassVar[int] = 1
+    WRITE: ClassVar[int] = 2
     _fields = (
         "dtype",
         "data",
@@ -273,6 +276,38 @@ class Buffer(Node):
         """
         store: BufferStore = hooks.call("store_at", self, begin, value, predicate)
         return store
+
+    def offset_of(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
+        """How many elements lie before the one at `indices`, for each axis of the memory.
+
+        Errors:
+            MisuseError (also TypeError): the number of indices differs from the rank.
+        """
+        offsets: list[PrimExpr] = hooks.call("buffer_offsets", self, indices)
+        return offsets
+
+    def get_flattened_buffer(self) -> Buffer:
+        """The same memory with one dimension for each of its axes, one unless separators say so."""
+        buffer: Buffer = hooks.call("flattened_buffer", self)
+        return buffer
+
+    def access_ptr(
+        self,
+        access_mask: str | int,
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: ExprLike = 0,
+        extent: ExprLike | None = None,
+    ) -> Call:
+        """A pointer into this buffer for a call of a function that reads ("r") or writes ("w").
+
+        Errors:
+            MisuseError (also TypeError): no such mask.
+        """
+        pointer: Call = hooks.call(
+            "buffer_access_ptr", self, access_mask, ptr_type, content_lanes, offset, extent
+        )
+        return pointer
 
     def lanes_at(self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType) -> Indices:
         """The indices of a value of `dtype` at `begin`: a Ramp last, where it has several lanes."""
