@@ -13,6 +13,7 @@ from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.context import PatternContext
 from relaxpy.ir.relax.dpl.graph import BindingGraph, Found, GraphMatcher
+from relaxpy.ir.relax.dpl.pattern import parts
 from relaxpy.ir.relax.dpl.replacing import Kind, Replacing
 from relaxpy.ir.relax.dpl.rules import Rule
 from relaxpy.ir.relax.dpl.segment import Segment, sorted_by_use
@@ -40,12 +41,14 @@ class ContextRule(Rule):
         news: list[dict[Var, Expr]] = []
         values = dict(graph.values)
         for found in search.matches():
-            if not segment.in_order([v for v in found.values() if isinstance(v, Var)]):
+            computed = {v for p, v in found.items() if parts(p) and isinstance(v, Var)}
+            if not segment.in_order(computed):
                 continue
             new = _checked(self.func(dict(found), MappingProxyType(values)), values)
             if new:
                 news.append(new)
                 search.gone.update(new)
+                to.matched |= computed
                 for var in new:
                     del values[var]
         return _with_values(bindings, news, to, kind) if news else bindings

@@ -56,7 +56,8 @@ class Replacing:
     """Makes bindings of what rewriters give, in one function.
 
     `touched` are the variables with new values, `introduced` those of them that are new, `sharper`
-    the infos of those of which more is known by now, `visible` what may be mentioned.
+    the infos of those of which more is known by now, `visible` what may be mentioned. Variables
+    that are `matched` belong to what was replaced.
     """
 
     def __init__(self, mod: IRModule | None, extra: Mapping[str, BaseFunc], root: Expr) -> None:
@@ -65,6 +66,7 @@ class Replacing:
         self.effects = Effects(self.builder.context, ChainMap(functions, extra), root)  # type: ignore[arg-type]
         self.touched: set[Var] = set()
         self.introduced: set[Var] = set()
+        self.matched: set[Var] = set()
         self.sharper: dict[Var, StructInfo] = {}
         self.visible: set[Any] = set()
         self.limit = self.most_rounds = self.rounds = 0

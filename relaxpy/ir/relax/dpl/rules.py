@@ -91,6 +91,7 @@ class ExprRule(Rule):
                 to.see(binding)
             else:
                 changed = True
+                to.matched.update(computed_in(found or {}, segment))
                 segment.waiting.extendleft(reversed((*new.before, *new.last)))
         return segment.bindings() if changed else bindings
 

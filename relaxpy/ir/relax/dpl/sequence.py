@@ -13,7 +13,7 @@ from relaxpy.ir.node import Node
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.dpl.replacing import Replacing
 from relaxpy.ir.relax.dpl.rules import Rule
-from relaxpy.ir.relax.dpl.tidy import idle_variables, tidied
+from relaxpy.ir.relax.dpl.tidy import tidied
 from relaxpy.ir.relax.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
@@ -107,7 +107,6 @@ class _Rewriting:
         self.to.visible = set(outer)
         seq = self._inside(seq)
         self.to.expect(sum(len(block.bindings) for block in seq.blocks))
-        idle = idle_variables(seq)
         before = None
         while before is not seq:
             before = seq
@@ -116,7 +115,7 @@ class _Rewriting:
                 self.to.visible = set(outer)
                 after = self._swept(seq, rule)
                 if after is not seq:
-                    seq = tidied(after, self.to, idle)
+                    seq = tidied(after, self.to)
         self.to.visible = outer
         return seq
 

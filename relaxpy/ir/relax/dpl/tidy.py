@@ -8,6 +8,7 @@ from dataclasses import replace
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.unused import joined, without_bindings
 from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.dpl.effects import may_fail
 from relaxpy.ir.relax.dpl.expand import is_same_program
 from relaxpy.ir.relax.dpl.replacing import Replacing
 from relaxpy.ir.relax.nodes import (
@@ -26,30 +27,22 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.traverse import rename, walk
 
 
-def tidied(seq: SeqExpr, to: Replacing, idle: frozenset[Var]) -> SeqExpr:
-    """The sequence without what rewriting made superfluous; `idle` variables were so before.
+def tidied(seq: SeqExpr, to: Replacing) -> SeqExpr:
+    """The sequence without what rewriting made superfluous.
 
     A variable that a rewriter only gave another name is that other one (within SC-7). A call that a
     rewriter made is not made again for the same operands, where no mutation could show it (OPT-11).
-    What nothing uses any more is gone; outside dataflow blocks only what something used (OPT-3).
+    What nothing uses is gone; outside dataflow blocks only if it cannot fail, or was part of a
+    match, for which the replacement stands (OPT-3).
     """
     seq = _merged(_without_aliases(seq, to), to)
-    return without_bindings(seq, lambda b, used: used or isinstance(b, MatchCast) or b.var in idle)
+    ordinary = (block for block in seq.blocks if not isinstance(block, DataflowBlock))
+    fails = {b.var for block in ordinary for b in block.bindings if may_fail(b)} - to.matched
 
+    def keep(binding: Binding, used: bool) -> bool:
+        return used or isinstance(binding, MatchCast) or binding.var in fails
 
-def idle_variables(seq: SeqExpr) -> frozenset[Var]:
-    """The variables bound outside dataflow blocks that nothing uses."""
-    used = set(occurring_vars(seq.body))
-    for block in seq.blocks:
-        for binding in block.bindings:
-            used.update(occurring_vars(binding.value))
-    return frozenset(
-        binding.var
-        for block in seq.blocks
-        if not isinstance(block, DataflowBlock)
-        for binding in block.bindings
-        if binding.var is not None and binding.var not in used
-    )
+    return without_bindings(seq, keep)
 
 
 def _renamed(seq: SeqExpr, table: Mapping[Var, Var], dropped: Collection[Binding]) -> SeqExpr:

@@ -217,6 +217,7 @@ class _Sweep:
         new = self.to.values(olds, given, bound, self.kind, fields=True)
         if new is None or self._needs(new, earlier):
             return None
+        self.to.matched |= computed
         places = {var: self.segment.place[var] for var in earlier}
         for var in earlier:
             self.segment.take_back(var)

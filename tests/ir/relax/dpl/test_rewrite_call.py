@@ -303,6 +303,23 @@ def test_what_nothing_uses_goes_only_where_rewriting_made_it_so() -> None:
     check(after, f"unused = {fails}\nb = R.sqrt(x)\nreturn b")
 
 
+@pytest.mark.rule("OPT-8")
+def test_an_input_that_a_replacement_does_without_is_computed_if_that_may_fail() -> None:
+    fails = 'R.call_pure_packed("may_fail", x, sinfo_args=R.Tensor((4,), "float32"))'
+    pattern = is_op("relax.multiply")(A, is_const())
+
+    def rewriter(expr: rx.Expr, matches: Matches) -> rx.Expr:
+        return R.zeros((4,), "float32")
+
+    zeros = 'R.zeros((4,), "float32")'
+    for value, stays in [(fails, True), ("R.exp(x)", False)]:
+        lines = f"a = {value}\n" if stays else ""
+        ordinary = function(f"a = {value}\nb = R.multiply(a, R.const(0.0))\nreturn b")
+        check(rewrite_call(pattern, rewriter, ordinary), f"{lines}b = {zeros}\nreturn b")
+        inside = function(dataflow(f"a = {value}\nb = R.multiply(a, R.const(0.0))", "b"))
+        check(rewrite_call(pattern, rewriter, inside), dataflow(f"b = {zeros}", "b"))
+
+
 @pytest.mark.rule("OPT-9")
 def test_a_cast_is_neither_matched_through_nor_dropped() -> None:
     params = "x: R.Tensor"
