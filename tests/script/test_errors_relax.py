@@ -664,3 +664,16 @@ def test_the_member_of_a_list_that_does_not_fit_is_marked() -> None:
             #                  ^ relax.stack: tensors have one rank, found 1 and 2 [DER-36]
             return y
     """)
+
+
+@pytest.mark.rule("WF-5b", "WF-14c")
+def test_the_info_of_a_cast_is_marked() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor(dtype="float32")):
+            n = T.int64()
+            y = R.match_cast(x, R.Tensor((2 * n, n)))
+            #                   ^^^^^^^^^^^^^^^^^^^^ 2 * n in a match_cast binds no n [WF-5b]
+            # hint: let n stand alone further left
+            return y
+    """)

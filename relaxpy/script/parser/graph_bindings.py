@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from relaxpy.errors import ParseError, RelaxpyError, Span
@@ -187,7 +188,10 @@ class GraphBindings(GraphState):
         place = at
         if isinstance(at, ast.Call) and len(at.args) > 1:
             place = at.args[1]
-        return expr, self.info(form.annotation, place)
+        info = self.info(form.annotation, place)
+        if isinstance(info, rx.AnyStructInfo):
+            info = replace(info, span=self.program.span(place))
+        return expr, info
 
     def bindable(self, value: object, at: ast.expr) -> rx.Expr:
         """`value` as the right side of a binding: Python numbers are tensor literals there."""

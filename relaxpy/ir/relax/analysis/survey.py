@@ -311,7 +311,8 @@ class Surveyor:
             self._expr(value, place, span)
             self._binding = outer
         if isinstance(binding, MatchCast):
-            self._annotation(binding.struct_info, "cast", span, _name(var), place)
+            where = getattr(binding.struct_info, "span", None) or span
+            self._annotation(binding.struct_info, "cast", where, _name(var), place)
             sizes += self._enter_sizes(definable_shape_vars(binding.struct_info))
         if var is None:
             return
