@@ -186,13 +186,14 @@ def _passes(step: Whole) -> int:
 
 
 def _operations(value: PrimExpr) -> int:
-    """The operations on elements; those on indices are not among them."""
+    """The operations on elements, each once; those on indices are not among them."""
     waiting: list[Node] = [value]
-    total = 0
+    total, met = 0, set[int]()
     while waiting:
         part = waiting.pop()
-        if isinstance(part, (BufferLoad, Var, ConstExpr)):
+        if isinstance(part, (BufferLoad, Var, ConstExpr)) or id(part) in met:
             continue
+        met.add(id(part))
         inner = list(children(part))
         costly = isinstance(part, Call) and part.op in _COSTLY
         total += 2 if costly else isinstance(part, PrimExpr)

@@ -122,7 +122,7 @@ class _Loops:
         """`loop` with indices as simple as the ranges of `axes` and of the loops inside allow."""
         if not any(_divides(e) for i in loop.body for e in _all(i)):
             return loop
-        return replace(loop, body=_simpler(loop.body, axes))
+        return replace(loop, body=_simpler(loop.body, axes, self.sizes))
 
     def _apart(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop | None:
         """A loop for each digit where the body asks only for those, as `f // m` and `f % m`."""
@@ -157,19 +157,21 @@ class _Loops:
         return None if any(_divides(e, variables) for e in bent) else innermost
 
 
-def _simpler(items: tuple[Item, ...], axes: Sequence[Axis]) -> tuple[Item, ...]:
+def _simpler(
+    items: tuple[Item, ...], axes: Sequence[Axis], sizes: Container[Var]
+) -> tuple[Item, ...]:
     """`items` with simpler indices and conditions, each by what the loops around it run through.
 
     What a loop runs through says nothing outside of it, where it may have no round.
     """
-    change = _Simpler(analyzer_of(axes)).expr
+    change = _Simpler(analyzer_of(axes), frozenset(a.var for a in axes), sizes).expr
 
     def changed(item: Item) -> Item:
         match item:
             case Loop(axis=axis, body=body):
                 bare = mapped(Loop(axis, ()), change)
                 assert isinstance(bare, Loop)
-                return replace(bare, body=_simpler(body, (*axes, axis)))
+                return replace(bare, body=_simpler(body, (*axes, axis), sizes))
             case Repeat(condition=condition, body=body):
                 return Repeat(change(condition), tuple(map(changed, body)))
             case Branch(body=body, orelse=orelse):
@@ -185,7 +187,14 @@ def _simpler(items: tuple[Item, ...], axes: Sequence[Axis]) -> tuple[Item, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Simpler:
+    """Simplifies divisions of what loops and sizes decide.
+
+    Other variables are data: with a remainder written out, what fitted their datatype may overflow.
+    """
+
     analyzer: Analyzer
+    loops: frozenset[Var]
+    sizes: Container[Var]
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
         """`expr` with simpler indices and conditions on loops."""
@@ -199,10 +208,15 @@ class _Simpler:
 
     def _rule(self, node: Node) -> Node | None:
         match node:
-            case FloorDiv() | FloorMod() if _is_index(node):
+            case FloorDiv() | FloorMod() if _is_index(node) and self._is_known(node):
                 return self.index(node)
             case _:
                 return None
+
+    def _is_known(self, expr: PrimExpr) -> bool:
+        return all(
+            part in self.loops or part in self.sizes for part in walk(expr) if isinstance(part, Var)
+        )
 
 
 def analyzer_of(axes: Sequence[Axis]) -> Analyzer:

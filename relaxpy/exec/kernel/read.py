@@ -73,6 +73,18 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 
+_MOST_PLACES = 4096
+"""A chain of lets may double a value at each step: what is larger than this is computed once."""
+
+
+def _places(value: PrimExpr) -> int:
+    """How many parts a value has when what is shared counts at each place."""
+    found: dict[Node, int] = {}
+    for part in walk(value):
+        found[part] = 1 + sum(found.get(inner, 0) for inner in children(part))
+    return found[value]
+
+
 def read(func: PrimFunc, *, overlapping: bool = False) -> Nest:
     """The nest of `func`; its arguments share no memory unless they are `overlapping`.
 
@@ -333,7 +345,7 @@ class _Reader:
         reads = {self.declared.root(load.buffer) for load in loads(value)}
         handed_on = reads and any(True for _ in outside_calls(body))
         changed = reads & written or self._may_meet(written, reads)
-        if not (called or handed_on or changed):
+        if not (called or handed_on or changed or _places(value) > _MOST_PLACES):
             yield from self.items(substitute(body, {var: value}))
         elif var.dtype.lanes == 1:
             yield Bind(var, value)

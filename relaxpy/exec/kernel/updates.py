@@ -68,13 +68,24 @@ def update_of(statement: Statement) -> Update | None:
 
 def update_from(value: PrimExpr, own: BufferLoad) -> Update | None:
     """How `value` combines `own` with what does not read it, or None."""
-    found = _update(value, own)
+    found = _update(value, own, {})
     if found is None or any(load is own for load in loads(found.operand)):
         return None
     return found
 
 
-def _update(value: PrimExpr, own: BufferLoad) -> Update | None:
+def _update(
+    value: PrimExpr, own: BufferLoad, known: dict[PrimExpr, Update | None]
+) -> Update | None:
+    """`known` has what was found of parts: one may stand in many places."""
+    if value not in known:
+        known[value] = _update_of_sides(value, own, known)
+    return known[value]
+
+
+def _update_of_sides(
+    value: PrimExpr, own: BufferLoad, known: dict[PrimExpr, Update | None]
+) -> Update | None:
     sides = _sides(value)
     if sides is None:
         return None
@@ -83,12 +94,12 @@ def _update(value: PrimExpr, own: BufferLoad) -> Update | None:
         return Update(combine, _negated(right) if isinstance(value, Sub) else right)
     if right is own and not isinstance(value, Sub):
         return Update(combine, left)
-    inner = _update(left, own)
+    inner = _update(left, own, known)
     if inner is not None and inner.combine == combine:
         return Update(combine, _joined(value, inner.operand, right))
     if isinstance(value, Sub):
         return None
-    inner = _update(right, own)
+    inner = _update(right, own, known)
     if inner is not None and inner.combine == combine:
         return Update(combine, _joined(value, left, inner.operand))
     return None

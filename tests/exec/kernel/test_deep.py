@@ -66,3 +66,44 @@ def test_what_python_cannot_nest_is_refused() -> None:
 def test_a_grid_has_every_combination_in_the_order_of_loops() -> None:
     assert list(grid(range(2), range(1, 3))) == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert list(grid(range(2), range(0))) == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_lets_that_double_a_value_again_and_again_are_computed_one_by_one(target: str) -> None:
+    """Put in for each other, forty squares are 2**40 factors."""
+    lets = "".join(f"        x{k + 1} = x{k} * x{k} % 9973 + x{k}\n" for k in range(40))
+    func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((64,), "int64"), B: T.Buffer((64,), "int64")):
+    for i in range(64):
+        x0 = A[i]
+{lets}        B[i] = B[i] + x40
+""")
+    a = np.arange(64, dtype="int64")
+    b = a * 3
+    expected = a.copy()
+    for _ in range(40):
+        expected = expected * expected % 9973 + expected
+    relaxpy.compile(IRModule({"main": func}), target=target)["main"](a, b)
+    np.testing.assert_array_equal(b, a * 3 + expected)
+
+
+DATA = """
+@T.prim_func
+def main(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64"), k: T.int64):
+    for i in range(8):
+        x = A[i]
+        y = x * x % 9973 + x
+        A[i] = y * y % 9973
+        B[i] = (k * k % 9973 + i) * (k * k % 9973 + k) % 9973 // 7
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_remainders_of_data_are_not_multiplied_out(target: str) -> None:
+    """What fits 64 bits as it is written would not, as a polynomial of the values."""
+    a, b, k = np.arange(8, dtype="int64") * 20_000_000, np.zeros(8, "int64"), 1_000_000_007
+    numbers = [int(x) for x in a]
+    relaxpy.compile(IRModule({"main": from_source(DATA)}), target=target)["main"](a, b, k)
+    assert list(a) == [(x * x % 9973 + x) ** 2 % 9973 for x in numbers]
+    assert list(b) == [(k * k % 9973 + i) * (k * k % 9973 + k) % 9973 // 7 for i in range(8)]
