@@ -7,6 +7,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
+from relaxpy.errors import RelaxpyError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -307,3 +308,24 @@ def test_regions_made_real_read_back(scope: str):
     text = kernel.script()
     assert_structural_equal(kernel, from_source(text))
     assert text.count("realize") == 1
+
+
+@pytest.mark.rule("SC-16", "WF-6b")
+@pytest.mark.parametrize(
+    "returned",
+    [
+        'R.Callable((R.Tensor(("p + 1",)), R.Tensor(("p",))), R.Object)',
+        'R.Callable((R.Callable((R.Object,), R.Tensor(("p + 1",))), R.Shape(["p"])), R.Object)',
+        'R.Tuple(R.Callable((R.Tensor(("p * q",)), R.Tensor(("p", "q"))), R.Shape(["p + q"])))',
+    ],
+)
+def test_sizes_of_returned_functions_are_bound_in_any_order(returned: str) -> None:
+    text = f"@R.function(private=True)\ndef main(x: {returned}) -> {returned}:\n    return x\n"
+    both = from_source(text)
+    renamed = from_source(text.replace('"p', '"n', text.split(") ->")[0].count('"p')))
+    for found in (both, renamed):
+        assert_structural_equal(from_source(found.script()), found)
+    assert_structural_equal(both, renamed)
+    for unbound in ('R.Tensor(("p + 1",))', f'R.Tuple(R.Tensor(("p + 1",)), {returned})'):
+        with pytest.raises(RelaxpyError, match=r"WF-(4|6a)"):
+            from_source(f"@R.function\ndef main(x: R.Object) -> {unbound}:\n    return x\n")

@@ -87,6 +87,8 @@ class SignatureReader:
                 self.parameter(arg.arg)
             params = [names[arg.arg] for arg in args]
             if node.returns is not None:
+                # Functions that are returned bind sizes of their own, maybe further right.
+                self.quoted |= {_named(str(n.value))[0] for n in _strings(node.returns)}
                 self.found.ret = self.info(node.returns, binds=False)
         self.found.params = tuple(p for p in params if isinstance(p, rx.Var))
         self.found.complete &= len(self.found.params) == len(args)
@@ -177,16 +179,19 @@ class SignatureReader:
     def check_bound(self, text: str, annotation: ast.expr) -> None:
         """WF-4: a name in the annotation of the result is bound by a parameter or around."""
         name, _ = _named(text)
-        around = self.values.scope.find_bound(name)
-        if not name.isidentifier() or name in self.found.sizes or isinstance(around, tir.Var):
-            return
-        raise self.values.error(
-            self.written(text, annotation),
-            f"shape variable {name!r} of the result is bound by no parameter",
-            rule="WF-4",
-            hint=close_names(name, self.found.sizes)
-            or "use sizes of the parameters, or leave the shape open: R.Tensor(ndim=...)",
-        )
+        lone = name.isidentifier()
+        for used in (name,) if lone else _names_in(name):
+            around = self.values.scope.find_bound(used) if lone else self.values.scope.find(used)
+            known = isinstance(around, tir.Var) if lone else around is not MISSING
+            if known or used in self.found.sizes:
+                continue
+            raise self.values.error(
+                self.written(text, annotation),
+                f"shape variable {used!r} of the result is bound by no parameter",
+                rule="WF-4",
+                hint=close_names(used, self.found.sizes)
+                or "use sizes of the parameters, or leave the shape open: R.Tensor(ndim=...)",
+            )
 
     def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
         """What a string dimension means."""
