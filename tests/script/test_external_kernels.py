@@ -161,6 +161,19 @@ def test_vectors_are_as_long_as_their_multiple_of_vscale_here(target: str) -> No
     np.testing.assert_array_equal(out, data + 1)
 
 
+def test_texts_ask_where_elements_lie() -> None:
+    func = from_source("""
+        @T.prim_func
+        def main(A: T.Buffer((4, 4), "float32")):
+            T.evaluate(T.call_extern("int32", "f", A.access_ptr("r"), A.offset_of([1, 2])[0]))
+    """)
+    A = next(iter(func.buffer_map.values()))
+    operands = [tir.StringImm("f"), A.access_ptr("r"), 6]
+    expected = tir.Evaluate(tir.Call("int32", "tir.call_extern", operands))
+    assert_structural_equal(func.body, expected, map_free_vars=True)
+    assert_structural_equal(from_source(func.script()), func)
+
+
 def test_predicates_have_a_lane_for_each_index() -> None:
     A = tir.decl_buffer((30,), "float32", "A")
     wide = T.broadcast(T.float32(1), T.vscale() * 4)

@@ -37,7 +37,7 @@ ATTRIBUTES: Mapping[type, Collection[str]] = {
     PrimExpr: ("dtype", "astype", "equal"),
     Buffer: (
         *("data", "dtype", "elem_offset", "name", "ndim", "scope", "shape", "strides", "vload"),
-        "vstore",
+        *("vstore", "access_ptr", "offset_of"),
     ),
     BufferRegion: ("buffer", "region"),
     Range: ("min", "extent"),
