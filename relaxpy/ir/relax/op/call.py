@@ -33,6 +33,7 @@ from relaxpy.ir.relax.op.outputs import (
     Infos,
     OutputShape,
     info_list,
+    loose_operands,
     output_info,
     said_output,
 )
@@ -286,7 +287,7 @@ def call_tir(
     args: Operands,
     out_sinfo: Infos | None = None,
     tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
-    *,
+    *others: Operand,
     shape: OutputShape | Sequence[OutputShape] | None = None,
     sinfo_args: Infos | None = None,
 ) -> Call:
@@ -299,9 +300,14 @@ def call_tir(
     Errors:
         StructInfoError: `gvar` is no PrimFunc of the module, or infos provably disagree with it.
     Rule:
-        OP-1 to OP-8. The shape of OP-2 and its `sinfo_args=[A]` are read, too, and become the one
+        OP-1 to OP-8. `f, args..., shape, sinfo_args=[A]` is read, too: shape and A become the one
         info of the outputs in which they say the same (RES-50).
     """
+    loose = loose_operands((args, out_sinfo, tir_vars, *others), shape, sinfo_args)
+    if loose is not None:
+        (args, shape), out_sinfo, tir_vars = loose, None, None
+    elif others:
+        raise MisuseError("takes at most 4 positional arguments", about=others[0])
     return Call(
         Op("relax.call_tir"),
         kernel_args(gvar, args, tir_vars),
@@ -459,7 +465,7 @@ def call_dps_packed(
     func: Expr | str,
     args: Operands,
     out_sinfo: Infos | None = None,
-    *,
+    *others: Operand,
     shape: OutputShape | Sequence[OutputShape] | None = None,
     sinfo_args: Infos | None = None,
 ) -> Call:
@@ -470,8 +476,14 @@ def call_dps_packed(
     Errors:
         StructInfoError: no output info is given, or it leaves datatype or shape open.
     Rule:
-        OP-9 to OP-11; impure, since the callee may change its inputs.
+        OP-9 to OP-11; impure, since the callee may change its inputs. Written in the forms of
+        `call_tir`.
     """
+    loose = loose_operands((args, out_sinfo, *others), shape, sinfo_args)
+    if loose is not None:
+        (args, shape), out_sinfo = loose, None
+    elif others:
+        raise MisuseError("takes at most 3 positional arguments", about=others[0])
     return Call(
         Op("relax.call_dps_packed"),
         (packed_callee(func), operand_tuple(args)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from relaxpy.errors import (
     MissingArgumentError,
@@ -42,6 +42,35 @@ def info_list(sinfo_args: Infos) -> tuple[StructInfo, ...]:
     if isinstance(sinfo_args, (list, tuple)):
         return tuple(as_struct_info(s) for s in sinfo_args)
     return (as_struct_info(sinfo_args),)
+
+
+def loose_operands(
+    given: Sequence[object], shape: object, sinfo_args: Infos | None
+) -> tuple[Any, Any] | None:
+    """The operands and the shape of `f, args..., shape, sinfo_args=[A]` (OP-1, OP-9).
+
+    `given` is what stands behind `f`. None if the call is written otherwise: with the operands in
+    a tuple, and with `out_sinfo` or `shape` by name.
+    """
+    values = [value for value in given if value is not None]
+    if sinfo_args is None or shape is not None or not values:
+        return None
+    *operands, last = values
+    is_value = isinstance(last, Expr) or (
+        isinstance(last, (list, tuple))
+        and all(isinstance(m, (Expr, PrimExpr, int, list, tuple)) for m in last)
+    )
+    if not is_value or (not operands and not _is_shape(last)):
+        return None
+    return (operands[0] if len(operands) == 1 else operands), last
+
+
+def _is_shape(value: object) -> bool:
+    """Whether a value surely is a shape, or a tuple of shapes."""
+    if isinstance(value, (list, tuple, Tuple)):
+        members = value.fields if isinstance(value, Tuple) else value
+        return bool(members) and all(map(_is_shape, members))
+    return isinstance(value, Expr) and isinstance(value.struct_info, ShapeStructInfo)
 
 
 def said_output(

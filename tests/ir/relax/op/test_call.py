@@ -175,6 +175,33 @@ def test_a_shape_that_does_not_fit_the_outputs(
         op.call_dps_packed("f", X, tensor(2), sinfo_args=[tensor(2)])
 
 
+@pytest.mark.rule("OP-1", "OP-9")
+def test_operands_and_shape_are_read_one_after_the_other(bb: BlockBuilder) -> None:
+    known, open_ = tensor(N, 4), rank(2)
+    sizes = rx.ShapeExpr([N, 4])
+    usual = op.call_tir(ONE, X, known)
+    for given in ((X, sizes), ([X], sizes), (X, [N, 4]), ((X,), [N, 4])):
+        for said in (open_, [open_], [known]):
+            assert structural_equal(op.call_tir(ONE, *given, sinfo_args=said), usual, True)
+    for given in ((X, X, sizes), ([X, X], sizes), (rx.Tuple([X, X]), sizes)):
+        call = op.call_dps_packed("f", *given, sinfo_args=[open_])
+        assert structural_equal(call, op.call_dps_packed("f", [X, X], known), True)
+    nothing = op.call_dps_packed("f", rx.ShapeExpr([N, 4]), sinfo_args=[open_])
+    assert structural_equal(nothing, op.call_dps_packed("f", [], known), True)
+    two = op.call_tir(TWO, X, (sizes, rx.ShapeExpr([N])), sinfo_args=[tuple_of(open_, rank(1))])
+    assert structural_equal(two, op.call_tir(TWO, X, [known, tensor(N)]), True)
+
+
+@pytest.mark.rule("OP-1", "OP-2", "OP-9")
+def test_more_operands_than_the_form_has_are_refused() -> None:
+    with pytest.raises(MisuseError, match="takes at most 4 positional arguments"):
+        op.call_tir(ONE, X, tensor(2), None, X)
+    with pytest.raises(MisuseError, match="takes at most 3 positional arguments"):
+        op.call_dps_packed("f", X, tensor(2), X)
+    with pytest.raises(StructInfoTypeError, match="shape is a shape"):
+        op.call_tir(ONE, X, X, X, sinfo_args=[rank(2)])
+
+
 @pytest.mark.rule("OP-2")
 def test_an_output_may_have_a_shape_that_a_variable_holds(bb: BlockBuilder) -> None:
     s = var("s", shape(N, 4))
