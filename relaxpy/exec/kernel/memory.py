@@ -138,18 +138,21 @@ def _interchangeable(
     }
 
 
-def _read_first(value: PrimExpr) -> list[BufferLoad]:
-    """What the first operation that is performed reads, where no later one comes before it."""
+def _read_first(value: PrimExpr) -> set[BufferLoad]:
+    """What the first operation that is performed reads, and no later one."""
     if isinstance(value, BufferLoad):
-        return [value]
+        return {value}
+    later: set[BufferLoad] = set()
     while True:
         parts = {c for c in children(value) if isinstance(c, PrimExpr)}
         inner = [c for c in parts if not isinstance(c, (BufferLoad, Var, ConstExpr))]
+        found = {c for c in parts if isinstance(c, BufferLoad)}
         if not inner:
             break
         if len(inner) > 1:
-            return []
+            return set()
+        later |= found
         [value] = inner
     if isinstance(value, (FloorDiv, FloorMod)) and value.dtype.is_float:
-        return []  # these are several operations
-    return [c for c in parts if isinstance(c, BufferLoad)]
+        return set()  # these are several operations
+    return found - later

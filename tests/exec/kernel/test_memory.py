@@ -157,6 +157,27 @@ def test_an_argument_that_is_the_result_is_read_before_it_is_overwritten(func: P
 
 
 @T.prim_func
+def used_again(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = A[i] * T.float32(2) + A[i]
+
+
+@T.prim_func
+def chosen_again(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = T.Select(T.exp(A[i]) > T.float32(2), A[i], T.float32(0))
+
+
+@pytest.mark.parametrize("func", [used_again, chosen_again])
+def test_an_operand_of_a_later_operation_is_kept_until_then(func: PrimFunc) -> None:
+    ours = floats(8)
+    theirs = ours.copy()
+    load(func)(ours, ours)
+    run_prim_func(func, [theirs, theirs])
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@T.prim_func
 def shifted(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")):
     for i in range(6):
         B[i] = A[i] + T.float32(1)
