@@ -64,6 +64,11 @@ class _Continue(BaseException):
     """The end of this iteration of the innermost loop."""
 
 
+def _reduces(body: st.Stmt) -> bool:
+    """Whether a block in `body` has an init; bounds of other loops without a round may fail."""
+    return any(isinstance(part, st.Block) and part.init is not None for part in walk(body))
+
+
 def check_supported(func: PrimFunc, name: str) -> None:
     """Look for what cannot be run.
 
@@ -338,7 +343,7 @@ class KernelRun(ScalarEvaluator):
             case st.SeqStmt(seq=seq):
                 for part in seq:
                     self._begin(part, conditions)
-            case st.For(loop_var=var, min=low, extent=extent, body=body):
+            case st.For(loop_var=var, min=low, extent=extent, body=body) if _reduces(body):
                 start, count = self.value(low), self.value(extent)
                 outer = self.empty
                 if count <= 0:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import CompileError
+from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.kernel.runtime import grid
 from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source
@@ -55,6 +55,45 @@ def test_loops_run_one_after_the_other_in_their_order(target: str) -> None:
         expected[k] = (expected[(k + 9) % 64] * 3 + b[i0 + i6]) % 1000
     relaxpy.compile(IRModule({"main": func}), target=target)["main"](a, b)
     np.testing.assert_array_equal(a, expected)
+
+
+ONCE = [f"i{k}" for k in range(2, 16) if k != 9]
+
+
+def deep(inner: str, **stops: str) -> str:
+    """Sixteen loops of two rounds, or as many as `stops` say."""
+    text = '@T.prim_func\ndef main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):\n'
+    for k in range(16):
+        text += f"{'    ' * (k + 1)}for i{k} in range({stops.get(f'i{k}', 2)}):\n"
+    return text + "".join(f"{'    ' * 17}{line}\n" for line in inner.splitlines())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_break_ends_the_innermost_of_many_loops_only(target: str) -> None:
+    func = from_source(deep("B[i14] = B[i14] + 1\nif i15 == A[i14]:\n    break"))
+    a, b = np.array([0, 1, 0, 0, 0, 0, 0, 0], "int32"), np.zeros(8, "int32")
+    relaxpy.compile(IRModule({"main": func}), target=target)["main"](a, b)
+    assert list(b[:2]) == [2**14, 2**15]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_how_often_an_inner_loop_runs_is_asked_anew_each_time(target: str) -> None:
+    text = deep("A[i0] = A[i0] + 1", **dict.fromkeys(ONCE, "1"), i9="A[0]")
+    a, b = np.array([1, 0, 0, 0, 0, 0, 0, 0], "int32"), np.zeros(8, "int32")
+    relaxpy.compile(IRModule({"main": from_source(text)}), target=target)["main"](a, b)
+    assert list(a[:2]) == [4, 8]  # doubled twice, then four counted twice
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_divides_in_a_bound_is_asked_only_where_its_loop_is_reached(target: str) -> None:
+    text = deep("A[0] = A[0] + 1", i3="A[1]", i12="4 // A[2]")
+    a, b = np.array([7, 0, 0, 0, 0, 0, 0, 0], "int32"), np.zeros(8, "int32")
+    main = relaxpy.compile(IRModule({"main": from_source(text)}), target=target)["main"]
+    main(a, b)
+    assert a[0] == 7
+    a[1] = 1
+    with pytest.raises(RuntimeCheckError, match="division by zero"):
+        main(a, b)
 
 
 def test_what_python_cannot_nest_is_refused() -> None:
