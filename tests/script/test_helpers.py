@@ -1,11 +1,12 @@
 """Python functions that a text calls, and what their words of T and R do to the program."""
 
 import functools
+from collections.abc import Iterator
 
 import pytest
 
 from relaxpy import relax, te, tir
-from relaxpy.errors import BuilderStateError, ParseError
+from relaxpy.errors import BuilderStateError, MisuseError, ParseError
 from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.ir_builder import IRBuilder, relax as builder_R, tir as builder_T
@@ -202,13 +203,43 @@ def test_helpers_that_do_what_they_cannot() -> None:
         with R.dataflow():  # type: ignore[attr-defined]
             R.emit(x)
 
+    def leaves_open() -> None:
+        T.serial(4).__enter__()  # type: ignore[attr-defined]
+
+    def loop() -> Iterator[object]:
+        with T.serial(4) as i:
+            yield i
+
+    def half() -> None:
+        generators.append(loop())
+        T.evaluate(next(generators[-1]))
+
+    def enters_twice() -> None:
+        frame = T.serial(4)
+        with frame:
+            pass
+        with frame:
+            pass
+
+    def crosses() -> None:
+        outer, inner = T.serial(4), T.block("b")
+        outer.__enter__()  # type: ignore[attr-defined]
+        inner.__enter__()  # type: ignore[attr-defined]
+        outer.__exit__(None, None, None)  # type: ignore[attr-defined]
+
+    generators: list[Iterator[object]] = []
     for helper, message in [
+        (leaves_open, "a loop of a kernel is entered and never left"),
+        (half, "a loop of a kernel is entered and never left"),
+        (enters_twice, "a loop of a kernel is entered once"),
+        (crosses, "a loop of a kernel is left before the frame inside it"),
         (drops, r"a T\.block is made and never entered"),
         (iterates, "a Python function enters a loop of a kernel"),
         (misplaced, r"T\.reads belongs directly into a block"),
     ]:
         with pytest.raises(ParseError, match=message):
             from_source("@T.prim_func\ndef main():\n    helper()\n", {"T": T, "helper": helper})
+    generators[0].close()  # type: ignore[attr-defined]
 
     with pytest.raises(ParseError, match=r"an R\.dataflow belongs into the text itself"):
 
@@ -216,6 +247,19 @@ def test_helpers_that_do_what_they_cannot() -> None:
         def graph(x: R.Tensor((4,), "float32")):
             block_of_graph(x)
             return x
+
+
+def test_frames_of_helpers_end_with_the_call() -> None:
+    kept: list[object] = []
+
+    def keeps() -> object:
+        kept.append(T.serial(4))
+        return kept[-1]
+
+    text = "@T.prim_func\ndef main():\n    for i in keeps():\n        T.evaluate(i)\n"
+    from_source(text, {"T": T, "keeps": keeps})
+    with pytest.raises(MisuseError, match="in the call that makes it"), kept[0]:  # type: ignore[attr-defined]
+        pass
 
 
 def test_words_of_texts_act_in_a_builder_too() -> None:

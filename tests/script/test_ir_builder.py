@@ -49,6 +49,29 @@ def test_builders_of_other_threads_are_not_seen() -> None:
     assert seen == [False]
 
 
+def test_builders_are_left_where_they_are_innermost() -> None:
+    outer, inner = IRBuilder(), IRBuilder()
+    refused: list[str] = []
+
+    def leave(builder: IRBuilder) -> None:
+        with pytest.raises(BuilderStateError, match="not the innermost one that is open") as caught:
+            builder.__exit__(None, None, None)
+        refused.append(caught.value.diagnostic.message)
+
+    leave(outer)
+    with outer:
+        with inner:
+            leave(outer)
+            thread = threading.Thread(target=leave, args=(inner,))
+            thread.start()
+            thread.join()
+            assert IRBuilder.current() is inner
+        assert IRBuilder.current() is outer
+    leave(outer)
+    assert len(refused) == 4
+    assert not IRBuilder.is_in_scope()
+
+
 def test_words_need_a_builder() -> None:
     for say in (lambda: T.evaluate(0), lambda: R.emit(R.const(1)), lambda: T.serial(4).__enter__()):
         with pytest.raises(BuilderStateError, match="no IRBuilder is open"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextvars import Token
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -36,14 +36,14 @@ class IRBuilder:
         self._made: dict[IRBuilderFrame, None] = {}
         self._result: object = None
         self._loose: tuple[KernelForms, Body] | None = None
-        self._token: Token[tuple[IRBuilder, ...]] | None = None
+        self._acting: AbstractContextManager[None] | None = None
 
     @user_facing
     def __enter__(self) -> Self:
-        if self._token is not None:
+        if self._acting is not None:
             raise BuilderStateError("this IRBuilder is open already")
         IRBuilder.__init__(self)
-        self._token = open_builders.set((*open_builders.get(), self))
+        open_builders.set((*open_builders.get(), self))
         self._acting = acting(act)
         self._acting.__enter__()
         return self
@@ -55,10 +55,14 @@ class IRBuilder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._token is not None
+        if self._acting is None or open_builders.get()[-1:] != (self,):
+            raise BuilderStateError(
+                "this IRBuilder is not the innermost one that is open here",
+                hint="leave it in the thread that entered it, after those that it holds",
+            )
         self._acting.__exit__(None, None, None)
-        open_builders.reset(self._token)
-        self._token = None
+        self._acting = None
+        open_builders.set(open_builders.get()[:-1])
         left = self.frames[:1]
         self.close_inside(None, kind, error, trace)
         if left and error is None:

@@ -20,11 +20,12 @@ _act: ContextVar[Act | None] = ContextVar("relaxpy_act", default=None)
 @contextmanager
 def acting(act: Act | None) -> Iterator[None]:
     """The time in which a record is handed to `act` as soon as it is made, or to nobody."""
-    token = _act.set(act)
+    before = _act.get()
+    _act.set(act)
     try:
         yield
     finally:
-        _act.reset(token)
+        _act.set(before)
 
 
 def is_helper(function: object) -> bool:
@@ -34,16 +35,29 @@ def is_helper(function: object) -> bool:
 
 
 class Held:
-    """A frame that a Python function uses while a text is read: `with T.block():`."""
+    """A frame that a Python function uses while a text is read: `with T.block():`.
 
-    def __init__(self, form: Form, place: AbstractContextManager[object]) -> None:
+    `opened` are those of the same call that are open, the innermost last.
+    """
+
+    def __init__(
+        self, form: Form, place: AbstractContextManager[object], opened: list[Held]
+    ) -> None:
         self.form = form
         self.place = place
-        self.entered = False
+        self.opened = opened
+        self.is_used = False
 
     def __enter__(self) -> Any:
-        self.entered = True
-        return self.place.__enter__()
+        if self.is_used:
+            raise MisuseError(
+                f"a {self.form.spoken} is entered once, in the call that makes it",
+                hint="make another one",
+            )
+        self.is_used = True
+        found = self.place.__enter__()
+        self.opened.append(self)
+        return found
 
     def __iter__(self) -> Iterator[Any]:
         raise MisuseError(
@@ -52,6 +66,11 @@ class Held:
         )
 
     def __exit__(self, *raised: Any) -> bool | None:
+        if self not in self.opened:  # it was ended with the call, which a generator may outlive
+            return None
+        if self.opened[-1] is not self:
+            raise MisuseError(f"a {self.form.spoken} is left before the frame inside it")
+        self.opened.pop()
         return self.place.__exit__(*raised)
 
 

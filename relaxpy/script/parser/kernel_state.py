@@ -111,23 +111,29 @@ class KernelState(KernelForms):
         """What a function of the user's gives, whose words of T act here.
 
         Errors:
-            ParseError: it makes a frame that it neither enters nor gives back.
+            ParseError: it makes a frame that it neither enters nor gives back, or leaves one open.
         """
         made: list[Held] = []
+        opened: list[Held] = []
 
         def act(form: Form) -> Any:
             if not isinstance(form, FRAMES):
                 return self.act(form, node)
-            made.append(Held(form, self.unnamed_frame(form, node)))
+            made.append(Held(form, self.unnamed_frame(form, node), opened))
             return made[-1]
 
-        with acting(act):
-            found = function(*args, **kwargs)
-        for held in made:
-            if not held.entered and held is not found:
-                raise self.error(
-                    node, f"{describe(held.form)} is made and never entered", hint="with ...:"
-                )
+        try:
+            with acting(act):
+                found = function(*args, **kwargs)
+            for held in made:
+                if held in opened or not (held.is_used or held is found):
+                    fault = "entered and never left" if held in opened else "made and never entered"
+                    raise self.error(node, f"{describe(held.form)} is {fault}", hint="with ...:")
+        finally:
+            while opened:
+                opened[-1].__exit__(GeneratorExit, GeneratorExit(), None)
+            for held in made:
+                held.is_used = True
         return found.form if isinstance(found, Held) else found
 
     @override
