@@ -1,13 +1,14 @@
 """Graph functions and modules by IRBuilder, beside the text that says the same."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import IRModule, relax, tir
+from relaxpy import IRModule, relax, te, tir
 from relaxpy.errors import (
     BuilderStateError,
     MisuseError,
@@ -38,6 +39,10 @@ def function(build: Callable[[], object], **options: bool) -> relax.Function:
     found = built(whole)
     assert isinstance(found, relax.Function)
     return found
+
+
+def names(mod: IRModule) -> list[str]:
+    return [var.name_hint for var in mod.functions]
 
 
 def same(found: relax.Function | IRModule, text: str) -> None:
@@ -255,6 +260,55 @@ def test_branches_give_what_they_bind_last(say: Callable[[Any], Any], text: str)
     )
 
 
+@pytest.mark.rule("NF-14")
+def test_bindings_in_braces() -> None:
+    def fail(x: relax.Var) -> None:
+        with suppress(LookupError), R.SeqExpr():
+            R.emit(R.exp(x))
+            raise LookupError
+
+    def build() -> None:
+        x = R.arg("x", F32)
+        n = IRBuilder.name("n", T.int64())
+        fail(x)
+        with R.SeqExpr():
+            y = IRBuilder.name("y", R.emit(x, R.Object))
+            with R.SeqExpr():
+                c = IRBuilder.name("c", R.match_cast(y, R.Tensor((n, 4), "float32")))
+            with R.dataflow() as block:
+                with R.SeqExpr():
+                    d = IRBuilder.name("d", R.emit(R.exp(c)))
+                fail(d)
+                R.output(d)
+        R.func_ret_value((y, c, block.output_vars[0]))
+
+    same(
+        function(build),
+        """
+@R.function
+def main(x: R.Tensor((4, 4), "float32")):
+    n = T.int64()
+    y: R.Object = x
+    c = R.match_cast(y, R.Tensor((n, 4), "float32"))
+    with R.dataflow():
+        d = R.exp(c)
+        R.output(d)
+    return y, c, d
+""",
+    )
+
+
+@pytest.mark.rule("AST-13")
+def test_a_branch_gives_nothing_if_a_dataflow_block_is_last_in_its_braces() -> None:
+    def last_in_braces(x: relax.Var) -> None:
+        R.emit(R.exp(x))
+        with R.SeqExpr(), R.dataflow():
+            R.output(R.emit(x))
+
+    with pytest.raises(BuilderStateError, match="a branch ends by binding its result"):
+        function(lambda: choose(last_in_braces, R.emit))
+
+
 def test_branches_in_branches() -> None:
     def nested(x: relax.Var) -> None:
         c = R.emit(R.const(True))
@@ -422,6 +476,46 @@ def test_kernels_of_tensor_expressions_join_the_module() -> None:
     assert_structural_equal(builder.get(), Expected)
     with pytest.raises(BuilderStateError, match="there is none around"):
         function(lambda: R.emit_te(double, R.arg("x", F32)))
+
+
+@pytest.mark.rule("TOP-1")
+def test_a_function_cannot_take_the_name_of_a_kernel_that_is_called() -> None:
+    def double(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda i, j: x[i, j] * 2, "double")
+
+    def caller(name: str) -> None:
+        with R.function():
+            R.func_ret_value(R.emit(R.emit_te(double, R.arg("x", F32))))
+            R.func_name(name)
+
+    def kernel() -> None:
+        with T.prim_func():
+            T.func_name("double")
+            T.evaluate(0)
+
+    def lost() -> None:
+        with R.function():
+            R.emit(R.emit_te(double, R.arg("x", F32)))
+            raise LookupError
+
+    with IRBuilder() as builder, I.ir_module():
+        caller("main")
+        with pytest.raises(BuilderStateError, match="has made a kernel 'double' already"):
+            kernel()
+        with pytest.raises(BuilderStateError, match="has made a kernel 'double' already"):
+            caller("double")
+    made = builder.get()
+    assert set(names(made)) == {"main", "double"}
+    assert relax.analysis.well_formed(made)
+    with IRBuilder() as builder, I.ir_module():
+        kernel()
+        caller("main")
+    assert set(names(builder.get())) == {"main", "double", "double1"}
+    with IRBuilder() as builder, I.ir_module():
+        with pytest.raises(LookupError):
+            lost()
+        kernel()
+    assert names(builder.get()) == ["double"]
 
 
 def test_local_functions_have_a_builder_of_their_own() -> None:

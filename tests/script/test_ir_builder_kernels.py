@@ -502,3 +502,31 @@ def test_the_namespace_is_that_of_texts() -> None:
         _ = T.nothing
     with pytest.raises(UnknownAttributeError, match=r"T\.macro is read in texts only"):
         _ = T.macro
+
+
+def test_what_an_error_leaves_says_nothing_of_the_kernel() -> None:
+    with IRBuilder() as builder, T.prim_func():
+        T.func_name("main")
+        A = T.arg("A", T.Buffer((4,), "float32"))
+        with pytest.raises(LookupError), T.block("lost"):
+            raise LookupError
+        T.buffer_store(A, 1.0, [0])
+    same(
+        builder.get(),
+        """
+def main(A: T.Buffer((4,), "float32")):
+    A[0] = T.float32(1)
+""",
+    )
+
+
+def test_parameters_that_have_names_keep_them() -> None:
+    n = tir.Var("n", "int32")
+    buffer = tir.decl_buffer((n,), "float32", "B")
+    with IRBuilder() as builder, T.prim_func():
+        T.func_name("main")
+        T.arg("A", buffer)
+        T.arg("m", n)
+        T.evaluate(buffer[0])
+    assert [p.name for p in builder.get().params] == ["A", "n"]
+    assert (n.name, buffer.name, buffer.data.name) == ("n", "B", "B")

@@ -167,7 +167,8 @@ class KernelBuilder:
         if symbol is not None:
             self.attrs.setdefault("global_symbol", symbol)
         if private_as is not None and "global_symbol" in self.attrs:
-            raise self.error(at, f"private kernel {private_as!r} has a global_symbol")
+            named = f" {private_as!r}" if private_as else ""
+            raise self.error(at, f"private kernel{named} has a global_symbol")
         return PrimFunc(
             tuple(self.params),
             whole,
@@ -253,7 +254,6 @@ class KernelBuilder:
     @contextmanager
     def block(self, form: forms.BlockForm, at: Any) -> Iterator[None]:
         """A block."""
-        self.has_block = True
         top = self.bodies[-1].kind == "function"
         said = Block(form)
         self.blocks.append(said)
@@ -262,6 +262,7 @@ class KernelBuilder:
                 yield
         finally:
             self.blocks.pop()
+        self.has_block = True
         span = self.span(at)
         whole = stmt.Block(
             tuple(said.iter_vars),

@@ -28,6 +28,7 @@ class IRModuleFrame(IRBuilderFrame):
         self.block_builder = BlockBuilder()
         self.global_vars: dict[str, GlobalVar] = {}
         self.functions: dict[GlobalVar, BaseFunc] = {}
+        self.called: set[str] = set()
         self.attrs: dict[str, object] = {}
         self.global_infos: dict[str, Sequence[object]] = {}
         self.devices = Devices()
@@ -44,11 +45,10 @@ class IRModuleFrame(IRBuilderFrame):
             raise BuilderStateError(
                 f"function {missing[0]!r} is declared and never defined", rule="TOP-1"
             )
-        called = {name for f in self.functions.values() for name in mentioned_globals(f)}
         added = {
             var: func
             for var, func in self.block_builder.get().items()
-            if var.name_hint in called - self.global_vars.keys()
+            if var.name_hint in self.called - self.global_vars.keys()
         }
         builder.deliver(IRModule({**self.functions, **added}, self.attrs, self.global_infos))
 
@@ -56,7 +56,7 @@ class IRModuleFrame(IRBuilderFrame):
         """A function of this name, as those that call it see it.
 
         Errors:
-            BuilderStateError: the module has one already.
+            BuilderStateError: the module has one already, maybe a kernel of R.emit_te.
         """
         check_name(name, "the name of a function")
         if not isinstance(signature, BaseFunc):
@@ -64,6 +64,13 @@ class IRModuleFrame(IRBuilderFrame):
         if name in self.global_vars:
             raise BuilderStateError(
                 f"the module has two functions named {name!r}", rule="TOP-1", about=name
+            )
+        if name in self.called and name in {v.name_hint for v in self.block_builder.get()}:
+            raise BuilderStateError(
+                f"R.emit_te has made a kernel {name!r} already",
+                rule="TOP-1",
+                about=name,
+                hint="name that one by primfunc_name_hint, or declare this function before it",
             )
         var = self.global_vars[name] = GlobalVar(name)
         info = known_signature(signature)
@@ -83,9 +90,10 @@ class IRModuleFrame(IRBuilderFrame):
             raise BuilderStateError(
                 f"the module has two functions named {name!r}", rule="TOP-1", about=name
             )
-        var = self.declare(name, func) if known is None else known
         if not isinstance(func, BaseFunc):
             raise MisuseError(f"expected a function, found {func!r:.60}", about=func)
+        self.called.update(mentioned_globals(func))
+        var = self.declare(name, func) if known is None else known
         self.functions[var] = func
         self.block_builder.update_func(var, func)
         return var

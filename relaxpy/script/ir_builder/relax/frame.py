@@ -58,6 +58,44 @@ def scope(builder: BlockBuilder) -> Iterator[None]:
         raise
 
 
+class Rebinding:
+    """Binds what was said in a scope anew in the one around.
+
+    `outputs` of dataflow blocks become variables that outlive them; `table` has what became of
+    variables.
+    """
+
+    def __init__(self, builder: BlockBuilder, outputs: tuple[rx.Var, ...] = ()) -> None:
+        self.builder = builder
+        self.outputs = outputs
+        self.table: dict[rx.Var, rx.Var] = {}
+
+    def blocks(self, blocks: tuple[rx.BindingBlock, ...], *, inside: bool = False) -> None:
+        """Bind what `blocks` bind, which are blocks there, too, unless it is all `inside` one."""
+        for block in blocks:
+            flows = isinstance(block, rx.DataflowBlock) and not inside
+            if flows:
+                self.builder.begin_dataflow()
+            for binding in block.bindings:
+                self.binding(binding)
+            if flows:
+                self.builder.end_dataflow()
+
+    def binding(self, binding: rx.Binding) -> None:
+        """Bind one variable, or none where it is a check."""
+        var, new = binding.var, binding.var
+        if var is not None and var in self.outputs and isinstance(var, rx.DataflowVar):
+            new = rx.Var(var.name_hint, var.struct_info, var.span)
+        value = replace_variables(binding.value, self.table)
+        if isinstance(binding, rx.MatchCast):
+            info = replace_variables(binding.struct_info, self.table)
+            found = self.builder.match_cast(value, info, bind=new is not None, var=new)
+        else:
+            found = self.builder.emit(value, var=new)
+        if var is not None and found is not None and found is not var:
+            self.table[var] = found
+
+
 class SeqExprFrame(RelaxFrame):
     """Bindings in braces, as it were: they stand in the frame around (NF-14)."""
 
@@ -66,8 +104,18 @@ class SeqExprFrame(RelaxFrame):
     @override
     @contextmanager
     def hold(self, builder: IRBuilder) -> Iterator[None]:
-        around = self.join(builder)
-        yield
+        around, inner = self.join(builder), self.block_builder
+        flows = inner.current_block_is_dataflow()
+        with scope(inner):
+            if flows:
+                inner.begin_dataflow()
+            yield
+            if flows:
+                inner.end_dataflow()
+            blocks = inner.end_scope(rx.Tuple(())).blocks
+        Rebinding(inner).blocks(blocks, inside=flows)
+        if blocks and not self.bound:  # a dataflow block stands last
+            around.bound.clear()
         around.bound |= self.bound
 
 
@@ -131,8 +179,7 @@ class BlockFrame(RelaxFrame):
     @override
     @contextmanager
     def hold(self, builder: IRBuilder) -> Iterator[None]:
-        around = self.join(builder)
-        inner = self.block_builder
+        around, inner = self.join(builder), self.block_builder
         if inner.current_block_is_dataflow():
             raise BuilderStateError("a dataflow block cannot stand inside another")
         with scope(inner):
@@ -140,34 +187,10 @@ class BlockFrame(RelaxFrame):
             yield
             inner.end_dataflow()
             blocks = inner.end_scope(rx.Tuple(())).blocks
-        self.hand_on(around, blocks)
-
-    def hand_on(self, around: RelaxFrame, blocks: tuple[rx.BindingBlock, ...]) -> None:
-        """Bind what was read anew in the block around, outputs to variables that outlive it."""
-        table: dict[rx.Var, rx.Var] = {}
-        for block in blocks:
-            if isinstance(block, rx.DataflowBlock):
-                self.block_builder.begin_dataflow()
-            for binding in block.bindings:
-                self.bind(binding, table)
-            if isinstance(block, rx.DataflowBlock):
-                self.block_builder.end_dataflow()
-        self.output_vars = tuple(table.get(var, var) for var in self.outputs or ())
+        rebound = Rebinding(inner, self.outputs or ())
+        rebound.blocks(blocks)
+        self.output_vars = tuple(rebound.table.get(var, var) for var in rebound.outputs)
         around.bound.clear()  # what a branch gives is bound in the branch itself
-
-    def bind(self, binding: rx.Binding, table: dict[rx.Var, rx.Var]) -> None:
-        """Bind one of them, over the variables of `table`."""
-        var, new = binding.var, binding.var
-        if var is not None and var in (self.outputs or ()) and isinstance(var, rx.DataflowVar):
-            new = rx.Var(var.name_hint, var.struct_info, var.span)
-        value = replace_variables(binding.value, table)
-        if isinstance(binding, rx.MatchCast):
-            info = replace_variables(binding.struct_info, table)
-            found = self.block_builder.match_cast(value, info, bind=new is not None, var=new)
-        else:
-            found = self.block_builder.emit(value, var=new)
-        if var is not None and found is not None and found is not var:
-            table[var] = found
 
     @override
     def check_place(self, what: str) -> None:

@@ -75,6 +75,8 @@ def func_name(name: str) -> None:
 def arg(name: str, obj: Any) -> Any:
     """The next parameter, called `name`: a scalar or handle as `T.int32()`, or a buffer.
 
+    A variable or buffer that has a name keeps it, as it may stand elsewhere.
+
     Errors:
         MisuseError: it is none of these.
         BuilderStateError: it is a parameter already.
@@ -93,7 +95,8 @@ def arg(name: str, obj: Any) -> Any:
         )
     if any(found is known for known in (*kernel.params, *kernel.buffer_map.values())):
         raise BuilderStateError(f"{describe(obj)} is a parameter already", about=obj)
-    set_name(found, name)
+    if not found.name:
+        set_name(found, name)
     kernel.parameter(name, found)
     return found
 
