@@ -233,7 +233,7 @@ def _of_call(
             return (0, min(masks)) if masks else whole
         case "tir.vscale", ():
             return 1, whole[1]
-        case "tir.shift_right", (a, tir.IntImm(value=by)):
+        case "tir.shift_right", (a, tir.IntImm(value=by)) if 0 <= by < a.dtype.bits:
             return interval.divide(engine.bound(a), (1 << by, 1 << by), floor=True)
         case "tir.clz" | "tir.popcount", (a,):
             return 0, a.dtype.bits

@@ -207,15 +207,15 @@ class Canonical:
         return Canonical(logic.assume(self, self.facts, condition))
 
     def _call(self, expr: tir.Call, args: tuple[tir.PrimExpr, ...]) -> Poly:
-        signed = expr.dtype.family == "int"
+        signed, bits = expr.dtype.family == "int", expr.dtype.bits
         match getattr(expr.op, "name", ""), args:
             case "tir.if_then_else", (c, a, b):
                 return self._choice(expr, c, a, b)
             case "tir.likely", (a,):
                 return self.poly(a)
-            case "tir.shift_left", (a, tir.IntImm(value=by)) if 0 <= by < expr.dtype.bits:
+            case "tir.shift_left", (a, tir.IntImm(value=by)) if 0 <= by < bits:
                 return poly.scaled(self.poly(a), 1 << by)
-            case "tir.shift_right", (a, tir.IntImm(value=by)) if signed and by >= 0:
+            case "tir.shift_right", (a, tir.IntImm(value=by)) if signed and 0 <= by < bits:
                 found = division.quotient(self, self.poly(a), poly.constant(1 << by), floor=True)
                 return self.opaque(expr) if found is None else found
             case "tir.bitwise_and", (a, tir.IntImm(value=mask)) if signed and _is_mask(mask, a):

@@ -146,15 +146,11 @@ class IntGroupBounds:
 
 
 def _greatest(analyzer: Analyzer, value: PrimExpr, ranges: Mapping[Var, Range]) -> PrimExpr | None:
-    """`value` at its greatest; the ends of the ranges may be over other variables with ranges."""
-    for _ in range(len(ranges) + 1):
-        if not mentions(value, ranges):
-            return value
-        covered = analyzer.int_set(value, ranges)
-        if not covered.has_upper_bound():
-            return None
-        value = analyzer.simplify(covered.max_value)
-    return None
+    """`value` at its greatest; None where it has no bound."""
+    if not mentions(value, ranges):
+        return value
+    covered = analyzer.int_set(value, ranges)
+    return analyzer.simplify(covered.max_value) if covered.has_upper_bound() else None
 
 
 def shorter(one: PrimExpr, other: PrimExpr) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.arith import folding
+from relaxpy.ir.arith import finish, folding
 from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound
+from relaxpy.ir.arith.canonical import GENERAL
 from relaxpy.ir.arith.intset import NOTHING, IntervalSet, domains_of
-from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range
@@ -69,13 +69,14 @@ def _sided(condition: PrimExpr, var: Var) -> tuple[type[tir.CmpExpr], PrimExpr, 
     a, b = condition.a, condition.b
     if a.dtype.vector or folding.uses(condition, var) != 1:
         return None
+    one = ops.const(1, a.dtype)
     match condition:
         case tir.LT():
             kind: type[tir.CmpExpr] = tir.LE
-            a, b = (a, ops.sub(b, 1)) if mentions(a, (var,)) else (ops.add(a, 1), b)
+            a, b = (a, tir.Sub(b, one)) if mentions(a, (var,)) else (tir.Add(a, one), b)
         case tir.GT():
             kind = tir.GE
-            a, b = (a, ops.add(b, 1)) if mentions(a, (var,)) else (ops.sub(a, 1), b)
+            a, b = (a, tir.Add(b, one)) if mentions(a, (var,)) else (tir.Sub(a, one), b)
         case tir.LE() | tir.GE() | tir.EQ():
             kind = type(condition)
         case _:
@@ -87,7 +88,10 @@ def _sided(condition: PrimExpr, var: Var) -> tuple[type[tir.CmpExpr], PrimExpr, 
 
 
 class _Solver:
-    """Moves what stands around `var` to the other side; `kind` is LE, GE or EQ."""
+    """Moves what stands around `var` to the other side; `kind` is LE, GE or EQ.
+
+    Nodes are built as they are: folded in their datatype, literals could go round.
+    """
 
     def __init__(
         self,
@@ -110,11 +114,11 @@ class _Solver:
             match left:
                 case tir.Add(a=a, b=b):
                     left, other = (a, b) if self.inside(a) else (b, a)
-                    right = ops.sub(right, other)
+                    right = tir.Sub(right, other)
                 case tir.Sub(a=a, b=b) if self.inside(a):
-                    left, right = a, ops.add(right, b)
+                    left, right = a, tir.Add(right, b)
                 case tir.Sub(a=a, b=b):
-                    left, right = b, ops.sub(a, right)
+                    left, right = b, tir.Sub(a, right)
                     self.turn()
                 case tir.Mul(a=a, b=b):
                     left, other = (a, b) if self.inside(a) else (b, a)
@@ -129,7 +133,7 @@ class _Solver:
                     left, right = a, found
                 case _:
                     return None
-        return simplify(right)
+        return finish.written(GENERAL, GENERAL.poly(right), right.dtype)
 
     def inside(self, expr: PrimExpr) -> bool:
         return mentions(expr, (self.var,))
@@ -157,16 +161,16 @@ class _Solver:
             if relaxed is None or mentions(factor, self.relaxed):
                 return None
             right = relaxed
-        exact = self.analyzer.can_prove(ops.floormod(right, factor).equal(0))
+        exact = self.analyzer.can_prove(tir.FloorMod(right, factor).equal(0))
+        quotient = tir.FloorDiv(right, factor)
         if self.kind is tir.EQ:
-            return ops.floordiv(right, factor) if exact else None
+            return quotient if exact else None
         if sign < 0:
             self.turn()
         # x <= right / factor is rounded down, x >= right / factor up.
-        quotient = ops.floordiv(right, factor)
         if self.kind is tir.LE or exact:
             return quotient
-        return ops.add(quotient, 1)
+        return tir.Add(quotient, ops.const(1, right.dtype))
 
     def opened(self, right: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:
         """`x // divisor` compared with `right`, as x compared with the result."""
@@ -177,9 +181,10 @@ class _Solver:
         if relaxed is None or mentions(divisor, self.relaxed):
             return None
         if self.kind is tir.GE:
-            found = ops.mul(relaxed, divisor)
+            found: PrimExpr = tir.Mul(relaxed, divisor)
         else:
-            found = ops.sub(ops.mul(ops.add(relaxed, 1), divisor), sign)
+            one, last = ops.const(1, right.dtype), ops.const(sign, right.dtype)
+            found = tir.Sub(tir.Mul(tir.Add(relaxed, one), divisor), last)
         if sign < 0:
             self.turn()
         return found

@@ -29,10 +29,11 @@ def evaluate_set(
 ) -> IntervalSet:
     """An interval around `expr`, its ends over what `dom_map` does not have."""
     domains = domains_of(dom_map)
+    domains = {v: d for v, d in domains.items() if d.min_value is not v or d.max_value is not v}
     if any(domain.is_nothing() for domain in domains.values()):
         return EVERYTHING
     image = _Image(engine, domains)
-    low, high = image.of(expr)
+    low, high = image.closed(expr)
     if low is None or high is None:
         least, greatest = image.literal(expr)
         low, high = least if low is None else low, greatest if high is None else high
@@ -60,6 +61,17 @@ class _Image:
         low, high = (
             None if abs(end) == inf or not least <= end <= greatest else ops.const(int(end), dtype)
             for end in bound
+        )
+        return low, high
+
+    def closed(self, expr: tir.PrimExpr) -> tuple[End, End]:
+        """Both ends without variables that run, as the ends of domains may have others of them."""
+        low, high = self.of(expr)
+        for _ in self.domains:
+            low = None if low is None else self.of(low)[0]
+            high = None if high is None else self.of(high)[1]
+        low, high = (
+            None if end is None or mentions(end, self.domains) else end for end in (low, high)
         )
         return low, high
 
@@ -185,13 +197,14 @@ class _Image:
         if mentions(b, self.domains):
             return None, None
         least, greatest = self.engine.bound(b)
-        low, high = self.of(a)
-        ends = [None if end is None else self.engine.simplify(op(end, b)) for end in (low, high)]
-        if least > 0 or (least >= 0 and op is ops.mul):
-            return ends[0], ends[1]
-        if greatest < 0 or (greatest <= 0 and op is ops.mul):
-            return ends[1], ends[0]
-        return None, None
+        if op is not ops.mul and least <= 0 <= greatest:
+            return None, None
+        low, high = (
+            None if end is None else self.engine.simplify(op(end, b)) for end in self.of(a)
+        )
+        if least >= 0:
+            return low, high
+        return (high, low) if greatest <= 0 else (None, None)
 
     def remainder(self, a: tir.PrimExpr, b: tir.PrimExpr) -> tuple[End, End]:
         """a % b for b > 0: a less its block, where all of `a` lies in one, else all remainders."""

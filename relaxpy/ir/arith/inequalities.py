@@ -196,7 +196,8 @@ def _solved(system: IntConstraints) -> IntConstraints:
     for var in system.variables:
         domain = system.ranges.get(var)
         if domain is not None:
-            conditions += [tir.LE(domain.min, var), tir.LT(var, domain.stop)]
+            conditions.append(ops.compare(tir.LE, domain.min, var))
+            conditions.append(ops.compare(tir.LT, var, domain.stop))
     rows, others = _rows(conditions)
     groups: dict[Var, _Bounds] = {}
     rows = _sharpest(rows)

@@ -80,6 +80,8 @@ def divide(a: Interval, b: Interval, *, floor: bool) -> Interval:
 def remainder(a: Interval, b: Interval, *, floor: bool) -> Interval:
     """All remainders of a member of `a` by a member of `b` that is not 0."""
     size = max(abs(b[0]), abs(b[1])) - 1
+    if size < 0:
+        return EVERYTHING
     if floor:
         result = (b[0] + 1 if b[0] < 0 else 0, b[1] - 1 if b[1] > 0 else 0)
         unchanged = b[0] > 0 and a[0] >= 0 and a[1] < b[0]

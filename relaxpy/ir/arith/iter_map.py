@@ -64,8 +64,8 @@ def detect_iter_map(
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
     values = ops.convert_all(indices)
     while True:
-        reader = Reader(input_iters, level, simplify_trivial_iterators, pads)
         try:
+            reader = Reader(input_iters, level, simplify_trivial_iterators, pads)
             reader.assume(condition)
             found = tuple(reader.index(value) for value in values)
             one_to_one = _checked(reader, level, found)
@@ -89,8 +89,8 @@ def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> 
     """
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
     while True:
-        reader = Reader(input_iters, IterMapLevel.NoCheck, True, pads)
         try:
+            reader = Reader(input_iters, IterMapLevel.NoCheck, True, pads)
             return reader.read(ops.convert(index)).expr()
         except AgainError:
             continue

@@ -105,6 +105,8 @@ class Reader:
     def __post_init__(self) -> None:
         self.analyzer = analyzer_of(self.iters)
         for var, domain in self.iters.items():
+            if mentions(domain.min, self.iters) or mentions(domain.extent, self.iters):
+                raise RefusedError(f"where {var.name} runs depends on other iterators")
             if not is_number(domain.extent, 1) or not self.simplify_trivial:
                 start = ops.cast_to(domain.min, var.dtype)
                 self.leaves[var] = IterMark(ops.sub(var, start), domain.extent)

@@ -55,9 +55,10 @@ class _Narrow:
                 return ops.logical_not(inner)
             case tir.CmpExpr():
                 try:
-                    return self.comparison(expr, strict=strict)
+                    found = self.comparison(expr, strict=strict)
                 except _UnknownError:
                     return ops.const(not strict, BOOL)
+                return ops.const(not strict, BOOL) if self.is_free(found) else found
             case _ if self.is_free(expr) or _loads(expr):
                 return ops.const(not strict, BOOL)
             case _:
@@ -90,7 +91,12 @@ class _Narrow:
         """`expr` at its greatest, or at its least. Errors: _UnknownError if that is not known."""
         match expr:
             case Var() if expr in self.ends:
-                return ops.cast_to(self.ends[expr][up], expr.dtype)
+                others = {var: ends for var, ends in self.ends.items() if var is not expr}
+                return _Narrow(others).end(ops.cast_to(self.ends[expr][up], expr.dtype), up=up)
+            case tir.Add() | tir.Sub() | tir.Mul() if expr.dtype.family == "uint":
+                if self.is_free(expr) or _loads(expr):
+                    raise _UnknownError  # it goes round
+                return expr
             case tir.FloorMod() | tir.Mod() | BufferLoad():
                 raise _UnknownError
             case tir.Add(a=a, b=b) | tir.Min(a=a, b=b) | tir.Max(a=a, b=b):

@@ -186,9 +186,8 @@ class _Estimate:
                 covered = self.stretch(indices[0], part, gaps=True)
             if covered is None:
                 last = ops.sub(part.stop, 1)
-                domains = {var: IntervalSet.of(domain) for var, domain in self.iters.items()}
-                low = self.analyzer.int_set(part.min, domains)
-                high = self.analyzer.int_set(last, domains)
+                low = self.analyzer.int_set(part.min, self.iters)
+                high = self.analyzer.int_set(last, self.iters)
                 covered = IntervalSet(low.min_value, high.max_value)
             found.append(covered)
         return found

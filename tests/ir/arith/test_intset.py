@@ -12,6 +12,7 @@ from relaxpy.arith import (
     IntervalSet,
     IntSet,
     PresburgerSet,
+    detect_iter_map,
     estimate_region_lower_bound,
     estimate_region_strict_bound,
     estimate_region_upper_bound,
@@ -214,3 +215,30 @@ def test_conditions_about_other_sums_are_left_out_from_outside() -> None:
 def test_a_region_is_made_of_ranges() -> None:
     with pytest.raises(MisuseError, match="made of Ranges"):
         estimate_region_upper_bound([i], {i: Range(0, 3)})  # type: ignore[list-item]
+
+
+def test_domains_over_other_variables_are_opened() -> None:
+    iters = {x: Range(0, y), y: Range(2, 6)}
+    assert Analyzer().int_set(x + z, iters) == IntervalSet(z, z + 4)
+    assert Analyzer().int_set(ops.minimum(z, x), iters).max_value is ops.minimum(z, 4)
+    around = estimate_region_upper_bound([Range.from_min_extent(x + z, 1)], iters)
+    assert around == [IntervalSet(z, z + 4)]
+    assert estimate_region_strict_bound([Range.from_min_extent(x, 1)], iters) is None
+    assert detect_iter_map([x, y], iters).errors == ("where x runs depends on other iterators",)
+
+
+def test_domains_in_a_circle_have_no_end() -> None:
+    assert Analyzer().int_set(x * z, {x: Range(0, y), y: Range(0, x)}).is_everything()
+
+
+@pytest.mark.rule("PX-3")
+def test_what_divides_by_zero_covers_nothing_that_is_known() -> None:
+    for kind in (T.FloorDiv, T.Div, T.FloorMod, T.Mod):
+        assert Analyzer().int_set(kind(x, T.const(0)), {x: Range(0, 4)}).is_everything()
+
+
+@pytest.mark.parametrize("by", [-1, 32, 1 << 30])
+def test_a_shift_by_no_number_of_bits_is_not_known(by: int) -> None:
+    shifted = T.Call("int32", "tir.shift_right", (x, T.const(by)))
+    assert Analyzer().const_int_bound(shifted) == Analyzer().const_int_bound(y)
+    assert Analyzer().simplify(shifted) is shifted

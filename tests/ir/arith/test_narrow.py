@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relaxpy import tir as T
-from relaxpy.arith import domain_touched, narrow_predicate_expression
+from relaxpy.arith import Analyzer, domain_touched, narrow_predicate_expression
 from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Range
@@ -13,7 +13,7 @@ from relaxpy.script import tir as S
 from tests.ir.arith.boxes import holds, value
 
 E = T.PrimExpr
-i, n = T.Var("i", "int32"), T.Var("n", "int32")
+i, k, n = (T.Var(name, "int32") for name in "ikn")
 flag = T.Var("b", "bool")
 buffer = T.decl_buffer([16], "int32", "buf")
 loaded = T.BufferLoad(buffer, [i])
@@ -127,3 +127,18 @@ def test_blocks_are_entered() -> None:
     assert domain_touched(blocked.body, second, True, True) == [Range(3, 19)]
     with pytest.raises(MisuseError, match="a statement and a Buffer"):
         domain_touched(blocked, first, True, True)  # type: ignore[arg-type]
+
+
+def test_ranges_over_other_variables_are_opened() -> None:
+    found = narrow_predicate_expression(i < n, {i: Range(0, k), k: Range(0, 5)})
+    assert Analyzer().can_prove(found.equal(T.LT(3, n)))
+    circle = {i: Range(0, k), k: Range(0, i)}
+    assert narrow_predicate_expression(i < n, circle) is T.const(False)
+
+
+def test_unsigned_arithmetic_goes_round_and_is_not_narrowed() -> None:
+    a, b = T.Var("a", "uint8"), T.Var("b", "uint8")
+    ranges = {a: Range(T.const(0, "uint8"), T.const(3, "uint8"))}
+    assert narrow_predicate_expression(b - a < T.const(5, "uint8"), ranges) is T.const(False)
+    alone = narrow_predicate_expression(a < b + T.const(1, "uint8"), ranges)
+    assert alone is T.LT(T.const(2, "uint8"), b + T.const(1, "uint8"))

@@ -17,6 +17,7 @@ from relaxpy.arith import (
 )
 from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Range
 from tests.ir.arith.boxes import holds, value
 
 E = T.PrimExpr
@@ -220,3 +221,20 @@ def test_clips_are_exact(first: int, second: int) -> None:
         assert [value(end, {}) for end in found if end is not None] == [allowed[0], allowed[-1]]
     else:
         assert found == []
+
+
+LEAST, MOST = -(2**31), 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [a < LEAST, T.LT(MOST, a), a + MOST <= -5, a - MOST >= 5, T.LE(a * -1 + LEAST, MOST)],
+    ids=str,
+)
+def test_ends_outside_the_datatype_do_not_go_round(condition: E) -> None:
+    assert deduce_bound(a, condition, {}, {}).is_nothing()
+
+
+def test_what_is_relaxed_may_run_up_to_what_is_relaxed() -> None:
+    found = deduce_bound(a, a + b < 10, {}, {b: Range(0, c), c: Range(0, 5)})
+    assert found.max_value is ops.const(6)

@@ -231,3 +231,12 @@ def test_parts_of_a_system_are_checked() -> None:
         IntGroupBounds(0, [], [], [])
     with pytest.raises(MisuseError, match="expected a Range"):
         IntGroupBounds.from_range(3)  # type: ignore[arg-type]
+
+
+def test_ranges_may_be_of_another_width() -> None:
+    wide = T.Var("w", "int64")
+    found = solve_linear_inequalities(
+        [T.LT(wide, T.const(5, "int64"))], [wide], {wide: Range(0, 9)}
+    )
+    assert isinstance(found, IntConstraints)
+    assert found.ranges[wide].extent is T.const(5, "int64")
