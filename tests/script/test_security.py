@@ -4,9 +4,11 @@ import random
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from relaxpy import IRModule
 from relaxpy.errors import ParseError, RelaxpyError, StructInfoError
 from relaxpy.script import from_source, relax as R, tir as T
 from tests.counting import calls
@@ -128,6 +130,34 @@ def test_methods_of_names_handed_in_are_out_of_reach() -> None:
     names = {"R": R, "T": T, "tool": Tool()}
     assert "cannot be used in text" in refused("y = tool.run()", extra_vars=names)
     assert "cannot be used in text" in refused("y = tool.value", extra_vars=names)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = R.const(list(map(tools[0], [1])))",
+        "y = R.const(sorted([1, 2], key=tools[0]))",
+        "y = R.const(max(*[1, 2], **{'key': tools[0]}))",
+        "z = T.index_map(tools[0])",
+        "z = T.comm_reducer(tools[0], [T.float32(0)])",
+        "y = R.emit_te(tools[0], x)",
+        "y = R.const(list(map(tools[1], [1])))",
+        "y = R.const(list(map(module, [1])))",
+        "y = R.call_packed('f', x, key=tools[0])",
+    ],
+)
+def test_functions_inside_of_what_is_handed_in_are_called_by_nothing(body: str) -> None:
+    def tool(*args: object) -> object:
+        raise AssertionError("called")
+
+    names = {"R": R, "T": T, "tools": [tool, Path], "module": IRModule()}
+    assert refused(body, extra_vars=names).startswith("only functions of I, R, T")
+
+
+def test_functions_and_datatypes_that_are_handed_in_may_be_arguments() -> None:
+    names = {"R": R, "half": lambda v: v / 2, "known": {"dtype": np.float16}}
+    text = f"{HEADER}    return R.const(list(map(half, [1, 3])), known['dtype'])\n"
+    assert 'R.const([0.5, 1.5], "float16")' in from_source(text, names).script()
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,6 @@ class GraphEvaluator(Evaluator):
         if isinstance(found, forms.DeviceForm):
             found = self.devices.find(f"{found.kind}:{found.number}")
         if isinstance(found, forms.TeForm):
-            self.guard.call(found.function, args, kwargs, node, self)
             if self.host is None:
                 raise self.error(node, "R.emit_te belongs into a function")
             found = self.host.kernel_call(found, node)

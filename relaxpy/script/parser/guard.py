@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.ir.dtype import DataType
@@ -19,6 +20,7 @@ from relaxpy.ir.relax.shape_vars import sizes_of
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.traverse import children
+from relaxpy.script.parser.call_faults import culprit
 from relaxpy.script.parser.scope import BUILTINS
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ MAX_BITS = 4096
 MAX_ITEMS = 100_000
 PER_INFO = 100  # a field that an operator derives is so much work
 MAX_CHARACTERS = 16_000_000
+_OUT_OF_REACH = "only functions of I, R, T and those handed in can be called in text"
 _FORMAT = re.compile(r"[<>=^+\- 0-9.,_a-zA-Z]{0,8}")
 
 #: The attributes that text may read, by the kind of value.
@@ -167,12 +170,13 @@ class TextGuard(Guard):
         node: ast.Call,
         at: Evaluator,
     ) -> None:
+        for value in (*args, *kwargs.values()):
+            if self._is_foreign(value):  # map, T.index_map and others would call it
+                raise at.error(culprit(node, args, kwargs, value) or node, _OUT_OF_REACH)
         if isinstance(function, rx.Expr) or getattr(function, "__from_text__", False):
             return
         if id(function) not in self._callable:
-            raise at.error(
-                node.func, "only functions of I, R, T and those handed in can be called in text"
-            )
+            raise at.error(node.func, _OUT_OF_REACH)
         if function is round:
             for digits in (*args[1:], *kwargs.values()):
                 if isinstance(digits, int) and abs(digits) > MAX_BITS:
@@ -183,6 +187,16 @@ class TextGuard(Guard):
                     args[k] = self.members(arg, node, at)
                 else:
                     self.step(node, at, _size(arg))
+
+    def _is_foreign(self, value: object) -> bool:
+        """Whether `value` is a function that text cannot call: what is no data, or an IRModule."""
+        kind = type(value)
+        if not callable(value) or getattr(value, "__from_text__", False):
+            return False
+        if isinstance(value, type) and issubclass(value, np.generic):  # a datatype
+            return False
+        data = kind.__module__.startswith("relaxpy.") and not isinstance(value, IRModule)
+        return not data and id(value) not in self._callable
 
     @override
     def subscript(self, owner: object, node: ast.Subscript, at: Evaluator) -> None:
