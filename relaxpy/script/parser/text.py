@@ -98,8 +98,10 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
 
 def _lines_of(filename: str, code: CodeType | None) -> list[str]:
     """The lines of a file, a cell, or `python -c`; none where Python keeps none."""
+    if filename == "<string>":
+        return _command_line(code)
     linecache.checkcache(filename)
-    lines = _command_line(code) if filename == "<string>" else linecache.getlines(filename)
+    lines = linecache.getlines(filename)
     frame: FrameType | None = None if lines else sys._getframe()
     while frame is not None and not lines:
         if frame.f_code.co_filename == filename:  # of a module in an archive, its loader knows
