@@ -345,6 +345,7 @@ class _Collector:
         self, store: Store, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Part]:
         """The store over its box, divided where an if_then_else in the value can be decided."""
+        box = _settled_box(box) if _moving(box) else box
         if any(is_empty(a, self.sizes) for a in box):
             return
         indices, value = _settled(store.indices, box), _settled((store.value,), box)[0]
@@ -436,6 +437,15 @@ def _settled(values: Iterable[PrimExpr], box: Box) -> list[PrimExpr]:
         a.var: ops.cast_to(a.start, a.var.dtype) for a in box if is_point(a)
     }
     return [substitute(v, fixed) for v in values]
+
+
+def _settled_box(box: Box) -> Box:
+    """`box` with bounds that no longer depend on axes of one round."""
+    found: list[Axis] = []
+    for axis in box:
+        start, stop = _settled((axis.start, axis.stop), tuple(found))
+        found.append(Axis(axis.var, start, stop))
+    return tuple(found)
 
 
 def _choices(value: PrimExpr) -> Iterator[PrimExpr]:

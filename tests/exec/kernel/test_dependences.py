@@ -421,6 +421,28 @@ def side_by_side(count: int, *, symbolic: bool) -> PrimFunc:
     return found
 
 
+@T.prim_func
+def one_round_of_the_outer(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(6):
+        for j in range(i + 2):
+            for k in range(j, j + 1):
+                if i == 1:
+                    B[j + k] = A[j] + i
+
+
+@T.prim_func
+def all_of_one_round(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(2, 3):
+        for j in range(i, i + 1):
+            for k in range(j, 5):
+                B[k] = A[k] + j
+
+
+@pytest.mark.parametrize("func", [one_round_of_the_outer, all_of_one_round])
+def test_bounds_follow_a_loop_of_which_one_round_is_left(func: PrimFunc) -> None:
+    check(func, np.arange(8, dtype="int32"), np.zeros(8, "int32"))
+
+
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_stores_side_by_side_are_compared_with_their_neighbours(symbolic: bool) -> None:
     check(side_by_side(5, symbolic=symbolic), numbers(4), numbers(20), numbers(20))
