@@ -113,6 +113,8 @@ def build(
         if value not in known:
             listed = " or ".join(map(repr, known))
             raise MisuseError(f"{name} is {listed}, found {value!r:.60}", about=value)
+    if params is not None and not isinstance(params, Mapping):
+        raise MisuseError(f"params are a table of values, found {params!r:.60}", about=params)
     if params:
         module = _as_module(mod).clone()
         main = module.functions_by_name.get("main")
@@ -131,8 +133,11 @@ def load_executable(path: str | PathLike[str]) -> Executable:
 
     Errors:
         MisuseError (also ValueError): the file holds no executable, or one of another version.
+        MisuseError (also TypeError): `path` is no path.
         OSError: the file cannot be read.
     """
+    if not isinstance(path, (str, PathLike)):
+        raise MisuseError(f"a file is given by its path, found {path!r:.60}", about=path)
     try:
         table = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):

@@ -58,6 +58,8 @@ class ShapeTuple(tuple[int, ...]):
 
     def __new__(cls, values: Iterable[int] = ()) -> Self:
         """The shape of these sizes."""
+        if not isinstance(values, Iterable):
+            raise MisuseError(f"a shape is a list of integers, found {values!r:.60}", rule="VAL-8")
         members = tuple(values)
         for member in members:
             if isinstance(member, (bool, np.bool_)) or not isinstance(member, (int, np.integer)):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.access_path import AccessPath
 from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.dtype import DataType
@@ -391,15 +392,29 @@ class _LongKey(NamedTuple):
 
 @in_bulk
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
-    """A hash that structurally equal nodes share; what comes after many parts has no influence."""
+    """A hash that structurally equal nodes share; what comes after many parts has no influence.
+
+    Errors:
+        MisuseError (also TypeError): there is something in it that has no hash.
+    """
     tokens = _Walk(map_free_vars=map_free_vars).tokens(_as_node(node))
-    return hash(tuple(islice(tokens, _HASHED)))
+    try:
+        return hash(tuple(islice(tokens, _HASHED)))
+    except TypeError as error:
+        raise MisuseError(f"nodes and plain values have a hash: {error}", about=node) from None
 
 
 def _as_node(value: object) -> object:
-    """The info that `R.Tensor` and its siblings stand for outside a program; else the value."""
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_as_node, value))
+    """The info that `R.Tensor` and its siblings stand for outside a program; else the value.
+
+    Errors:
+        MisuseError: a list holds itself, or others too deeply.
+    """
+    try:
+        if isinstance(value, (list, tuple)):
+            return tuple(map(_as_node, value))
+    except RecursionError:
+        raise MisuseError("a list is nested too deeply, or holds itself") from None
     as_info = None if isinstance(value, Node) else getattr(value, "__struct_info__", None)
     return value if as_info is None else as_info()
 

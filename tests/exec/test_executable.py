@@ -220,3 +220,10 @@ def test_a_module_that_changes_later_leaves_its_executable_alone(
     assert ex["main"](3) == 3
     ex.save(tmp_path / "saved.json")
     assert relaxpy.load_executable(tmp_path / "saved.json")["main"](3) == 3
+
+
+def test_params_are_a_table_and_a_file_has_a_path() -> None:
+    with pytest.raises(MisuseError, match="table of values"):
+        relaxpy.relax.build(IRModule({}), params=[1])  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="by its path"):
+        relaxpy.load_executable(4)  # type: ignore[arg-type]

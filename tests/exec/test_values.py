@@ -311,3 +311,8 @@ def test_arrays_inside_tuples_become_plain_tensors(info: rx.StructInfo | None) -
     assert type(from_outside(Pair(masked, 1), typed)[0]) is np.ndarray
     with pytest.raises(RuntimeCheckError, match="needs more than 64 bits"):
         from_outside(((2**70,),), info)
+
+
+def test_a_shape_is_made_of_a_list() -> None:
+    with pytest.raises(MisuseError, match="list of integers"):
+        ShapeTuple(4)  # type: ignore[arg-type]

@@ -570,3 +570,13 @@ def test_annotations_are_the_infos_that_they_stand_for() -> None:
     assert_structural_equal([rx.TupleStructInfo(())], [R.Tuple])
     assert not structural_equal(info, R.Tensor((2, 4), "float32"))
     assert structural_hash(R.Tensor((2, 3), "float32")) == structural_hash(info)
+
+
+def test_what_has_no_end_or_no_hash_is_refused() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    for ask in (structural_hash, lambda value: structural_equal(value, [])):
+        with pytest.raises(MisuseError, match="holds itself"):
+            ask(endless)
+    with pytest.raises(MisuseError, match="have a hash"):
+        structural_hash({"a": set()})

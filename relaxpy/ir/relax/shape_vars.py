@@ -218,13 +218,19 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
 
     `values` and the variables in them count as in scope around `info`: none is taken for a Func
     info's own. An info from elsewhere goes through `rename_apart` first (MAP-9, RES-71).
+
+    Errors:
+        MisuseError (also TypeError): one is no info, or the other no table of sizes.
     """
-    if not values:
+    if not isinstance(info, rx.StructInfo):
+        info = cast("I", rx.as_struct_info(info))
+    if not isinstance(values, Mapping):
+        raise MisuseError(
+            f"expected a table of variables and sizes, found {values!r:.60}", about=values
+        )
+    table = {var: _image(var, value) for var, value in values.items()}
+    if not table:
         return info
-    table = {
-        var: ops.cast_to(value, var.dtype) if value.dtype.is_int else value
-        for var, value in values.items()
-    }
 
     renames = all(isinstance(value, tir.Var) for value in table.values())
 
@@ -237,6 +243,13 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
         return new if new is size or renames else simplify(new)
 
     return map_sizes(replaced, info)
+
+
+def _image(var: object, value: tir.ExprLike) -> tir.PrimExpr:
+    if not isinstance(var, tir.Var):
+        raise MisuseError(f"sizes stand for a tir.Var, found {var!r:.60}", about=var)
+    image = value if isinstance(value, tir.PrimExpr) else ops.const(value, var.dtype)
+    return ops.cast_to(image, var.dtype) if image.dtype.is_int else image
 
 
 def rename_apart(info: I, shape_vars: Container[tir.Var] = ()) -> I:

@@ -176,15 +176,16 @@ class PrimStructInfo(StructInfo):
     def __post_init__(self) -> None:
         if isinstance(self.dtype, (tir.PrimExpr, int, float)):
             raise MisuseError("PrimStructInfo takes a dtype first; write value=...")
-        value = self.value
-        if value is None and self.dtype is None:
+        value, kind = self.value, None if self.dtype is None else DataType(self.dtype)
+        if value is None and kind is None:
             raise MisuseError("PrimStructInfo needs a dtype or a value")
         if isinstance(value, (bool, int, float)):
             default = INT64 if type(value) is int else None
-            value = _exactly(value, self.dtype or default)
+            value = _exactly(value, kind or default)
         elif value is not None:
             value = as_scalar(value)
-        kind = value.dtype if self.dtype is None and value is not None else DataType(self.dtype)
+        if kind is None and value is not None:
+            kind = value.dtype
         set_fields(self, dtype=kind, value=value)
 
 

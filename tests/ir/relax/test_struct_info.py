@@ -1,10 +1,11 @@
 """What each kind of info says, and what it cannot say."""
 
+import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.relations import is_base_of, substitute_info
 from relaxpy.ir.tir import expr as tir
 
 N = tir.Var("n", "int64")
@@ -95,3 +96,19 @@ def test_an_info_answers_for_itself_what_is_below_it() -> None:
     known, open_info = rx.TensorStructInfo((N, 2)), rx.TensorStructInfo(ndim=2)
     assert open_info.is_base_of(known)
     assert not known.is_base_of(open_info)
+
+
+def test_a_datatype_of_a_scalar_is_one() -> None:
+    with pytest.raises(MisuseError):
+        rx.PrimStructInfo(np.ones(3), 1)  # type: ignore[arg-type]
+
+
+def test_sizes_are_put_in_for_variables_only() -> None:
+    n = tir.Var("n", "int64")
+    info = rx.TensorStructInfo((n, 4), "float32")
+    assert substitute_info(info, {n: 3}) == rx.TensorStructInfo((3, 4), "float32")
+    for values in (3, [n], {"n": 3}, {n: None}):
+        with pytest.raises(MisuseError):
+            substitute_info(info, values)  # type: ignore[arg-type]
+    with pytest.raises(MisuseError):
+        substitute_info(3, {n: n})  # type: ignore[type-var]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.expect import expect
@@ -27,8 +28,14 @@ from relaxpy.ir.traverse import children, walk
 
 @user_facing
 def post_order_visit(expr: Node, fvisit: Callable[[Expr | Op], object]) -> None:
-    """Call `fvisit` on each expression in `expr` once, operands before what uses them."""
+    """Call `fvisit` on each expression in `expr` once, operands before what uses them.
+
+    Errors:
+        MisuseError (also TypeError): `expr` is no expression, or `fvisit` no function.
+    """
     expect(expr, Node)
+    if not callable(fvisit):
+        raise MisuseError(f"fvisit is a function, found {fvisit!r:.60}", about=fvisit)
     for node in walk(expr):
         if isinstance(node, (Expr, Op)):
             fvisit(node)

@@ -226,3 +226,8 @@ def test_parameters_have_the_names_that_users_of_tvm_know(name: str) -> None:
     found = [p for p in found if p.name != "shape_vars"]  # of ours, behind those of TVM
     shown = (p.name if p.default is p.empty else f"{p.name}={p.default}" for p in found)
     assert " ".join(shown) == PARAMETERS[name]
+
+
+def test_what_is_called_for_each_expression_is_a_function() -> None:
+    with pytest.raises(MisuseError, match="fvisit is a function"):
+        post_order_visit(rx.Var("x", rx.ObjectStructInfo()), None)  # type: ignore[arg-type]
