@@ -150,6 +150,11 @@ def test_a_function_of_python_belongs_to_a_class_of_python() -> None:
         'f = R.ExternFunc("g")\n@I.pyfunc\ndef f(self): pass',
         'f = R.ExternFunc("g")\nf = R.ExternFunc("h")',
         "@R.function\ndef f(x): return x\nf = R.ExternFunc('h')",
+        "@R.function(name='f')\ndef g(x): return x\nf = R.ExternFunc('h')",
+        "f = R.ExternFunc('h')\n@R.function(name='f')\ndef g(x): return x",
+        "f = R.ExternFunc('h')\n@R.macro\ndef f(x): return x",
+        "@T.prim_func(name='f')\ndef g(): pass\n@I.pyfunc\ndef f(self): pass",
+        "@I.pyfunc\ndef f(self): pass\n@T.prim_func(name='f')\ndef g(): pass",
     ],
 )
 def test_a_name_is_given_once(members: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
+from relaxpy.errors import RelaxpyError, WellFormedError
 from relaxpy.ir import hooks
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -173,16 +173,20 @@ class FunctionsReader:
             ParseError: the name is taken.
         """
         name, symbol = definition.node.name, definition.gvar.name_hint
-        twice = name if name in self.gvars else symbol if symbol in self.by_symbol else None
-        if twice is not None:
-            raise definition.program.error(
-                name_of(definition.node),
-                f"the module has two functions named {twice!r}",
-                rule="TOP-1",
-            )
+        self.check_free(name, symbol, definition.program, name_of(definition.node))
         self.definitions[name] = self.by_symbol[symbol] = definition
         self.gvars[name] = definition.gvar
         self.scope.set(name, definition.gvar)
+
+    def check_free(self, name: str, symbol: str | None, program: Program, at: ast.expr) -> None:
+        """Errors: ParseError if the text has a function `name`, or the module one named `symbol`.
+
+        Of the module are, before definitions are read, those declared and those complete already.
+        """
+        taken = symbol in self.by_symbol or symbol in self.read
+        twice = name if name in self.gvars else symbol if taken else None
+        if twice is not None:
+            raise program.error(at, f"the module has two functions named {twice!r}", rule="TOP-1")
 
     def define(self, name: str, func: BaseFunc) -> None:
         """Enter a function that is complete already."""
@@ -368,6 +372,7 @@ class ModuleReader:
 
     def python_function(self, node: ast.FunctionDef) -> None:
         """Enter a function of Python's own, whose body is not read."""
+        self.functions.check_free(node.name, node.name, self.program, name_of(node))
         if not self.derived:
             raise self.program.error(
                 name_of(node),
@@ -384,13 +389,12 @@ class ModuleReader:
         """Read one statement of the class."""
         match node:
             case ast.FunctionDef(name=name):
-                if name in self.functions.gvars:
-                    raise self.twice(name_of(node), name)
                 if is_python(node, self.values):
                     self.python_function(node)
                     return
                 macro = macro_of(node, self.program, self.values)
                 if macro is not None:
+                    self.functions.check_free(name, None, self.program, name_of(node))
                     self.scope.set(name, macro)
                     return
                 self.order.append(name)
@@ -399,8 +403,7 @@ class ModuleReader:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 found = self.values.value(value)
                 if isinstance(found, BaseFunc):
-                    if name in self.functions.gvars:
-                        raise self.twice(node.targets[0], name)
+                    self.functions.check_free(name, name, self.program, node.targets[0])
                     self.order.append(name)
                     self.functions.define(name, found)
                 else:
@@ -411,12 +414,6 @@ class ModuleReader:
                 return
             case _:
                 raise refusal(self.program, node, "a module")
-
-    def twice(self, node: ast.expr, name: str) -> ParseError:
-        """The error for a function whose name is taken."""
-        return self.program.error(
-            node, f"the module has two functions named {name!r}", rule="TOP-1"
-        )
 
     def say(self, form: object, node: ast.expr) -> None:
         """Act upon a record about the module."""
