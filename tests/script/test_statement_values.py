@@ -62,6 +62,22 @@ def test_a_cast_without_variable_checks_what_the_if_gives() -> None:
     assert_structural_equal(from_source(other.script()), other)
 
 
+@pytest.mark.rule("MC-1")
+def test_branches_that_are_names_are_not_annotated_by_the_cast_around() -> None:
+    func = from_source("""
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 4), "float32")):
+            n, m = T.int64(), T.int64()
+            with R.match_cast(..., R.Tensor((m, 4), "float32")):
+                if c:
+                    y = R.exp(x)
+                else:
+                    y = x
+            return R.shape([m])
+    """)
+    assert_structural_equal(from_source(func.script()), func)
+
+
 @pytest.mark.rule("DER-19")
 def test_the_variable_of_an_if_is_annotated_before_it() -> None:
     func = from_source(CHOICE.format(head="z: R.Tensor\n    if True:", result="z"))

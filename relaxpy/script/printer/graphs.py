@@ -216,9 +216,18 @@ class GraphWriter:
                     self._assign(self.names.bind(var), var if annotated else None, shown)
 
     def _statement(
-        self, value: rx.If | rx.Function, name: str, var: rx.Var, info: rx.StructInfo | None
+        self,
+        value: rx.If | rx.Function,
+        name: str,
+        var: rx.Var,
+        info: rx.StructInfo | None,
+        *,
+        is_cast: bool = False,
     ) -> None:
-        """An if or a function that `name` is bound to, and more than `info` if `var` says it."""
+        """An if or a function that `name` is bound to, and more than `info` if `var` says it.
+
+        Where it `is_cast`, the info of `var` is none of what the branches give.
+        """
         if info is None and isinstance(value, rx.Function) and value.ret_struct_info is not None:
             info = signature_of(value)
         said = self._annotated and None not in (info, var.struct_info) and var.struct_info != info
@@ -227,7 +236,7 @@ class GraphWriter:
         if isinstance(value, rx.Function):
             self._local_function(value, name)
         else:
-            self._branches(value, name, None if said else var)
+            self._branches(value, name, None if said or is_cast else var)
 
     def _cast_statement(self, binding: rx.MatchCast, value: rx.If | rx.Function) -> None:
         """An if or a function that is cast; without a variable it has the name that binds none."""
@@ -239,7 +248,7 @@ class GraphWriter:
                 self._statement(value, "_", rx.Var("_"), None)
             else:
                 hint = f"{var.name_hint}_1" if var.name_hint == "_" else None
-                self._statement(value, self.names.bind(var, hint), var, info)
+                self._statement(value, self.names.bind(var, hint), var, info, is_cast=True)
 
     def _assign(self, name: str, annotated: rx.Var | None, value: Doc) -> None:
         """`name: annotation = value`."""
