@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import bounds, logic, poly, readable
+from relaxpy.ir.arith import bounds, folding, logic, poly, readable
 from relaxpy.ir.arith.atoms import Quotient, divisor
 from relaxpy.ir.arith.facts import AND_OF_ORS, BRANCHES
 from relaxpy.ir.arith.poly import ONE, Poly
@@ -24,15 +24,17 @@ def simplify(engine: Canonical, expr: tir.And, a: tir.PrimExpr, b: tir.PrimExpr)
     """A conjunction or a disjunction of two conditions.
 
     Extensions: the second is simplified where the first decides nothing, and the first where the
-    second does not; a disjunction of conjunctions is a conjunction of disjunctions.
+    second does not; a disjunction of conjunctions is a conjunction of disjunctions. What the first
+    may keep from being evaluated, and might fail, changes nothing before it.
     """
     conjunction = not isinstance(expr, tir.Or)
     join = both if conjunction else either
     p, q = engine.simplify(a), engine.simplify(b)
     if engine.facts.extensions & BRANCHES:
-        q = engine.under(p if conjunction else logic.negation(engine, p), q)
-        p = engine.under(q if conjunction else logic.negation(engine, q), p)
-    if conjunction or not engine.facts.extensions & AND_OF_ORS:
+        q = _beside(engine, q, p, conjunction=conjunction)
+        if folding.is_safe(q):
+            p = _beside(engine, p, q, conjunction=conjunction)
+    if conjunction or not engine.facts.extensions & AND_OF_ORS or not folding.is_safe(p):
         return join(engine, p, q)
     found: tir.PrimExpr = _TRUE
     for one in parts_of(p, tir.And):
@@ -41,17 +43,29 @@ def simplify(engine: Canonical, expr: tir.And, a: tir.PrimExpr, b: tir.PrimExpr)
     return found
 
 
+def _beside(
+    engine: Canonical, expr: tir.PrimExpr, other: tir.PrimExpr, *, conjunction: bool
+) -> tir.PrimExpr:
+    """The parts of `expr` simplified where `other` decides nothing."""
+    inside = engine.where(other if conjunction else logic.negation(engine, other))
+    parts = [inside.simplify(part) for part in parts_of(expr, tir.And if conjunction else tir.Or)]
+    return (ops.all_of if conjunction else ops.any_of)(*parts)
+
+
 def both(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
     """a and b, which are simplified: parts that follow from others are left out."""
-    found = conjoined(engine, [*parts_of(a, tir.And), *parts_of(b, tir.And)])
+    *first, last = parts_of(a, tir.And)
+    found = conjoined(engine, first, [last, *parts_of(b, tir.And)])
     return _FALSE if found is None else ops.all_of(*found) if found else _TRUE
 
 
 def either(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
     """a or b, which are simplified: parts that imply others are left out."""
     given = [*parts_of(a, tir.Or), *parts_of(b, tir.Or)]
-    opposite = {logic.negation(engine, part): part for part in given}
-    found = conjoined(engine, list(opposite))
+    negated = [logic.negation(engine, part) for part in given]
+    opposite = dict(zip(negated, given, strict=True))
+    known = len(given) - len(parts_of(b, tir.Or)) - 1
+    found = conjoined(engine, negated[:known], negated[known:])
     if found is None:
         return _TRUE
     parts = [opposite.get(part, logic.negation(engine, part)) for part in found]
@@ -70,11 +84,18 @@ def parts_of(expr: tir.PrimExpr, kind: type[tir.And]) -> list[tir.PrimExpr]:
     return found
 
 
-def conjoined(engine: Canonical, parts: list[tir.PrimExpr]) -> list[tir.PrimExpr] | None:
-    """The parts as few as can be; None where they exclude each other."""
-    kept: list[tir.PrimExpr] = []
+def conjoined(
+    engine: Canonical, known: list[tir.PrimExpr], parts: list[tir.PrimExpr]
+) -> list[tir.PrimExpr] | None:
+    """`known`, which are simple together, and `parts`, as few as can be; None if they exclude.
+
+    What comes first may keep what comes later from failing, as by a division by zero: it is neither
+    left out for it nor put behind it.
+    """
+    kept = list(known)
     waiting = parts[::-1]
-    for _ in range(_LIMIT + len(parts) * len(parts)):
+    size = len(known) + len(parts)
+    for _ in range(_LIMIT + size * size):
         if not waiting:
             break
         part = waiting.pop()
@@ -90,8 +111,10 @@ def conjoined(engine: Canonical, parts: list[tir.PrimExpr]) -> list[tir.PrimExpr
                 return None
             if found == [other]:
                 break
-            del kept[place]
-            waiting += found[::-1]
+            if not folding.is_safe(part):
+                continue
+            waiting += [*found, *kept[place + 1 :]][::-1]
+            del kept[place:]
             break
         else:
             kept.append(part)

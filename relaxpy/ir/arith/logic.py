@@ -64,10 +64,10 @@ def negation(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
             return _truth(not value)
         case tir.Not(a=a):
             return a
-        case tir.Or(a=a, b=b):
-            return junctions.both(engine, negation(engine, a), negation(engine, b))
-        case tir.And(a=a, b=b):
-            return junctions.either(engine, negation(engine, a), negation(engine, b))
+        case tir.And():  # parts that are simple together are so when negated, too
+            kind = type(expr)
+            negated = [negation(engine, part) for part in junctions.parts_of(expr, kind)]
+            return ops.all_of(*negated) if kind is tir.Or else ops.any_of(*negated)
         case tir.EQ(a=a, b=b):
             return tir.NE(a, b)
         case tir.NE(a=a, b=b):
