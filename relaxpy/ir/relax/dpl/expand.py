@@ -72,12 +72,13 @@ def _if(holds: bool) -> Ways:
     return ANYWAY if holds else NEVER
 
 
-def ways(pattern: dp.DFPattern, expr: Expr | Op, matches: Matches) -> Ways:
-    """The ways in which `pattern` may match `expr`, a value, each with the parts left to match.
+def ways(goal: Goal, expr: Expr | Op, matches: Matches) -> Ways:
+    """The ways in which a pattern may match `expr`, each with the parts left to match.
 
-    `matches` answers for patterns that are denied.
+    That is the value of what the goal says, which itself is left to patterns that ask for more of
+    it. `matches` answers for patterns that are denied.
     """
-    found = cast("dp.AnyPattern", pattern)
+    found, given = cast("dp.AnyPattern", goal.pattern), goal.expr
     match found:
         case dp.WildcardPattern():
             return ANYWAY
@@ -111,29 +112,29 @@ def ways(pattern: dp.DFPattern, expr: Expr | Op, matches: Matches) -> Ways:
                 return NEVER
             return ((Goal(whole, expr.tuple_value),),)
         case dp.OrPattern(left=left, right=right):
-            return ((Goal(left, expr),), (Goal(right, expr),))
+            return ((Goal(left, given),), (Goal(right, given),))
         case dp.AndPattern(left=left, right=right):
-            return ((Goal(left, expr), Goal(right, expr)),)
+            return ((Goal(left, given), Goal(right, given)),)
         case dp.NotPattern(reject=reject):
-            return _if(not matches(reject, expr))
+            return _if(not matches(reject, given))
         case dp.StructInfoPattern(pattern=inner, struct_info=info):
             known = None if isinstance(expr, Op) else expr.struct_info
             if known is None:
                 return NEVER
-            return ((InfoGoal(info, known), Goal(inner, expr)),)
+            return ((InfoGoal(info, known), Goal(inner, given)),)
         case dp.DataTypePattern(pattern=inner, dtype=dtype):
             tensor = _tensor(expr)
             fits = tensor is not None and tensor.dtype == dtype
-            return ((Goal(inner, expr),),) if fits else NEVER
+            return ((Goal(inner, given),),) if fits else NEVER
         case dp.ShapePattern(pattern=inner, shape=shape):
             tensor = _tensor(expr)
             sizes = None if tensor is None else tensor.get_shape()
             fits = sizes is not None and same_sizes(shape, sizes)
-            return ((Goal(inner, expr),),) if fits else NEVER
+            return ((Goal(inner, given),),) if fits else NEVER
         case dp.PrimArrPattern(fields=sizes):
             return _if(isinstance(expr, ShapeExpr) and same_sizes(sizes, expr.values))
         case dp.AttrPattern(pattern=inner, attrs=attrs):
-            return ((Goal(inner, expr),),) if _has_attrs(expr, attrs) else NEVER
+            return ((Goal(inner, given),),) if _has_attrs(expr, attrs) else NEVER
         case _:
             assert_never(found)
 

@@ -49,7 +49,7 @@ class _Attempt:
 class _Choice:
     """The ways to match that are left, and what is to match after any of them."""
 
-    goal: Goal | None
+    entry: tuple[DFPattern, Value] | None
     left: Iterator[Sequence[Part]]
     rest: _Goals
     trail: int
@@ -167,12 +167,11 @@ class Matcher:
         pattern, expr = goal.pattern, goal.expr
         if not (isinstance(pattern, VarPattern) and isinstance(expr, Var)):
             expr = self.value_of(expr)
-            goal = Goal(pattern, expr)
         bound = self.bindings.get(pattern)
         if bound is not None:
             return rest if is_same_value(bound, expr) else _FAILED
         if pattern in self._independent:
-            key = pattern, expr
+            key = pattern, goal.expr
             if key in self._known:
                 group = self._known[key]
                 if group is None:
@@ -181,22 +180,26 @@ class Matcher:
                 return rest
             choices.append(_Attempt(goal, len(self._trail)))
             rest = (_Done(goal, len(choices) - 1, len(self._trail)), rest)
-        return self._choose(goal, ways(pattern, expr, self.holds), rest, choices)
+        return self._choose((pattern, expr), ways(goal, expr, self.holds), rest, choices)
 
     def _choose(
-        self, goal: Goal | None, found: Ways, rest: Any, choices: list[_Choice | _Attempt]
+        self,
+        entry: tuple[DFPattern, Value] | None,
+        found: Ways,
+        rest: Any,
+        choices: list[_Choice | _Attempt],
     ) -> Any:
         """The goals of the first way in front of the rest; the others are left for later."""
         if not found:
             return _FAILED
         trail = len(self._trail)
         if len(found) > 1:
-            choices.append(_Choice(goal, iter(found[1:]), rest, trail))
-        return self._begin(goal, found[0], rest)
+            choices.append(_Choice(entry, iter(found[1:]), rest, trail))
+        return self._begin(entry, found[0], rest)
 
-    def _begin(self, goal: Goal | None, way: Sequence[Part], rest: Any) -> Any:
-        if goal is not None:
-            self._enter((goal.pattern, goal.expr))
+    def _begin(self, entry: tuple[DFPattern, Value] | None, way: Sequence[Part], rest: Any) -> Any:
+        if entry is not None:
+            self._enter(entry)
         for part in reversed(way):
             rest = (part, rest)
         return rest
@@ -212,7 +215,7 @@ class Matcher:
                 continue
             way = next(last.left, None)
             if way is not None:
-                return self._begin(last.goal, way, last.rest)
+                return self._begin(last.entry, way, last.rest)
             choices.pop()
         return _FAILED
 

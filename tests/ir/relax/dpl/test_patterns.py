@@ -283,6 +283,28 @@ def test_variables_stand_for_their_values_where_these_are_given() -> None:
     assert is_call_tir("twice").match(again, {**values, again: FIRST.var})
 
 
+def test_a_variable_is_still_one_where_more_is_asked_of_it() -> None:
+    values = get_var2val(MAIN)
+    lv = is_var("lv")
+    for pattern in (
+        lv | is_const(),
+        is_const() | lv,
+        lv & wildcard(),
+        lv.has_shape([4, 4]),
+        lv.has_dtype(F32),
+        lv.has_struct_info(R.Tensor((4, 4), F32)),
+        lv & is_call_tir("twice"),
+        is_call_tir("thrice", [lv & is_call_tir("twice")]),
+    ):
+        expr = FIRST.var if not isinstance(pattern, dpl.CallPattern) else SECOND.value
+        found = pattern.extract_matched_expr(expr, values)
+        assert found is not None
+        assert found[lv] is FIRST.var
+        assert not pattern.match(SECOND.var, {**values, SECOND.var: X})
+    assert not (~lv).match(FIRST.var, values)
+    assert (~lv).match(SECOND.var, values)
+
+
 def test_a_call_of_a_packed_function_in_destination_passing_style() -> None:
     call = R.call_dps_packed("f", (X, Y), R.Tensor((4, 4), F32))
     assert is_call_dps_packed("f").match(call)
