@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 from relaxpy.errors import MisuseError, RelaxpyError, TransformError, counted
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
+from relaxpy.ir.relax.analysis.calls import mentioned_globals
 from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.dpl.effects import Effects
@@ -61,6 +62,7 @@ class Replacing:
     """
 
     def __init__(self, mod: IRModule | None, extra: Mapping[str, BaseFunc], root: Expr) -> None:
+        self.mod = mod
         self.builder = PyExprMutator(mod).builder_
         functions = {} if mod is None else {var.name_hint: func for var, func in mod.items()}
         self.effects = Effects(self.builder.context, ChainMap(functions, extra), root)  # type: ignore[arg-type]
@@ -99,6 +101,15 @@ class Replacing:
                 rule="OPT-1",
                 span=olds[-1].span,
             )
+        for name in () if self.mod is None else mentioned_globals(wanted):
+            if name not in self.effects.functions:
+                raise TransformError(
+                    f"the replacement of {_names(olds)} calls {name}, but the module has no "
+                    "function of that name",
+                    rule="WF-24",
+                    span=olds[-1].span,
+                    hint="add it to the module first",
+                )
         try:
             before, value = self._normal(wanted, kind)
         except RelaxpyError as error:
@@ -178,6 +189,10 @@ class Replacing:
             self.visible.add(binding.var)
         if isinstance(binding, MatchCast):
             self.visible.update(definable_shape_vars(binding.struct_info))
+
+    def leave(self, bindings: Iterable[Binding]) -> None:
+        """Let what a block binds for itself alone be visible no more."""
+        self.visible.difference_update(b.var for b in bindings if isinstance(b.var, DataflowVar))
 
     def _emitted(self, expr: Expr, kind: Kind) -> list[Binding]:
         """The bindings that compute `expr`, the last one of which binds it."""

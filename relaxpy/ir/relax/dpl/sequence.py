@@ -131,6 +131,7 @@ class _Rewriting:
                 self.to.see(binding)
                 same = value is binding.value
                 bindings.append(binding if same else replace(binding, value=value))
+            self.to.leave(bindings)
             blocks.append(_with(block, bindings))
         return _with_blocks(seq, blocks)
 
@@ -162,6 +163,7 @@ class _Rewriting:
         if isinstance(block, DataflowBlock):
             found = rule.sweep(bindings, self.to, DataflowBlock, ordered=False)
             self._see(found)
+            self.to.leave(found)
             return found
         result: list[Binding] = []
         run: list[Binding] = []

@@ -56,23 +56,37 @@ class Subroutines:
         key = id(table), name
         var = self._named.get(key)
         if var is None:
-            func = table[name]
-            var = self._named[key] = GlobalVar(self._free_name(name, func))
-            if var.name_hint not in self.mod:
-                self.functions[var.name_hint] = func
+            found = self._free_name(name, table)
+            if found in self.mod:
+                var = self._named[key] = self.mod.get_global_var(found)
+            else:
+                var = self._named[key] = GlobalVar(found)
+                self.functions[found] = table[name]
                 self.variables.append(var)
-                self.functions[var.name_hint] = self._with_names(func, table)
+                self.functions[found] = self._with_names(table[name], table)
         return var
 
-    def _free_name(self, name: str, func: BaseFunc) -> str:
+    def _free_name(self, name: str, table: Mapping[str, BaseFunc]) -> str:
         """A name that the module does not use, or uses for this very function already."""
         candidate, count = name, 0
         while candidate in self.functions or (
-            candidate in self.mod and not structural_equal(self.mod[candidate], func)
+            candidate in self.mod and not self._is_there(candidate, name, table)
         ):
             count += 1
             candidate = f"{name}_{count}"
         return candidate
+
+    def _is_there(self, candidate: str, name: str, table: Mapping[str, BaseFunc]) -> bool:
+        """Whether the module has a function under a name, with all that it calls."""
+        waiting, seen = [(candidate, name)], {name}
+        while waiting:
+            here, name = waiting.pop()
+            if here not in self.mod or not structural_equal(self.mod[here], table[name]):
+                return False
+            called = {n for n in mentioned_globals(table[name]) if n in table} - seen
+            seen |= called
+            waiting += ((n, n) for n in called)
+        return True
 
 
 def called_subroutines(expr: Node, rules: Sequence[Rule]) -> list[str]:

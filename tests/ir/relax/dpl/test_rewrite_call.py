@@ -445,6 +445,19 @@ def test_a_shape_variable_of_a_pattern_is_not_in_scope() -> None:
         )
 
 
+@pytest.mark.rule("WF-1b")
+def test_what_another_dataflow_block_keeps_to_itself_is_not_in_scope() -> None:
+    before = function(
+        "with R.dataflow():\n    a = R.sin(x)\n    b = R.cos(a)\n    R.output(b)\n"
+        "c = R.exp(b)\nreturn c"
+    )
+    a, b = (binding.var for binding in before.body.blocks[0].bindings)
+    pattern = is_op("relax.exp")(A)
+    with pytest.raises(TransformError, match="uses a, which is not in scope"):
+        rewrite_call(pattern, lambda _, m: R.abs(a), before)
+    assert well_formed(rewrite_call(pattern, lambda _, m: R.abs(b), before))
+
+
 def test_rules_that_undo_each_other_do_not_go_on_forever() -> None:
     exp, log = is_op("relax.exp")(A), is_op("relax.log")(A)
 

@@ -5,7 +5,7 @@ import pytest
 from relaxpy import relax as rx, transform
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import IRModule, assert_structural_equal
-from relaxpy.relax.analysis import well_formed
+from relaxpy.relax.analysis import check_well_formed, well_formed
 from relaxpy.relax.dpl import (
     ExprPatternRewriter,
     OrRewriter,
@@ -511,6 +511,48 @@ def test_a_function_that_the_module_has_is_not_added_again() -> None:
     )
     after = CallSquare(more)
     assert {v.name_hint for v in after} == {"main", "helper", "helper_1", "other"}
+
+
+SAME_NAMES = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((16,), "float32")):
+        cls = Module
+        a = x + x
+        b = cls.helper(a)
+        return b
+
+    @R.function(private=True)
+    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return Module.inner(A)
+
+    @R.function(private=True)
+    def inner(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return R.sin(A)
+"""
+
+
+@pytest.mark.rule("OPT-1")
+def test_a_function_that_calls_others_is_the_same_only_if_those_are() -> None:
+    other = CallTwice(from_source(SAME_NAMES))
+    assert {v.name_hint for v in other} == {"main", "helper", "inner", "helper_1", "inner_1"}
+    [binding] = other["helper_1"].body.blocks[0].bindings
+    assert binding.value.op.name_hint == "inner_1"
+    assert check_well_formed(other) == []
+    same = CallTwice(from_source(SAME_NAMES.replace("R.sin(A)", 'A * R.const(2.0, "float32")')))
+    assert {v.name_hint for v in same} == {"main", "helper", "inner"}
+    assert_structural_equal(from_source(same.script()), same)
+
+
+@pytest.mark.rule("WF-24")
+def test_a_function_that_is_not_there_is_not_called() -> None:
+    x = wildcard()
+    unknown = ExprPatternRewriter(
+        is_op("relax.exp")(x), lambda _, m: rx.Call(rx.GlobalVar("nowhere"), [m[x]])
+    )
+    with pytest.raises(TransformError, match="calls nowhere, but the module has no function"):
+        unknown(Main)
 
 
 def test_functions_are_not_added_to_a_function() -> None:
