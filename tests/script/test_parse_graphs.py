@@ -601,7 +601,7 @@ def test_bindings_of_a_sequence_stand_where_it_stands() -> None:
             with R.SeqExpr():
                 w = R.abs(x)
             with R.SeqExpr() as s:
-            #                   ^ with R.dataflow() stands alone, without `as`
+            #                   ^ with R.SeqExpr() stands alone, without `as`
                 y = x
             return w
             #      ^ unknown name 'w'

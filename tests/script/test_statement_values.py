@@ -140,6 +140,20 @@ def test_the_block_of_a_cast_holds_one_value() -> None:
             # ... function
             # hint: other values stand in the place of the dots
                 y = R.add(x, x)
+            with R.match_cast(..., R.Object) as w:
+            #                                   ^ with R.match_cast(..., info) stands alone,
+            # ... without `as`
+                if c:
+                    w = x
+                else:
+                    w = x
+            with R.match_cast(..., R.Object), R.match_cast(..., R.Shape):
+            #                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(..., info)
+            # ... stands alone, without `as`
+                if c:
+                    w = x
+                else:
+                    w = x
             with R.match_cast(..., R.Object):
             #    ^^^^^^^^^^^^^^^^^^^^^^^^^^^ an if known ahead gives no value to be cast
                 if True:

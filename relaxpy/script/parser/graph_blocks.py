@@ -33,6 +33,7 @@ class GraphBlocks(GraphBindings):
         match item.context_expr:
             case ast.Call(func, [ast.Constant(value=first), info]) if first is ...:
                 if self.values.value(func) is match_cast:
+                    self.check_alone(node, "R.match_cast(..., info)")
                     self.cast_block(node, self.annotation(info))
                     return
         form = self.values.value(item.context_expr)
@@ -42,9 +43,7 @@ class GraphBlocks(GraphBindings):
                 f"with takes R.dataflow() in Relax, found {describe(form)}",
                 hint=f"call it: {shown(item.context_expr)}()" if callable(form) else None,
             )
-        if len(node.items) > 1 or item.optional_vars is not None:
-            extra = item.optional_vars or node.items[1].context_expr
-            raise self.error(extra, "with R.dataflow() stands alone, without `as`")
+        self.check_alone(node, f"{form.spoken}()")
         if isinstance(form, forms.SeqForm):
             with self.scope.inner():
                 self.statements.read(node.body, self.statement)
@@ -62,6 +61,13 @@ class GraphBlocks(GraphBindings):
         now.depth -= 1
         self.builder.end_dataflow()
         self.hand_on(names, flow)
+
+    def check_alone(self, node: ast.With, spoken: str) -> None:
+        """Errors: ParseError if there is more behind `with` than one thing, which has no name."""
+        first, *others = node.items
+        if others or first.optional_vars is not None:
+            extra = first.optional_vars or others[0].context_expr
+            raise self.error(extra, f"with {spoken} stands alone, without `as`")
 
     def cast_block(self, node: ast.With, info: rx.StructInfo) -> None:
         """Read `with R.match_cast(..., info):`, which casts what the if or function in it gives."""
