@@ -323,6 +323,12 @@ class ShortText:
                 return call(mesh, tuple_doc(map(str, shape)), Group("[", map(str, ids), "]"))
             case Placement():
                 return string_text(str(value))
+            case IterVar(dom=dom, var=var, iter_type=kind, thread_tag=tag):
+                over: Doc = "None"
+                if dom is not None:
+                    over = tuple_doc(self.bounds_docs(dom.min, dom.extent))
+                name = f"{self.tir_prefix}.iter_var"
+                return call(name, self.prim_doc(var), over, f'"{kind.name}"', string_text(tag))
             case IndexMap():
                 return self._index_map(value)
             case CommReducer():

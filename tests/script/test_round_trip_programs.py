@@ -329,3 +329,42 @@ def test_sizes_of_returned_functions_are_bound_in_any_order(returned: str) -> No
     for unbound in ('R.Tensor(("p + 1",))', f'R.Tuple(R.Tensor(("p + 1",)), {returned})'):
         with pytest.raises(RelaxpyError, match=r"WF-(4|6a)"):
             from_source(f"@R.function\ndef main(x: R.Object) -> {unbound}:\n    return x\n")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        """
+        tx = T.env_thread("threadIdx.x")
+        with T.launch_thread(tx, 4):
+            T.evaluate(tx)
+        with T.launch_thread(tx, 8):
+            T.evaluate(tx)
+        """,
+        """
+        tx = T.env_thread("threadIdx.x", "int64")
+        T.launch_thread(tx, T.int64(4))
+        T.launch_thread(tx, T.int64(4))
+        T.evaluate(tx)
+        """,
+        """
+        h = T.handle("float32", "shared")
+        with T.LetStmt(T.reinterpret("handle", T.int64(0)), var=h):
+            T.evaluate(1)
+        n = T.int32(is_size_var=True)
+        with T.LetStmt(3, var=n):
+            T.evaluate(n)
+        T.evaluate(2)
+        """,
+        """
+        i, j = T.int32(), T.int64()
+        with T.attr(T.iter_var(i, (1, 4), "ThreadIndex", "vthread"), "virtual_thread", 4):
+            T.evaluate(i)
+        T.attr(T.iter_var(j, None, "Opaque", ""), "key", "value")
+        T.evaluate(j)
+        """,
+    ],
+)
+def test_variables_that_a_statement_defines_again_or_by_another_read_back(body: str) -> None:
+    func = from_source("@T.prim_func\ndef main():" + body.replace("\n    ", "\n"))
+    assert_structural_equal(from_source(func.script()), func)

@@ -148,8 +148,8 @@ def test_the_block_of_a_cast_holds_one_value() -> None:
                 else:
                     w = x
             with R.match_cast(..., R.Object), R.match_cast(..., R.Shape):
-            #                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(..., info)
-            # ... stands alone, without `as`
+            #                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(...,
+            # ... info) stands alone, without `as`
                 if c:
                     w = x
                 else:

@@ -46,6 +46,7 @@ class KernelWriter:
         self.names = names
         self.t = text.tir_prefix
         self._loops: dict[int, stmt.For] = {}
+        self._threads: set[Var] = set()
 
     # Functions
 
@@ -89,6 +90,7 @@ class KernelWriter:
                 spec = call(f"{t}.match_buffer", handle, *args)
                 writer.line(f"{self._define(buffer)} = ", spec)
             self._declare(_free_variables(func.params, nodes, used))
+            self._declare_threads(nodes)
             self._function_body(func.body)
 
     def _annotation(self, param: Var) -> Doc:
@@ -109,6 +111,19 @@ class KernelWriter:
                 created = flat(self._annotation(variable))
                 created += "" if created.endswith(")") else "()"
                 self.writer.line(f"{self.names.bind(variable)} = {created}")
+
+    def _declare_threads(self, nodes: Iterable[Node]) -> None:
+        """`tx = T.env_thread("threadIdx.x")` for each hardware index that is launched again."""
+        seen: set[Var] = set()
+        for node in nodes:
+            if isinstance(node, stmt.AttrStmt) and (axis := _launched(node)) is not None:
+                var = axis.var
+                if var in seen and var not in self._threads:
+                    self._threads.add(var)
+                    extra = [] if var.dtype == INT32 else [keyword("dtype", f'"{var.dtype}"')]
+                    spec = call(f"{self.t}.env_thread", string_text(axis.thread_tag), *extra)
+                    self.writer.line(f"{self.names.bind(var)} = ", spec)
+                seen.add(var)
 
     def declare_free(self, node: Node) -> None:
         """A line for each variable and buffer in `node` that nothing there defines: what it is."""
@@ -248,7 +263,11 @@ class KernelWriter:
                 plain: list[Doc] = ["assert ", check[0], ", ", check[1]]
                 return self._scoped(plain, call(f"{t}.Assert", *check), body, last=last)
             case stmt.AttrStmt(node=IterVar() as axis, attr_key="thread_extent", body=body):
-                spec = call(f"{t}.launch_thread", string_text(axis.thread_tag), prim(node.value))
+                again = axis.var in self._threads
+                thread = self.names.of(axis.var) if again else string_text(axis.thread_tag)
+                spec = call(f"{t}.launch_thread", thread, prim(node.value))
+                if again:
+                    return self._scoped([spec], spec, body, last=last)
                 return self._named(axis.var, spec, body, last=last)
             case stmt.AttrStmt(
                 node=Buffer() as buffer,
@@ -303,7 +322,12 @@ class KernelWriter:
                 self.writer.line(f"{self.names.bind(var)}: ", self._annotation(var), " = ", bound)
                 return body
             case stmt.LetStmt(var=var, value=value, body=body):
-                return self._named(var, call(f"{t}.LetStmt", prim(value)), body, last=last)
+                if type(var) is Var and var.type_annotation == Var("", value.dtype).type_annotation:
+                    return self._named(var, call(f"{t}.LetStmt", prim(value)), body, last=last)
+                bound = prim(value)
+                self._declare(iter((var,)))  # it is of another kind than the value tells
+                spec = call(f"{t}.LetStmt", bound, keyword("var", self.names.of(var)))
+                return self._scoped([], spec, body, last=last)
             case stmt.DeclBuffer(buffer=buffer, body=body):
                 spec = call(f"{t}.decl_buffer", *self._buffer_args(buffer))
                 return self._named(buffer, spec, body, last=last)
@@ -493,6 +517,12 @@ def _buffer_variables(buffer: Buffer) -> Iterator[Var]:
                 yield node
 
 
+def _launched(node: stmt.AttrStmt) -> IterVar | None:
+    """The hardware index that `T.launch_thread` gives, if the statement is that."""
+    axis = node.node
+    return axis if isinstance(axis, IterVar) and node.attr_key == "thread_extent" else None
+
+
 def _lambda_variables(node: Node) -> tuple[Var, ...]:
     """The variables of what is written as a lambda."""
     match node:
@@ -521,12 +551,16 @@ def _defined_buffers(node: Node) -> Iterable[Buffer]:
 
 
 def _free_variables(
-    params: Iterable[Var], nodes: Iterable[Node], used: dict[Var, None]
+    params: Iterable[Var], nodes: Sequence[Node], used: dict[Var, None]
 ) -> Iterator[Var]:
     """The variables used among the nodes of the body that no statement there defines."""
     defined: set[Node] = set(params)
+    attrs = (node for node in nodes if isinstance(node, stmt.AttrStmt))
+    named = {node.node for node in attrs if isinstance(node.node, IterVar) and not _launched(node)}
     for node in nodes:
         match node:
+            case IterVar() if node in named:  # its text only mentions the variable
+                pass
             case stmt.For(loop_var=var) | stmt.LetStmt(var=var) | IterVar(var=var):
                 defined.add(var)
             case stmt.Allocate(buffer_var=var) | stmt.AllocateConst(buffer_var=var):
