@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
@@ -26,6 +26,7 @@ from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.shape_vars import free_shape_vars, substitute_info
 
 Value: TypeAlias = Expr | Op
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,7 +268,7 @@ class Matcher:
         """
         patterns, fields = goal.patterns, goal.fields
         fits = [[i for i, f in enumerate(fields) if self.holds(p, f)] for p in patterns]
-        owner = _assignment(fits)
+        owner = assignment(fits)
         if owner is None:
             return ()
         if all(p in self._independent and p not in self.bindings for p in patterns):
@@ -294,11 +295,11 @@ def _singles(entry: _Entry) -> Iterator[tuple[DFPattern, Value] | InfoGoal]:
             yield entry
 
 
-def _assignment(fits: Sequence[Sequence[int]]) -> dict[int, int] | None:
+def assignment(fits: Sequence[Sequence[T]]) -> dict[T, int] | None:
     """For each field the pattern it goes to, where every pattern gets one that fits it."""
-    owner: dict[int, int] = {}
+    owner: dict[T, int] = {}
 
-    def place(pattern: int, tried: set[int]) -> bool:
+    def place(pattern: int, tried: set[T]) -> bool:
         for field in fits[pattern]:
             if field not in tried:
                 tried.add(field)

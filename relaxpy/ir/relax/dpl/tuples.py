@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from typing_extensions import override
 
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.expand import COMMUTATIVE, Goal, is_same_value
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
-from relaxpy.ir.relax.dpl.matcher import Matcher
+from relaxpy.ir.relax.dpl.matcher import Matcher, assignment
 from relaxpy.ir.relax.dpl.pattern import (
     CallPattern,
     DFPattern,
@@ -167,6 +168,8 @@ class _Sweep:
     def _completed(self, binding: Binding, candidates: Mapping[int, _Candidate]) -> New | None:
         """What stands for the values of a match of which this binding is the last one."""
         for place, candidate in reversed(tuple(candidates.items())):
+            if not self._may_be_filled(place, candidate):
+                continue
             chosen = {place: candidate}
             for found in self._assignments(chosen):
                 assert isinstance(binding, VarBinding)
@@ -174,6 +177,15 @@ class _Sweep:
                 if new is not None:
                     return new
         return None
+
+    def _may_be_filled(self, place: int, candidate: _Candidate) -> bool:
+        """Whether each other field has a value of its own; as many as there are fields will do."""
+        fitting = (
+            (var for var, other in values.items() if candidate.fits(other))
+            for i, values in enumerate(self.open)
+            if i != place
+        )
+        return assignment([list(islice(found, len(self.open))) for found in fitting]) is not None
 
     def _assignments(self, chosen: dict[int, _Candidate]) -> Iterator[Found]:
         """Each way to fill the fields that are still without a value, the latest values first."""

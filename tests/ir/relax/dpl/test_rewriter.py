@@ -407,6 +407,21 @@ def test_tuples_among_many_values_are_found_in_little_work(shared: bool) -> None
     assert work[120] < 3 * work[60]
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_fields_that_are_one_too_many_are_not_tried_in_every_order(shared: bool) -> None:
+    count = 9
+    one = wildcard()
+    fields = [is_op("relax.exp")(one if shared else wildcard()) for _ in range(count)]
+    many = TupleRewriter(fields, lambda _, m: rx.Tuple([R.sin(m[f.args[0]]) for f in fields]))
+    lines = [f"v{i} = R.exp(x)" for i in range(count)]
+    result = "\nreturn ({})"
+    for missing in (1, 0):
+        names = ", ".join(f"v{i}" for i in range(count - missing))
+        before = function("\n".join(lines[: count - missing]) + result.format(names), vectors("x"))
+        assert calls(lambda f=before: many(f)) < 200_000
+        assert (many(before) is before) is bool(missing)
+
+
 def test_tuples_are_found_in_dataflow_blocks() -> None:
     body = "with R.dataflow():\n    {}\n    R.output(z)\nreturn z"
     before = function(
