@@ -7,7 +7,7 @@ import pytest
 from relaxpy import tir
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.structural import assert_structural_equal
-from relaxpy.script import ir_builder
+from relaxpy.script import ir_builder, relax as text_R
 from relaxpy.script.ir_builder import IRBuilder, relax as R, tir as T
 from relaxpy.script.ir_builder.base import IRBuilder as Base
 
@@ -16,6 +16,15 @@ def test_paths() -> None:
     assert Base is IRBuilder
     assert ir_builder.tir is T
     assert ir_builder.relax is R
+
+
+def test_what_is_no_statement_is_the_same_as_in_texts() -> None:
+    statements = {"SeqExpr", "dataflow", "func_attr", "function", "match_cast", "output"}
+    statements |= {"emit", "emit_match_cast", "emit_te", "emit_var_binding"}
+    plain = set(R.__all__) & set(text_R.__all__) - statements
+    assert "Callable" in plain
+    for name in plain:
+        assert getattr(R, name) is getattr(text_R, name), name
 
 
 def test_the_innermost_builder_is_the_current_one() -> None:

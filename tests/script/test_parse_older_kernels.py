@@ -193,6 +193,11 @@ def test_reducers_of_listed_identities_are_nodes_and_read_back() -> None:
         ("T.comm_reducer(lambda x, y: x + y, [1, 2])", "a reducer of 2 values combines 4, this"),
         ("T.comm_reducer(lambda x, y: (x, y), [1])", "as many operands on either side"),
         ("T.comm_reducer(3, [1])", "a reducer is a function of values, found 3"),
+        ("T.comm_reducer(lambda a, b: a, 1)", "is a function of datatypes, found 1"),
+        (
+            "T.comm_reducer(lambda a, b: a, lambda d: 0, 2)",
+            "a reducer is named by a string, found 2",
+        ),
     ],
 )
 def test_reducers_that_combine_another_number_of_values(reducer: str, message: str) -> None:

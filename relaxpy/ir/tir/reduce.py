@@ -138,6 +138,14 @@ def comm_reducer(
     """
     if not callable(fcombine):
         raise MisuseError(f"a reducer is a function of two values, found {fcombine!r:.60}")
+    if not callable(fidentity):
+        raise MisuseError(
+            f"the identity of a reducer is a function of datatypes, found {fidentity!r:.60}",
+            about=fidentity,
+            hint="T.comm_reducer takes a list of values, too",
+        )
+    if not isinstance(name, str):
+        raise MisuseError(f"a reducer is named by a string, found {name!r:.60}", about=name)
     try:
         operands = list(inspect.signature(fcombine).parameters)
     except ValueError:

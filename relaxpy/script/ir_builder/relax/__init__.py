@@ -5,7 +5,7 @@ Operators and infos are those of `relaxpy.script.relax`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable as _Function, Mapping  # R.Callable is an info
 from typing import Any
 
 from relaxpy.entry import user_facing
@@ -252,7 +252,7 @@ match_cast = emit_match_cast
 
 
 @user_facing
-def emit_te(func: Callable[..., Any], *args: object, **kwargs: Any) -> rx.Call:
+def emit_te(func: _Function[..., Any], *args: object, **kwargs: Any) -> rx.Call:
     """A call of the kernel that `func` computes, for R.emit; the kernel joins the module.
 
     Errors:
