@@ -149,6 +149,7 @@ class _Walk:
         self.visit: _Visit | None = None
         self.names: dict[int, _Name] = {}
         self.defined: list[int] = []
+        self.undefined: dict[int, _Name] = {}
         self.counter = 0
         self.announced: set[int] = set()
         self.shared: dict[int, int] = {}
@@ -267,9 +268,14 @@ class _Walk:
     def variable(self, subject: Node, defines: bool, sizes: bool) -> tuple[object, bool]:
         """What a variable is known by, and whether that says it all: it was met before."""
         name = self.names.get(id(subject))
-        if name is None:
-            if not (defines or sizes or self.map_free_vars or subject._defines_itself):
+        if name is None and not (defines or sizes):
+            if not (self.map_free_vars or subject._defines_itself):
                 return self.free(subject), True
+            met = id(subject) in self.undefined
+            name = self.undefined[id(subject)] if met else self.define_outside(subject)
+            self.used |= name[2]
+            return name, met
+        if name is None:
             name = self.define(subject)
         elif not defines and id(subject) not in self.announced:
             self.used |= name[2]
@@ -293,6 +299,14 @@ class _Walk:
         self.renamings += id(variable) in self._free
         self.defined.append(id(variable))
         name = self.names[id(variable)] = ("var", self.counter, 1 << self.level)
+        return name
+
+    def define_outside(self, variable: Node) -> _Name:
+        """Number a variable that is defined nowhere around: it is the same in all scopes."""
+        self.counter += 1
+        self.changes += 1
+        self._free.add(id(variable))
+        name = self.undefined[id(variable)] = ("var", self.counter, 1)
         return name
 
     def begin_scope(self, scope: Node) -> None:

@@ -580,3 +580,33 @@ def test_what_has_no_end_or_no_hash_is_refused() -> None:
             ask(endless)
     with pytest.raises(MisuseError, match="have a hash"):
         structural_hash({"a": set()})
+
+
+def test_free_variables_are_renamed_in_all_scopes_alike() -> None:
+    n, m, k = (tir.Var(name, "int64") for name in "nmk")
+
+    def gives(size: tir.Var) -> rx.FuncStructInfo:
+        return rx.FuncStructInfo((Tensor((4,), "float32"),), Tensor((size,), "float32"))
+
+    def owns(size: tir.Var) -> rx.FuncStructInfo:
+        return rx.FuncStructInfo((Tensor((size,), "float32"),), Tensor((size,), "float32"))
+
+    def pair(*infos: rx.StructInfo) -> rx.TupleStructInfo:
+        return rx.TupleStructInfo(infos)
+
+    equal = [
+        (pair(gives(n), gives(n)), pair(gives(m), gives(m))),
+        (pair(gives(n), gives(m)), pair(gives(m), gives(n))),
+        (pair(gives(n), owns(n), gives(n)), pair(gives(m), owns(k), gives(m))),
+    ]
+    unequal = [
+        (pair(gives(n), gives(n)), pair(gives(m), gives(k))),
+        (pair(gives(n), Tensor((n,), "float32")), pair(gives(m), Tensor((k,), "float32"))),
+        (pair(gives(n), owns(n), gives(n)), pair(gives(m), owns(k), gives(k))),
+    ]
+    for lhs, rhs in equal:
+        assert structural_equal(lhs, rhs, map_free_vars=True)
+        assert structural_hash(lhs, map_free_vars=True) == structural_hash(rhs, map_free_vars=True)
+    for lhs, rhs in unequal:
+        assert not structural_equal(lhs, rhs, map_free_vars=True)
+        assert not structural_equal(rhs, lhs, map_free_vars=True)
