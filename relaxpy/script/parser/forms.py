@@ -587,4 +587,4 @@ class TeForm(Form):
 
 
 #: Those of graph functions.
-OF_GRAPHS = (*(DataflowForm, SeqForm, OutputForm, MatchCastForm, MatchShapeForm, EmitForm, TeForm),)
+OF_GRAPHS = (DataflowForm, SeqForm, OutputForm, MatchCastForm, MatchShapeForm, EmitForm, TeForm)
