@@ -369,6 +369,16 @@ def test_misuse_of_output() -> None:
         @R.function
         def main(x: R.Tensor):
             with R.dataflow():
+                for _ in range(1):
+                    y = x
+                    R.output(y)
+            #       ^^^^^^^^^^^ R.output stands directly in its dataflow block, at its end [SC-7]
+            return x
+    """)
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor):
+            with R.dataflow():
                 hidden = x
                 y = hidden
                 R.output(y)

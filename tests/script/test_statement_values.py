@@ -110,6 +110,28 @@ def test_the_variable_of_a_local_function_is_annotated_before_it() -> None:
     assert_structural_equal(from_source(func.script()), func)
 
 
+@pytest.mark.rule("AST-13")
+def test_branches_end_in_local_functions() -> None:
+    func = from_source("""
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((3,), "float32")):
+            if c:
+                @R.function
+                def f(y: R.Tensor((3,), "float32")):
+                    return R.add(y, y)
+            else:
+                f: R.Callable((R.Tensor((3,), "float32"),), R.Tensor)
+
+                @R.function
+                def f(y: R.Tensor((3,), "float32")):
+                    return y
+            return f(x)
+    """)
+    assert_structural_equal(from_source(func.script()), func)
+    ones = np.ones(3, "float32")
+    assert [func(np.bool_(c), ones).tolist() for c in (True, False)] == [[2] * 3, [1] * 3]
+
+
 @pytest.mark.rule("MC-1")
 def test_a_local_function_is_cast() -> None:
     text = """

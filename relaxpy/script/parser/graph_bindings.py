@@ -267,7 +267,11 @@ class GraphBindings(GraphState):
         for part in node.args:
             if not isinstance(part, ast.Name):
                 raise self.error(part, "R.output takes names of variables")
-            if flow.outputs.get(part.id) is None:
+            if part.id not in flow.outputs:
+                raise self.error(
+                    node, "R.output stands directly in its dataflow block, at its end", rule="SC-7"
+                )
+            if flow.outputs[part.id] is None:
                 raise self.error(
                     part, f"{part.id!r} is not bound in this dataflow block", rule="SC-8"
                 )

@@ -172,6 +172,7 @@ class GraphBlocks(GraphBindings):
                 case (
                     ast.Assign(targets=[ast.Name(id=name)])
                     | ast.AnnAssign(target=ast.Name(id=name))
+                    | ast.FunctionDef(name=name)
                 ):
                     names.append(name)
                 case ast.If() if last.orelse:
