@@ -26,10 +26,11 @@ seen: list[np.ndarray] = []
 
 @pytest.fixture(autouse=True)
 def packed_functions() -> None:
-    """What programs call for its effects: one remembers what it is given, one changes it."""
+    """What programs call: one remembers what it is given, one gives that back, one changes it."""
 
-    def remember(value: np.ndarray) -> None:
+    def remember(value: np.ndarray) -> np.ndarray:
         seen.append(np.array(value))
+        return np.array(value)
 
     def change(value: np.ndarray) -> None:
         seen.append(np.array(value))
@@ -98,6 +99,7 @@ def at_once(matches: dict[DFPattern, rx.Var], bindings: object) -> dict[rx.Var, 
     return found
 
 
+INFO = 'R.Tensor((4,), "float32")'
 WORDS = ("negative", "abs", "add", "twice", "subtract", "maximum", "multiply")
 
 
@@ -149,8 +151,13 @@ def bodies(
                     lines.append("else:")
             known.append(f"w{index}")
         elif impure:
-            name = draw(st.sampled_from(["remember", "change", "change"]))
-            lines.append(f'_ = R.call_packed("test.dpl.{name}", {operand()})')
+            word = draw(st.sampled_from(["keep", "remember", "change", "change"]))
+            if word == "keep":  # pure, but it may fail, so it is made where it stands all the same
+                call = f'R.call_pure_packed("test.dpl.remember", {operand()}, sinfo_args={INFO})'
+                lines.append(f"v{index} = {call}")
+                known.append(f"v{index}")
+            else:
+                lines.append(f'_ = R.call_packed("test.dpl.{word}", {operand()})')
     if draw(st.booleans()):
         return lines, value()
     return lines, draw(st.sampled_from(known))
@@ -178,10 +185,9 @@ def chains(draw: st.DrawFn) -> tuple[list[str], str]:
 
 def program(lines: list[str], result: str) -> IRModule:
     text = "\n".join(f"        {line}" for line in [*lines, f"result = {result}", "return result"])
-    info = 'R.Tensor((4,), "float32")'
     found: IRModule = from_source(
         "@I.ir_module\nclass Module:\n    @R.function(pure=False)\n"
-        f'    def main(x: {info}, y: {info}, c: R.Tensor((), "bool")):\n{text}'
+        f'    def main(x: {INFO}, y: {INFO}, c: R.Tensor((), "bool")):\n{text}'
     )
     return found
 

@@ -11,6 +11,7 @@ from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
     Call,
+    DataflowBlock,
     Expr,
     Function,
     GlobalVar,
@@ -59,12 +60,18 @@ class Effects:
 def may_fail(binding: Binding) -> bool:
     """Whether a pure binding may end in an error, or never end: OPT-3 keeps such ones in order.
 
+    Branches may if anything in them may that stands outside dataflow blocks.
+
     An operator that is computed by a kernel of its own fails by the shapes and datatypes of its
     operands alone. Where these are known, they were found right when the call was derived.
     """
     value = binding.value
     if isinstance(binding, MatchCast):
         return True
+    if isinstance(value, If):
+        blocks = (*value.true_branch.blocks, *value.false_branch.blocks)
+        ordinary = (block for block in blocks if not isinstance(block, DataflowBlock))
+        return any(may_fail(b) for block in ordinary for b in block.bindings)
     if not isinstance(value, Call):
         return False
     if not isinstance(value.op, Op) or not value.op.has_attr("FLegalize"):

@@ -33,16 +33,17 @@ def tidied(seq: SeqExpr, to: Replacing) -> SeqExpr:
     A variable that a rewriter only gave another name is that other one (within SC-7). A call that a
     rewriter made is not made again for the same operands, where no mutation could show it (OPT-11).
     What nothing uses is gone; outside dataflow blocks only if it cannot fail, or was part of a
-    match, for which the replacement stands (OPT-3).
+    match, for which the replacement stands (OPT-3). Sequences inside were tidied by themselves.
     """
     seq = _merged(_without_aliases(seq, to), to)
-    ordinary = (block for block in seq.blocks if not isinstance(block, DataflowBlock))
-    fails = {b.var for block in ordinary for b in block.bindings if may_fail(b)} - to.matched
-
-    def keep(binding: Binding, used: bool) -> bool:
-        return used or isinstance(binding, MatchCast) or binding.var in fails
-
-    return without_bindings(seq, keep)
+    superfluous = {
+        binding
+        for block in seq.blocks
+        for binding in block.bindings
+        if not isinstance(binding, MatchCast)
+        and (isinstance(block, DataflowBlock) or binding.var in to.matched or not may_fail(binding))
+    }
+    return without_bindings(seq, lambda binding, used: used or binding not in superfluous)
 
 
 def _renamed(seq: SeqExpr, table: Mapping[Var, Var], dropped: Collection[Binding]) -> SeqExpr:

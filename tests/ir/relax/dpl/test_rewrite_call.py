@@ -320,6 +320,29 @@ def test_an_input_that_a_replacement_does_without_is_computed_if_that_may_fail()
         check(rewrite_call(pattern, rewriter, inside), dataflow(f"b = {zeros}", "b"))
 
 
+@pytest.mark.rule("OPT-3")
+@pytest.mark.rule("OPT-8")
+@pytest.mark.parametrize(
+    ("inside", "used", "stays"),
+    [
+        ("R.exp(x)", True, True),
+        ("R.exp(x)", False, False),
+        ("may_fail", True, True),
+        ("may_fail", False, True),
+    ],
+)
+def test_branches_keep_what_may_fail_in_them(inside: str, used: bool, stays: bool) -> None:
+    params = 'x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")'
+    fails = 'R.call_pure_packed("may_fail", x, sinfo_args=R.Tensor((4,), "float32"))'
+    inner = f"unused = {fails if inside == 'may_fail' else inside}"
+    branches = f"if c:\n    {inner}\n    w = R.abs(x)\nelse:\n    w = R.sin(x)"
+    result = "return (y, w)" if used else "return y"
+    after = rewrite_call(SUM, double, function(f"{branches}\ny = R.add(x, x)\n{result}", params))
+    kept = f"{branches}\n" if stays else ""
+    two = 'y = R.multiply(x, R.const(2.0, "float32"))'
+    check(after, f"{kept}{two}\n{result}", params=params)
+
+
 @pytest.mark.rule("OPT-9")
 def test_a_cast_is_neither_matched_through_nor_dropped() -> None:
     params = "x: R.Tensor"
