@@ -36,8 +36,7 @@ def heads(pattern: DFPattern) -> frozenset[Head] | None:
     """The heads of all expressions that a pattern may match; None is any."""
     match pattern:
         case CallPattern(op=op):
-            called = _operators(op)
-            return called if called is not None else None
+            return _operators(op)
         case TuplePattern() | UnorderedTuplePattern():
             return frozenset((Tuple,))
         case TupleGetItemPattern():

@@ -176,8 +176,7 @@ class _Rewriting:
             else:
                 run.append(binding)
         result += self._run(run, rule)
-        same = len(result) == len(bindings) and all(map(_is, result, bindings))
-        return bindings if same else result
+        return result
 
     def _run(self, run: Sequence[Binding], rule: Rule) -> Sequence[Binding]:
         found = rule.sweep(run, self.to, BindingBlock, ordered=True) if run else run

@@ -402,8 +402,8 @@ def test_long_blocks_are_matched_in_linear_work() -> None:
         lines = ["v0 = exp x", *(f"v{i} = abs v{i - 1}" for i in range(1, count))]
         found = block("\n".join([*lines, f"w = sin v{count - 1}"]))
         with PatternContext() as ctx:
-            a("abs") >> a("sin")
+            last = a("abs") >> a("sin")
+        assert names(ctx.match_dfb(found), *last) == [f"v{count - 1}", "w"]
         return calls(lambda: ctx.match_dfb(found))
 
-    assert work(800) < 2.2 * work(400)
-    assert work(10_000) > 0
+    assert work(10_000) < 25 * work(500)

@@ -135,7 +135,6 @@ def test_what_one_rewriter_puts_in_another_may_find() -> None:
     after = f"B = {packed('mul', 'A', 'R.const(2.0)')}\nreturn B"
     check((twice | scaled)(before), after, vectors("A"))
     check((scaled | twice)(before), after, vectors("A"))
-    assert len((twice | scaled).rules) == 2
 
 
 def test_both_of_two_rewriters_apply() -> None:
