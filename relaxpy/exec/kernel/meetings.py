@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from relaxpy.exec.kernel.bounds import extremes
 from relaxpy.exec.kernel.parts import Access, Part
@@ -51,19 +52,46 @@ def _near(
         return
     groups = [group]
     buffer, rank = group[0].access.buffer, len(group[0].access.maps)
+    spans: dict[_Use, list[_Span]] = {use: [] for use in group}
     if all(u.access.buffer is buffer and len(u.access.maps) == rank for u in group):
+        spans = {use: _spans(use, parts[use.part], sizes) for use in group}
         for dimension in range(rank):
-            divided = [_side_by_side(g, dimension, parts, sizes) for g in groups]
+            reached = {use: found[dimension] for use, found in spans.items()}
+            divided = [_side_by_side(g, reached, sizes) for g in groups]
             for members, (_, wide) in zip(groups, divided, strict=True):
                 yield from ((first, second) for first in wide for second in members)
             groups = [g for apart, _ in divided for g in apart]
+    boxes = {use: list(map(_numbers, found)) for use, found in spans.items()}
     for members in groups:
-        writers = [use for use in members if use.writes]
-        yield from ((first, second) for first in writers for second in members)
+        for first in (use for use in members if use.writes):
+            for second in members:
+                if not _apart(boxes[first], boxes[second]):
+                    yield first, second
+
+
+_Span: TypeAlias = tuple[Poly, Poly] | None
+"""The first and the last place that a use reaches in one dimension."""
+
+
+def _spans(use: _Use, part: Part, sizes: Container[Var]) -> list[_Span]:
+    return [None if m is None else extremes(m, part.axes, sizes) for m in use.access.maps]
+
+
+def _numbers(span: _Span) -> tuple[int, int] | None:
+    if span is None or span[0].constant is None or span[1].constant is None:
+        return None
+    return span[0].constant, span[1].constant
+
+
+def _apart(one: list[tuple[int, int] | None], other: list[tuple[int, int] | None]) -> bool:
+    return any(
+        a is not None and b is not None and (a[1] < b[0] or b[1] < a[0])
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def _side_by_side(
-    group: list[_Use], dimension: int, parts: Sequence[Part], sizes: Container[Var]
+    group: list[_Use], reached: Mapping[_Use, _Span], sizes: Container[Var]
 ) -> tuple[list[list[_Use]], list[_Use]]:
     """The uses in groups, each beyond all those before it, and what reaches over several groups.
 
@@ -74,8 +102,7 @@ def _side_by_side(
     """
     spans: dict[_Use, tuple[Poly, Poly]] = {}
     for use in group:
-        found = use.access.maps[dimension]
-        reach = None if found is None else extremes(found, parts[use.part].axes, sizes)
+        reach = reached[use]
         if reach is None:
             return [group], []
         spans[use] = reach
@@ -90,7 +117,7 @@ def _side_by_side(
             groups.append([use])
         elif not (start - spans[groups[-1][0]][0]).is_at_least(0, sizes):
             wide.append(use)
-        elif all((start - spans[other][1]).is_at_least(1, sizes) for other in groups[-1]):
+        elif all((start - spans[other][1]).is_at_least(1, sizes) for other in reversed(groups[-1])):
             groups.append([use])
         else:
             groups[-1].append(use)

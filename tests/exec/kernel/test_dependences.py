@@ -454,6 +454,20 @@ def test_stores_side_by_side_are_compared_with_their_neighbours(symbolic: bool) 
     assert many < 2.5 * few
 
 
+def windows(count: int) -> PrimFunc:
+    """As many steps, each on three elements of which two are the next one's, too."""
+    steps = "".join(
+        f"    for i in range(3):\n        A[{k} + i] = A[{k} + i] * 2 + {k}\n" for k in range(count)
+    )
+    return from_source(f"@T.prim_func\ndef main(A: T.Buffer(({count + 2},), 'float32')):\n{steps}")
+
+
+def test_stores_that_overlap_in_a_row_are_compared_with_their_neighbours() -> None:
+    check(windows(6), numbers(8))
+    few, many = (calls(partial(compile_kernel, windows(count), "kernel")) for count in (40, 80))
+    assert many < 2.5 * few
+
+
 def test_a_sum_of_many_arrays_needs_no_deep_stack() -> None:
     def added(count: int) -> PrimFunc:
         arrays = [te.placeholder((4,), "float32", f"x{k}") for k in range(count)]
