@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 from relaxpy.entry import user_facing
@@ -41,8 +42,21 @@ def make_fused_bias_activation_pattern(
 def make_residual_block_pattern(
     node_output: DFPattern | Named, binary_op: str = "relax.add", activation: str | None = None
 ) -> Named:
-    """What `node_output` matches, combined with another value on either side of it."""
-    output, parts = node_output if isinstance(node_output, tuple) else (node_output, {})
+    """What `node_output` matches, combined with another value on either side of it.
+
+    Errors:
+        MisuseError (also TypeError): that is neither a pattern nor one with names for its parts.
+    """
+    match node_output:
+        case (DFPattern() as output, Mapping() as parts):
+            pass
+        case DFPattern() as output:
+            parts = {}
+        case _:
+            raise MisuseError(
+                f"expected a pattern, or one with its parts by name, found {node_output!r:.60}",
+                about=node_output,
+            )
     residual = wildcard()
     op = is_op(binary_op)
     found: DFPattern = op(output, residual) | op(residual, output)

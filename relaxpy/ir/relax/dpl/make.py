@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.pattern import (
     AttrPattern,
@@ -100,13 +101,13 @@ def is_shape(shape: Sequence[PrimExpr | int]) -> PrimArrPattern:
 @user_facing
 def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
     """The pattern of tensors of this datatype, of those that `pattern` matches."""
-    return (wildcard() if pattern is None else pattern).has_dtype(dtype)
+    return DataTypePattern(wildcard() if pattern is None else pattern, DataType(dtype))
 
 
 @user_facing
 def has_attr(attrs: Mapping[str, object], pattern: DFPattern | None = None) -> AttrPattern:
     """The pattern of what has these attributes, of that which `pattern` matches."""
-    return (wildcard() if pattern is None else pattern).has_attr(attrs)
+    return AttrPattern(wildcard() if pattern is None else pattern, attrs)  # type: ignore[arg-type]
 
 
 @user_facing

@@ -92,7 +92,11 @@ class Matcher:
         """What an expression stands for: of a bound variable its value, of a sequence its result.
 
         Variables that are bound to a variable stand for it.
+
+        Errors:
+            MisuseError: variables are bound to each other in a circle.
         """
+        names = 0
         while True:
             if isinstance(expr, Var):
                 found = self.values.get(expr)
@@ -100,6 +104,9 @@ class Matcher:
                     found = self._inner.get(expr)
                 if found is None or found is expr:
                     return expr
+                names += 1
+                if names > len(self.values) + len(self._inner):
+                    raise MisuseError(f"{expr.name_hint} is bound to itself by way of others")
                 expr = found
             elif isinstance(expr, SeqExpr):
                 for block in expr.blocks:

@@ -298,6 +298,8 @@ class TupleGetItemPattern(DFPattern):
             _check_index(self.index)
             if self.index == -1:  # TVM's word for any
                 set_fields(self, index=None)
+            elif self.index < 0:
+                raise MisuseError(f"fields are numbered from 0, found {self.index}")
 
     @property
     def tuple_value(self) -> DFPattern:

@@ -62,6 +62,12 @@ def test_patterns_are_found_by_name_and_by_prefix() -> None:
         (lambda: FusionPattern("name", wildcard(), {}, 3), "expected a function, found 3"),
         (lambda: get_pattern(3), "the name of a pattern is a string, found 3"),
         (lambda: get_patterns_with_prefix(None), "the beginning of a name is a string"),
+        (
+            lambda: patterns.make_residual_block_pattern(3),
+            "expected a pattern, or one with its parts",
+        ),
+        (lambda: patterns.make_residual_block_pattern((wildcard(),)), "or one with its parts"),
+        (lambda: patterns.make_residual_block_pattern((wildcard(), None)), "or one with its parts"),
         (lambda: patterns.make_stacked_attention_pattern("cut"), "start_op is 'split' or 'str"),
         (
             lambda: patterns.make_stacked_attention_pattern("split", layout="NHWC"),

@@ -391,6 +391,10 @@ def test_a_duplicate_is_a_pattern_of_its_own() -> None:
         (lambda: wildcard().match(X, [X]), "var2val is a table"),
         (lambda: is_call_packed("f", wildcard()), "arguments are a list of patterns"),
         (lambda: is_tuple_get_item(wildcard(), "0"), "an index is an integer, found '0'"),
+        (lambda: is_tuple_get_item(wildcard(), -2), "fields are numbered from 0, found -2"),
+        (lambda: has_dtype(F32, 3), "expected a pattern, found int 3"),
+        (lambda: has_attr({"axis": 1}, X), "expected a pattern, found Var"),
+        (lambda: is_const().match(X, {X: Y, Y: X}), "is bound to itself by way of others"),
     ],
 )
 def test_what_is_no_pattern_is_refused(make: object, message: str) -> None:
