@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from relaxpy.errors import ParseError, RelaxpyWarning
+from relaxpy.errors import ParseError, RelaxpyWarning, WellFormedError
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source
 from tests.script.marked import check_marks
@@ -392,3 +392,21 @@ def test_other_names_may_be_used_again_inside() -> None:
                     y = x + A[i]
                     A[i] = y
         """)
+
+
+@pytest.mark.rule("PX-7")
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["vi, vj = T.axis.remap('SS', [i, j])", "T.where(vi < j)"],
+        ["vi = T.axis.spatial(4, i)", "vj = T.axis.spatial(4, vi)"],
+    ],
+)
+def test_variables_of_a_block_mean_nothing_in_front_of_it(lines: list[str]) -> None:
+    head = '@T.prim_func\ndef f(A: T.Buffer((4, 4), "float32")):\n    for i, j in T.grid(4, 4):\n'
+    head += '        with T.block("b"):\n            '
+    body = [*lines, "A[vi, vj] = T.float32(0)"]
+    with pytest.raises(WellFormedError, match="nothing defines: 'vi'"):
+        from_source(head + "\n            ".join(body))
+    fine = [line.replace("vi < j", "i < j").replace("(4, vi)", "(4, j)") for line in body]
+    assert isinstance(from_source(head + "\n            ".join(fine)), PrimFunc)

@@ -7,6 +7,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
+from relaxpy import tir as tir_nodes
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
@@ -329,6 +330,26 @@ def test_sizes_of_returned_functions_are_bound_in_any_order(returned: str) -> No
     for unbound in ('R.Tensor(("p + 1",))', f'R.Tuple(R.Tensor(("p + 1",)), {returned})'):
         with pytest.raises(RelaxpyError, match=r"WF-(4|6a)"):
             from_source(f"@R.function\ndef main(x: R.Object) -> {unbound}:\n    return x\n")
+
+
+def test_what_annotations_are_about_reads_back() -> None:
+    func = from_source("""
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32")):
+            with T.attr(T.int32(0), "k", 1):
+                T.evaluate(1)
+            with T.attr(T.StringImm("s"), "k", T.StringImm("x")):
+                T.evaluate(1)
+            with T.attr([1, {"a": None}], "k", "x"):
+                T.evaluate(1)
+            T.attr(A, "k", "x")
+            T.evaluate(1)
+    """)
+    assert_structural_equal(from_source(func.script()), func)
+    given = [0, "s", (1, {"a": None})]
+    assert [found.node for found in func.body.seq[:3]] == given
+    made = tir_nodes.AttrStmt(tir_nodes.const(0), "k", 1, tir_nodes.Evaluate(1))
+    assert_structural_equal(made, func.body.seq[0])
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ class AttrStmt(Stmt):
                 f"an annotation is named by a string, found {self.attr_key!r:.60}",
                 about=self.attr_key,
             )
+        object.__setattr__(self, "node", freeze(self.node))
         _set(self, value=ops.convert(self.value), body=_statement(self.body))
 
 

@@ -15,6 +15,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.regions import access_regions
+from relaxpy.ir.traverse import walk
 from relaxpy.ir.types import PointerType
 from relaxpy.script.parser import forms
 
@@ -263,6 +264,10 @@ class KernelBuilder:
         finally:
             self.blocks.pop()
         self.has_block = True
+        # Where it says what its variables stand for, and when it runs, they mean nothing yet.
+        own = {axis.var for axis in said.iter_vars}
+        before = [*said.iter_values, *([] if said.predicate is None else [said.predicate])]
+        self.given_vars += [n for v in before for n in walk(v) if isinstance(n, Var) and n in own]
         span = self.span(at)
         whole = stmt.Block(
             tuple(said.iter_vars),

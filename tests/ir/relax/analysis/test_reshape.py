@@ -73,7 +73,7 @@ def test_a_kernel_that_only_reshapes_is_found(func: PrimFunc) -> None:
         kernel("A: T.Buffer((4,)), B: T.Buffer((4,))", "2", "S", "B[v0] = A[v0]"),
         kernel("A: T.Buffer((4,)), B: T.Buffer((4,))", "2, 2", "SS", "B[v0] = A[v0]"),
         kernel("A: T.Buffer((4,)), B: T.Buffer((4,))", "4", "S",
-               "T.where(v0 < 3)\n            B[v0] = A[v0]"),
+               "T.where(i0 < 3)\n            B[v0] = A[v0]"),
     ],
 )  # fmt: skip
 def test_a_kernel_that_does_anything_else_is_not(func: PrimFunc) -> None:
