@@ -37,7 +37,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, provably_disjoint
-from relaxpy.ir.relax.replace import replace_variables
+from relaxpy.ir.relax.replace import copy_with_new_vars, replace_variables
 from relaxpy.ir.relax.shape_vars import definable_shape_vars, substitute_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.traverse import rename, walk
@@ -101,17 +101,11 @@ class Replacing:
                 rule="OPT-1",
                 span=olds[-1].span,
             )
-        for name in () if self.mod is None else mentioned_globals(wanted):
-            if name not in self.effects.functions:
-                raise TransformError(
-                    f"the replacement of {_names(olds)} calls {name}, but the module has no "
-                    "function of that name",
-                    rule="WF-24",
-                    span=olds[-1].span,
-                    hint="add it to the module first",
-                )
+        self._check_functions(wanted, olds)
+        # One literal may come again, but every parameter is bound once.
+        literals = {n: copy_with_new_vars(n) for n in walk(wanted) if isinstance(n, Function)}
         try:
-            before, value = self._normal(wanted, kind)
+            before, value = self._normal(rename(wanted, literals), kind)
         except RelaxpyError as error:
             error.located(olds[-1].span)
             raise
@@ -208,6 +202,18 @@ class Replacing:
             raise
         block = self.builder._end_block()
         return [b for part in (*self.builder.take_broken_off(), block) for b in part.bindings]
+
+    def _check_functions(self, new: Expr, olds: Sequence[Binding]) -> None:
+        """Check that the module has the functions that a new value mentions."""
+        for name in () if self.mod is None else mentioned_globals(new):
+            if name not in self.effects.functions:
+                raise TransformError(
+                    f"the replacement of {_names(olds)} calls {name}, but the module has no "
+                    "function of that name",
+                    rule="WF-24",
+                    span=olds[-1].span,
+                    hint="add it to the module first",
+                )
 
     def _check(
         self, before: Sequence[Binding], values: Sequence[Expr], olds: Sequence[Binding]

@@ -418,6 +418,20 @@ def test_a_rewriter_may_give_a_sequence() -> None:
         check(rewrite_call(pattern, rewriter, function(before)), after)
 
 
+@pytest.mark.rule("WF-2b")
+def test_a_function_that_a_rewriter_gives_again_has_variables_of_its_own() -> None:
+    param = rx.Var("q", R.Tensor((4,), "float32"))
+    literal = rx.Function([param], R.abs(param))
+    pattern = is_op("relax.exp")(A)
+    for wrap in (dataflow, lambda body, output: f"{body}\nreturn {output}"):
+        before = function(wrap("a = R.exp(x)\nb = R.exp(a)", "b"))
+        after = rewrite_call(pattern, lambda _, m: rx.Call(literal, [m[A]]), before)
+        assert well_formed(after)
+        functions = [b.value for b in after.body.blocks[0].bindings][::2]
+        assert all(isinstance(f, rx.Function) for f in functions)
+        assert len({f.params[0] for f in functions}) == 2  # type: ignore[attr-defined]
+
+
 FOREIGN = rx.Var("foreign", R.Tensor((4,), "float32"))
 
 
