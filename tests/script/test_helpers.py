@@ -248,6 +248,16 @@ def test_helpers_that_do_what_they_cannot() -> None:
             block_of_graph(x)
             return x
 
+    def by_builder(x: relax.Expr) -> relax.Var:
+        return builder_R.emit(x)
+
+    with pytest.raises(ParseError, match=r"uses R and I of relaxpy\.script"):
+
+        @R.function
+        def other(x: R.Tensor((4,), "float32")):
+            y = by_builder(x)
+            return y
+
 
 def test_frames_of_helpers_end_with_the_call() -> None:
     kept: list[object] = []

@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.acting import words_act
 from relaxpy.script.parser.kernel_forms import FRAMES, KernelForms
 from relaxpy.script.parser.wording import describe
 
@@ -30,7 +31,10 @@ def current_builder() -> IRBuilder:
     """
     builders = open_builders.get()
     if not builders:
-        raise BuilderStateError("no IRBuilder is open", hint="with IRBuilder() as builder: ...")
+        hint = "a function that a text calls uses R and I of relaxpy.script"
+        raise BuilderStateError(
+            "no IRBuilder is open", hint=hint if words_act() else "with IRBuilder() as builder: ..."
+        )
     return builders[-1]
 
 

@@ -28,6 +28,11 @@ def acting(act: Act | None) -> Iterator[None]:
         _act.set(before)
 
 
+def words_act() -> bool:
+    """Whether words act where this is called."""
+    return _act.get() is not None
+
+
 def is_helper(function: object) -> bool:
     """Whether what a text calls is of the user's own Python, not of relaxpy or built in."""
     module = getattr(function, "__module__", None)
