@@ -15,7 +15,7 @@ from relaxpy.ir.arith.canonical import Canonical, is_integer
 from relaxpy.ir.arith.facts import Facts, checked_residue
 from relaxpy.ir.arith.image import evaluate_set
 from relaxpy.ir.arith.interval import Interval
-from relaxpy.ir.arith.intset import IntervalSet
+from relaxpy.ir.arith.intset import EVERYTHING, IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 
@@ -166,7 +166,11 @@ class Analyzer:
 
     def modular_set(self, expr: tir.ExprLike) -> ModularSet:
         """What all values of `expr` are modulo what."""
-        return ModularSet(*modular.of_expr(self._engine, ops.convert(expr)))
+        value, engine = ops.convert(expr), self._engine
+        found = engine.at_any_depth(
+            lambda: modular.of_expr(engine, value), modular.UNKNOWN, (value,)
+        )
+        return ModularSet(*found)
 
     def int_set(
         self, expr: tir.ExprLike, dom_map: Mapping[tir.Var, IntervalSet | Range] | None = None
@@ -176,7 +180,10 @@ class Analyzer:
         Without one they run through the Ranges that they were bound to.
         """
         domains = self._domains if dom_map is None else dom_map
-        return evaluate_set(self._engine, ops.convert(expr), domains)
+        value, engine = ops.convert(expr), self._engine
+        return engine.at_any_depth(
+            lambda: evaluate_set(engine, value, domains), EVERYTHING, (value,)
+        )
 
     def can_prove(
         self, expr: tir.ExprLike, strength: ProofStrength = ProofStrength.DEFAULT

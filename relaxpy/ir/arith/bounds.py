@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from relaxpy.ir.arith.canonical import Canonical
 
 
+_CACHE = 1 << 16
+
+
 def of_poly(engine: Canonical, p: Poly) -> Interval:
     """An interval around all values of p, term by term."""
     if not engine.facts.bounds and _hopeless(p):
@@ -133,6 +136,15 @@ def _extreme(kind: type[tir.PrimExpr], a: Interval, b: Interval) -> Interval:
 
 def of_atom(engine: Canonical, atom: tir.PrimExpr) -> Interval:
     """An interval around an atom: what is known of it, and what its kind says."""
+    found = engine.atom_bounds.get(atom)
+    if found is None:
+        if len(engine.atom_bounds) > _CACHE:
+            engine.atom_bounds.clear()
+        found = engine.atom_bounds[atom] = _of_atom(engine, atom)
+    return found
+
+
+def _of_atom(engine: Canonical, atom: tir.PrimExpr) -> Interval:
     known = engine.facts.bounds.get(atom)
     match atom:
         case tir.SizeVar():
@@ -177,6 +189,8 @@ def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Inte
     match expr:
         case tir.IntImm(value=value):
             return value, value
+        case tir.Add() | tir.Sub() if expr.dtype.family == "int":
+            return _of_sum(engine, expr)
         case tir.Add(a=a, b=b):
             return interval.add(bound(a), bound(b))
         case tir.Sub(a=a, b=b):
@@ -206,20 +220,33 @@ def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Inte
             return whole
 
 
+def _of_sum(engine: Canonical, expr: tir.PrimExpr) -> Interval:
+    """Around a chain of sums, term by term."""
+    total: Interval = (0, 0)
+    stack = [(expr, 1)]
+    while stack:
+        part, sign = stack.pop()
+        match part:
+            case tir.Add(a=a, b=b):
+                stack += [(b, sign), (a, sign)]
+            case tir.Sub(a=a, b=b):
+                stack += [(b, -sign), (a, sign)]
+            case _:
+                total = interval.add(total, interval.scale(engine.bound(part), sign))
+    return total
+
+
 def _of_choice(
     engine: Canonical, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
 ) -> Interval:
     """Around both values, each where it is chosen."""
-    sides = engine.bound(a), engine.bound(b)
-    if condition.dtype.vector or (sides[0][0] == sides[0][1] and sides[1][0] == sides[1][1]):
-        return interval.join(*sides)
+    if condition.dtype.vector or (isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm)):
+        return interval.join(engine.bound(a), engine.bound(b))
     test = engine.simplify(condition)
     if isinstance(test, tir.IntImm):
-        return sides[not test.value]
-    return interval.join(
-        interval.meet(sides[0], engine.where(test).bound(a)),
-        interval.meet(sides[1], engine.where(engine.simplify(tir.Not(test))).bound(b)),
-    )
+        return engine.bound(a if test.value else b)
+    otherwise = engine.simplify(tir.Not(test))
+    return interval.join(engine.where(test).bound(a), engine.where(otherwise).bound(b))
 
 
 def _of_call(

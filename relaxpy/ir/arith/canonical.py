@@ -41,6 +41,8 @@ _SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53}
 _CACHE = 1 << 16
 _PRODUCT_LIMIT = 256
 _WEIGHT_LIMIT = 160
+#: How deep conditions are assumed inside others, and how many engines are kept for that.
+_DEPTH, _PLACES = 6, 64
 
 
 def is_integer(dtype: DataType) -> bool:
@@ -51,11 +53,14 @@ def is_integer(dtype: DataType) -> bool:
 class Canonical:
     """Canonical forms under some facts; with none, what holds for all values of the variables."""
 
-    def __init__(self, facts: Facts | None = None) -> None:
+    def __init__(self, facts: Facts | None = None, depth: int = 0) -> None:
         self.facts = facts or Facts()
+        self._depth = depth
+        self._places: dict[tir.PrimExpr, Canonical] = {}
         self._polys: dict[tir.PrimExpr, Poly] = {}
         self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
         self._bounds: dict[tir.PrimExpr, Interval] = {}
+        self.atom_bounds: dict[tir.PrimExpr, Interval] = {}
         self._busy = False
 
     def poly(self, expr: tir.PrimExpr) -> Poly:
@@ -79,7 +84,7 @@ class Canonical:
             case tir.Add() | tir.Sub():
                 return self._sum(expr)
             case tir.Mul(a=a, b=b):
-                return self._product(self.poly(a), self.poly(b), expr.dtype)
+                return self._product(expr, self.poly(a), self.poly(b))
             case tir.Cast(value=tir.Cast(value=inner, dtype=through)) if (
                 through.is_float
                 and self._keeps_value(inner, expr.dtype)
@@ -94,8 +99,8 @@ class Canonical:
                 return self._choice(expr, c, a, b)
             case tir.Call(args=args):
                 return self._call(expr, args)
-            case tir.BinaryOpExpr(a=a, b=b) if expr.dtype.family == "int":
-                found = self._binary(expr, self.poly(a), self.poly(b))
+            case tir.BinaryOpExpr() if expr.dtype.family == "int":
+                found = self._binary(expr)
                 if found is None:
                     return self.opaque(expr)
                 # Remainders of remainders double at each step: beyond a limit they stay as written.
@@ -103,21 +108,18 @@ class Canonical:
             case _:
                 return self.opaque(expr)
 
-    def _binary(self, expr: tir.BinaryOpExpr, p: Poly, q: Poly) -> Poly | None:
+    def _binary(self, expr: tir.BinaryOpExpr) -> Poly | None:
         """Divisions and extrema of signed integers; None for what has no such form."""
         match expr:
-            case tir.FloorDiv():
-                return division.quotient(self, p, q, floor=True)
-            case tir.Div():
-                return division.quotient(self, p, q, floor=False)
-            case tir.FloorMod() | tir.Mod():
-                floor = isinstance(expr, tir.FloorMod)
-                found = division.quotient(self, p, q, floor=floor)
-                if found is None:
-                    return None
-                return poly.add(p, poly.multiply(q, found), -1)
             case tir.Min() | tir.Max():
                 return extrema.extremum(self, expr)
+            case tir.FloorDiv() | tir.Div() | tir.FloorMod() | tir.Mod():
+                p, q = self.poly(expr.a), self.poly(expr.b)
+                floor = isinstance(expr, (tir.FloorDiv, tir.FloorMod))
+                found = division.quotient(self, p, q, floor=floor)
+                if found is None or isinstance(expr, (tir.FloorDiv, tir.Div)):
+                    return found
+                return poly.add(p, poly.multiply(q, found), -1)
             case _:
                 return None
 
@@ -145,14 +147,18 @@ class Canonical:
                     poly.accumulate(out, self.poly(part), sign)
         return out
 
-    def _product(self, p: Poly, q: Poly, dtype: DataType) -> Poly:
+    def _product(self, expr: tir.PrimExpr, p: Poly, q: Poly) -> Poly:
         if len(p) * len(q) <= _PRODUCT_LIMIT:
             found = poly.multiply(p, q)
             if poly.constant_of(p) is None and poly.constant_of(q) is None:
                 return extrema.without_squares(found)
             return found
-        a, b = sorted((self.expression(p, dtype), self.expression(q, dtype)), key=poly.atom_key)
-        return poly.atom(tir.Mul(a, b))
+        sides = [readable.expression(self, side, expr.dtype) for side in (p, q)]
+        match sorted((side for side in sides if side is not None), key=poly.atom_key):
+            case [a, b]:
+                return poly.atom(tir.Mul(a, b))
+            case _:  # a literal outgrows the datatype
+                return poly.atom(expr)
 
     def _keeps_value(self, value: tir.PrimExpr, target: DataType) -> bool:
         """Whether a cast is to a signed type that holds every value; overflow does not happen."""
@@ -177,11 +183,9 @@ class Canonical:
         test = self.simplify(condition)
         if isinstance(test, tir.IntImm):
             return self.poly(a if test.value else b)
-        p, q = self.poly(a), self.poly(b)
-        if p == q:
-            return p
         if not (_chooses(a) or _chooses(b)):
-            return self.opaque(expr)
+            p = self.poly(a)
+            return p if p == self.poly(b) else self.opaque(expr)
         found = self._chosen(expr, test, a, b)
         return poly.atom(found) if folding.parts_of_choice(found) else self.poly(found)
 
@@ -192,19 +196,28 @@ class Canonical:
 
         What a Select does not choose is evaluated all the same, and must not fail for that.
         """
-        sides = [self.under(test, a), self.under(logic.negation(self, test), b)]
-        if isinstance(expr, tir.Select):
-            pairs = zip(sides, (a, b), strict=True)
-            sides = [s if folding.is_safe(s) else self.simplify(given) for s, given in pairs]
-        return folding.chosen(expr, test, *sides)
-
-    def under(self, condition: tir.PrimExpr, expr: tir.PrimExpr) -> tir.PrimExpr:
-        """`expr` simplified where `condition`, which is simplified, holds."""
-        return self.where(condition).simplify(expr)
+        places = self.where(test), self.where(logic.negation(self, test))
+        free = not isinstance(expr, tir.Select)
+        yes, no = (
+            (place if free or folding.is_safe(side) else self).simplify(side)
+            for place, side in zip(places, (a, b), strict=True)
+        )
+        return folding.chosen(expr, test, yes, no)
 
     def where(self, condition: tir.PrimExpr) -> Canonical:
-        """Canonical forms where `condition`, which is simplified, holds as well."""
-        return Canonical(logic.assume(self, self.facts, condition))
+        """Canonical forms where `condition`, which is simplified, holds as well.
+
+        Deep inside other conditions it is not looked at: there are as many places as ways to there.
+        """
+        if self._depth == _DEPTH:
+            return self
+        found = self._places.get(condition)
+        if found is None:
+            if len(self._places) > _PLACES:
+                self._places.clear()
+            facts = logic.assume(self, self.facts, condition)
+            found = self._places[condition] = Canonical(facts, self._depth + 1)
+        return found
 
     def _call(self, expr: tir.Call, args: tuple[tir.PrimExpr, ...]) -> Poly:
         signed, bits = expr.dtype.family == "int", expr.dtype.bits
@@ -245,12 +258,12 @@ class Canonical:
         if found is None:
             if len(self._simple) > _CACHE:
                 self._simple.clear()
-            found = self._simple[expr] = self._at_any_depth(
+            found = self._simple[expr] = self.at_any_depth(
                 lambda: self._simplify(expr), expr, (expr,)
             )
         return found
 
-    def _at_any_depth(
+    def at_any_depth(
         self, work: Callable[[], T], otherwise: T, exprs: tuple[tir.PrimExpr, ...]
     ) -> T:
         """What `work` gives; `exprs` too deep for recursion are gone through from below."""
@@ -302,12 +315,6 @@ class Canonical:
             return self.simplify(substitute(expr.body, {expr.var: value}))
         return tir.Let(expr.var, value, self.simplify(expr.body))
 
-    def expression(self, terms: Poly, dtype: DataType) -> tir.PrimExpr:
-        """The readable expression of a polynomial whose literals fit `dtype`."""
-        found = readable.expression(self, terms, dtype)
-        assert found is not None
-        return found
-
     def bound(self, expr: tir.PrimExpr) -> Interval:
         """An interval around all values of an expression."""
         found = self._bounds.get(expr)
@@ -315,7 +322,7 @@ class Canonical:
             if len(self._bounds) > _CACHE:
                 self._bounds.clear()
             whole = interval.of_dtype(expr.dtype)
-            found = self._at_any_depth(lambda: bounds.of_expr(self, expr), whole, (expr,))
+            found = self.at_any_depth(lambda: bounds.of_expr(self, expr), whole, (expr,))
             self._bounds[expr] = found
         return found
 
@@ -324,7 +331,7 @@ class Canonical:
         if a is b:
             return True
         if is_integer(a.dtype) and is_integer(b.dtype):
-            return self._at_any_depth(lambda: self._compare(a, b), None, (a, b))
+            return self.at_any_depth(lambda: self._compare(a, b), None, (a, b))
         if a.dtype != b.dtype:
             return None
         if isinstance(a, tir.FloatImm) and isinstance(b, tir.FloatImm):

@@ -161,7 +161,9 @@ def _factors(engine: Canonical, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
     [monomial] = p
     if len(monomial) < 2:
         return []
-    return [engine.expression(poly.atom(factor), dtype) for factor in dict.fromkeys(monomial)]
+    found = [readable.expression(engine, poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
+    fitting = [f for f in found if f is not None]
+    return fitting if len(fitting) == len(found) else []
 
 
 def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int], int]:

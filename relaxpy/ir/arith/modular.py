@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
+from relaxpy.ir.arith import folding, logic
 from relaxpy.ir.arith.facts import Residue
 from relaxpy.ir.arith.poly import Poly
 from relaxpy.ir.tir import expr as tir
@@ -53,13 +54,14 @@ def of_atom(engine: Canonical, atom: tir.PrimExpr) -> Residue:
     known = engine.facts.residues.get(atom)
     if known is not None:
         return known
-    match atom:
-        case tir.Min(a=a, b=b) | tir.Max(a=a, b=b) | tir.Select(true_value=a, false_value=b):
-            return join(of_expr(engine, a), of_expr(engine, b))
-        case tir.Call(args=(_, a, b)) if getattr(atom.op, "name", "") == "tir.if_then_else":
-            return join(of_expr(engine, a), of_expr(engine, b))
-        case _:
-            return UNKNOWN
+    if isinstance(atom, (tir.Min, tir.Max)):
+        return join(of_expr(engine, atom.a), of_expr(engine, atom.b))
+    parts = folding.parts_of_choice(atom)
+    if parts is None or parts[0].dtype.vector:
+        return UNKNOWN
+    test, a, b = parts
+    places = engine.where(test), engine.where(logic.negation(engine, test))
+    return join(of_expr(places[0], a), of_expr(places[1], b))
 
 
 def of_expr(engine: Canonical, expr: tir.PrimExpr) -> Residue:
