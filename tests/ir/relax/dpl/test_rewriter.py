@@ -5,7 +5,7 @@ import pytest
 from relaxpy import relax as rx, transform
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import IRModule, assert_structural_equal
-from relaxpy.relax.analysis import check_well_formed, well_formed
+from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.dpl import (
     ExprPatternRewriter,
     OrRewriter,
@@ -15,7 +15,7 @@ from relaxpy.relax.dpl import (
     is_tuple,
     wildcard,
 )
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, ir as I, relax as R
 from tests.counting import calls
 
 VECTOR = 'R.Tensor((16,), "float32")'
@@ -428,150 +428,6 @@ def test_tuples_are_found_in_dataflow_blocks() -> None:
     )
     inside = "\n    ".join(f"{TOGETHER}p = t[0]\nq = t[1]\nz = p + q".splitlines())
     check(PAIR(before), body.format(inside), PARAMS)
-
-
-@I.ir_module
-class Main:
-    @R.function
-    def main(A: R.Tensor((16,), "float32")):
-        B = A + A
-        C = B * B
-        return C
-
-    @R.function(private=True)
-    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return R.exp(A)
-
-
-@R.rewriter
-class CallTwice:
-    @R.function
-    def pattern(A: R.Tensor((16,), "float32")):
-        return A + A
-
-    @R.function
-    def replacement(A: R.Tensor((16,), "float32")):
-        return CallTwice.helper(A)
-
-    @R.function(private=True)
-    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return CallTwice.inner(A)
-
-    @R.function(private=True)
-    def inner(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return A * R.const(2.0, "float32")
-
-    @R.function(private=True)
-    def unused(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return A
-
-
-@R.rewriter
-class CallSquare:
-    @R.function
-    def pattern(A: R.Tensor((16,), "float32")):
-        return A * A
-
-    @R.function
-    def replacement(A: R.Tensor((16,), "float32")):
-        return R.call_tir(CallSquare.helper, [A], out_sinfo=R.Tensor((16,), "float32"))
-
-    @T.prim_func(private=True)
-    def helper(A: T.Buffer(16, "float32"), B: T.Buffer(16, "float32")):
-        for i in range(16):
-            B[i] = A[i] * A[i]
-
-
-@I.ir_module
-class BothApplied:
-    @R.function
-    def main(A: R.Tensor((16,), "float32")):
-        cls = BothApplied
-        B = cls.helper_1(A)
-        C = R.call_tir(cls.helper_2, [B], out_sinfo=R.Tensor((16,), "float32"))
-        return C
-
-    @R.function(private=True)
-    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return R.exp(A)
-
-    @R.function(private=True)
-    def helper_1(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return BothApplied.inner(A)
-
-    @R.function(private=True)
-    def inner(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return A * R.const(2.0, "float32")
-
-    @T.prim_func(private=True)
-    def helper_2(A: T.Buffer(16, "float32"), B: T.Buffer(16, "float32")):
-        for i in range(16):
-            B[i] = A[i] * A[i]
-
-
-def test_functions_that_a_replacement_calls_come_with_it_under_names_of_their_own() -> None:
-    after = (CallTwice | CallSquare)(Main)
-    assert_structural_equal(after, BothApplied)
-    assert well_formed(after)
-    again = CallTwice(CallTwice(Main))
-    assert {v.name_hint for v in again} == {"main", "helper", "helper_1", "inner"}
-
-
-def test_a_function_that_the_module_has_is_not_added_again() -> None:
-    once = CallSquare(Main)
-    more = once.clone()
-    more["other"] = function("y = x * x\nreturn y", vectors("x")).with_attr(
-        "global_symbol", "other"
-    )
-    after = CallSquare(more)
-    assert {v.name_hint for v in after} == {"main", "helper", "helper_1", "other"}
-
-
-SAME_NAMES = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((16,), "float32")):
-        cls = Module
-        a = x + x
-        b = cls.helper(a)
-        return b
-
-    @R.function(private=True)
-    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return Module.inner(A)
-
-    @R.function(private=True)
-    def inner(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return R.sin(A)
-"""
-
-
-@pytest.mark.rule("OPT-1")
-def test_a_function_that_calls_others_is_the_same_only_if_those_are() -> None:
-    other = CallTwice(from_source(SAME_NAMES))
-    assert {v.name_hint for v in other} == {"main", "helper", "inner", "helper_1", "inner_1"}
-    [binding] = other["helper_1"].body.blocks[0].bindings
-    assert binding.value.op.name_hint == "inner_1"
-    assert check_well_formed(other) == []
-    same = CallTwice(from_source(SAME_NAMES.replace("R.sin(A)", 'A * R.const(2.0, "float32")')))
-    assert {v.name_hint for v in same} == {"main", "helper", "inner"}
-    assert_structural_equal(from_source(same.script()), same)
-
-
-@pytest.mark.rule("WF-24")
-def test_a_function_that_is_not_there_is_not_called() -> None:
-    x = wildcard()
-    unknown = ExprPatternRewriter(
-        is_op("relax.exp")(x), lambda _, m: rx.Call(rx.GlobalVar("nowhere"), [m[x]])
-    )
-    with pytest.raises(TransformError, match="calls nowhere, but the module has no function"):
-        unknown(Main)
-
-
-def test_functions_are_not_added_to_a_function() -> None:
-    with pytest.raises(TransformError, match="calls helper, which only a module can be given"):
-        CallTwice(Main["main"])
 
 
 def test_constructors_of_rewriters() -> None:
