@@ -104,15 +104,20 @@ def argument_span(
     """Where the argument `about` stands in the call that `frame` is making.
 
     That is the name of what is called where no argument is at fault, or none can be told apart;
-    None where there is no text to look at.
+    what stands behind `with` where a block of it ends; None where there is no text to look at.
     """
     place = position_now(frame)
     if place is None:
         return None
     source = _source_of(frame)
-    node = None if source is None else _ending_at(source.text, place[2:])
+    node = None if source is None else _executed(source.text, place)
     if source is None or node is None:
         return None
+    if isinstance(node, ast.With):
+        first, last = node.items[0].context_expr, node.items[-1].context_expr
+        header = ast.copy_location(ast.Name(""), first)
+        header.end_lineno, header.end_col_offset = last.end_lineno, last.end_col_offset
+        return span_of(header, source)
     if isinstance(node, ast.Subscript):
         return span_of(node.slice, source)
     count = len(node.args)
@@ -143,17 +148,17 @@ def _source_of(frame: FrameType) -> Source | None:
     return Source(file, "".join(lines)) if lines else None
 
 
-def _ending_at(text: str, end: tuple[int, ...]) -> ast.Call | ast.Subscript | None:
-    """The call or subscript that ends there: no two of them end in the same place."""
+def _executed(text: str, place: Position) -> ast.Call | ast.Subscript | ast.With | None:
+    """The call or subscript that ends there, as no two of them do, or the block that ends."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # a notebook cell with magic commands in it
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Call, ast.Subscript)) and end == (
-            node.end_lineno,
-            node.end_col_offset,
-        ):
+        if not isinstance(node, (ast.Call, ast.Subscript, ast.With)):
+            continue
+        begin, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+        if end == place[2:] and (begin == place[:2] or not isinstance(node, ast.With)):
             return node
     return None
 

@@ -81,6 +81,15 @@ def test_builders_are_left_where_they_are_innermost() -> None:
     assert not IRBuilder.is_in_scope()
 
 
+def test_what_is_wrong_when_a_frame_ends_is_marked_behind_its_with() -> None:
+    with pytest.raises(BuilderStateError) as caught, IRBuilder(), R.function():
+        R.func_name("f")
+        R.arg("x", R.Object)
+    message, line, carets = str(caught.value).splitlines()[:3]
+    assert "function 'f' returns nothing" in message
+    assert line[carets.index("^") : len(carets)] == "R.function()"
+
+
 def test_words_need_a_builder() -> None:
     for say in (lambda: T.evaluate(0), lambda: R.emit(R.const(1)), lambda: T.serial(4).__enter__()):
         with pytest.raises(BuilderStateError, match="no IRBuilder is open"):
