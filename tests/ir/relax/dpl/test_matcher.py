@@ -21,11 +21,28 @@ def binary(name: str, a: rx.Expr, b: rx.Expr) -> rx.Call:
     return rx.Call(Op(name), (a, b), struct_info=INFO)
 
 
+VALUES: dict[rx.Var, rx.Expr] = {}
+
+
+def named(value: rx.Expr) -> rx.Var:
+    """A new variable that is bound to a value, by a name that a parameter has, too."""
+    var = rx.Var("y", INFO)
+    VALUES[var] = value
+    return var
+
+
+def value_of(expr: rx.Expr) -> rx.Expr:
+    while isinstance(expr, rx.Var) and expr in VALUES:
+        expr = VALUES[expr]
+    return expr
+
+
 EXPRS = st.recursive(
     st.sampled_from(LEAVES),
     lambda inner: st.one_of(
         st.builds(binary, st.sampled_from(OPS), inner, inner),
         st.lists(inner, max_size=3).map(rx.Tuple),
+        inner.map(named),
     ),
     max_leaves=6,
 )
@@ -37,7 +54,7 @@ def patterns(draw: st.DrawFn) -> dpl.DFPattern:
     made: list[dpl.DFPattern] = [wildcard(), wildcard(), is_var("x"), is_var("y")]
     for _ in range(draw(st.integers(1, 6))):
         part = st.sampled_from(made)
-        kind = draw(st.integers(0, 6))
+        kind = draw(st.integers(0, 8))
         if kind <= 2:
             made.append(is_op(OPS[kind])(draw(part), draw(part)))
         elif kind == 3:
@@ -46,8 +63,12 @@ def patterns(draw: st.DrawFn) -> dpl.DFPattern:
             made.append(draw(part) & draw(part))
         elif kind == 5:
             made.append(is_tuple(draw(st.lists(part, max_size=3))))
-        else:
+        elif kind == 6:
             made.append(is_tuple(draw(st.lists(part, max_size=3)), unordered=True))
+        elif kind == 7:
+            made.append(draw(part).has_shape([4]))
+        else:
+            made.append(~draw(part))
     return made[-1]
 
 
@@ -60,6 +81,9 @@ def one_value(a: object, b: object) -> bool:
 
 def brute(pattern: dpl.DFPattern, expr: rx.Expr, bound: Bound) -> Iterator[Bound]:
     """Every way in which a pattern matches, each with what all patterns in it stand for."""
+    given = expr
+    if not isinstance(pattern, dpl.VarPattern):
+        expr = value_of(expr)
     if pattern in bound:
         if one_value(bound[pattern], expr):
             yield bound
@@ -72,11 +96,17 @@ def brute(pattern: dpl.DFPattern, expr: rx.Expr, bound: Bound) -> Iterator[Bound
             if isinstance(expr, rx.Var) and expr.name_hint == name:
                 yield bound
         case dpl.OrPattern(left=left, right=right):
-            yield from brute(left, expr, bound)
-            yield from brute(right, expr, bound)
+            yield from brute(left, given, bound)
+            yield from brute(right, given, bound)
         case dpl.AndPattern(left=left, right=right):
-            for found in brute(left, expr, bound):
-                yield from brute(right, expr, found)
+            for found in brute(left, given, bound):
+                yield from brute(right, given, found)
+        case dpl.NotPattern(reject=reject):
+            if next(brute(reject, given, bound), None) is None:
+                yield bound
+        case dpl.ShapePattern(pattern=inner):  # all tensors here have the shape that is asked for
+            if isinstance(expr, (rx.Var, rx.Call)):
+                yield from brute(inner, given, bound)
         case dpl.CallPattern(op=dpl.ExprPattern(expr=op), args=args):
             if isinstance(expr, rx.Call) and expr.op is op:
                 yield from each(args, expr.args, bound)
@@ -118,7 +148,7 @@ def operands(bound: Bound) -> Bound:
 @given(patterns(), EXPRS)
 @settings(max_examples=400, deadline=None)
 def test_a_match_is_found_exactly_if_there_is_one(pattern: dpl.DFPattern, expr: rx.Expr) -> None:
-    found = pattern.extract_matched_expr(expr)
+    found = pattern.extract_matched_expr(expr, VALUES)
     ways = list(brute(pattern, expr, {}))
     assert (found is not None) == bool(ways)
     if found is not None:
