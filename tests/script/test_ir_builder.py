@@ -82,9 +82,13 @@ def test_builders_are_left_where_they_are_innermost() -> None:
 
 
 def test_what_is_wrong_when_a_frame_ends_is_marked_behind_its_with() -> None:
-    with pytest.raises(BuilderStateError) as caught, IRBuilder(), R.function():
-        R.func_name("f")
-        R.arg("x", R.Object)
+    def build() -> None:
+        with R.function():
+            R.func_name("f")
+            R.arg("x", R.Object)
+
+    with pytest.raises(BuilderStateError) as caught, IRBuilder():
+        build()
     message, line, carets = str(caught.value).splitlines()[:3]
     assert "function 'f' returns nothing" in message
     assert line[carets.index("^") : len(carets)] == "R.function()"
