@@ -29,6 +29,10 @@ class ConstIntBound:
     min_value: int
     max_value: int
 
+    def __post_init__(self) -> None:
+        for name in ("min_value", "max_value"):
+            object.__setattr__(self, name, ops.whole(getattr(self, name)))
+
     @classmethod
     def of(cls, bound: Interval) -> ConstIntBound:
         """The interval `bound`, saturated."""
@@ -53,6 +57,10 @@ class ModularSet:
 
     coeff: int
     base: int
+
+    def __post_init__(self) -> None:
+        for name in ("coeff", "base"):
+            object.__setattr__(self, name, ops.whole(getattr(self, name)))
 
 
 class ProofStrength(IntEnum):
@@ -123,7 +131,7 @@ class Analyzer:
             MisuseError: `expr` divides a vector by zero in every lane.
         """
         found = self._given(expr)
-        for _ in range(max(1, steps)):
+        for _ in range(max(1, ops.whole(steps))):
             before, found = found, self._engine.simplify(found)
             self._attempted += 1
             self._performed += found is not before
@@ -162,6 +170,7 @@ class Analyzer:
 
     def const_int_bound_is_bound(self, var: tir.Var) -> bool:
         """Whether anything was said about the bounds of `var`."""
+        ops.check_variable(var, "a bound")
         return var in self._facts.bounds or var in self._facts.values
 
     def modular_set(self, expr: tir.ExprLike) -> ModularSet:
@@ -234,7 +243,7 @@ class Analyzer:
         return self.can_prove(ops.compare(tir.LE, lhs, shape))
 
     def _below(self, expr: tir.ExprLike, limit: int) -> bool | None:
-        value = ops.convert(expr)
+        value, limit = ops.convert(expr), ops.whole(limit)
         if not is_integer(value.dtype) or value.dtype.family == "uint":
             low, high = self._engine.bound(value)
             return True if high < limit else False if low >= limit else None

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.intset import IntervalSet, domains_of
 from relaxpy.ir.arith.patterns import check_variables
 from relaxpy.ir.dtype import BOOL
 from relaxpy.ir.tir import expr as tir, ops
@@ -123,7 +124,7 @@ class IntGroupBounds:
         How long a stretch is at most may depend on the variables in `vranges`, which run through
         theirs. The Range of an equation is one value, that the coefficient may not divide exactly.
         """
-        ranges = dict(vranges or {})
+        ranges = {} if vranges is None else domains_of(vranges)
         analyzer = Analyzer()
         coef = self.coef
         if self.equal:
@@ -145,7 +146,9 @@ class IntGroupBounds:
         return best
 
 
-def _greatest(analyzer: Analyzer, value: PrimExpr, ranges: Mapping[Var, Range]) -> PrimExpr | None:
+def _greatest(
+    analyzer: Analyzer, value: PrimExpr, ranges: Mapping[Var, IntervalSet]
+) -> PrimExpr | None:
     """`value` at its greatest; None where it has no bound."""
     if not mentions(value, ranges):
         return value

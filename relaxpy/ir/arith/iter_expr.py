@@ -100,6 +100,8 @@ class IterSumExpr(IterMapExpr):
 
     def __new__(cls, args: Sequence[IterSplitExpr], base: ExprLike = 0) -> Self:
         """Errors: MisuseError (also TypeError) if something else than splits is added."""
+        if not isinstance(args, (list, tuple)):
+            raise MisuseError(f"splits stand in a list, found {args!r:.60}", about=args)
         for arg in args:
             if not isinstance(arg, IterSplitExpr):
                 raise MisuseError(f"an IterSumExpr adds splits, found {arg!r:.60}", about=arg)

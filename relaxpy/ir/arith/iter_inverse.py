@@ -36,7 +36,12 @@ def values_of_marks(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[ExprLike]
 ) -> dict[IterMark, PrimExpr]:
     """What every iterator of a map is, fused ones included, by the values of the indices."""
-    values = ops.convert_all(list(outputs))
+    values = ops.convert_all(outputs)
+    if not isinstance(iter_map, (list, tuple)):
+        raise MisuseError(f"indices stand in a list, found {iter_map!r:.60}", about=iter_map)
+    for index in iter_map:
+        if not isinstance(index, IterSumExpr):
+            raise MisuseError(f"an index is an IterSumExpr, found {index!r:.60}", about=iter_map)
     if len(values) != len(iter_map):
         raise MisuseError(f"there are {len(iter_map)} indices and {len(values)} outputs")
     found: dict[IterMark, PrimExpr] = {}

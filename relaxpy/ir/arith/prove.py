@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from relaxpy.ir.arith.canonical import GENERAL
-from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir import expr as tir, ops
 
 
 def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
@@ -16,6 +16,8 @@ def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
         included; values at which a side divides by zero give no dimension (PX-3) and count for
         nothing. True means that both have the same canonical form, so it is an equivalence.
     """
+    if not isinstance(a, tir.PrimExpr) or not isinstance(b, tir.PrimExpr):
+        a, b = ops.match_dtypes(a, b)
     return True if a is b else _decided(a, b)
 
 
@@ -37,4 +39,4 @@ def simplify(expr: tir.PrimExpr) -> tir.PrimExpr:
     >>> simplify((n + 1) * 2 - n).same_as(n + 2)
     True
     """
-    return GENERAL.simplify(expr)
+    return GENERAL.simplify(expr if isinstance(expr, tir.PrimExpr) else ops.convert(expr))

@@ -78,7 +78,7 @@ class Layout:
         """The letter of an axis. Errors: MisuseError (also ValueError) if there is none."""
         try:
             return self.names[index]
-        except IndexError:
+        except (IndexError, TypeError):
             raise MisuseError(
                 f"the layout {self.name!r} has {counted(len(self), 'axis', 'axes')}, "
                 f"none at {index}",

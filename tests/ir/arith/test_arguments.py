@@ -37,6 +37,11 @@ REFUSED: dict[str, Callable[[Any], object]] = {
     "bounds": lambda a: arith.IntGroupBounds(1, a, [], []),
     "an index of a layout": lambda a: change.forward_index(a),
     "a shape of a layout": lambda a: change.backward_shape(a),
+    "indices to invert": lambda a: arith.inverse_affine_iter_map(a, []),
+    "values of indices": lambda a: arith.inverse_affine_iter_map([], a),
+    "splits to add": lambda a: arith.IterSumExpr(a),
+    "ranges of bounds": lambda a: arith.IntGroupBounds(1, [x], [], [0]).find_best_range(a),
+    "a variable with bounds": lambda a: arith.Analyzer().const_int_bound_is_bound([a]),  # type: ignore[arg-type]
     "an update": lambda a: arith.Analyzer().update(x, a),
 }
 
@@ -67,3 +72,22 @@ def test_whatever_is_an_expression_has_an_answer(given: Any) -> None:
     assert made.can_prove_equal(given, given)
     assert isinstance(arith.detect_common_subexpr(given, 1), dict)
     assert arith.deduce_bound(x, given, {}, {}).is_nothing()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: arith.ConstIntBound(a, 3),
+        lambda a: arith.ModularSet(2, a),
+        lambda a: arith.Analyzer().simplify(x, a),
+        lambda a: arith.Analyzer().can_prove_less(x, a),
+        lambda a: arith.Analyzer().can_prove_greater_equal(x, a),
+        lambda a: arith.prove_equal(x, a),
+        lambda a: arith.simplify(a),
+        lambda a: T.layout("NCHW")[a],
+    ],
+)
+@pytest.mark.parametrize("given", [None, [3], object()], ids=repr)
+def test_no_number_is_refused(call: Callable[[Any], object], given: object) -> None:
+    with pytest.raises(MisuseError):
+        call(given)
