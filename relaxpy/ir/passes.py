@@ -436,7 +436,7 @@ def pass_decorator(
         raise MisuseError(f"opt_level is an integer, found {level!r:.60}", about=level)
 
     def info(own_name: str) -> PassInfo:
-        return PassInfo(name or own_name, level, tuple(required or ()), traceable)
+        return PassInfo(name or own_name, level, listed(required, "names of passes"), traceable)
 
     def decorate(found: object) -> Any:
         return decorated_pass(kind, found, info, method, lift)

@@ -31,7 +31,8 @@ def solve_linear_equations(
     """The system over as few new variables n0, n1, … as the equations leave free.
 
     What is no linear equation of the variables stays among the relations, over the new variables.
-    Without solutions the new system is the relation False; without variables it is the old one.
+    Without solutions the new system is the relation False; without variables, or where the
+    coefficients outgrow the datatype, it is the old one.
 
     Errors:
         MisuseError (also TypeError): the parts are no integer variables, Ranges and conditions.
@@ -168,6 +169,7 @@ class _Solution:
         self.system = system
         self.smith = smith
         self.relations = others
+        self.outgrown = False
         self.analyzer = Analyzer()
 
     def transform(self) -> IntConstraintsTransform:
@@ -179,8 +181,9 @@ class _Solution:
         old_values = list(map(poly.atom, system.variables))
         back = self.written(fresh, smith.inverse[smith.rank :], old_values)
         nothing = IntConstraintsTransform(system, unsolvable(), {}, {})
-        if forth is None or back is None:
-            return nothing
+        if forth is None or back is None or self.outgrown:
+            same: dict[Var, PrimExpr] = {var: var for var in system.variables}
+            return IntConstraintsTransform(system, system, same, same)
         ranges = self.ranges(back)
         for var, domain in ranges.items():
             self.analyzer.bind(var, domain)
@@ -222,10 +225,14 @@ class _Solution:
 
     def require(self, p: Poly, dtype: DataType) -> None:
         """Enter that p is 0."""
+        number = poly.constant_of(p)
         value = readable.expression(GENERAL, p, dtype)
-        # What a literal of the datatype cannot say is no value of it either.
-        condition = ops.const(False, BOOL) if value is None else ops.compare(tir.EQ, value, 0)
-        self.relations.append(condition)
+        if number is not None:
+            self.relations.append(ops.const(number == 0, BOOL))
+        elif value is None:
+            self.outgrown = True
+        else:
+            self.relations.append(ops.compare(tir.EQ, value, 0))
 
     def ranges(self, back: Mapping[Var, PrimExpr]) -> dict[Var, Range]:
         """Where the new variables run, as far as it follows from the old ones' ranges."""

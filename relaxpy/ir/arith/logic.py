@@ -299,13 +299,16 @@ def _without_small_terms(engine: Canonical, p: Poly) -> Poly | None:
 
 def assume(engine: Canonical, facts: Facts, condition: tir.PrimExpr) -> Facts:
     """`facts` and what follows from `condition` being true."""
-    if isinstance(condition, tir.And) and not isinstance(condition, tir.Or):
-        return assume(engine, assume(engine, facts, condition.a), condition.b)
-    simple = engine.simplify(condition)
+    for part in junctions.parts_of(condition, tir.And):
+        for simple in junctions.parts_of(engine.simplify(part), tir.And):
+            facts = _assume_part(engine, facts, simple)
+    return facts
+
+
+def _assume_part(engine: Canonical, facts: Facts, simple: tir.PrimExpr) -> Facts:
+    """`facts` and what follows from a condition, which is simplified and joins no others."""
     if isinstance(simple, tir.IntImm):
         return facts
-    if isinstance(simple, tir.And) and not isinstance(simple, tir.Or):
-        return assume(engine, assume(engine, facts, simple.a), simple.b)
     facts = facts.with_truth(simple, True).with_truth(negation(engine, simple), False)
     if isinstance(simple, tir.EQ) and simple.a.dtype.family == "int":
         p = poly.add(engine.poly(simple.a), engine.poly(simple.b), -1)

@@ -87,3 +87,10 @@ def test_what_is_deep_has_an_answer(
     make: Callable[[int], E], ask: Callable[[Analyzer, E], Any]
 ) -> None:
     ask(Analyzer(), make(300))
+
+
+def test_many_conditions_are_assumed_one_by_one() -> None:
+    made, parts = Analyzer(), variables(2000)
+    with made.constraint_scope(reduce(T.And, [T.LT(v, k) for k, v in enumerate(parts)])):
+        assert made.can_prove(parts[0] < 0)
+        assert made.can_prove(parts[-1] < 1999)

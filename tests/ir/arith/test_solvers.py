@@ -240,3 +240,13 @@ def test_ranges_may_be_of_another_width() -> None:
     )
     assert isinstance(found, IntConstraints)
     assert found.ranges[wide].extent is T.const(5, "int64")
+
+
+def test_coefficients_that_outgrow_the_datatype_say_nothing() -> None:
+    relations = [T.EQ(x, y * 65536), T.EQ(y, z * 65536)]
+    found = solve_linear_equations(relations, [x, y, z])
+    assert found.dst == found.src
+    assert found.src_to_dst == {x: x, y: y, z: z}
+    over_parameter = [T.EQ(x * 65536, n), T.EQ(x, 0), T.EQ(n * 65536, y)]
+    kept = solve_linear_equations(over_parameter, [x, y])
+    assert list(kept.dst.relations) != [ops.const(False)]
