@@ -227,3 +227,19 @@ def test_params_are_a_table_and_a_file_has_a_path() -> None:
         relaxpy.relax.build(IRModule({}), params=[1])  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="by its path"):
         relaxpy.load_executable(4)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("DER-49")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_a_handle_without_a_buffer_is_anything(target: str) -> None:
+    kernel = relaxpy.script.from_source("""
+        @T.prim_func
+        def fill(anything: T.handle, B: T.Buffer((4,), "float32")):
+            for i in range(4):
+                B[i] = T.float32(1)
+    """)
+    run = relaxpy.compile(IRModule({"fill": kernel}), target)["fill"]
+    for given in (None, "text", np.ones(3), object()):
+        result = np.zeros(4, "float32")
+        run(given, result)
+        assert result.tolist() == [1, 1, 1, 1]

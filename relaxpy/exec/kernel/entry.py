@@ -40,7 +40,8 @@ class Entry:
                 self.buffers.append(buffer)
                 self.params.append(scope.buffer(buffer))
             else:
-                if param not in plan.nest.pointers:
+                # A handle without a buffer is anything at all: there is nothing to check.
+                if param not in plan.nest.pointers and param.dtype.family != "handle":
                     self.scalars.append(param)
                 self.params.append(scope.variable(param))
 
