@@ -15,11 +15,14 @@ ROOMS = {
     "errors": {"screen"},
     "entry": {"errors"},
     "pysource": {"errors"},
+    "pytest_plugin": {"errors"},
     "ir": {"errors", "entry", "ir"},
     "script": {"errors", "entry", "screen", "pysource", "ir", "script"},
     "exec": {"errors", "entry", "pysource", "ir", "exec"},
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
+#: What is there where a room is used: the plugin is loaded by pytest alone.
+LOADED_BY = {"pytest_plugin": {"pytest"}}
 LAZY_FACES = {"relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"}
 RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
 
@@ -84,11 +87,12 @@ def faults(file: str, text: str) -> list[str]:
             for line, name in names
             if name.split(".")[0] == "importlib"
         ]
+    known = {"relaxpy", *DEPENDENCIES, *LOADED_BY.get(room, ()), *sys.stdlib_module_names}
     found += [
         f"{file}:{node.lineno}: {name} is not a dependency that is always there"
         for node in run_on_import(tree)
         for name in imported(node, file)
-        if name.split(".")[0] not in {"relaxpy", *DEPENDENCIES, *sys.stdlib_module_names}
+        if name.split(".")[0] not in known
     ]
     return found
 
@@ -112,6 +116,8 @@ def test_imports_follow_the_architecture(file: str) -> None:
         ("relaxpy/exec/a.py", "from relaxpy.relax import op", "exec imports relaxpy.relax"),
         ("relaxpy/exec/a.py", "def f():\n import astor", "astor is for pysource alone"),
         ("relaxpy/exec/a.py", "try:\n import torch\nfinally: 0", "torch is not a dependency"),
+        ("relaxpy/screen.py", "import pytest", "pytest is not a dependency"),
+        ("relaxpy/pytest_plugin.py", "from relaxpy import ir", "pytest_plugin imports relaxpy.ir"),
         ("relaxpy/tir.py", "def f(): ...", "a face defines f"),
         ("relaxpy/__init__.py", "class A: ...", "a face defines A"),
     ],

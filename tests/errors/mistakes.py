@@ -33,6 +33,22 @@ _BODIES = {
 
         make(3)
     """,
+    "functions that call functions": """
+        def build(n):
+            '''Makes a model.'''
+            rows = 3
+
+            @R.function
+            def main(x: R.Tensor((rows, n), "float32")):
+                return R.matmul(x, x)
+
+            return main
+
+        def built(n):
+            return build(n)
+
+        built(4)
+    """,
     "module": """
         @I.ir_module
         class Wrong:
@@ -121,6 +137,12 @@ _BODIES = {
     """,
     "tensor expression": """
         relaxpy.te.compute((4,), lambda i, j: i + j)
+    """,
+    "node": """
+        relaxpy.relax.Var("x", R.Tensor(("n", 4), "float32"))
+    """,
+    "scalar": """
+        relaxpy.tir.Var("x", "int64") << 1.5
     """,
     "tensor function": """
         relaxpy.topi.exp(3)

@@ -224,6 +224,15 @@ def test_pytest_reports_the_test_and_the_message(reports: dict[str, str], kind: 
     report = reports[kind].partition("\n=====")[0]
     lines = report.strip("\n").splitlines()
     assert len([line for line in lines if line.startswith("E ")]) <= 5
-    if "\n_ _ _ _ " not in report:  # of two frames pytest shows the whole source, too
-        assert len(lines) <= MOST_LINES, report
+    assert len(lines) <= MOST_LINES, report
     assert not INSIDES.search(without_places(report)), report
+
+
+def test_pytest_shows_as_much_as_it_is_asked_to(tmp_path: Path) -> None:
+    file = tmp_path / "test_model.py"
+    file.write_text(IMPORTS + as_test("functions that call functions"))
+    args = ("-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(file))
+    comment = "Makes a model."
+    assert comment not in python(*args).stdout
+    assert comment in python(*args, "--tb=long").stdout
+    assert "in build" not in python(*args, "--tb=line").stdout
