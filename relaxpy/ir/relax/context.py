@@ -60,7 +60,8 @@ def _no_value(found: object) -> RelaxpyError:
 class Context:
     """The surroundings that a derivation rule sees.
 
-    The `signatures` of the module's functions own variables that stand nowhere else (DER-51).
+    The `signatures` of the module's functions own variables that stand nowhere else (DER-51), for
+    which `apart` renames them when they are first asked for.
     `infos` is Δ where it differs from what a variable itself carries (DER-51), `variables` and
     `sizes` are the variables and shape variables in scope (Σ). In a `closed` context, which spans a
     whole program, a variable that is not among them is an error; an open one belongs to expressions
@@ -73,6 +74,7 @@ class Context:
     sizes: set[tir.Var] = field(default_factory=set)
     infos: dict[Var, StructInfo] = field(default_factory=dict)
     signatures: Mapping[str, StructInfo] = field(default_factory=dict)
+    apart: dict[str, StructInfo] = field(default_factory=dict)
     find_function: Callable[[str], BaseFunc | None] = _nothing_known
     closed: bool = False
     quiet: bool = False
@@ -130,7 +132,7 @@ class Context:
         Errors:
             StructInfoError: there is no such function.
         """
-        info = self.signatures.get(var.name_hint) or var.struct_info or self.assumed
+        info = self._signature(var.name_hint) or var.struct_info or self.assumed
         if info is None:
             raise StructInfoError(
                 f"the module has no function {var.name_hint}",
@@ -140,6 +142,13 @@ class Context:
                 about=var,
             )
         return info
+
+    def _signature(self, name: str) -> StructInfo | None:
+        found = self.apart.get(name)
+        said = self.signatures.get(name) if found is None else None
+        if said is not None:
+            found = self.apart[name] = rename_apart(said)
+        return found
 
     def function_of(self, var: GlobalVar) -> BaseFunc | None:
         """The function that `var` stands for, or None where it is not known yet."""

@@ -408,4 +408,5 @@ class Emitter:
     def declare_global(self, name: str, info: StructInfo) -> None:
         """Enter the signature of a function of the module; what it owns stays its own (DER-51)."""
         assert isinstance(self.ctx.signatures, dict)
-        self.ctx.signatures[name] = rename_apart(info)
+        self.ctx.signatures[name] = info
+        self.ctx.apart.pop(name, None)

@@ -451,3 +451,16 @@ def test_what_is_wrong_with_a_kernel_is_so_with_a_gradient_too(x: rx.Var) -> Non
     bb = BlockBuilder(IRModule({"k": kernel((4,), (4,))}))
     with bb.testing_scope(), pytest.raises(StructInfoError, match="OP-8"):
         bb.emit(op.call_tir_with_grad(kernel_var, x, tensor(4), "g"))
+
+
+def test_a_builder_over_a_module_does_little_for_each_function() -> None:
+    functions = "".join(
+        f"""
+    @R.function
+    def f{k}(x: R.Tensor(("n", "m"), "float32"), f: R.Callable((R.Shape(["k"]),), R.Object)):
+        return x
+"""
+        for k in range(50)
+    )
+    module = from_source(f"@I.ir_module\nclass Module:{functions}")
+    assert calls(lambda: BlockBuilder(module)) < 50 * 50
