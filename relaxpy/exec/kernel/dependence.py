@@ -29,15 +29,16 @@ class Edge:
 
     `level` is the number of common loops where the order holds within one round of all of them.
     `directions` say for each common loop how the source's round lies to the sink's. An order of a
-    part with itself that is `read_first` only asks that an element is read before a later round
-    overwrites it, as whatever runs several rounds at once does.
+    part with itself is `kept_at_once` where performing several iterations at once, in the order of
+    their loops, keeps it: elements are read before a later iteration overwrites them, and of stores
+    to one computed element the last counts.
     """
 
     source: int
     sink: int
     level: int
     directions: tuple[frozenset[str], ...]
-    read_first: bool = False
+    kept_at_once: bool = False
 
 
 def edges(
@@ -61,12 +62,13 @@ def _between(
         found = directions(x, first.axes, y, second.axes, common, sizes)
         if found is None:
             continue
+        scattered = not atomic and x is y and None in x.maps
         for level, possible in enumerate(found):
             if EARLIER in possible:
-                yield Edge(i, j, level, _carried(found, level))
+                yield Edge(i, j, level, _carried(found, level), scattered)
             if LATER in possible:
-                read_first = not (atomic or either_way)
-                yield Edge(j, i, level, _carried(_reversed(found), level), read_first)
+                kept = scattered or not (atomic or either_way)
+                yield Edge(j, i, level, _carried(_reversed(found), level), kept)
             if SAME not in possible:
                 break
         else:
@@ -101,7 +103,7 @@ def _pairs(first: Part, second: Part) -> Iterator[tuple[Access, Access, bool]]:
                 yield from ((write, y, False) for y in first.reads if not _same_access(y, write))
                 return
             case Statement(write=write) if None in write.maps:
-                # Of stores to one place the last counts, also when they are performed together.
+                yield write, write, True
                 yield from ((write, y, False) for y in first.reads)
                 return
             case _:

@@ -22,7 +22,7 @@ def shared_memory(
     That is the target of the elementwise step in which it is read last, if nothing touches that
     target before. Buffers in `fixed` keep their own memory.
     """
-    found: dict[Buffer, Buffer] = {}
+    owners: dict[Buffer, Buffer] = {}
     touched: dict[Buffer, list[int]] = {}
     for number, step in enumerate(steps):
         for buffer in {a.buffer for a in accesses(step)}:
@@ -35,19 +35,22 @@ def shared_memory(
         if not isinstance(last, Map) or last.statement.guards:
             continue
         target = last.statement.target
-        owner = found.get(target, target)
-        others = [owner, *(b for b, memory in found.items() if memory is owner)]
+        owner = owners.get(target, target)
+        # Both may have taken in others before, which move along and must not be disturbed either.
+        moving = [buffer, *(b for b, memory in owners.items() if memory is buffer)]
+        staying = [owner, *(b for b, memory in owners.items() if memory is owner)]
         free = all(
-            touched[b][0] > uses[-1]
-            or touched[b][-1] < uses[0]
-            or (b is target and touched[b][0] == uses[-1])
-            for b in others
+            touched[b][0] > touched[a][-1]
+            or touched[b][-1] < touched[a][0]
+            or (a is buffer and b is target and touched[b][0] == uses[-1])
+            for a in moving
+            for b in staying
         )
         if target in fixed or not free:
             continue
         if _alike(buffer, target) and _replaces(last, buffer):
-            found[buffer] = owner
-    return found
+            owners |= dict.fromkeys(moving, owner)
+    return owners
 
 
 def _alike(a: Buffer, b: Buffer) -> bool:

@@ -52,7 +52,7 @@ class _Scheduler:
             if len(component) == 1:
                 part = self.parts[component[0]]
                 forced = _free(part, serial) and self._forced(part, serial)
-                if all(e.read_first for e in inside) and not forced:
+                if all(e.kept_at_once for e in inside) and not forced:
                     yield self._whole(part, serial)
                     continue
             yield from self._cycle(component, inside, serial)
@@ -112,7 +112,7 @@ class _Scheduler:
         """How many parts stay in cycles once the loop at `level` runs one round at a time."""
         left = {e for e in inside if not _satisfied(e, level)}
         found = components(component, left)
-        kept = [e for e in left if not e.read_first]
+        kept = [e for e in left if not e.kept_at_once]
         stuck = [c for c in found if len(c) > 1 or any(e.source == e.sink == c[0] for e in kept)]
         return sum(map(len, stuck))
 
