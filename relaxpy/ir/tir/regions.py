@@ -52,7 +52,7 @@ class Accesses:
         self.writes: dict[Buffer, list[Interval]] = {}
         self.hidden: set[Buffer] = set()
         self.views: dict[Buffer, BufferRegion] = {}
-        self.bounds: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+        self.bounds: dict[Var, Interval] = {}
         self.lets: dict[Var, PrimExpr] = {}
 
     # --- statements
@@ -68,8 +68,7 @@ class Accesses:
                 self.expression(extent)
                 low = self.interval(first)
                 last = self.interval(ops.sub(ops.add(first, extent), 1))
-                if low is not None and last is not None:
-                    self.bounds[var] = low[0], last[1]
+                self.bounds[var] = low and last and (low[0], last[1])
                 self.statement(body)
             case stmt.LetStmt(var=var, value=value, body=body):
                 self.expression(value)
@@ -193,7 +192,7 @@ class Accesses:
     def _interval(self, expr: PrimExpr) -> Interval:
         if isinstance(expr, Var):
             return self.bounds.get(expr, (expr, expr))
-        if not any(isinstance(v, Var) and v in self.bounds for v in walk(expr)):
+        if not any(self._is_relaxed(part) for part in walk(expr)):
             return expr, expr
         match expr:
             case tir.Cast(dtype=dtype, value=value) if dtype.is_int and value.dtype.is_int:
@@ -212,6 +211,12 @@ class Accesses:
                 return None if left is None or right is None else _combine(expr, left, right)
             case _:
                 return None
+
+    def _is_relaxed(self, node: Node) -> bool:
+        """Whether `node` means something only in a loop, or buffer, inside the block."""
+        if isinstance(node, BufferLoad):
+            return node.buffer in self.hidden
+        return isinstance(node, Var) and node in self.bounds
 
     @contextmanager
     def where(self, condition: PrimExpr, *, holds: bool) -> Iterator[None]:
@@ -243,16 +248,16 @@ class Accesses:
 
     def _at_most(self, expr: PrimExpr, limit: PrimExpr) -> None:
         var, offset = _shifted(expr)
-        found = self._interval(limit)
-        if var in self.bounds and found is not None:
-            low, high = self.bounds[var]
+        known, found = self.bounds.get(var) if var is not None else None, self._interval(limit)
+        if var is not None and known is not None and found is not None:
+            low, high = known
             self.bounds[var] = low, simplify(ops.minimum(high, ops.sub(found[1], offset)))
 
     def _at_least(self, expr: PrimExpr, limit: PrimExpr) -> None:
         var, offset = _shifted(expr)
-        found = self._interval(limit)
-        if var in self.bounds and found is not None:
-            low, high = self.bounds[var]
+        known, found = self.bounds.get(var) if var is not None else None, self._interval(limit)
+        if var is not None and known is not None and found is not None:
+            low, high = known
             self.bounds[var] = simplify(ops.maximum(low, ops.sub(found[0], offset))), high
 
 

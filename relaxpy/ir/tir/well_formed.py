@@ -19,7 +19,7 @@ from relaxpy.ir.tir.stmt import (
     MatchBufferRegion,
     Stmt,
 )
-from relaxpy.ir.traverse import children
+from relaxpy.ir.traverse import walk
 
 Scope: TypeAlias = list[Var]
 Kind: TypeAlias = Literal["visit", "bind", "bind again", "leave"]
@@ -125,7 +125,7 @@ class _Definitions:
         """The sizes of a buffer that is declared here."""
         self.free(buffer, scope)
         for size in buffer.shape:
-            for part in children(size) if not isinstance(size, Var) else (size,):
+            for part in walk(size):
                 if isinstance(part, Var):
                     self.use(part)
 

@@ -131,10 +131,11 @@ def test_buffers_need_their_memory() -> None:
     assert faults(kernel(tir.Allocate(A.data, "float32", [4], always, load))) == []
     block = tir.Block([], [], [], "b", load, alloc_buffers=[A])
     assert faults(kernel(tir.BlockRealize([], True, block))) == []
-    alias = tir.decl_buffer((N,), "float32", "V", data=A.data)
-    assert faults(kernel(tir.DeclBuffer(alias, tir.Evaluate(alias[0])), A=A)) == [
-        "a variable is used that nothing defines: 'n' [PX-7]",
-    ]
+    for size in (N, N * 2, N * 2 + 1, tir.Min(N * 2, 4) + 1):
+        alias = tir.decl_buffer((size,), "float32", "V", data=A.data)
+        assert faults(kernel(tir.DeclBuffer(alias, tir.Evaluate(alias[0])), A=A)) == [
+            "a variable is used that nothing defines: 'n' [PX-7]",
+        ]
 
 
 def test_modules_and_what_is_none() -> None:

@@ -107,6 +107,33 @@ def test_an_index_of_unknown_range_covers_the_dimension() -> None:
     assert inferred(body) == ("A[v, 0:32]", "B[v, 0:32]")
 
 
+@pytest.mark.parametrize(
+    ("body", "reads", "writes"),
+    [
+        (
+            "for k in range(4):\n    for j in range(k * k + 1):\n        B[v, j] = A[j, v]",
+            "A[0:32, v]",
+            "B[v, 0:32]",
+        ),
+        (
+            "for k in range(4):\n    for j in range(k * k + 1):\n"
+            "        if j < 5:\n            B[v, j + 1] = A[v, k]",
+            "A[v, 0:4]",
+            "B[v, 0:32]",
+        ),
+        (
+            "C = T.alloc_buffer((4,), 'int32')\nC[0] = v\nB[C[0], v] = A[C[0] + 1, v]",
+            "A[0:32, v]",
+            "B[0:32, v]",
+        ),
+    ],
+)
+def test_regions_name_nothing_of_the_inside_of_their_block(
+    body: str, reads: str, writes: str
+) -> None:
+    assert inferred(body) == (reads, writes)
+
+
 def test_a_pointer_needs_declared_regions() -> None:
     func = from_source(
         '@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    with T.block("b"):\n'
