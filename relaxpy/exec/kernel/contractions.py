@@ -11,7 +11,7 @@ from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.plan import Contract
 from relaxpy.exec.kernel.scope import Scope, dtype_name
 from relaxpy.exec.kernel.views import size_of
-from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, text
+from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir.affine import affine, mentions
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -44,6 +44,8 @@ class ContractionEmitter:
         self.step = step
         self.dtype = step.statement.target.dtype
         self.body: list[ast.stmt] = []
+        self.values: list[ast.expr] = []
+        """The factors, each under a name where they are regrouped."""
         self.spatial = self._target_order()
 
     def _target_order(self) -> tuple[Axis, ...]:
@@ -79,7 +81,7 @@ class ContractionEmitter:
             scale = self.emitter(self.spatial)
             value = scale.compute(factor)
             self.body += scale.lines
-            made = call("np.multiply", made, value.node)
+            made = call("np.multiply", made, self._kept(value.node))
         if self._wide() is not self.dtype:
             made = call(attribute(made, "astype"), dtype_name(self.dtype))
         if accumulate:
@@ -126,7 +128,18 @@ class ContractionEmitter:
                 "np.broadcast_to", node, tuple(self.scope.index(size_of(a)) for a in layout)
             )
         wide = self._wide()
-        return node if wide is self.dtype else call(attribute(node, "astype"), dtype_name(wide))
+        if wide is not self.dtype:
+            node = call(attribute(node, "astype"), dtype_name(wide))
+        return self._kept(node)
+
+    def _kept(self, factor: ast.expr) -> ast.expr:
+        """A factor as it is used, and looked at before if factors are regrouped."""
+        if self.step.regrouped and not isinstance(factor, ast.Name):
+            name = self.scope.names.fresh("t")
+            self.body.append(assign(name, factor))
+            factor = path(name)
+        self.values.append(factor)
+        return factor
 
     def _product(
         self, factors: Sequence[PrimExpr], roles: _Roles, out: ast.expr | None

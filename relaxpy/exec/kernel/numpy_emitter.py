@@ -40,7 +40,7 @@ from relaxpy.exec.kernel.plan import (
 from relaxpy.exec.kernel.quiet import calls_out, may_warn
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
 from relaxpy.exec.kernel.scope import Scope, dtype_name, literal
-from relaxpy.exec.kernel.updates import Combine
+from relaxpy.exec.kernel.updates import Combine, update_of
 from relaxpy.exec.kernel.views import size_of
 from relaxpy.exec.pytree import (
     Code,
@@ -430,13 +430,23 @@ class NumpyEmitter:
         writer = ContractionEmitter(self.scope, lambda axes: self._emitter(axes, statement), step)
         initial = step.initial
         zero = isinstance(initial, (IntImm, FloatImm)) and initial.value == 0
-        lines = writer.lines(accumulate=initial is None)
+        *before, last = writer.lines(accumulate=initial is None)
+        lines = [last]
         if initial is not None and not zero:
             spatial = writer.spatial
             target = self._emitter(spatial, statement)
             out = self._output(target, statement)
             lines += self._combined(spatial, statement, "add", initial, out)
-        return lines
+        if not step.regrouped:
+            return [*before, *lines]
+        update = update_of(statement)
+        assert update is not None
+        count = as_poly(1)
+        for axis in step.over:
+            count = count * size_of(axis)
+        test = call("rt.stays_finite", self.scope.index(count), *writer.values)
+        as_written = Reduce(statement, step.axes, step.over, update, initial, step.begins_always)
+        return [*before, when(test, lines, self._reduce(as_written))]
 
     def _scan(self, step: Scan) -> list[ast.stmt]:
         statement, axis = step.statement, step.axis

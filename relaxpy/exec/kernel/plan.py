@@ -47,12 +47,17 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contract:
-    """A sum over the axes `over` of the product of `factors`, at least two; else as Reduce."""
+    """A sum over the axes `over` of the product of `factors`, at least two; else as Reduce.
+
+    Where they are `regrouped`, that is, not multiplied as the text says, a product may overflow
+    that does not there, or the other way round: it is a Reduce unless none of them can.
+    """
 
     statement: Statement
     axes: tuple[Axis, ...]
     over: tuple[Axis, ...]
     factors: tuple[PrimExpr, ...]
+    regrouped: bool
     initial: PrimExpr | None = None
     begins_always: bool = True
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, partial
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
@@ -181,6 +182,20 @@ def contract(
         return product
     out[...] = product
     return out
+
+
+def stays_finite(count: int, *factors: Any) -> bool:
+    """Whether sums of `count` products of the factors are finite, in whatever order they are taken.
+
+    So is each product of some of the factors.
+    """
+    bound = float(count)
+    for factor in factors:
+        largest = max(np.max(factor, initial=0), -np.min(factor, initial=0))
+        bound *= max(float(largest), 1.0)
+    kinds = [np.result_type(factor) for factor in factors]
+    limit = ml_dtypes.finfo(np.result_type(*kinds)).max  # type: ignore[no-untyped-call]
+    return bound < float(limit) / 2
 
 
 def _padded(array: Array, rank: int) -> Array:

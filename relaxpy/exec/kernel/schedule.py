@@ -163,13 +163,9 @@ def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]
     if not over or update is None:
         return Map(statement, axes)
     if update.combine == "add" and not statement.guards:
-        factors = tuple(_factors(update.operand))
-        summed = {a.var for a in over}
-        several = sum(mentions(f, summed) for f in factors) > 1
-        # An axis that nothing mentions repeats the sum, which no product of matrices does.
-        whole = all(mentions(update.operand, {v}) for v in summed)
-        if several and whole and not statement.target.dtype.is_bool:
-            return Contract(statement, spatial, over, factors)
+        product = _contraction(statement, spatial, over, update.operand)
+        if product is not None:
+            return product
     return Reduce(statement, spatial, over, update)
 
 
@@ -178,6 +174,37 @@ def _maps(statement: Statement, variables: Container[Var]) -> list[Affine | None
     return [
         affine(i, variables) if next(loads(i), None) is None else None for i in statement.indices
     ]
+
+
+def _contraction(
+    statement: Statement, axes: tuple[Axis, ...], over: tuple[Axis, ...], term: PrimExpr
+) -> Contract | None:
+    """The sum of `term` as a contraction, if it is a product of several factors that are summed.
+
+    Integers of a byte and more wrap, so that their factors may be grouped in any way. Those of
+    floats are grouped as they are written, unless that would make arrays larger than the operands.
+    """
+    dtype = statement.target.dtype
+    summed = {a.var for a in over}
+    # An axis that nothing mentions repeats the sum, which no product of matrices does.
+    if not (dtype.is_float or dtype.bits >= 8) or not all(mentions(term, {v}) for v in summed):
+        return None
+    factors = tuple(_factors(term))
+    regrouped = dtype.is_float and len(factors) > 2
+    if regrouped and isinstance(term, Mul):
+        sides = (term.a, term.b)
+        everything = summed.union(a.var for a in axes)
+        if all(mentions(s, summed) and _is_no_larger(s, everything) for s in sides):
+            factors, regrouped = sides, False
+    if sum(mentions(f, summed) for f in factors) < 2:
+        return None
+    return Contract(statement, axes, over, factors, regrouped)
+
+
+def _is_no_larger(product: PrimExpr, variables: Iterable[Var]) -> bool:
+    """Whether one factor of `product` varies with all that the product varies with."""
+    inside = [v for v in variables if mentions(product, {v})]
+    return any(all(mentions(f, {v}) for v in inside) for f in _factors(product))
 
 
 def _factors(value: PrimExpr) -> Iterable[PrimExpr]:

@@ -1,10 +1,11 @@
 """What runs in another order than the text gives the values of the text, worked out by hand."""
 
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 
+from relaxpy.ir.dtype import DataType
 from relaxpy.script import from_source
 from tests.exec.kernel.support import load
 
@@ -120,3 +121,53 @@ def f(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32"), E: T.Buffer((8,), 
                 wanted_e[COLLIDING[index](i, j)] = wanted_c[i]
     load(func)(a, c, e, x)
     assert (c.tolist(), e.tolist()) == (wanted_c, wanted_e)
+
+
+SPECIAL = (0.0, 1.0, 2.0, 3e38, 1e-38, np.inf, -np.inf, np.nan)
+TERMS = {
+    "(A[i, k] * B[k, j]) * s[()]": lambda a, b, s: (a * b) * s,
+    "s[()] * (A[i, k] * B[k, j])": lambda a, b, s: s * (a * b),
+    "(A[i, k] * s[()]) * B[k, j]": lambda a, b, s: (a * s) * b,
+    "A[i, k] * (B[k, j] * s[()])": lambda a, b, s: a * (b * s),
+    "A[i, k] * B[k, j] * B[k, j]": lambda a, b, s: a * b * b,
+}
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_factors_of_floats_move_only_where_nothing_can_overflow(term: str) -> None:
+    func = from_source(f"""
+@T.prim_func
+def f(A: T.Buffer((2, 2), "float32"), B: T.Buffer((2, 2), "float32"), s: T.Buffer((), "float32"),
+      C: T.Buffer((2, 2), "float32")):
+    for i, j, k in T.grid(2, 2, 2):
+        C[i, j] = C[i, j] + {term}
+""")
+    run = load(func)
+    for x, y, z in product(map(np.float32, SPECIAL), repeat=3):
+        a, b, s = np.full((2, 2), x), np.full((2, 2), y), np.full((), z)
+        c = np.ones((2, 2), np.float32)
+        run(a, b, s, c)
+        with np.errstate(all="ignore"):
+            wanted = np.float32(1) + TERMS[term](x, y, z) + TERMS[term](x, y, z)
+        np.testing.assert_allclose(c, np.full((2, 2), wanted), 1e-6, err_msg=f"{x} {y} {z}")
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int4", "uint4", "int8", "uint8", "int64", "float16", "bfloat16"]
+)
+def test_a_sum_of_products_of_any_datatype_is_what_its_terms_add_up_to(dtype: str) -> None:
+    func = from_source(f"""
+@T.prim_func
+def f(A: T.Buffer((3, 5), "{dtype}"), B: T.Buffer((5, 2), "{dtype}"),
+      C: T.Buffer((3, 2), "{dtype}"), D: T.Buffer((3, 2), "{dtype}")):
+    for i, j, k in T.grid(3, 2, 5):
+        C[i, j] = C[i, j] + A[i, k] * B[k, j]
+        D[i, j] = D[i, j] + A[i, k] * B[k, j] * A[0, k]
+""")
+    kind = DataType(dtype).numpy()
+    a, b = np.arange(15).reshape(3, 5) % 3, np.arange(10).reshape(5, 2) % 4 // 2
+    c, d = np.ones((3, 2), kind), np.ones((3, 2), kind)
+    load(func)(a.astype(kind), b.astype(kind), c, d)
+    for found, sums in ((c, 1 + a @ b), (d, 1 + (a * a[0]) @ b)):
+        wanted = sums.astype(np.int8).astype(kind)
+        np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
