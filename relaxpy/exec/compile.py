@@ -77,6 +77,9 @@ def compile(
                 f"relax_pipeline gives an IRModule, found {type(made).__name__}",
                 about=relax_pipeline,
             )
+        faults = check_well_formed(made)
+        if faults:
+            raise WellFormedError(faults)
         module = made
     module = module.clone()  # which users may change later
     check_runnable(module, kernels=target == "reference")

@@ -127,6 +127,11 @@ class IRModule(Node):
             return name if name in self._functions else self.get_global_var(name.name_hint)
         return self.get_global_var(_checked_name(name))
 
+    def find_function(self, name: str) -> BaseFunc | None:
+        """The function under a name, or None."""
+        var = self._vars.get(name)
+        return None if var is None else self._functions[var]
+
     @user_facing
     def __getitem__(self, name: GlobalVar | str) -> BaseFunc:
         return self._functions[self._find(name)]
@@ -181,7 +186,8 @@ class IRModule(Node):
 
     def clone(self) -> IRModule:
         """A module with the same entries; changing one leaves the other as it is."""
-        made = IRModule(self._functions, self.attrs, self.global_infos)
+        made = IRModule(None, self.attrs, self.global_infos)
+        made._vars, made._functions = dict(self._vars), dict(self._functions)
         made._python_class = self._python_class
         return made
 

@@ -212,6 +212,15 @@ def as_struct_info(value: object) -> StructInfo:
     )
 
 
+def as_declared(value: object) -> StructInfo | None:
+    """`value`, which a node declares itself to be, as a struct info; None where it says nothing.
+
+    Errors:
+        MisuseError (also TypeError): it is something else.
+    """
+    return value if value is None or isinstance(value, StructInfo) else as_struct_info(value)
+
+
 def set_fields(node: object, **fields: object) -> None:
     """Give a node that is being constructed the fields that its arguments were converted to."""
     for name, value in fields.items():

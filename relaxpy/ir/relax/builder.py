@@ -14,7 +14,6 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, as_attrs
 from relaxpy.ir.relax.base import check_name
 from relaxpy.ir.relax.context import Context
-from relaxpy.ir.relax.derive import known_signature
 from relaxpy.ir.relax.emitter import Emitter
 from relaxpy.ir.relax.frames import close_block, open_block
 from relaxpy.ir.relax.global_names import normalize_global_names
@@ -34,6 +33,7 @@ from relaxpy.ir.relax.nodes import (
     convert_to_expr,
 )
 from relaxpy.ir.relax.normalize import Normalizer
+from relaxpy.ir.relax.signatures import Signatures, known_signature
 from relaxpy.ir.relax.te_call import KernelTable, call_te, with_gradient
 from relaxpy.ir.structural import structural_equal, structural_hash
 from relaxpy.ir.tir import expr as tir
@@ -66,14 +66,6 @@ def _as_gvar(gvar: object) -> GlobalVar:
     return gvar
 
 
-def _fingerprint(func: BaseFunc) -> object:
-    """What equal functions share: quick to take, however long the function."""
-    if isinstance(func, Function):
-        sizes = tuple(len(block.bindings) for block in func.body.blocks)
-        return len(func.params), func.is_pure, sizes
-    return structural_hash(func)
-
-
 _active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", default=())
 
 
@@ -93,16 +85,14 @@ class BlockBuilder:
         if mod is not None and not isinstance(mod, IRModule):
             raise MisuseError(f"a builder starts from an IRModule, found {mod!r:.60}", about=mod)
         self._mod = IRModule() if mod is None else mod.clone()
-        self._out = Emitter()
+        self._out = Emitter(self._mod, Signatures(self._mod))
         self._out.ctx.quiet = quiet
         self._broken_off: list[BindingBlock] = []
-        self._out.ctx.find_function = self._find
         self._normalizer = Normalizer(self._out)
         self._functions: list[_OpenFunction] = []
-        self._alike: dict[object, list[GlobalVar]] = {}
+        self._alike: dict[type[BaseFunc], dict[int, list[GlobalVar]]] = {}
+        self._numbers: dict[str, int] = {}
         self.kernels = KernelTable()
-        for var, func in self._mod.items():
-            self._enter(var, func)
 
     @staticmethod
     def current() -> BlockBuilder | None:
@@ -110,16 +100,23 @@ class BlockBuilder:
         builders = _active.get()
         return builders[-1] if builders else None
 
-    def _find(self, name: str) -> BaseFunc | None:
-        if name not in self._mod:
-            return None
-        return self._mod[name]
+    def _entered(self, var: GlobalVar, func: BaseFunc) -> None:
+        """Note that the module has another function."""
+        self._out.declare_global(var.name_hint, known_signature(func))
+        if type(func) in self._alike:
+            self._alike[type(func)].setdefault(structural_hash(func), []).append(var)
 
-    def _enter(self, var: GlobalVar, func: BaseFunc) -> None:
-        info = known_signature(func)
-        if info is not None:
-            self._out.declare_global(var.name_hint, info)
-        self._alike.setdefault(_fingerprint(func), []).append(var)
+    def _equal(self, func: BaseFunc) -> GlobalVar | None:
+        """The first by name of the structurally equal functions in the module."""
+        kind = type(func)
+        if kind not in self._alike:
+            self._alike[kind] = {}
+            for var, known in self._mod.items():
+                if type(known) is kind:
+                    self._alike[kind].setdefault(structural_hash(known), []).append(var)
+        alike = self._alike[kind].get(structural_hash(func), ())
+        found = (v for v in alike if v in self._mod and structural_equal(self._mod[v], func))
+        return min(found, key=lambda var: var.name_hint, default=None)
 
     @contextmanager
     def function(
@@ -490,21 +487,17 @@ class BlockBuilder:
         check_name(func_name, "the name of a function")
         if isinstance(func, Function) and func.struct_info is None:
             func = self._normalizer.function(func)
-        known = [
-            var
-            for var in self._alike.get(_fingerprint(func), ())
-            if var in self._mod and structural_equal(self._mod[var], func)
-        ]
-        if known:
-            return min(known, key=lambda var: var.name_hint)
+        known = self._equal(func)
+        if known is not None:
+            return known
         gvar = GlobalVar(self._free_name(func_name))
         self._mod[gvar] = func
-        self._enter(gvar, func)
+        self._entered(gvar, func)
         return gvar
 
     def has_func(self, gvar: GlobalVar, func: BaseFunc) -> bool:
         """Whether `gvar` stands for `func`, or a structurally equal function, in the module."""
-        found = self._find(gvar.name_hint)
+        found = self._mod.find_function(gvar.name_hint)
         return found is func or (found is not None and structural_equal(found, func))
 
     @user_facing
@@ -575,10 +568,12 @@ class BlockBuilder:
         return self.emit(call, name_hint)
 
     def _free_name(self, prefix: str) -> str:
-        name, count = prefix, 0
+        """`prefix`, with the first number after it that makes a name the module does not have."""
+        name, count = prefix, self._numbers.get(prefix, 0)
         while name in self._mod:
             count += 1
             name = f"{prefix}{count}"
+        self._numbers[prefix] = max(count - 1, 0)
         return name
 
     @user_facing
@@ -588,7 +583,7 @@ class BlockBuilder:
         if isinstance(updated_func, Function) and updated_func.struct_info is None:
             updated_func = self._normalizer.function(updated_func)
         self._mod[gv] = updated_func
-        self._enter(gv, updated_func)
+        self._entered(gv, updated_func)
 
     def get(self) -> IRModule:
         """The module as far as it is built."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,7 +73,7 @@ class Context:
     variables: set[Var] = field(default_factory=set)
     sizes: set[tir.Var] = field(default_factory=set)
     infos: dict[Var, StructInfo] = field(default_factory=dict)
-    signatures: Mapping[str, StructInfo] = field(default_factory=dict)
+    signatures: MutableMapping[str, StructInfo] = field(default_factory=dict)
     apart: dict[str, StructInfo] = field(default_factory=dict)
     find_function: Callable[[str], BaseFunc | None] = _nothing_known
     closed: bool = False

@@ -3,57 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
-from relaxpy.errors import RelaxpyError
+from relaxpy.errors import Diagnostic, RelaxpyError
 from relaxpy.ir.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.calls import call_graph, strongly_connected
 from relaxpy.ir.relax.emitter import Emitter
-from relaxpy.ir.relax.infer import signature_of
-from relaxpy.ir.relax.nodes import BaseFunc, Function, ObjectStructInfo, StructInfo
+from relaxpy.ir.relax.nodes import BaseFunc, Function, StructInfo
 from relaxpy.ir.relax.normalize import Normalizer
-
-
-def text_signature(func: BaseFunc) -> StructInfo | None:
-    """What the text of a function says of it to its callers, before its body is read (DER-1)."""
-    if not isinstance(func, Function):
-        return func.struct_info
-    params = tuple(
-        p if p.struct_info is not None else replace(p, struct_info=ObjectStructInfo())
-        for p in func.params
-    )
-    return signature_of(replace(func, params=params))
-
-
-def known_signature(func: BaseFunc) -> StructInfo | None:
-    """What was derived for a function, or else what its text says."""
-    return func.struct_info or text_signature(func)
+from relaxpy.ir.relax.signatures import Signatures, known_signature, text_signature
 
 
 def _emitter_for(
-    mod: IRModule, signature: Callable[[BaseFunc], StructInfo | None] = known_signature
+    mod: IRModule, signature: Callable[[BaseFunc], StructInfo] = known_signature
 ) -> Emitter:
-    """An emitter that knows the signatures of a module's functions."""
-    out = Emitter()
-    functions = mod.functions_by_name
-    out.ctx.find_function = functions.get
-    for name, func in functions.items():
-        info = signature(func)
-        if info is not None:
-            out.declare_global(name, info)
+    """An emitter that knows the functions of a module by their signatures."""
+    out = Emitter(mod, Signatures(mod, signature))
     out.ctx.closed = True
     return out
 
 
 def normalize_functions(
-    mod: IRModule, *, quiet: bool = False
+    mod: IRModule, *, quiet: bool = False, false_claims: list[Diagnostic] | None = None
 ) -> Iterator[tuple[str, Function, Function | RelaxpyError]]:
     """Each Relax function of the module with its normal form, or with why it has none.
 
     Functions come after those that they mention where there is no cycle, so that every use sees
     what was derived (DER-2); inside a cycle, what their texts say is used. `quiet` keeps warnings
-    back.
+    back. What nodes declare and derivation does not confirm is added to `false_claims`.
     """
     out = _emitter_for(mod, text_signature)
     out.ctx.quiet = quiet
@@ -63,7 +40,7 @@ def normalize_functions(
             func = mod[name]
             assert isinstance(func, Function)
             try:
-                found = Normalizer(out).function(func)
+                found = Normalizer(out, false_claims).function(func)
             except RelaxpyError as error:
                 yield name, func, error
                 continue

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from relaxpy.errors import BuilderStateError, MisuseError, Span
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.base import check_name
 from relaxpy.ir.relax.context import Context, Except
 from relaxpy.ir.relax.infer import (
@@ -40,6 +41,7 @@ from relaxpy.ir.relax.relations import (
     erase_to_well_defined,
     rename_apart,
 )
+from relaxpy.ir.relax.signatures import Signatures
 from relaxpy.ir.tir import expr as tir
 
 _EVERYTHING = Except(())
@@ -86,8 +88,8 @@ class Scope:
 class Emitter:
     """Open scopes, the innermost last, and the context of derivation that goes with them."""
 
-    def __init__(self) -> None:
-        self.ctx = Context(signatures={})
+    def __init__(self, mod: IRModule, signatures: Signatures) -> None:
+        self.ctx = Context(signatures=signatures, find_function=mod.find_function)
         self.scopes: list[Scope] = []
         self.values: dict[Var, Expr] = {}
         self._finished: dict[SeqExpr, Call | None] = {}
@@ -407,6 +409,5 @@ class Emitter:
 
     def declare_global(self, name: str, info: StructInfo) -> None:
         """Enter the signature of a function of the module; what it owns stays its own (DER-51)."""
-        assert isinstance(self.ctx.signatures, dict)
         self.ctx.signatures[name] = info
         self.ctx.apart.pop(name, None)

@@ -20,6 +20,7 @@ from relaxpy.ir.relax.base import (
     MAX_PARTS,
     Expr,
     StructInfo,
+    as_declared,
     as_members,
     as_struct_info,
     check_expr,
@@ -58,6 +59,7 @@ class GlobalVar(Expr):
 
     def __post_init__(self) -> None:
         check_name(self.name_hint, "the name of a variable")
+        set_fields(self, struct_info=as_declared(self.struct_info))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,7 @@ class Var(Expr):
         if isinstance(self.name_hint, Id):
             set_fields(self, name_hint=self.name_hint.name_hint)
         check_name(self.name_hint, "the name of a variable")
-        if self.struct_info is not None:
-            set_fields(self, struct_info=as_struct_info(self.struct_info))
+        set_fields(self, struct_info=as_declared(self.struct_info))
 
     @property
     def vid(self) -> Id:
@@ -239,7 +240,13 @@ class Tuple(Expr):
         fields = tuple(given if isinstance(given, Expr) else as_members(given, "fields", "AST-9"))
         # An operator is no value, which is for the check of well-formedness to say (WF-9).
         fields = tuple(f if isinstance(f, Op) else convert_to_expr(f) for f in fields)
-        set_fields(self, fields=fields, struct_info=_tuple_info(fields, self.struct_info))
+        declared = as_declared(self.struct_info)
+        set_fields(self, fields=fields, struct_info=_tuple_info(fields, declared))
+
+    @property
+    def has_field_infos(self) -> bool:
+        """Whether its struct info consists of those of its fields."""
+        return self.struct_info is not None and all(f.struct_info for f in self.fields)
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -288,7 +295,7 @@ class TupleGetItem(Expr):
                 rule="AST-9",
                 about=self.index,
             )
-        found = self.struct_info
+        found = as_declared(self.struct_info)
         info = self.tuple_value.struct_info
         if found is None and isinstance(info, TupleStructInfo):
             if index >= len(info.fields):
@@ -360,8 +367,13 @@ class Call(Expr):
         args = as_members(self.args, "arguments", "AST-15")
         for arg in args:
             check_expr(arg)
-        infos = as_infos(self.sinfo_args) if self.sinfo_args else ()
-        set_fields(self, args=args, attrs=as_attrs(self.attrs), sinfo_args=infos)
+        set_fields(
+            self,
+            args=args,
+            attrs=as_attrs(self.attrs),
+            sinfo_args=as_infos(self.sinfo_args) if self.sinfo_args else (),
+            struct_info=as_declared(self.struct_info),
+        )
 
     def __bool__(self) -> bool:
         """Whether this is a call, which it is; Python must not take that for what it gives.

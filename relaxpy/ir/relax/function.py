@@ -16,6 +16,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.base import (
     Expr,
     StructInfo,
+    as_declared,
     as_members,
     as_struct_info,
     check_expr,
@@ -103,7 +104,7 @@ class SeqExpr(Expr):
         for block in blocks:
             check_kind(block, BindingBlock, "a block", "AST-10")
         check_expr(self.body)
-        set_fields(self, blocks=blocks)
+        set_fields(self, blocks=blocks, struct_info=as_declared(self.struct_info))
 
 
 def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
@@ -157,7 +158,8 @@ class If(Expr):
     def __post_init__(self) -> None:
         check_expr(self.cond)
         branches = as_seq(self.true_branch), as_seq(self.false_branch)
-        set_fields(self, true_branch=branches[0], false_branch=branches[1])
+        info = as_declared(self.struct_info)
+        set_fields(self, true_branch=branches[0], false_branch=branches[1], struct_info=info)
 
 
 class BaseFunc(Expr):
@@ -216,7 +218,6 @@ class Function(BaseFunc):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        ret = None if self.ret_struct_info is None else as_struct_info(self.ret_struct_info)
         params = as_members(self.params, "parameters", "AST-11")
         for param in params:
             check_kind(param, Var, "a variable", "AST-11")
@@ -224,9 +225,10 @@ class Function(BaseFunc):
             self,
             params=params,
             body=as_seq(self.body),
-            ret_struct_info=ret,
+            ret_struct_info=as_declared(self.ret_struct_info),
             is_pure=True if self.is_pure is None else bool(self.is_pure),
             attrs=function_attrs(self.attrs),
+            struct_info=as_declared(self.struct_info),
         )
 
     @property
@@ -304,7 +306,8 @@ class ExternFunc(BaseFunc):
 
     def __post_init__(self) -> None:
         check_name(self.global_symbol, "the name of a packed function")
-        info = self.struct_info
+        info = as_declared(self.struct_info)
         if info is None:
             info = FuncStructInfo.opaque_func(derive_func=DEFAULT_DERIVE)
-        set_fields(self, struct_info=as_struct_info(info), attrs=function_attrs(self.attrs))
+        check_kind(info, FuncStructInfo, "a Callable struct info", "DER-34")
+        set_fields(self, struct_info=info, attrs=function_attrs(self.attrs))

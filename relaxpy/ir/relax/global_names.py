@@ -17,10 +17,11 @@ def normalize_global_names(mod: IRModule) -> IRModule:
     """
     symbols = {var: func.attrs.get("global_symbol") for var, func in mod.items()}
     public = {var: str(symbol) for var, symbol in symbols.items() if symbol is not None}
-    taken = set(public.values())
-    if len(taken) != len(public):
-        twice = next(s for s in taken if list(public.values()).count(s) > 1)
-        raise TransformError(f"two public functions are called {twice}", rule="SC-9")
+    taken: set[str] = set()
+    for name in public.values():
+        if name in taken:
+            raise TransformError(f"two public functions are called {name}", rule="SC-9")
+        taken.add(name)
     names: dict[GlobalVar | str, GlobalVar | str] = {}
     for var in mod:
         name = public.get(var) or _free_name(var.name_hint, taken)

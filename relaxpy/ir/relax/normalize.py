@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never, cast
 
-from relaxpy.errors import RelaxpyError, WellFormedError
+from relaxpy.errors import Diagnostic, RelaxpyError, WellFormedError
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.base import set_fields
@@ -47,12 +47,13 @@ from relaxpy.ir.relax.nodes import (
     in_parts,
 )
 from relaxpy.ir.relax.op.registry import find
-from relaxpy.ir.relax.relations import definable_shape_vars
+from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.sharing import Places
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.traverse import rewrite, substitute, walk
 
 S = TypeVar("S", bound=StructInfo)
+N = TypeVar("N", Call, If)
 
 ATOMS: frozenset[type] = frozenset(
     (Var, DataflowVar, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm)
@@ -123,10 +124,14 @@ class Normalizer:
 
     Variables without info are built anew with it, and so are parameters; `_vars` says what stands
     for them, `_sizes` what shape variables of moved bindings became (NF-23).
+
+    The struct info that a node declares is replaced by the derived one. Where it promises more than
+    that, `false_claims` receives a diagnostic.
     """
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: Emitter, false_claims: list[Diagnostic] | None = None) -> None:
         self.out = emitter
+        self._false_claims = false_claims
         self._vars: dict[Var, Var] = {}
         self._sizes: dict[tir.Var, tir.PrimExpr] = {}
         self._places: Places | None = None
@@ -249,17 +254,19 @@ class Normalizer:
                     callee, args = node.op, done
                     if len(done) > len(node.args):
                         callee, args = done[0], done[1:]
-                    node = Call(callee, tuple(args), node.attrs, infos, span=node.span)
+                    node = replace(node, op=callee, args=tuple(args), sinfo_args=infos)
                 return self._derive_call(node)
             case Tuple():
-                if same and node.struct_info is not None:
+                if same and node.has_field_infos:
                     return node
                 fields = in_parts(TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done)))
+                self._check_claim(node, fields, "DER-5")
                 return replace(node, fields=tuple(done), struct_info=fields)
             case TupleGetItem():
                 info = infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
                 if same and node.struct_info == info:
                     return node
+                self._check_claim(node, info, "DER-33")
                 return replace(node, tuple_value=done[0], struct_info=info)
             case If():
                 return self._branches(node, done[0])
@@ -267,11 +274,12 @@ class Normalizer:
                 raise AssertionError(f"{type(node).__name__} has no parts")
 
     def _derive_call(self, call: Call) -> Expr:
-        """The call with its info; one that depends on the operands alone is not derived twice."""
+        """The call with its info; what depends on the operands alone is not derived twice."""
         op = call.op
         record = find(op) if type(op) is Op else None
-        if call.struct_info is None or record is None or record.needs_context:
-            call = _with_info(call, infer_call(call, self.out.ctx))
+        if not call.info_is_derived or record is None or record.needs_context:
+            rule = "DER-35" if type(op) is Op else "DER-42"
+            call = self._with_info(call, infer_call(call, self.out.ctx), rule)
             set_fields(call, info_is_derived=True)
         if record is not None and record.literal:
             info = call.struct_info
@@ -319,14 +327,31 @@ class Normalizer:
             or true_branch is not node.true_branch
             or false_branch is not node.false_branch
         ):
-            node = replace(
-                node,
-                cond=cond,
-                true_branch=true_branch,
-                false_branch=false_branch,
-                struct_info=None,
+            node = replace(node, cond=cond, true_branch=true_branch, false_branch=false_branch)
+        return self._with_info(node, infer_if(node, self.out.ctx), "DER-10")
+
+    def _with_info(self, node: N, info: StructInfo, rule: str) -> N:
+        """The node with the derived struct info: itself if it has an equal one."""
+        if node.struct_info == info:
+            return node
+        self._check_claim(node, info, rule)
+        return replace(node, struct_info=info)
+
+    def _check_claim(self, node: Expr, derived: StructInfo, rule: str) -> None:
+        """Report the struct info that a node declares where it promises more than the derived."""
+        if self._false_claims is None or node.struct_info is None:
+            return
+        declared = self.info(node.struct_info)
+        if not is_base_of(declared, derived, self.out.ctx.sizes):
+            self._false_claims.append(
+                Diagnostic(
+                    f"this {type(node).__name__} declares the struct info {declared}, "
+                    f"derivation gives {derived}",
+                    rule,
+                    node.span,
+                    "leave struct_info out when you build or replace a node, it is derived",
+                )
             )
-        return _with_info(node, infer_if(node, self.out.ctx))
 
     def sequence(self, expr: Expr, params: Sequence[Var] = ()) -> SeqExpr:
         """`expr` as a SeqExpr with its own scope (NF-5 to NF-13), in which `params` are visible."""
@@ -342,7 +367,10 @@ class Normalizer:
             if isinstance(expr, SeqExpr):
                 self._blocks(expr.blocks)
                 body = expr.body
-            return self.out.close_scope(self.leaf(body), expr)
+            found = self.out.close_scope(self.leaf(body), expr)
+            if found is not expr and isinstance(expr, SeqExpr):
+                self._check_claim(expr, self.out.ctx.info_of(found), "DER-13")
+            return found
         finally:
             self._places = outer
             while len(self.out.scopes) > depth:
@@ -471,7 +499,10 @@ class Normalizer:
         ctx = self.out.ctx
         quiet, ctx.quiet = ctx.quiet, ctx.quiet or func.struct_info is not None
         try:
-            return self.out.finish_function(self._function_parts(func))
+            found = self.out.finish_function(self._function_parts(func))
+            if found is not func:
+                self._check_claim(func, self.out.ctx.info_of(found), "DER-43")
+            return found
         except RelaxpyError as error:
             error.located(func.body.span or func.span)
             raise
@@ -509,11 +540,3 @@ def _names_a_variable(param: Var) -> bool:
 def mentions(func: Function, var: Var) -> bool:
     """Whether `var` occurs in `func`."""
     return any(node is var for node in walk(func))
-
-
-N = TypeVar("N", Call, If)
-
-
-def _with_info(node: N, info: StructInfo) -> N:
-    """The node with this info: itself if it has an equal one."""
-    return node if node.struct_info == info else replace(node, struct_info=info)

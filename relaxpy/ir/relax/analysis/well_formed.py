@@ -33,8 +33,8 @@ def check_well_formed(
     """Everything that is wrong with a module, or with one function on its own.
 
     With `check_struct_info`, functions that break no criterion are derived, too, and what that
-    finds is among the answers (WF-7d, PU-8, DER-n). With `normal_form`, NF-1 to NF-13 must hold
-    (WF-23).
+    finds is among the answers (WF-7d, PU-8, DER-n): each node that declares another struct info
+    than it has, too. With `normal_form`, NF-1 to NF-13 must hold (WF-23).
 
     Errors:
         MisuseError (also TypeError): `obj` is neither, or shares so much that it has no end.
@@ -78,13 +78,15 @@ def _breaks_a_criterion(func: BaseFunc) -> bool:
 def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
     """What derivation finds, less what may only follow from a function that failed before."""
     unknown: set[str] = set()
-    for name, func, result in normalize_functions(mod, quiet=True):
+    false_claims: list[Diagnostic] = []
+    for name, func, result in normalize_functions(mod, quiet=True, false_claims=false_claims):
         follows = bool(unknown) and not unknown.isdisjoint(mentioned_globals(func))
         failed = isinstance(result, RelaxpyError)
         if isinstance(result, RelaxpyError) and not follows:
             yield from result.diagnostics
         if (failed or follows) and func.ret_struct_info is None:
             unknown.add(name)
+    yield from false_claims
 
 
 @user_facing

@@ -341,7 +341,11 @@ class OpDef:
         if len(values) == len(known) and all(values[name] is known[name] for name in known):
             return call
         attrs = Attrs(values)
-        return call if attrs == known else replace(call, attrs=attrs)
+        if attrs == known:
+            return call
+        whole = replace(call, attrs=attrs)
+        set_fields(whole, info_is_derived=call.info_is_derived)
+        return whole
 
     def arguments(self, call: Call) -> Written:
         """The positional and keyword arguments of which `make` makes `call` again."""

@@ -14,7 +14,6 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.passes import Pass, PassContext
 from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -34,7 +33,7 @@ from relaxpy.ir.relax.nodes import (
     in_parts,
 )
 from relaxpy.ir.relax.normalize import is_leaf
-from relaxpy.ir.relax.op.registry import OpDef, find, infer_op_call
+from relaxpy.ir.relax.op.registry import find
 
 Legalization = Callable[[BlockBuilder, Call], Any]
 MAX_STEPS: Final = 50
@@ -167,7 +166,7 @@ class _Legalizer:
             return call
         assert callable(rule)
         record = find(call.op)
-        whole = call if record is None else _derived(record, call)
+        whole = call if record is None else record.completed(call)
         made = self._emitted(rule, whole, dataflow=dataflow)
         if made is whole:
             self._report(call, "was left by its legalisation")
@@ -231,22 +230,6 @@ class _Legalizer:
 def _is_normal(expr: Expr) -> bool:
     """Whether there is nothing to be done but to check it, as is done with the whole module."""
     return isinstance(expr, Call) and expr.info_is_derived and all(map(is_leaf, expr.args))
-
-
-def _derived(record: OpDef, call: Call) -> Call:
-    """The call with all attributes and the info of its operator, which one built by hand may lack.
-
-    An operator that asks for more than operands and attributes was asked by normalisation.
-    """
-    whole = record.completed(call)
-    if record.needs_context or whole.info_is_derived:
-        return whole
-    try:
-        info = infer_op_call(record.op, whole, Context())
-    except RelaxpyError as error:
-        error.located(call.span)
-        raise
-    return whole if info == whole.struct_info else replace(whole, struct_info=info)
 
 
 def is_known(info: StructInfo) -> bool:

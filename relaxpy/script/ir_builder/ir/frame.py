@@ -12,8 +12,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.calls import mentioned_globals
 from relaxpy.ir.relax.base import check_name
 from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import known_signature
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.ir.relax.signatures import known_signature
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
 from relaxpy.script.parser.devices import Devices
 
@@ -73,9 +73,7 @@ class IRModuleFrame(IRBuilderFrame):
                 hint="name that one by primfunc_name_hint, or declare this function before it",
             )
         var = self.global_vars[name] = GlobalVar(name)
-        info = known_signature(signature)
-        if info is not None:
-            self.block_builder.declare_global(var, info)
+        self.block_builder.declare_global(var, known_signature(signature))
         return var
 
     def define(self, name: str, func: BaseFunc) -> GlobalVar:

@@ -1,0 +1,214 @@
+"""The struct info that a node declares is derived anew wherever the node enters a program."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, strategies as st
+
+import relaxpy
+from relaxpy.errors import MisuseError, StructInfoError, WellFormedError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.derive import normalize_function
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.transform import LegalizeOps
+from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.traverse import walk
+from tests.ir.relax.graphs import BOOL, bind, block, function, module, pure, seq, var
+from tests.ir.relax.infos import Object, func, infos, prim, rank, tensor, tuple_of
+from tests.ir.relax.test_sized_programs import normalized, programs
+
+RULES = {
+    rx.Call: ("DER-35", "DER-42"),
+    rx.If: ("DER-10",),
+    rx.TupleGetItem: ("DER-33",),
+    rx.SeqExpr: ("DER-13",),
+    rx.Function: ("DER-43",),
+}
+MATRIX = tensor(2, 3)
+
+
+def rules(program: rx.Function) -> set[str | None]:
+    return {found.rule for found in check_well_formed(program)}
+
+
+def declared(call: rx.Call, info: rx.StructInfo) -> rx.Call:
+    return replace(call, struct_info=info)
+
+
+def returning(value: rx.Expr, *params: rx.Var) -> rx.Function:
+    """A function that binds `value` to a variable without annotation and returns it."""
+    result = var("result")
+    return function([*params], seq(block(bind(result, value)), result), global_symbol="main")
+
+
+X = var("x", MATRIX)
+Y = var("y", rank(2))
+C = var("c", BOOL)
+NDIM = rx.Call(Op("relax.inspect.tensor_ndim"), (X,))
+P = var("p", MATRIX)
+PAIR = var("pair", tuple_of(MATRIX, BOOL))
+FALSE = {
+    "operator": (declared(NDIM, prim(7, "int32")), "DER-35"),
+    "operator on an unknown shape": (declared(rx.Call(Op("relax.exp"), (Y,)), MATRIX), "DER-35"),
+    "packed": (declared(pure("f", X), MATRIX), "DER-42"),
+    "field": (rx.TupleGetItem(PAIR, 1, struct_info=MATRIX), "DER-33"),
+    "branches": (rx.If(C, X, X, struct_info=BOOL), "DER-10"),
+    "function": (
+        replace(function([P], P), struct_info=func(MATRIX, ret=BOOL)),
+        "DER-43",
+    ),
+    "sequence": (rx.If(C, rx.SeqExpr((), X, struct_info=BOOL), X), "DER-13"),
+    "tuple": (
+        rx.Tuple((rx.GlobalVar("main"),), struct_info=tuple_of(BOOL)),
+        "DER-5",
+    ),
+}
+
+
+@pytest.mark.rule("DER-35", "DER-42", "DER-33", "DER-10", "DER-43", "DER-13", "DER-5")
+@pytest.mark.parametrize("kind", FALSE)
+def test_a_false_claim_is_ill_formed_and_names_both_infos(kind: str) -> None:
+    value, rule = FALSE[kind]
+    params = [p for p in (X, Y, C, PAIR) if p in set(walk(value))]
+    program = returning(value, *params)
+    mod = IRModule({"main": replace(program, ret_struct_info=Object)})
+    (found,) = check_well_formed(mod)
+    assert found.rule == rule
+    assert "declares the struct info" in str(found)
+    assert "derivation gives" in str(found)
+
+
+def test_a_claim_that_says_less_than_is_known_is_well_formed() -> None:
+    assert well_formed(returning(declared(rx.Call(Op("relax.exp"), (X,)), rank(2)), X))
+
+
+@pytest.mark.rule("DER-35")
+def test_the_number_of_dimensions_is_that_of_the_tensor_whatever_a_call_declares() -> None:
+    program = returning(declared(NDIM, prim(7, "int32")), X)
+    matrix = np.ones((2, 3), "float32")
+    assert relaxpy.compile(program)["main"](matrix) == 2
+    assert not well_formed(program)
+
+
+@pytest.mark.rule("DER-35")
+def test_arguments_are_not_replaced_under_a_derived_info() -> None:
+    y = var("y", tensor(4))
+    exp = BlockBuilder().normalize(rx.Call(Op("relax.exp"), (X,)))
+    assert isinstance(exp, rx.Call)
+    found = normalize_function(returning(replace(exp, args=(y,)), y))
+    assert found.struct_info == func(tensor(4), ret=tensor(4))
+    legalised = LegalizeOps()(module(main=returning(replace(exp, args=(y,)), y)))
+    assert legalised["main"].struct_info == func(tensor(4), ret=tensor(4))
+
+
+@pytest.mark.rule("DER-43")
+def test_a_builder_does_not_believe_the_old_signature_of_a_new_body() -> None:
+    old = normalize_function(function([X], X, global_symbol="f"))
+    new = replace(old, body=seq(pure("g", X, info=tensor(4))))
+    builder = BlockBuilder(IRModule({"f": new}))
+    with builder.function("main", [X]):
+        result = builder.emit(rx.Call(rx.GlobalVar("f"), (X,)))
+        builder.emit_func_output(result)
+    assert result.struct_info == Object
+
+
+@pytest.mark.rule("DER-43")
+def test_a_pass_whose_result_declares_what_is_false_is_refused() -> None:
+    program = normalize_function(returning(rx.Call(Op("relax.exp"), (X,)), X))
+
+    def careless(mod: IRModule) -> IRModule:
+        y = var("y", tensor(4))
+        return IRModule({"main": replace(program, params=(y,), body=seq(y))})
+
+    with pytest.raises(WellFormedError) as caught:
+        relaxpy.compile(program, relax_pipeline=careless)
+    assert [d.rule for d in caught.value.diagnostics] == ["DER-43"]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda wrong: rx.Call(rx.ExternFunc("f"), (X,), struct_info=wrong),
+        lambda wrong: rx.Tuple((X,), struct_info=wrong),
+        lambda wrong: rx.TupleGetItem(PAIR, 0, struct_info=wrong),
+        lambda wrong: rx.If(C, X, X, struct_info=wrong),
+        lambda wrong: rx.SeqExpr((), X, struct_info=wrong),
+        lambda wrong: rx.Function((X,), X, struct_info=wrong),
+        lambda wrong: rx.Function((X,), X, wrong),
+        lambda wrong: rx.GlobalVar("f", struct_info=wrong),
+        lambda wrong: rx.Var("x", wrong),
+        lambda wrong: rx.Constant(np.ones(2), wrong),
+        lambda wrong: rx.ExternFunc("f", wrong),
+        lambda wrong: NDIM.with_struct_info(wrong),
+    ],
+)
+@pytest.mark.parametrize("wrong", ["float32", 3, X], ids=["str", "int", "var"])
+def test_only_struct_infos_can_be_declared(build: object, wrong: object) -> None:
+    with pytest.raises(MisuseError, match="StructInfo"):
+        build(wrong)  # type: ignore[operator]
+
+
+@pytest.mark.rule("DER-34")
+def test_an_extern_func_is_declared_as_something_that_can_be_called() -> None:
+    with pytest.raises(MisuseError, match="DER-34"):
+        rx.ExternFunc("f", MATRIX)
+
+
+def holders(program: rx.Function) -> Iterator[rx.Expr]:
+    """The nodes of a program that declare a struct info which no constructor decides."""
+    for node in walk(program):
+        if type(node) in RULES and node.struct_info is not None:  # type: ignore[attr-defined]
+            yield node  # type: ignore[misc]
+
+
+def corrupted(node: Node, target: Node, claim: rx.StructInfo) -> Node:
+    """`node` with another struct info on `target`; all others stay as they were declared."""
+    if node is target:
+        return replace(node, struct_info=claim)  # type: ignore[type-var]
+    changes = {}
+    for name in node._fields:
+        old = getattr(node, name)
+        if isinstance(old, Node) and not isinstance(old, (rx.Var, Op, rx.StructInfo)):
+            new: object = corrupted(old, target, claim)
+        elif type(old) is tuple and name != "params":
+            new = tuple(
+                corrupted(v, target, claim)
+                if isinstance(v, Node) and not isinstance(v, (rx.Var, rx.StructInfo))
+                else v
+                for v in old
+            )
+            new = old if all(a is b for a, b in zip(new, old, strict=True)) else new
+        else:
+            continue
+        if new is not old:
+            changes[name] = new
+    return replace(node, **changes) if changes else node  # type: ignore[type-var]
+
+
+@pytest.mark.rule("DER-35", "DER-42", "DER-33", "DER-10", "DER-43", "DER-13")
+@given(programs(), infos(), st.data())
+def test_whatever_one_node_declares_is_checked_and_derived_anew(
+    program: rx.Function, claim: rx.StructInfo, data: st.DataObject
+) -> None:
+    before = normalized(program)
+    assume(not isinstance(before, StructInfoError))
+    assert isinstance(before, rx.Function)
+    target = data.draw(st.sampled_from(list(holders(before))))
+    after = corrupted(before, target, claim)
+    assert isinstance(after, rx.Function)
+    assume(after is not before)
+    again = normalized(after)
+    assert isinstance(again, rx.Function)
+    assert structural_equal(again, before)
+    assert again.struct_info == before.struct_info
+    assert target.struct_info is not None
+    found = rules(after)
+    assert found <= set(RULES[type(target)])
+    assert found or is_base_of(claim, target.struct_info)
