@@ -10,12 +10,13 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	&& echo $$python && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types format clean
+.PHONY: help demo test check lint types mutants format clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
 	@echo "make test    run the tests, the notebooks among them"
 	@echo "make check   lint, types and tests: everything that has to pass"
+	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  let ruff lay out and tidy the code"
 	@echo "make clean   remove the environment and all caches"
 
@@ -40,10 +41,15 @@ types: $(READY)
 
 check: lint types test
 
+# SAMPLE mutants of each area (0: all of them), drawn with SEED.
+SAMPLE ?= 100
+mutants: $(READY)
+	$(PY) tools/mutants.py --sample $(SAMPLE) $(if $(SEED),--seed $(SEED))
+
 format: $(READY)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

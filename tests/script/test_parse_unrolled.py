@@ -5,6 +5,7 @@ import textwrap
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -31,6 +32,18 @@ def kinds(func: rx.Function) -> list[str]:
     return [type(b.var).__name__ for block in func.body.blocks for b in block.bindings]
 
 
+X = np.array([[-1.5, 0.25, 0.5, 2.0], [3.0, -0.5, 1.0, 0.0]], "float32")
+
+
+def check_value(func: object, expected: np.ndarray, *args: np.ndarray) -> None:
+    """Run a function that was read, on both targets; `expected` is written with NumPy."""
+    assert isinstance(func, rx.Function)
+    name = func.attrs["global_symbol"]
+    for target in ("numpy", "reference"):
+        found = relaxpy.compile(IRModule({name: func}), target=target)[name](*args)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, strict=True)
+
+
 # --- loops
 
 
@@ -44,10 +57,12 @@ def test_a_loop_over_a_range_is_unrolled() -> None:
             return R.reshape(y, (i, -1))
     """)
     assert ops(func) == ["add", "add", "add", "exp", "reshape"]
+    x = np.linspace(-9, -5, 10, dtype="float32")
+    check_value(func, np.exp(x + 1 + 3 + 5).reshape(5, 2), x)
 
 
 def test_a_loop_over_captured_python_values() -> None:
-    weights = {"a": np.ones((4,), "float32"), "b": np.zeros((4,), "float32")}
+    weights = {"a": X[1], "b": np.zeros((4,), "float32")}
     steps = [R.exp, R.abs]
 
     @R.function
@@ -60,6 +75,7 @@ def test_a_loop_over_captured_python_values() -> None:
         return x
 
     assert ops(f) == ["multiply", "exp", "abs", "exp", "abs"]
+    check_value(f, np.exp(np.exp(X[0] * X[1])), X[0])
     assert_structural_equal(from_source(f.script()), f)
 
 
@@ -73,6 +89,8 @@ def test_a_loop_over_the_fields_of_a_tuple() -> None:
             return y
     """)
     assert ops(func) == ["add", "add"]
+    found = relaxpy.compile(IRModule({"main": func}))["main"]((X[0], X[1]))
+    np.testing.assert_array_equal(found, X[0] + X[1])
 
 
 def test_a_loop_that_runs_never_binds_nothing() -> None:
@@ -84,6 +102,7 @@ def test_a_loop_that_runs_never_binds_nothing() -> None:
             return x
     """)
     assert ops(func) == []
+    check_value(func, X[0], X[0])
     with pytest.raises(ParseError, match="unknown name 'y'"):
         read("@R.function\ndef f(x: R.Tensor):\n    for i in []:\n        y = x\n    return y\n")
 
@@ -100,6 +119,7 @@ def test_a_loop_in_a_dataflow_block_hands_on_what_it_binds_last() -> None:
             return x
     """)
     assert kinds(func) == ["DataflowVar", "DataflowVar", "Var"]
+    check_value(func, np.exp(np.exp(np.exp(-X[1]))), -X[1])
     func = read("""
         @R.function
         def main(x: R.Tensor((4,), "float32")):
@@ -130,6 +150,8 @@ def test_a_loop_inside_a_branch() -> None:
     assert isinstance(choice, rx.If)
     assert isinstance(choice.true_branch, rx.SeqExpr)
     assert len(choice.true_branch.blocks[0].bindings) == 2
+    check_value(func, np.exp(np.exp(X[0])), np.array(True), X[0])
+    check_value(func, X[0], np.array(False), X[0])
 
 
 def test_loops_that_cannot_be_unrolled() -> None:
@@ -235,6 +257,7 @@ def test_a_hygienic_macro_means_the_names_around_its_definition() -> None:
     calls = [v for v in values if isinstance(v, rx.Call)]
     found = [float(c.args[1].data) for c in calls]  # type: ignore[attr-defined]
     assert found == [2.0, 5.0]
+    check_value(func, X[0] * 10, X[0])
 
 
 def test_names_of_a_macro_stay_in_it() -> None:
@@ -363,6 +386,9 @@ def test_a_macro_of_kernels_is_statements() -> None:
                 B[vi] = A[vi] * T.float32(3.0)
 
     assert isinstance(by_macro, PrimFunc)
+    last = np.zeros(4, "float32")
+    relaxpy.compile(IRModule({"by_macro": by_macro}))["by_macro"](X[0], last)
+    np.testing.assert_array_equal(last, X[0] * 3)
     assert_structural_equal(by_macro, by_macro_)
     assert_structural_equal(from_source(by_macro.script()), by_macro)
 
@@ -417,6 +443,7 @@ def test_macros_in_the_class_of_a_module() -> None:
 
     assert isinstance(Module, IRModule)
     assert ops(Module["main"]) == ["add"]  # type: ignore[arg-type]
+    np.testing.assert_array_equal(relaxpy.compile(Module)["main"](X[0]), X[0] + X[0])
     assert_structural_equal(from_source(Module.script()), Module)
 
 

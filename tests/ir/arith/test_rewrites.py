@@ -9,8 +9,8 @@ import pytest
 
 from relaxpy.arith import Analyzer, ConstIntBound
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.traverse import children
-from tests.ir.arith.boxes import points, value
+from relaxpy.ir.traverse import children, walk
+from tests.ir.arith.boxes import holds, points, value
 
 E = tir.PrimExpr
 Row = tuple[E, E, list[E]]
@@ -46,7 +46,6 @@ TERMS: list[Row] = [
     (y * x - x * z, x * (y - z), []),
     (x - (y + 1) + (y + 1), x, []),
     (x - 10 + (10 - z), x - z, []),
-    (tir.Div(f, c(27.0, "float32")), tir.Div(f, c(27.0, "float32")), []),
     (mi(x, y - z) + z, mi(x + z, y), []),
     (ma(x, y - 10) + 10, ma(x + 10, y), []),
     (ma(x, y * 2) + mi(x, y * 2), x + y * 2, []),
@@ -79,6 +78,7 @@ DIVISIONS: list[Row] = [
     (flm(9600 * x, 6400), flm(3200 * x, 6400), []),
     (fld(x * 8 + 7, 16), fld(x, 2), []),
     (fld(x * 8 - 9, 16), fld(x, 2) - 1, []),
+    (fld(x * 8 - 1, 16), fld(x + 1, 2) - 1, []),
     (fld(360 * x + y, 16), 22 * x, [x >= 0, x < 2, y >= 0, y < 7]),
     (fld(360 * x + y, 25), 14 * x, [x >= 0, x < 2, y >= 0, y < 7]),
     (fld(32 * x + y, 64), fld(x, 2), [y >= 0, y < 32]),
@@ -116,8 +116,6 @@ DIVISIONS: list[Row] = [
     (flm(x, 2) + flm(x + 1, 2), c(1), []),
     (fld(x + 1, 2) - fld(x, 2), flm(x, 2), []),
     (flm(x + 5, 2), flm(x + 1, 2), []),
-    (flm(x + 1, 2), flm(x + 1, 2), []),
-    (flm(x + 1, 2) * 8192, flm(x + 1, 2) * 8192, [x >= 0, x < 2]),
     (fld(x, 2) - fld(x - 1, 2), flm(x, 2) * -1 + 1, []),
     (fld(x + 5, 2) - fld(x - 2, 2), flm(x, 2) + 3, []),
     (fld(x + 5, 2) - fld(x - 3, 2), c(4), []),
@@ -225,7 +223,6 @@ COMPARISONS: list[Row] = [
     (both(LE(0, x - y * 5), x - y * 5 < 5), EQ(y, fld(x, 5)), []),
     (both(x - y * 5 < 5, LE(0, x - y * 5)), EQ(y, fld(x, 5)), []),
     (both(x <= 19, flm(x, 5) < 2), both(x < 17, flm(x, 5) < 2), []),
-    (both(x < 16, flm(x, 5) < 2), both(x < 16, flm(x, 5) < 2), []),
     (both(fld(x, 10).equal(5), flm(x, 10) < 7), both(LE(50, x), x < 57), []),
     (both(fld(x, 10).equal(-5), flm(x, 10) <= 7), both(LE(-50, x), x <= -43), []),
     (both(fld(x, 10).equal(5), LT(7, flm(x, 10))), both(LT(57, x), x < 60), []),
@@ -243,7 +240,6 @@ COMPARISONS: list[Row] = [
     ((x + 1) * (y - 1) < 0, tr, [x >= 0, y <= 0]),
     (y * y >= 0, tr, [y <= 0]),
     (x * 6 <= -3, fa, [x >= 0]),
-    (tmod(y - 1, 3).equal(0), tmod(y - 1, 3).equal(0), []),
     (x + y <= 10, tr, [x <= 10, y <= 0]),
     (x * y < (x + y) * 2048, tr, [x > 0, y > 0, x < 2048]),
     (x * y < (x + y) * 2048, tr, [x > 0, y > 0, x < 4096, y < 4096]),
@@ -274,7 +270,7 @@ CALLS: list[Row] = [
     (tir.Call("int32", "tir.shift_left", (c(1), c(10))), c(1024), []),
     (ite(x < 5, ite(x > 1, 1, 0), 0), ite(And(x < 5, LT(1, x)), 1, 0), []),
     (ite(x > 2, ite(x > 1, 1, 0), 0), ite(LT(2, x), 1, 0), []),
-    (ite(tr, x, y), x, []),
+    (tir.Call("int32", "tir.if_then_else", (tr, x, y)), x, []),
     (tir.Add(h, c(0.0, "float16")), h, []),
     (tir.Mul(h, c(1.0, "float16")), h, []),
     (tir.Mul(c(1.0, "float16"), h), h, []),
@@ -298,7 +294,11 @@ CANONICAL: list[Row] = [
     ),
     (x * 8 + y < 16, x < 2, [y >= 0, y < 8]),
     (x * 1024 + y < z * 7168, x - z * 7 < 0, [y >= 0, y < 1024]),
-    (x * 1024 + y + (1 << 0) < 0, x * 1024 + y + 1 < 0, []),
+    (
+        x * 1024 + y + tir.Call("int32", "tir.shift_left", (c(1), c(0))) < 0,
+        x * 1024 + y + 1 < 0,
+        [],
+    ),
     (wide(x + y + 1) - wide(x), wide(y) + c(1, "int64"), []),
     (flm(flm(x * 4 + y - 466036, 24528) - 24512, 16), flm(4 * x + y + 12, 16), []),
     (Sel(x >= 10, ite(tdiv(x, 3) > 2, x, 0), 0), Sel(LE(10, x), x, 0), []),
@@ -347,6 +347,50 @@ ROWS = [
 ]
 
 
+def test_no_row_compares_an_expression_with_itself() -> None:
+    assert [str(before) for before, after, _ in ROWS if before is after] == []
+
+
+def variables(exprs: list[E]) -> list[tir.Var]:
+    """The free variables; those that a Let binds are not free."""
+    nodes = [node for expr in exprs for node in walk(expr)]
+    bound = {node.var for node in nodes if isinstance(node, tir.Let)}
+    return [v for v in dict.fromkeys(nodes) if isinstance(v, tir.Var) and v not in bound]
+
+
+def is_integer(expr: E) -> bool:
+    return not any(
+        node.dtype.startswith("float") or (isinstance(node, tir.Call) and "clz" in str(node.op))
+        for node in walk(expr)
+        if isinstance(node, E)
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "conditions"), [row for row in ROWS if is_integer(tir.EQ(*row[:2]))]
+)
+def test_both_sides_and_the_simplified_form_have_equal_values(
+    before: E, after: E, conditions: list[E]
+) -> None:
+    """Evaluated at random points that satisfy the conditions, without the simplifier's code."""
+    made = Analyzer()
+    with made.constraint_scope(ops.all_of(tr, *conditions)):
+        simple = made.simplify(before)
+    free = variables([before, after, simple, *conditions])
+    chosen, compared = random.Random(f"{before}"), 0
+    for reach in (4, 12, 40, 400) * 40:
+        env = {v: chosen.randint(-reach, reach) if v.dtype != "bool" else 1 for v in free}
+        if v_unsigned := [v for v in free if v.dtype.startswith("uint")]:
+            env |= {v: abs(env[v]) for v in v_unsigned}
+        expected = value(before, env)
+        if expected is None or not all(holds(condition, env) for condition in conditions):
+            continue
+        assert value(after, env) == expected, f"{before} is not {after} at {env}"
+        assert value(simple, env) == expected, f"{before} is not {simple} at {env}"
+        compared += 1
+    assert compared >= (5 if free else 1)
+
+
 def size(expr: E) -> int:
     return 1 + sum(size(part) for part in children(expr) if isinstance(part, E))
 
@@ -360,9 +404,11 @@ def test_both_sides_have_one_form(before: E, after: E, conditions: list[E]) -> N
 
 
 STAY = [
-    tmod(x + -10, 2),
+    tir.Div(f, c(27.0, "float32")),
+    tmod(x - 10, 2),
     flm(x + 1, 2),
-    fld(x * 8 + -1, 16),
+    flm(x + 1, 2) * 8192,
+    both(x < 16, flm(x, 5) < 2),
     x - y,
     mi(x, y),
     tmod(y - 1, 3).equal(0),
@@ -370,8 +416,8 @@ STAY = [
 
 
 @pytest.mark.parametrize("expr", STAY)
-def test_what_is_not_rewritten(expr: E) -> None:
-    assert size(Analyzer().simplify(expr)) == size(expr)
+def test_what_is_simple_already_is_left_alone(expr: E) -> None:
+    assert Analyzer().simplify(expr) is expr
 
 
 def grown(chosen: random.Random, leaves: int) -> E:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "kernel"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Compares a text with tests/golden/kernel/<test>.txt."""
-    path = GOLDEN / f"{request.node.name.removeprefix('test_')}.txt"
+    """Compare a text with tests/golden/<folder of the test>/<test>.txt."""
+    path = GOLDEN / request.path.parent.name / f"{request.node.name.removeprefix('test_')}.txt"
 
     def compare(text: str) -> None:
         if request.config.getoption("--update-golden"):

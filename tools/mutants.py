@@ -1,0 +1,570 @@
+"""Mutation testing: change one thing in the package and see whether a test fails.
+
+Run `make mutants`, or `python tools/mutants.py --area relations --sample 100 --seed 7`.
+
+1. Record, once for each state of the code: the tests of an area run under coverage, which tells
+   which tests execute each line and how long each takes.
+2. List the mutants of each module: one changed operator, constant, condition, argument, statement
+   or case. Annotations, docstrings and the wording of messages are not mutated.
+3. For each mutant of a random sample: a forked process imports the package with the mutated module
+   and runs the tests that execute the changed line, fastest first, until one fails.
+
+A mutant that no test notices survives and is printed with its line. Survivors that cannot be
+noticed, because the changed program means the same, are listed with the reason in
+`tools/equivalent_mutants.txt`; they do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import copy
+import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / ".mutants"
+EQUIVALENT = ROOT / "tools" / "equivalent_mutants.txt"
+
+RELAX = "relaxpy/ir/relax"
+KERNEL = "relaxpy/exec/kernel"
+#: Each area: the modules to mutate, and the tests that are to notice.
+AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "relations": (
+        tuple(f"{RELAX}/{n}.py" for n in ("bounds", "compatibility", "erase", "mapping", "ty")),
+        ("tests/ir/relax", "tests/exec/test_match_cast.py"),
+    ),
+    "derivation": (
+        tuple(f"{RELAX}/{n}.py" for n in ("derive", "infer", "shape_vars", "normalize")),
+        ("tests/ir/relax", "tests/script/test_parse_graphs.py"),
+    ),
+    "well-formedness": (
+        tuple(
+            f"{RELAX}/analysis/{n}.py"
+            for n in (
+                *("normal_form", "purity", "survey", "well_formed"),
+                *("wf_annotations", "wf_functions", "wf_scopes"),
+            )
+        ),
+        ("tests/ir/relax", "tests/script/test_errors_relax.py"),
+    ),
+    "dependence": (
+        tuple(f"{KERNEL}/{n}.py" for n in ("dependence", "meetings", "memory")),
+        ("tests/exec/kernel", "tests/fuzz"),
+    ),
+    "schedule": (
+        tuple(f"{KERNEL}/{n}.py" for n in ("schedule", "loops", "fold", "join")),
+        ("tests/exec/kernel", "tests/fuzz"),
+    ),
+}
+#: Seconds of recorded test time that one mutant may take before it counts as a survivor.
+BUDGET = 60.0
+#: Seconds after which a mutant counts as noticed, because it does not end.
+LIMIT = 240.0
+SURVIVED = "survived"
+#: Rewritten assertions would load the package past the mutated module, and its plugin too early.
+PYTEST = ["-q", "-p", "no:cacheprovider", "-p", "no:relaxpy", "--assert=plain"]
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+CALLS = {"any": "all", "all": "any", "min": "max", "max": "min"}
+#: Calls whose text arguments are the wording of a message.
+MESSAGES = ("error", "Error", "diagnostic", "warn", "hint")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module: the nodes are counted in the order of `ast.walk`."""
+
+    file: str
+    line: int
+    change: str
+    position: int
+    variant: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.change}"
+
+
+# --- the mutants of a module ----------------------------------------------------------------------
+
+
+def _left_alone(tree: ast.Module) -> set[int]:
+    """The nodes that are not mutated: annotations, docstrings, names of types, messages."""
+    found: set[int] = set()
+
+    def skip(node: ast.AST | None) -> None:
+        if node is not None:
+            found.update(map(id, ast.walk(node)))
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
+                skip(annotation)
+            case ast.FunctionDef(returns=returns):
+                skip(returns)
+            case ast.Assert() | ast.Import() | ast.ImportFrom() | ast.JoinedStr():
+                skip(node)
+            case ast.ClassDef(decorator_list=decorators):
+                for decorator in decorators:
+                    skip(decorator)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                skip(node)
+            case ast.Assign(targets=[ast.Name(id=name)]) if name.startswith("__"):
+                skip(node)
+            case ast.Expr(value=ast.Constant(value=str())):
+                skip(node)
+            case ast.Call(func=ast.Name(id="cast" | "assert_never" | "TypeVar")):
+                skip(node)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name.endswith(
+                MESSAGES
+            ):
+                for part in ast.walk(node):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        found.add(id(part))
+    return found
+
+
+def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST | None]]]:
+    """The changes of a node: what they are called, and how they turn the node into another."""
+    match node:
+        case ast.Compare(ops=ops):
+            for k, op in enumerate(ops):
+                other = COMPARISONS[type(op)]
+
+                def compare(n: Any, k: int = k, other: type[ast.cmpop] = other) -> ast.AST:
+                    n.ops[k] = other()
+                    return n
+
+                yield f"{type(op).__name__} -> {other.__name__}", compare
+        case ast.BoolOp(op=op, values=values):
+            swapped = ast.Or if isinstance(op, ast.And) else ast.And
+
+            def swap(n: Any, swapped: type[ast.boolop] = swapped) -> ast.AST:
+                n.op = swapped()
+                return n
+
+            yield f"{type(op).__name__} -> {swapped.__name__}", swap
+            for k, value in enumerate(values):
+
+                def drop(n: Any, k: int = k) -> ast.AST:
+                    del n.values[k]
+                    return n if len(n.values) > 1 else n.values[0]
+
+                yield f"without `{ast.unparse(value)}`", drop
+        case ast.UnaryOp(op=ast.Not()):
+            yield "not x -> x", lambda n: n.operand
+        case ast.BinOp(op=op) if type(op) in OPERATORS:
+            changed = OPERATORS[type(op)]
+
+            def operate(n: Any, changed: type[ast.operator] = changed) -> ast.AST:
+                n.op = changed()
+                return n
+
+            yield f"{type(op).__name__} -> {changed.__name__}", operate
+        case ast.Constant(value=bool() as value):
+            yield f"{value} -> {not value}", lambda n: ast.Constant(not n.value)
+        case ast.Constant(value=int() as value):
+            yield f"{value} -> {value + 1}", lambda n: ast.Constant(n.value + 1)
+        case ast.Constant(value=str() as value) if value and " " not in value:
+            yield f"{value!r} -> {value + '_'!r}", lambda n: ast.Constant(n.value + "_")
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+
+            def negate(n: Any) -> ast.AST:
+                n.test = ast.UnaryOp(ast.Not(), n.test)
+                return n
+
+            yield f"if {ast.unparse(test)} -> if not", negate
+        case ast.comprehension(ifs=[first, *_]):
+
+            def unfilter(n: Any) -> ast.AST:
+                n.ifs = n.ifs[1:]
+                return n
+
+            yield f"comprehension without `if {ast.unparse(first)}`", unfilter
+        case ast.match_case(guard=ast.expr() as guard):
+
+            def unguard(n: Any) -> ast.AST:
+                n.guard = ast.Constant(True)
+                return n
+
+            def shut(n: Any) -> ast.AST:
+                n.guard = ast.Constant(False)
+                return n
+
+            yield f"case without `if {ast.unparse(guard)}`", unguard
+            yield f"case {ast.unparse(node.pattern)} if ... never taken", shut
+        case ast.match_case(pattern=pattern) if not isinstance(pattern, ast.MatchAs):
+
+            def close(n: Any) -> ast.AST:
+                n.guard = ast.Constant(False)
+                return n
+
+            yield f"case {ast.unparse(pattern)} never taken", close
+        case ast.Call(func=ast.Name(id=name)) if name in CALLS:
+
+            def call(n: Any) -> ast.AST:
+                n.func.id = CALLS[n.func.id]
+                return n
+
+            yield f"{name} -> {CALLS[name]}", call
+        case ast.Call(keywords=keywords):
+            for k, keyword in enumerate(keywords):
+                if keyword.arg is not None and keyword.arg not in (
+                    "span",
+                    "hint",
+                    "quiet",
+                    "strict",
+                ):
+
+                    def unset(n: Any, k: int = k) -> ast.AST:
+                        del n.keywords[k]
+                        return n
+
+                    yield f"{ast.unparse(node.func)}(...) without {keyword.arg}=", unset
+        case ast.Break():
+            yield "break -> continue", lambda n: ast.Continue()
+        case ast.Continue():
+            yield "continue -> break", lambda n: ast.Break()
+        case ast.Raise(exc=ast.expr()):
+            yield "raise -> pass", lambda n: ast.Pass()
+        case ast.AugAssign():
+            yield (
+                "x op= y -> x = y",
+                lambda n: ast.Assign([n.target], n.value, lineno=n.lineno),
+            )
+        case ast.Expr(value=ast.Call() | ast.Yield() | ast.YieldFrom() as value):
+            kept = isinstance(value, ast.Yield | ast.YieldFrom)
+            # A generator stays one without its last yield.
+            yield (
+                f"without `{ast.unparse(value)[:60]}`",
+                lambda n, kept=kept: (
+                    ast.Expr(ast.YieldFrom(ast.Tuple([], ast.Load()))) if kept else ast.Pass()
+                ),
+            )
+        case _:
+            pass
+
+
+def mutants_of(file: str) -> list[Mutant]:
+    """Every mutant of a module, in the order of its text."""
+    tree = ast.parse((ROOT / file).read_text())
+    skipped = _left_alone(tree)
+    found = [
+        Mutant(file, _line(node), " ".join(change.split()), position, variant)
+        for position, node in enumerate(ast.walk(tree))
+        if id(node) not in skipped
+        for variant, (change, _) in enumerate(changes(node))
+    ]
+    return sorted(found, key=lambda m: (m.line, m.position, m.variant))
+
+
+def _line(node: ast.AST) -> int:
+    """The line whose execution reaches a node."""
+    if isinstance(node, ast.match_case):
+        return node.pattern.lineno
+    if isinstance(node, ast.comprehension):
+        return node.iter.lineno
+    return int(getattr(node, "lineno", 1))
+
+
+def mutated(mutant: Mutant) -> CodeType:
+    """The code of the module with the change applied."""
+    tree = ast.parse((ROOT / mutant.file).read_text())
+    target = next(n for k, n in enumerate(ast.walk(tree)) if k == mutant.position)
+    change = list(changes(target))[mutant.variant][1]
+    replacement = change(copy.deepcopy(target))
+    assert replacement is not None
+
+    class Put(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> ast.AST:
+            return replacement if node is target else self.generic_visit(node)
+
+    return compile(ast.fix_missing_locations(Put().visit(tree)), str(ROOT / mutant.file), "exec")
+
+
+# --- which tests execute which lines --------------------------------------------------------------
+
+
+class Recorder:
+    """A pytest plugin: names the running test to coverage, and notes how long each test takes."""
+
+    def __init__(self, coverage: Any) -> None:
+        self.coverage = coverage
+        self.seconds: dict[str, float] = {}
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Attribute the lines that run from here on to this test."""
+        self.coverage.switch_context(nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Add the time of one phase."""
+        before = self.seconds.get(report.nodeid, 0.0)
+        self.seconds[report.nodeid] = before + report.duration
+
+
+def _state_of(tests: tuple[str, ...]) -> str:
+    digest = hashlib.sha256(repr(tests).encode())
+    for path in sorted([*ROOT.glob("relaxpy/**/*.py"), *ROOT.glob("tests/**/*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _existing(paths: tuple[str, ...]) -> list[str]:
+    return [path for path in paths if (ROOT / path).exists()]
+
+
+def record(area: str) -> dict[str, Any]:
+    """Which tests execute each line of the area's modules, kept for this state of the code."""
+    files, tests = AREAS[area]
+    kept = RECORDS / f"{area}-{_state_of(tests)}.json"
+    if not kept.exists():
+        RECORDS.mkdir(exist_ok=True)
+        print(f"{area}: running {' '.join(tests)} under coverage", flush=True)
+        child = os.fork()
+        if child == 0:
+            _record_here(files, _existing(tests), kept)
+            os._exit(0)
+        os.waitpid(child, 0)
+    loaded: dict[str, Any] = json.loads(kept.read_text())
+    return loaded
+
+
+def _record_here(files: tuple[str, ...], tests: list[str], kept: Path) -> None:
+    import coverage
+    import pytest
+
+    measured = coverage.Coverage(include=[str(ROOT / f) for f in files], data_file=None)
+    measured.start()
+    recorder = Recorder(measured)
+    code = pytest.main([*PYTEST, *tests], [recorder])
+    measured.stop()
+    if code != 0:
+        sys.exit("the tests fail without any mutant")
+    lines: dict[str, dict[str, list[str]]] = {}
+    for file in files:
+        contexts = measured.get_data().contexts_by_lineno(str(ROOT / file))
+        lines[file] = {str(n): sorted(filter(None, names)) for n, names in contexts.items()}
+    kept.write_text(json.dumps({"lines": lines, "seconds": recorder.seconds}))
+
+
+def tests_for(mutant: Mutant, recorded: dict[str, Any], killers: dict[str, int]) -> list[str]:
+    """The tests that execute the mutant's line: recent killers first, then the fastest."""
+    lines = recorded["lines"][mutant.file]
+    seconds = recorded["seconds"]
+    names = lines.get(str(mutant.line), ())
+    if not names:  # a line that runs on import, or one that coverage counts under another
+        names = sorted({name for covering in lines.values() for name in covering})
+    ordered = sorted(names, key=lambda t: (-killers.get(t, 0), seconds.get(t, 0.0)))
+    chosen, total = [], 0.0
+    for name in ordered:
+        total += seconds.get(name, 0.0)
+        if chosen and total > BUDGET:
+            break
+        chosen.append(name)
+    return chosen
+
+
+# --- running one mutant ---------------------------------------------------------------------------
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(self, name: str, path: str, code: CodeType) -> None:
+        super().__init__(name, path)
+        self.code = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.code
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the mutated module before the usual finders do."""
+
+    def __init__(self, name: str, file: Path, code: CodeType) -> None:
+        self.name, self.file, self.code = name, file, code
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
+        if fullname != self.name:
+            return None
+        loader = _Loader(fullname, str(self.file), self.code)
+        return importlib.util.spec_from_file_location(fullname, self.file, loader=loader)
+
+
+class _First:
+    """A pytest plugin: notes the first test that fails."""
+
+    def __init__(self) -> None:
+        self.failed = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A forked process in which the tests of one mutant run."""
+
+    mutant: Mutant
+    process: int
+    answers: int
+    started: float
+
+    def verdict(self) -> str | None:
+        """Nothing yet (None), 'survived', or what noticed the mutant."""
+        ended = os.waitpid(self.process, os.WNOHANG)[0] != 0
+        late = time.monotonic() - self.started > LIMIT
+        if not (ended or late):
+            return None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process, signal.SIGKILL)
+        if not ended:
+            os.waitpid(self.process, 0)
+        with os.fdopen(self.answers, "rb") as source:
+            answer = source.read().decode()
+        return (answer or "a crash") if ended else "no end"
+
+
+def begin(mutant: Mutant, tests: list[str]) -> Trial:
+    """Start the tests of a mutant in a process of their own."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(reading)
+        os.setpgrp()
+        _run_here(mutant, tests, writing)
+    os.close(writing)
+    return Trial(mutant, process, reading, time.monotonic())
+
+
+def _run_here(mutant: Mutant, tests: list[str], writing: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    name = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    try:
+        sys.meta_path.insert(0, _Finder(name, ROOT / mutant.file, mutated(mutant)))
+        import pytest
+
+        first = _First()
+        code = pytest.main([*PYTEST, "-x", *tests], [first])
+        answer = SURVIVED if code == 0 else first.failed or "the import"
+    except BaseException as error:
+        answer = type(error).__name__
+    os.write(writing, answer.encode())
+    os._exit(0)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def answered() -> dict[str, str]:
+    """The mutants that mean the same as the program, by `file: change | text of the line`."""
+    if not EQUIVALENT.exists():
+        return {}
+    rows = [r for r in EQUIVALENT.read_text().splitlines() if r and not r.startswith("#")]
+    return dict(tuple(row.split("  # ", 1)) for row in rows)  # type: ignore[misc]
+
+
+def identity(mutant: Mutant) -> str:
+    """The name of a mutant that outlives changes elsewhere in its file."""
+    line = (ROOT / mutant.file).read_text().splitlines()[mutant.line - 1].strip()
+    return f"{mutant.file}: {mutant.change} | {line}"
+
+
+def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, int, list[Mutant]]:
+    """Mutants tried, mutants killed, and the survivors of an area."""
+    recorded = record(area)
+    known = answered()
+    candidates = [m for file in AREAS[area][0] if (ROOT / file).exists() for m in mutants_of(file)]
+    candidates = [m for m in candidates if identity(m) not in known]
+    random.Random(f"{seed}-{area}").shuffle(candidates)
+    chosen = candidates[: sample or len(candidates)]
+    print(f"{area}: {len(chosen)} of {len(candidates)} mutants, seed {seed}", flush=True)
+    killers: dict[str, dict[str, int]] = defaultdict(dict)
+    survivors: list[Mutant] = []
+
+    waiting, running = list(reversed(chosen)), list[Trial]()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mutant = waiting.pop()
+            running.append(begin(mutant, tests_for(mutant, recorded, killers[mutant.file])))
+        time.sleep(0.02)
+        for trial in running[:]:
+            verdict = trial.verdict()
+            if verdict is None:
+                continue
+            running.remove(trial)
+            if verdict == SURVIVED:
+                survivors.append(trial.mutant)
+                print(
+                    f"  survived  {trial.mutant}\n            {identity(trial.mutant)}", flush=True
+                )
+            else:
+                by = killers[trial.mutant.file]
+                by[verdict] = by.get(verdict, 0) + 1
+    return len(chosen), len(chosen) - len(survivors), sorted(survivors, key=str)
+
+
+def main() -> int:
+    """Run the areas asked for; the exit code says whether each reaches the bar."""
+    parser = argparse.ArgumentParser(description="mutation testing of the core of relaxpy")
+    parser.add_argument("--area", choices=AREAS, action="append", help="only these areas")
+    parser.add_argument("--sample", type=int, default=100, help="mutants an area; 0 for all")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--bar", type=float, default=90.0, help="per cent that have to be killed")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Loaded before the processes fork, so that each starts quickly; the package itself is not.
+    for name in ("pytest", "hypothesis", "numpy", "ml_dtypes", "rich", "astor"):
+        importlib.import_module(name)
+    rows = [
+        (a, *run_area(a, options.sample, options.seed, options.jobs)) for a in options.area or AREAS
+    ]
+    missed = False
+    for area, tried, killed, _ in rows:
+        share = 100.0 * killed / max(1, tried)
+        missed |= share < options.bar
+        print(f"{area:16} {killed:5} of {tried:5} killed: {share:5.1f} %")
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
