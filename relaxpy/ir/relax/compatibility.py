@@ -352,7 +352,7 @@ def _settled(a: rx.StructInfo, b: rx.StructInfo) -> rx.StructInfo:
 def _unequal(a: Sequence[tir.PrimExpr] | None, b: Sequence[tir.PrimExpr] | None) -> bool:
     if not a or not b:
         return False
-    return any(prove_equal(x, y) is False for x, y in zip(a, b, strict=False))
+    return any(prove_equal(x, y) is False for x, y in zip(a, b, strict=True))
 
 
 @user_facing

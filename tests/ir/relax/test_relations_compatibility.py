@@ -8,11 +8,13 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo
 from relaxpy.ir.relax.relations import (
     BaseCheckResult,
     Compatibility,
     check_compatibility,
     definable_shape_vars,
+    explain_disjointness,
     explain_incompatibility,
     free_shape_vars,
     is_base_of,
@@ -53,6 +55,16 @@ def by_var(var: rx.Var) -> rx.TensorStructInfo:
 
 def ranked(ndim: int) -> rx.ShapeStructInfo:
     return rx.ShapeStructInfo(None, ndim)
+
+
+SMALL = tir.Var("small", "int32")
+REAL, HALF = tir.Var("real", "float32"), tir.FloatImm("float32", 0.5)
+MESH = DeviceMesh((2,), [0, 1])
+
+
+def spread(placement: str, *dims: object) -> DTensorStructInfo:
+    """A tensor of shape `dims`, (n,) if not given, over the devices of `MESH`."""
+    return DTensorStructInfo(tensor(*(dims or (N,))), MESH, placement)  # type: ignore[arg-type]
 
 
 CASES: list[tuple[pytest.MarkDecorator, list[Case]]] = [
@@ -315,11 +327,29 @@ def test_base_check(base: rx.StructInfo, derived: rx.StructInfo, result: BaseChe
         (func(ret=Object), func(Object, ret=Object), True),
         (func(ret=rank(1)), func(ret=rank(2)), False),
         (packed(), packed(FIRST), False),
+        (spread("S[0]"), spread("R"), True),
+        (spread("R"), spread("R", M), False),
+        (spread("R"), spread("R", N + 1), True),
     ],
 )
 def test_provably_disjoint(a: rx.StructInfo, b: rx.StructInfo, disjoint: bool) -> None:
     assert provably_disjoint(a, b) is disjoint
     assert provably_disjoint(b, a) is disjoint
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "difference"),
+    [
+        (tuple_of(ranked(-1), rank(1)), tuple_of(shape(2, 3), rank(2)), "field 1: rank 1 is not"),
+        (rank(-1, "int64"), tensor(2), "dtype int64 is not float32"),
+        (rank(2, ""), tensor(2), "rank 2 is not rank 1"),
+        (rank(-1, ""), tensor(2), "shape"),
+    ],
+)
+def test_what_is_unknown_is_no_part_of_the_difference(
+    a: rx.StructInfo, b: rx.StructInfo, difference: str
+) -> None:
+    assert difference in (explain_disjointness(a, b) or "")
 
 
 Table = dict[tir.Var, object]
@@ -363,6 +393,14 @@ MAPPINGS: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructIn
     ),
     (pytest.mark.rule("RES-16"), [(shape(N), shape(5), {N: 5})]),
     (pytest.mark.rule("MAP-6"), [(prim(N), prim(M + 1), {N: M + 1}), (prim(N), prim(), {})]),
+    (
+        pytest.mark.rule("MAP-6"),
+        [
+            (prim(SMALL, "int32"), prim(M), {SMALL: M}),
+            (prim(REAL, "float32"), prim(HALF, "float32"), {REAL: HALF}),
+            (prim(REAL, "float32"), prim(M), {}),
+        ],
+    ),
     (pytest.mark.rule("MAP-7"), [(tensor(N * 2, M), tensor(4, 5), {M: 5})]),
     (
         pytest.mark.rule("MAP-8"),

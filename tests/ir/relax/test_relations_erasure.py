@@ -126,6 +126,13 @@ def test_what_is_in_scope_stays_as_it_is(info: rx.StructInfo) -> None:
     assert erased(info) is info
 
 
+@pytest.mark.rule("ERA-7")
+def test_a_shape_in_scope_is_kept_inside_a_function_too() -> None:
+    info = func(by_var(S), ret=by_var(S))
+    assert erase_to_well_defined(info, {S}, ()) is info
+    assert erase_to_well_defined(info, (), ()) == func(rank(-1), ret=rank(-1))
+
+
 @pytest.mark.rule("ERA-8", "ERA-9")
 def test_of_a_packed_form_only_the_result_is_erased() -> None:
     info = rx.FuncStructInfo(None, tensor(M), True, derive_func=FIRST)
@@ -314,6 +321,7 @@ def test_a_supertype_asks_for_a_match_cast() -> None:
     with pytest.raises(StructInfoTypeError) as unrelated:
         require_subtype(I64, F32)
     assert "match_cast" not in str(unrelated.value)
+    assert "[TYP-18]" in str(unrelated.value)
 
 
 @pytest.mark.rule("TYP-1")
@@ -331,8 +339,10 @@ def test_types_are_compared_by_structure() -> None:
     assert hash(TupleType((F32,))) == hash(TupleType([TensorType(2)]))  # type: ignore[arg-type]
     assert structural_equal(TupleType((F32,)), TupleType((F32,)))
     assert F32 != I64
-    with pytest.raises(MisuseError):
-        ShapeType(-2)
+    assert TensorType(1, None) == TensorType(1, "void")  # type: ignore[arg-type]
+    for wrong in (-2, "2", 1.0):
+        with pytest.raises(MisuseError, match="ndim is -1"):
+            ShapeType(wrong)  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="type"):
         wrap_type("float32")  # type: ignore[arg-type]
     for wrong in (

@@ -501,3 +501,24 @@ def test_devices_are_ordered_as_datatypes_are() -> None:
     assert struct_info_glb(rank(1, ""), here) == here
     assert struct_info_base_check(here, there) is BaseCheckResult.FAIL_L0
     assert struct_info_base_check(here, anywhere) is BaseCheckResult.FAIL_L1
+    on_cpu = rx.TensorStructInfo((N,), "float32", "cpu")  # type: ignore[arg-type]
+    assert struct_info_glb(rx.TensorStructInfo((N,), "", "cpu"), tensor(N)) == on_cpu  # type: ignore[arg-type]
+    ranked_there = rx.TensorStructInfo(None, "", "cpu", 1)  # type: ignore[arg-type]
+    of_dtype_there = rx.TensorStructInfo(None, "float32", "cpu")  # type: ignore[arg-type]
+    below = rx.TensorStructInfo(None, "float32", "cpu", 1)  # type: ignore[arg-type]
+    assert struct_info_glb(ranked_there, of_dtype_there) == below
+
+
+@pytest.mark.rule("SUB-29", "SUB-30", "SUB-38")
+def test_bounds_of_packed_forms_that_differ_in_their_results() -> None:
+    one = rx.FuncStructInfo(None, tensor(N), True, derive_func=FIRST)
+    other = rx.FuncStructInfo(None, shape(N), False, derive_func=FIRST)
+    for upper in (struct_info_lca(one, other), struct_info_lca(other, one)):
+        assert isinstance(upper, rx.FuncStructInfo)
+        assert (upper.derive_func, upper.purity) == (FIRST, False)
+        assert is_base_of(upper, one)
+        assert is_base_of(upper, other)
+    lower = struct_info_glb(one, packed(pure=True))
+    assert isinstance(lower, rx.FuncStructInfo)
+    assert (lower.derive_func, lower.purity) == (FIRST, True)
+    assert struct_info_glb(one, packed(rx.DEFAULT_DERIVE)) is None
