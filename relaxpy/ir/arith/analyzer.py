@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
+from functools import wraps
 from math import inf
-from typing import ClassVar
+from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith import facts, logic, modular, poly, signs, vectors
@@ -15,9 +16,12 @@ from relaxpy.ir.arith.canonical import Canonical, is_integer
 from relaxpy.ir.arith.facts import Facts, checked_residue
 from relaxpy.ir.arith.image import evaluate_set
 from relaxpy.ir.arith.interval import Interval
-from relaxpy.ir.arith.intset import EVERYTHING, IntervalSet
+from relaxpy.ir.arith.intset import IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,8 @@ class ConstIntBound:
     @classmethod
     def of(cls, bound: Interval) -> ConstIntBound:
         """The interval `bound`, saturated."""
-        low, high = bound
-        return cls(
-            cls.NEG_INF if low <= cls.NEG_INF else min(int(low), cls.POS_INF),
-            cls.POS_INF if high >= cls.POS_INF else max(int(high), cls.NEG_INF),
-        )
+        low, high = (int(max(cls.NEG_INF, min(end, cls.POS_INF))) for end in bound)
+        return cls(low, high)
 
     @property
     def interval(self) -> Interval:
@@ -90,6 +91,16 @@ class RewriteSimplifyStats:
     rewrites_performed: int = 0
 
 
+def _asked(method: Callable[Concatenate[Analyzer, P], T]) -> Callable[Concatenate[Analyzer, P], T]:
+    """`method`, with one answer wherever on the stack it is called."""
+
+    @wraps(method)
+    def ask(self: Analyzer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._engine.ask(lambda: method(self, *args, **kwargs))
+
+    return ask
+
+
 class Analyzer:
     """Integer reasoning with facts of its own: bounds, residues, values and conditions.
 
@@ -124,6 +135,7 @@ class Analyzer:
         # What was worked out under other facts may not hold any more, or not be the best.
         self._engine = Canonical(facts)
 
+    @_asked
     def simplify(self, expr: tir.ExprLike, steps: int = 2) -> tir.PrimExpr:
         """`expr` in canonical, readable form; a second step sees what the first made visible.
 
@@ -164,6 +176,7 @@ class Analyzer:
         """Begin counting anew."""
         self._visited = self._entered = self._attempted = self._performed = 0
 
+    @_asked
     def const_int_bound(self, expr: tir.ExprLike) -> ConstIntBound:
         """An interval around all values of `expr`."""
         return ConstIntBound.of(self._engine.bound(ops.convert(expr)))
@@ -173,14 +186,13 @@ class Analyzer:
         ops.check_variable(var, "a bound")
         return var in self._facts.bounds or var in self._facts.values
 
+    @_asked
     def modular_set(self, expr: tir.ExprLike) -> ModularSet:
         """What all values of `expr` are modulo what."""
         value, engine = ops.convert(expr), self._engine
-        found = engine.at_any_depth(
-            lambda: modular.of_expr(engine, value), modular.UNKNOWN, (value,)
-        )
-        return ModularSet(*found)
+        return ModularSet(*modular.of_expr(engine, value))
 
+    @_asked
     def int_set(
         self, expr: tir.ExprLike, dom_map: Mapping[tir.Var, IntervalSet | Range] | None = None
     ) -> IntervalSet:
@@ -189,11 +201,9 @@ class Analyzer:
         Without one they run through the Ranges that they were bound to.
         """
         domains = self._domains if dom_map is None else dom_map
-        value, engine = ops.convert(expr), self._engine
-        return engine.at_any_depth(
-            lambda: evaluate_set(engine, value, domains), EVERYTHING, (value,)
-        )
+        return evaluate_set(self._engine, ops.convert(expr), domains)
 
+    @_asked
     def can_prove(
         self, expr: tir.ExprLike, strength: ProofStrength = ProofStrength.DEFAULT
     ) -> bool:
@@ -219,6 +229,7 @@ class Analyzer:
         """Whether the two are always equal; False where it is not known."""
         return self.prove_equal(a, b) is True
 
+    @_asked
     def prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool | None:
         """Whether the two are always equal (True), never (False), or neither is known (None)."""
         x, y = ops.match_dtypes(a, b)
@@ -228,14 +239,17 @@ class Analyzer:
             return apart.value == 0 if isinstance(apart, tir.IntImm) else None
         return found
 
+    @_asked
     def can_prove_greater_equal(self, expr: tir.ExprLike, lower_bound: int) -> bool:
         """Whether `expr` is never below `lower_bound`."""
         return self._below(expr, lower_bound) is False
 
+    @_asked
     def can_prove_less(self, expr: tir.ExprLike, upper_bound: int) -> bool:
         """Whether `expr` is always below `upper_bound`."""
         return self._below(expr, upper_bound) is True
 
+    @_asked
     def can_prove_less_equal_than_symbolic_shape_value(
         self, lhs: tir.ExprLike, shape: tir.ExprLike
     ) -> bool:
@@ -250,6 +264,7 @@ class Analyzer:
         difference = poly.add(self._engine.poly(value), poly.constant(-limit))
         return signs.is_negative(self._engine, difference)
 
+    @_asked
     def bind(self, var: tir.Var, expr: tir.ExprLike | Range, allow_override: bool = False) -> None:
         """Say that `var` is `expr`, or that it runs through a Range.
 
@@ -282,6 +297,7 @@ class Analyzer:
         upper = ops.compare(tir.LT, value, ops.add(low, extent))
         self._facts = logic.assume(self._engine, known, upper)
 
+    @_asked
     def update(
         self,
         var: tir.Var,
@@ -330,7 +346,7 @@ class Analyzer:
         """Inside, `cond` is taken to be true; outside, everything is as before."""
         outer = self._engine
         self._entered += 1
-        self._facts = logic.assume(outer, outer.facts, ops.truth(cond))
+        self._facts = outer.ask(lambda: logic.assume(outer, outer.facts, ops.truth(cond)))
         try:
             yield
         finally:

@@ -10,14 +10,11 @@ from relaxpy.ir.arith import interval, modular, poly, readable
 from relaxpy.ir.arith.atoms import Positive, Quotient
 from relaxpy.ir.arith.interval import EVERYTHING, Interval
 from relaxpy.ir.arith.poly import Monomial, Poly
-from relaxpy.ir.dtype import INT64
-from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.tir import expr as tir, ops
 
 if TYPE_CHECKING:
     from relaxpy.ir.arith.canonical import Canonical
-
-
-_CACHE = 1 << 16
 
 
 def of_poly(engine: Canonical, p: Poly) -> Interval:
@@ -48,10 +45,10 @@ def _by_corners(engine: Canonical, p: Poly, found: Interval) -> Interval:
         if abs(sides[0][0]) == inf or abs(sides[0][1]) == inf:
             return found
     values = []
-    for a in sides[0]:
+    for a in sides[0]:  # which are integers
         slope = p[products[0]] * a + p.get((other,), 0)
         start = p.get((one,), 0) * a + p.get((), 0)
-        values += [start + interval.times(slope, b) for b in sides[1]]
+        values += [interval.plus(start, interval.times(slope, b)) for b in sides[1]]
     return interval.meet(found, (min(values), max(values)))
 
 
@@ -71,15 +68,34 @@ def by_cases(engine: Canonical, p: Poly) -> Interval:
     return interval.meet(found, interval.join(of_poly(engine, rest), of_poly(engine, other)))
 
 
+def fits(engine: Canonical, p: Poly, dtype: DataType) -> bool:
+    """Whether p and what its atoms are made of, at every depth, lie in the range of `dtype`."""
+    least, greatest = ops.int_range(dtype)
+    low, high = by_cases(engine, p)
+    if low < least or greatest < high:
+        return False
+    return all(_atom_fits(engine, factor, dtype) for monomial in p for factor in monomial)
+
+
+def _atom_fits(engine: Canonical, atom: tir.PrimExpr, dtype: DataType) -> bool:
+    match atom:
+        case Quotient(num=num, den=den):
+            return fits(engine, dict(num), dtype) and fits(engine, dict(den), dtype)
+        case Positive(inner=inner):
+            return fits(engine, dict(inner), dtype)
+        case _:
+            (least, greatest), (low, high) = ops.int_range(dtype), of_atom(engine, atom)
+            return atom.dtype.bits <= dtype.bits or (least <= low and high <= greatest)
+
+
 def _by_pieces(engine: Canonical, p: Poly) -> Interval:
-    low: interval.Bound = 0
-    high: interval.Bound = 0
+    total: Interval = (0, 0)
     for piece in readable.pieces(p):
         part = interval.scale(_of_piece(engine, piece), piece.coefficient)
-        low, high = low + part[0], high + part[1]
+        total = interval.add(total, part)
         if part == EVERYTHING:
             return EVERYTHING
-    return low, high
+    return total
 
 
 def _hopeless(p: Poly) -> bool:
@@ -138,9 +154,7 @@ def of_atom(engine: Canonical, atom: tir.PrimExpr) -> Interval:
     """An interval around an atom: what is known of it, and what its kind says."""
     found = engine.atom_bounds.get(atom)
     if found is None:
-        if len(engine.atom_bounds) > _CACHE:
-            engine.atom_bounds.clear()
-        found = engine.atom_bounds[atom] = _of_atom(engine, atom)
+        found = engine.remember(engine.atom_bounds, atom, lambda atom: _of_atom(engine, atom))
     return found
 
 
@@ -246,7 +260,7 @@ def _of_choice(
     if isinstance(test, tir.IntImm):
         return engine.bound(a if test.value else b)
     otherwise = engine.simplify(tir.Not(test))
-    return interval.join(engine.where(test).bound(a), engine.where(otherwise).bound(b))
+    return interval.join(engine.where(test, a).bound(a), engine.where(otherwise, b).bound(b))
 
 
 def _of_call(

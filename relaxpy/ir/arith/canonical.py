@@ -9,7 +9,8 @@ max(a, b) = b + max(a - b, 0), so that sums of them cancel by themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from relaxpy.ir.arith import (
     bounds,
@@ -17,32 +18,35 @@ from relaxpy.ir.arith import (
     extrema,
     finish,
     folding,
-    interval,
     logic,
+    modular,
     poly,
     readable,
     reductions,
     signs,
     vectors,
 )
-from relaxpy.ir.arith.atoms import weight
-from relaxpy.ir.arith.facts import Facts
+from relaxpy.ir.arith.atoms import Positive, Quotient, weight
+from relaxpy.ir.arith.facts import Facts, Residue
 from relaxpy.ir.arith.interval import Interval
 from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_room
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.traverse import map_children, substitute, walk
 
+K = TypeVar("K", bound=tir.PrimExpr)
+P = ParamSpec("P")
 T = TypeVar("T")
 #: Bits of the integers that floats of these types hold without gaps.
 _SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53}
-_CACHE = 1 << 16
+_MOST_ENTRIES = 1 << 13
 _PRODUCT_LIMIT = 256
 _WEIGHT_LIMIT = 160
-#: How deep conditions are assumed inside others, and how many engines are kept for that.
-_DEPTH, _PLACES = 6, 64
+#: How deep conditions are assumed inside others.
+_DEPTH = 6
 
 
 def is_integer(dtype: DataType) -> bool:
@@ -51,29 +55,81 @@ def is_integer(dtype: DataType) -> bool:
 
 
 class Canonical:
-    """Canonical forms under some facts; with none, what holds for all values of the variables."""
+    """Canonical forms under some facts; with none, what holds for all values of the variables.
 
-    def __init__(self, facts: Facts | None = None, depth: int = 0) -> None:
+    What was found out is remembered, and never decides an answer. The tables are emptied between
+    two questions once they are large, so that no engine keeps more than that alive.
+    """
+
+    def __init__(self, facts: Facts | None = None, outer: Canonical | None = None) -> None:
         self.facts = facts or Facts()
-        self._depth = depth
+        self._root = self if outer is None else outer._root
+        self._depth = 0 if outer is None else outer._depth + 1
+        self._entries = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._entries = 0
         self._places: dict[tir.PrimExpr, Canonical] = {}
         self._polys: dict[tir.PrimExpr, Poly] = {}
         self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
         self._bounds: dict[tir.PrimExpr, Interval] = {}
         self.atom_bounds: dict[tir.PrimExpr, Interval] = {}
-        self._busy = False
+        self.atom_residues: dict[tir.PrimExpr, Residue] = {}
+
+    def ask(self, work: Callable[[], T]) -> T:
+        """What `work` finds out, the same wherever, whenever and in whichever thread."""
+        if WORKING.active:
+            return work()
+        for engine in (self._root, GENERAL):
+            if engine._entries > _MOST_ENTRIES:
+                engine._forget()
+        return with_room(work)
+
+    def _prepare(self, expr: tir.PrimExpr) -> None:
+        """Find out about the parts of a nested expression, from below."""
+        if not is_nested(expr):
+            return
+        outer = WORKING.band
+        try:
+            for part in from_below(expr, self._simple):
+                WORKING.band = part.height // BAND
+                if isinstance(part, (Positive, Quotient)):
+                    bounds.of_atom(self, part)
+                else:
+                    self.simplify(part)
+                    self.bound(part)
+                    modular.of_expr(self, part)
+        finally:
+            WORKING.band = outer
+
+    def remember(self, table: dict[K, T], key: K, work: Callable[[K], T]) -> T:
+        """What `work` finds for `key`, which was not in `table`, entered there."""
+        band = key.height // BAND
+        if not WORKING.active:
+            return self.ask(lambda: self.remember(table, key, work))
+        if band and band != WORKING.band:
+            outer = WORKING.band
+            self._prepare(key)
+            WORKING.band = band
+            try:
+                found = work(key)
+            finally:
+                WORKING.band = outer
+        else:
+            found = work(key)
+        table[key] = found
+        self._root._entries += 1
+        return found
 
     def poly(self, expr: tir.PrimExpr) -> Poly:
         """The polynomial of a scalar integer expression."""
         found = self._polys.get(expr)
-        if found is None:
-            if len(self._polys) > _CACHE:
-                self._polys.clear()
-            found = self._poly(expr)
-            if expr.dtype.family == "uint":
-                found = _wrapped(found, expr.dtype.bits)
-            self._polys[expr] = found
-        return found
+        return self.remember(self._polys, expr, self._new_poly) if found is None else found
+
+    def _new_poly(self, expr: tir.PrimExpr) -> Poly:
+        found = self._poly(expr)
+        return _wrapped(found, expr.dtype.bits) if expr.dtype.family == "uint" else found
 
     def _poly(self, expr: tir.PrimExpr) -> Poly:
         match expr:
@@ -86,15 +142,13 @@ class Canonical:
             case tir.Mul(a=a, b=b):
                 return self._product(expr, self.poly(a), self.poly(b))
             case tir.Cast(value=tir.Cast(value=inner, dtype=through)) if (
-                through.is_float
-                and self._keeps_value(inner, expr.dtype)
-                and self._is_exact(inner, through)
+                through.is_float and self._is_exact(inner, through)
             ):
-                return self.poly(inner)
-            case tir.Cast(value=value) if self._keeps_value(value, expr.dtype):
-                return self.poly(value)
-            case tir.Let(var=var, value=value, body=body):
-                return self.poly(substitute(body, {var: value}))
+                return self._cast(expr, inner)
+            case tir.Cast(value=value):
+                return self._cast(expr, value)
+            case tir.Let():
+                return self.poly(folding.inlined(expr))
             case tir.Select(condition=c, true_value=a, false_value=b):
                 return self._choice(expr, c, a, b)
             case tir.Call(args=args):
@@ -107,6 +161,19 @@ class Canonical:
                 return found if weight(found) <= _WEIGHT_LIMIT else poly.atom(expr)
             case _:
                 return self.opaque(expr)
+
+    def _cast(self, expr: tir.PrimExpr, value: tir.PrimExpr) -> Poly:
+        """The polynomial of `value` where `expr`, a cast of it, keeps the value.
+
+        Of a narrower datatype everything that is computed on the way has to fit as well.
+        """
+        dtype = expr.dtype
+        if not self._keeps_value(value, dtype):
+            return self.opaque(expr)
+        found = self.poly(value)
+        if dtype.bits < value.dtype.bits and not bounds.fits(self, found, dtype):
+            return self.opaque(expr)
+        return found
 
     def _binary(self, expr: tir.BinaryOpExpr) -> Poly | None:
         """Divisions and extrema of signed integers; None for what has no such form."""
@@ -196,7 +263,7 @@ class Canonical:
 
         What a Select does not choose is evaluated all the same, and must not fail for that.
         """
-        places = self.where(test), self.where(logic.negation(self, test))
+        places = self.where(test, a), self.where(logic.negation(self, test), b)
         free = not isinstance(expr, tir.Select)
         yes, no = (
             (place if free or folding.is_safe(side) else self).simplify(side)
@@ -204,19 +271,19 @@ class Canonical:
         )
         return folding.chosen(expr, test, yes, no)
 
-    def where(self, condition: tir.PrimExpr) -> Canonical:
-        """Canonical forms where `condition`, which is simplified, holds as well.
+    def where(self, condition: tir.PrimExpr, *exprs: tir.PrimExpr) -> Canonical:
+        """Canonical forms of `exprs` where `condition`, which is simplified, holds as well.
 
-        Deep inside other conditions it is not looked at: there are as many places as ways to there.
+        Deep inside other conditions, and of nested expressions, it is not looked at: there are as
+        many places as ways to there.
         """
-        if self._depth == _DEPTH:
+        if self._depth == _DEPTH or any(map(is_nested, exprs)):
             return self
         found = self._places.get(condition)
         if found is None:
-            if len(self._places) > _PLACES:
-                self._places.clear()
             facts = logic.assume(self, self.facts, condition)
-            found = self._places[condition] = Canonical(facts, self._depth + 1)
+            found = self._places[condition] = Canonical(facts, self)
+            self._root._entries += 1
         return found
 
     def _call(self, expr: tir.Call, args: tuple[tir.PrimExpr, ...]) -> Poly:
@@ -255,40 +322,7 @@ class Canonical:
         if isinstance(expr, tir.ConstExpr):
             return expr
         found = self._simple.get(expr)
-        if found is None:
-            if len(self._simple) > _CACHE:
-                self._simple.clear()
-            found = self._simple[expr] = self.at_any_depth(
-                lambda: self._simplify(expr), expr, (expr,)
-            )
-        return found
-
-    def at_any_depth(
-        self, work: Callable[[], T], otherwise: T, exprs: tuple[tir.PrimExpr, ...]
-    ) -> T:
-        """What `work` gives; `exprs` too deep for recursion are gone through from below."""
-        if self._busy:
-            return work()
-        self._busy = True
-        try:
-            return work()
-        except RecursionError:
-            return self._from_below(work, otherwise, exprs)
-        finally:
-            self._busy = False
-
-    def _from_below(
-        self, work: Callable[[], T], otherwise: T, exprs: tuple[tir.PrimExpr, ...]
-    ) -> T:
-        try:
-            for expr in exprs:
-                for node in walk(expr):
-                    if isinstance(node, tir.PrimExpr):
-                        self.simplify(node)
-                        self.bound(node)
-            return work()
-        except RecursionError:
-            return otherwise
+        return self.remember(self._simple, expr, self._simplify) if found is None else found
 
     def _simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):
@@ -319,11 +353,7 @@ class Canonical:
         """An interval around all values of an expression."""
         found = self._bounds.get(expr)
         if found is None:
-            if len(self._bounds) > _CACHE:
-                self._bounds.clear()
-            whole = interval.of_dtype(expr.dtype)
-            found = self.at_any_depth(lambda: bounds.of_expr(self, expr), whole, (expr,))
-            self._bounds[expr] = found
+            found = self.remember(self._bounds, expr, lambda expr: bounds.of_expr(self, expr))
         return found
 
     def prove_equal(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
@@ -331,11 +361,12 @@ class Canonical:
         if a is b:
             return True
         if is_integer(a.dtype) and is_integer(b.dtype):
-            return self.at_any_depth(lambda: self._compare(a, b), None, (a, b))
+            return self.ask(lambda: self._compare(a, b))
         if a.dtype != b.dtype:
             return None
         if isinstance(a, tir.FloatImm) and isinstance(b, tir.FloatImm):
-            return False if a.value < b.value or a.value > b.value else None
+            x, y = ops.exact(a), ops.exact(b)
+            return False if x < y or x > y else None
         p, q = self.simplify(a), self.simplify(b)
         if p is q:
             return True
@@ -375,3 +406,13 @@ def _wrapped(terms: Poly, bits: int) -> Poly:
 
 
 GENERAL = Canonical()
+
+
+def asked(function: Callable[P, T]) -> Callable[P, T]:
+    """`function`, which reasons about expressions, with one answer wherever it is asked."""
+
+    @wraps(function)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+        return GENERAL.ask(lambda: function(*args, **kwargs))
+
+    return ask

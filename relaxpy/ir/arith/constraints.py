@@ -9,6 +9,7 @@ from types import MappingProxyType
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.canonical import asked
 from relaxpy.ir.arith.intset import IntervalSet, domains_of
 from relaxpy.ir.arith.patterns import check_variables
 from relaxpy.ir.dtype import BOOL
@@ -118,6 +119,7 @@ class IntGroupBounds:
         return IntGroupBounds(one, [analyzer.simplify(rng.min)], [], [last])
 
     @user_facing
+    @asked
     def find_best_range(self, vranges: Mapping[Var, Range] | None = None) -> Range | None:
         """The shortest Range that one lower and one upper bound make; None if there is none.
 

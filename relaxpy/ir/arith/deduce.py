@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith import finish, folding
 from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound
-from relaxpy.ir.arith.canonical import GENERAL
+from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.intset import NOTHING, IntervalSet, domains_of
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
@@ -18,6 +18,7 @@ Domains = Mapping[Var, "IntervalSet | Range"]
 
 
 @user_facing
+@asked
 def deduce_bound(var: Var, cond: ExprLike, hint_map: Domains, relax_map: Domains) -> IntervalSet:
     """The values of `var` for which `cond` holds whatever the variables of `relax_map` are.
 

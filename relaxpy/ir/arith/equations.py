@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith import division, poly, readable
 from relaxpy.ir.arith.analyzer import Analyzer
-from relaxpy.ir.arith.canonical import GENERAL
+from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.constraints import IntConstraints, IntConstraintsTransform, unsolvable
 from relaxpy.ir.arith.patterns import linear_terms
 from relaxpy.ir.arith.poly import Poly
@@ -23,6 +23,7 @@ Row = list[int]
 
 
 @user_facing
+@asked
 def solve_linear_equations(
     equations: IntConstraints | Sequence[ExprLike],
     variables: Sequence[Var] | None = None,

@@ -91,7 +91,10 @@ def _joined(engine: Canonical, p: Poly, dtype: DataType) -> Poly:
         if parts is not None:
             groups.setdefault((type(monomial[0]), parts[0]), []).append(monomial)
     out = dict(p)
-    for monomials in groups.values():
+    for members in groups.values():
+        monomials = [m for m in members if m in out]  # others went into what was joined before
+        if not monomials:
+            continue
         rest = {m: c for m, c in out.items() if m not in monomials}
         sides: list[dict[Monomial, int]] = [{}, {}]
         for monomial in monomials:

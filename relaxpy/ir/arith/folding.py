@@ -11,7 +11,7 @@ from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
-from relaxpy.ir.traverse import children, walk
+from relaxpy.ir.traverse import children, substitute, walk
 
 _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
 
@@ -20,7 +20,8 @@ def folded(node: PrimExpr) -> PrimExpr:
     """`node`, whose operands are simplified, or what it comes to.
 
     Rule:
-        Of floating arithmetic only what changes no value: x + 0, x - 0, x * 1 and x / 1.
+        Of floating arithmetic only what keeps every value, NaN and signed zeros included:
+        x + -0.0, x - 0.0, x * 1 and x / 1.
     """
     rule = _RULES.get(type(node))
     return node if rule is None else rule(node)
@@ -35,8 +36,9 @@ def _cast(node: PrimExpr) -> PrimExpr:
         return node
     if dtype.is_int and not dtype.is_bool:
         low, high = ops.int_range(dtype)
+        number = ops.exact(value)
         # What C leaves open is left to whoever evaluates it.
-        if not math.isfinite(value.value) or not low <= int(value.value) <= high:
+        if not math.isfinite(number) or not low <= int(number) <= high:
             return node
     return ops.cast_to(value, dtype)
 
@@ -47,9 +49,10 @@ def _number(value: PrimExpr) -> float | None:
 
 def _sum(node: PrimExpr) -> PrimExpr:
     assert isinstance(node, tir.BinaryOpExpr)
-    if _number(node.b) == 0:
+    addition = isinstance(node, tir.Add)
+    if ops.is_neutral_term(node.b, negative=addition):
         return node.a
-    return node.b if isinstance(node, tir.Add) and _number(node.a) == 0 else node
+    return node.b if addition and ops.is_neutral_term(node.a, negative=True) else node
 
 
 def _product(node: PrimExpr) -> PrimExpr:
@@ -108,6 +111,13 @@ def _choice(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) ->
     if inner[0].dtype != condition.dtype or not is_safe(inner[0]):
         return node
     return chosen(node, ops.all_of(condition, inner[0]), inner[1], no)
+
+
+def inlined(expr: PrimExpr) -> PrimExpr:
+    """The body of a Let, and of those in it, with their values for the variables."""
+    while isinstance(expr, tir.Let):
+        expr = substitute(expr.body, {expr.var: expr.value})
+    return expr
 
 
 def uses(expr: PrimExpr, var: Var) -> int:

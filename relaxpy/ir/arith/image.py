@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import poly, readable
+from relaxpy.ir.arith import folding, poly, readable
 from relaxpy.ir.arith.interval import Interval
 from relaxpy.ir.arith.intset import EVERYTHING, IntervalSet, around_lanes, domains_of
 from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.arith.stack import from_below, is_nested
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range
-from relaxpy.ir.traverse import substitute, walk
+from relaxpy.ir.traverse import walk
 
 if TYPE_CHECKING:
     from relaxpy.ir.arith.canonical import Canonical
 
 Domains = Mapping[tir.Var, IntervalSet]
 End = tir.PrimExpr | None
-Operation = Callable[[tir.ExprLike, tir.ExprLike], tir.PrimExpr]
+Operation = type[tir.BinaryOpExpr]
 
 
 def evaluate_set(
@@ -50,6 +51,7 @@ class _Image:
             high = engine.bound(domain.max_value)[1] if domain.has_upper_bound() else inf
             facts = facts.with_bound(var, (low, high))
         self.inside = type(engine)(facts)
+        self.ends: dict[tir.PrimExpr, tuple[End, End]] = {}
 
     def literal(self, expr: tir.PrimExpr) -> tuple[End, End]:
         """Both ends as literals, where the intervals of the variables give them."""
@@ -66,17 +68,30 @@ class _Image:
 
     def closed(self, expr: tir.PrimExpr) -> tuple[End, End]:
         """Both ends without variables that run, as the ends of domains may have others of them."""
-        low, high = self.of(expr)
+        low, high = self.at_any_depth(expr)
         for _ in self.domains:
-            low = None if low is None else self.of(low)[0]
-            high = None if high is None else self.of(high)[1]
+            low = None if low is None else self.at_any_depth(low)[0]
+            high = None if high is None else self.at_any_depth(high)[1]
         low, high = (
             None if end is None or mentions(end, self.domains) else end for end in (low, high)
         )
         return low, high
 
+    def at_any_depth(self, expr: tir.PrimExpr) -> tuple[End, End]:
+        """Both ends; those of the parts of a nested expression come first."""
+        if is_nested(expr):
+            for part in from_below(expr, self.ends):
+                self.of(part)
+        return self.of(expr)
+
     def of(self, expr: tir.PrimExpr) -> tuple[End, End]:
         """Both ends; None where there is none, or none is found."""
+        found = self.ends.get(expr)
+        if found is None:
+            found = self.ends[expr] = self.found(expr)
+        return found
+
+    def found(self, expr: tir.PrimExpr) -> tuple[End, End]:
         if not expr.dtype.is_int or expr.dtype.is_bool:
             return None, None
         if expr.dtype.vector:
@@ -133,25 +148,22 @@ class _Image:
         match expr:
             case tir.Add(a=a, b=b):
                 (l1, h1), (l2, h2) = self.of(a), self.of(b)
-                return self.over(ops.add, l1, l2), self.over(ops.add, h1, h2)
+                return self.over(tir.Add, l1, l2), self.over(tir.Add, h1, h2)
             case tir.Sub(a=a, b=b):
                 (l1, h1), (l2, h2) = self.of(a), self.of(b)
-                return self.over(ops.sub, l1, h2), self.over(ops.sub, h1, l2)
+                return self.over(tir.Sub, l1, h2), self.over(tir.Sub, h1, l2)
             case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
-                choose = ops.minimum if isinstance(expr, tir.Min) else ops.maximum
                 (l1, h1), (l2, h2) = self.of(a), self.of(b)
-                low, high = self.over(choose, l1, l2), self.over(choose, h1, h2)
+                low, high = self.over(type(expr), l1, l2), self.over(type(expr), h1, h2)
                 if isinstance(expr, tir.Min):
                     return low, h1 if h2 is None else h2 if h1 is None else high
                 return l1 if l2 is None else l2 if l1 is None else low, high
             case tir.Mul(a=a, b=b):
                 if mentions(b, self.domains):
                     a, b = b, a
-                return self.monotone(a, b, ops.mul)
-            case tir.FloorDiv(a=a, b=b):
-                return self.monotone(a, b, ops.floordiv)
-            case tir.Div(a=a, b=b):
-                return self.monotone(a, b, ops.truncdiv)
+                return self.monotone(a, b, tir.Mul)
+            case tir.FloorDiv(a=a, b=b) | tir.Div(a=a, b=b):
+                return self.monotone(a, b, type(expr))
             case tir.FloorMod(a=a, b=b):
                 return self.remainder(a, b)
             case tir.Mod(a=a, b=b) if self.inside.bound(a)[0] >= 0:
@@ -166,8 +178,8 @@ class _Image:
                     low if low is None else ops.cast_to(low, expr.dtype),
                     high if high is None else ops.cast_to(high, expr.dtype),
                 )
-            case tir.Let(var=var, value=value, body=body):
-                return self.of(substitute(body, {var: value}))
+            case tir.Let():
+                return self.at_any_depth(folding.inlined(expr))
             case _:
                 return None, None
 
@@ -186,22 +198,24 @@ class _Image:
         if len(found) == 1:
             return found[0]
         (l1, h1), (l2, h2) = found
-        return self.over(ops.minimum, l1, l2), self.over(ops.maximum, h1, h2)
+        return self.over(tir.Min, l1, l2), self.over(tir.Max, h1, h2)
 
     def over(self, op: Operation, a: End, b: End) -> End:
-        """op(a, b), if both are there."""
-        return None if a is None or b is None else self.engine.simplify(op(a, b))
+        """op(a, b), if both are there and their datatype does not end before it."""
+        if a is None or b is None:
+            return None
+        found = self.engine.simplify(op(a, b))
+        number = poly.constant_of(self.engine.poly(found))
+        return found if number is None or isinstance(found, tir.IntImm) else None
 
     def monotone(self, a: tir.PrimExpr, b: tir.PrimExpr, op: Operation) -> tuple[End, End]:
         """op(a, b) for a `b` of known sign without variables that run."""
         if mentions(b, self.domains):
             return None, None
         least, greatest = self.engine.bound(b)
-        if op is not ops.mul and least <= 0 <= greatest:
+        if op is not tir.Mul and least <= 0 <= greatest:
             return None, None
-        low, high = (
-            None if end is None else self.engine.simplify(op(end, b)) for end in self.of(a)
-        )
+        low, high = (self.over(op, end, b) for end in self.of(a))
         if least >= 0:
             return low, high
         return (high, low) if greatest <= 0 else (None, None)
@@ -213,8 +227,8 @@ class _Image:
         low, high = self.of(a)
         simple = self.engine.simplify
         if low is not None and high is not None:
-            block, last = simple(ops.floordiv(low, b)), simple(ops.floordiv(high, b))
+            block, last = simple(tir.FloorDiv(low, b)), simple(tir.FloorDiv(high, b))
             if self.engine.prove_equal(block, last):
-                start = ops.mul(block, b)
-                return simple(ops.sub(low, start)), simple(ops.sub(high, start))
-        return ops.const(0, a.dtype), simple(ops.sub(b, 1))
+                start = tir.Mul(block, b)
+                return simple(tir.Sub(low, start)), simple(tir.Sub(high, start))
+        return ops.const(0, a.dtype), simple(tir.Sub(b, ops.const(1, b.dtype)))

@@ -10,7 +10,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith import poly, readable
 from relaxpy.ir.arith.analyzer import Analyzer
-from relaxpy.ir.arith.canonical import GENERAL
+from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.constraints import (
     IntConstraints,
     IntConstraintsTransform,
@@ -34,6 +34,7 @@ class InfeasibleError(Exception):
 
 
 @user_facing
+@asked
 def solve_linear_inequalities(
     equations: IntConstraints | Sequence[ExprLike],
     variables: Sequence[Var] | None = None,

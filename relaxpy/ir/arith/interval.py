@@ -17,13 +17,22 @@ EVERYTHING: Interval = (-inf, inf)
 
 
 def times(a: Bound, b: Bound) -> Bound:
-    """a * b, where zero times infinity is zero."""
-    return 0 if a == 0 or b == 0 else a * b
+    """a * b, where zero times infinity is zero; Python's integers may be beyond every float."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if a == 0 or b == 0:
+        return 0
+    return inf if (a > 0) == (b > 0) else -inf
+
+
+def plus(a: Bound, b: Bound) -> Bound:
+    """a + b; Python's integers may be beyond every float."""
+    return a if isinstance(a, float) else b if isinstance(b, float) else a + b
 
 
 def add(a: Interval, b: Interval) -> Interval:
     """All sums of members."""
-    return a[0] + b[0], a[1] + b[1]
+    return plus(a[0], b[0]), plus(a[1], b[1])
 
 
 def scale(a: Interval, factor: int) -> Interval:
@@ -101,10 +110,7 @@ def remainder(a: Interval, b: Interval, *, floor: bool) -> Interval:
 
 
 def of_dtype(dtype: DataType) -> Interval:
-    """All values of an integer datatype; those of 64 bits, and of other types, are not bounded."""
-    if not dtype.is_int:
+    """All values of an integer datatype; signed ones of 64 bits, and others, are not bounded."""
+    if not dtype.is_int or (dtype.family == "int" and dtype.bits >= 64):
         return EVERYTHING
-    low, high = ops.int_range(dtype)
-    if dtype.bits < 64:
-        return low, high
-    return (0, inf) if low == 0 else EVERYTHING
+    return ops.int_range(dtype)

@@ -167,11 +167,17 @@ def around_lanes(value: tir.PrimExpr) -> IntervalSet:
     match value:
         case tir.Broadcast(value=scalar):
             return IntervalSet(scalar, scalar)
-        case tir.Ramp(base=base, stride=tir.IntImm(value=stride) as step, lanes=lanes):
+        case tir.Ramp() if value.dtype.family == "uint":
+            return EVERYTHING  # it may wrap around
+        case tir.Ramp(base=base, stride=tir.IntImm(value=stride), lanes=lanes):
             if value.dtype.is_scalable:
                 ends: tuple[tir.ExprLike | None, ...] = (base, None if stride else base)
             else:
-                ends = (base, simplify(ops.add(base, ops.mul(step, lanes - 1))))
+                length, (low, high) = stride * (lanes - 1), ops.int_range(base.dtype)
+                start = base.value if isinstance(base, tir.IntImm) else 0
+                if not low <= length <= high or not low <= start + length <= high:
+                    return EVERYTHING  # it overflows
+                ends = (base, simplify(ops.add(base, length)))
             return IntervalSet(*(ends if stride >= 0 else ends[::-1]))
         case _ if not value.dtype.vector:
             return IntervalSet(value, value)

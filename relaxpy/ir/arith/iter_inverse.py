@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.canonical import asked
 from relaxpy.ir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr, marks_of
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 
 
 @user_facing
+@asked
 def inverse_affine_iter_map(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[ExprLike]
 ) -> dict[Var, PrimExpr]:

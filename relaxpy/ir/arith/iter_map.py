@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.canonical import asked
 from relaxpy.ir.arith.iter_expr import (
     IterMapLevel,
     IterMark,
@@ -46,6 +47,7 @@ class IterMapResult:
 
 
 @user_facing
+@asked
 def detect_iter_map(
     indices: Sequence[ExprLike],
     input_iters: Mapping[Var, Range],
@@ -81,6 +83,7 @@ def detect_iter_map(
 
 
 @user_facing
+@asked
 def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> IterSumExpr:
     """One index as a sum of splits, fused no more than quotients ask for.
 
@@ -99,6 +102,7 @@ def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> 
 
 
 @user_facing
+@asked
 def iter_map_simplify(
     indices: Sequence[ExprLike],
     input_iters: Mapping[Var, Range],

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxpy.entry import user_facing
+from relaxpy.ir.arith.canonical import asked
 from relaxpy.ir.arith.iter_expr import (
     IterMapLevel,
     IterMark,
@@ -25,6 +26,7 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 
 
 @user_facing
+@asked
 def subspace_divide(
     bindings: Sequence[ExprLike],
     input_iters: Mapping[Var, Range],

@@ -47,7 +47,7 @@ def _beside(
     engine: Canonical, expr: tir.PrimExpr, other: tir.PrimExpr, *, conjunction: bool
 ) -> tir.PrimExpr:
     """The parts of `expr` simplified where `other` decides nothing."""
-    inside = engine.where(other if conjunction else logic.negation(engine, other))
+    inside = engine.where(other if conjunction else logic.negation(engine, other), expr)
     parts = [inside.simplify(part) for part in parts_of(expr, tir.And if conjunction else tir.Or)]
     return (ops.all_of if conjunction else ops.any_of)(*parts)
 

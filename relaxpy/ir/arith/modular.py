@@ -51,16 +51,20 @@ def of_poly(engine: Canonical, p: Poly) -> Residue:
 
 def of_atom(engine: Canonical, atom: tir.PrimExpr) -> Residue:
     """The class of an atom: as known, or that of the values it chooses among."""
-    known = engine.facts.residues.get(atom)
-    if known is not None:
-        return known
+    found = engine.facts.residues.get(atom) or engine.atom_residues.get(atom)
+    if found is None:
+        found = engine.remember(engine.atom_residues, atom, lambda atom: _of_atom(engine, atom))
+    return found
+
+
+def _of_atom(engine: Canonical, atom: tir.PrimExpr) -> Residue:
     if isinstance(atom, (tir.Min, tir.Max)):
         return join(of_expr(engine, atom.a), of_expr(engine, atom.b))
     parts = folding.parts_of_choice(atom)
     if parts is None or parts[0].dtype.vector:
         return UNKNOWN
     test, a, b = parts
-    places = engine.where(test), engine.where(logic.negation(engine, test))
+    places = engine.where(test, a), engine.where(logic.negation(engine, test), b)
     return join(of_expr(places[0], a), of_expr(places[1], b))
 
 
@@ -69,6 +73,8 @@ def of_expr(engine: Canonical, expr: tir.PrimExpr) -> Residue:
     if not expr.dtype.is_int or expr.dtype.lanes != 1 or expr.dtype.is_bool:
         return UNKNOWN
     found = of_poly(engine, engine.poly(expr))
-    if expr.dtype.family == "uint" and not isinstance(expr, (tir.IntImm, tir.Var)):
-        return _least(gcd(found[0], 1 << expr.dtype.bits), found[1])
-    return found
+    if expr.dtype.family != "uint" or expr in engine.facts.residues:
+        return found
+    whole = 1 << expr.dtype.bits
+    coeff = gcd(found[0], whole)
+    return _least(0 if coeff == whole else coeff, found[1] % whole)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.canonical import GENERAL
+from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import BOOL, DataType
 from relaxpy.ir.tir import expr as tir, ops
@@ -17,6 +17,7 @@ from relaxpy.ir.traverse import walk
 
 
 @user_facing
+@asked
 def narrow_predicate_expression(expr: ExprLike, ranges: Mapping[Var, Range]) -> PrimExpr:
     """A condition that implies `expr` for every value of the variables in `ranges`, without them.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith import poly, readable
-from relaxpy.ir.arith.canonical import GENERAL, is_integer
+from relaxpy.ir.arith.canonical import GENERAL, asked, is_integer
 from relaxpy.ir.arith.poly import Poly
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import DataType
@@ -45,6 +45,7 @@ def check_variables(variables: object) -> list[Var]:
 
 
 @user_facing
+@asked
 def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr]:
     """What each variable is multiplied by, and what is added to it all; [] if it is not linear.
 
@@ -73,6 +74,7 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
 
 
 @user_facing
+@asked
 def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr | None]:
     """The least and the greatest value of each variable under the condition `expr`, in turn.
 
@@ -160,6 +162,7 @@ def at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] | None]:
 
 
 @user_facing
+@asked
 def detect_common_subexpr(expr: ExprLike, threshold: int) -> dict[PrimExpr, int]:
     """How often each computation stands in `expr` that does so at least `threshold` times.
 

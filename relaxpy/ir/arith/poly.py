@@ -21,7 +21,7 @@ ZERO: Poly = {}
 _KEY_PARTS = 256
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 11)
 def text_key(node: tir.PrimExpr) -> str:
     """A text to sort by: variables by name, before anything compound; the same in every run.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.arith import poly
@@ -162,11 +163,7 @@ def _extremum(left: Poly, atom: Positive, times: int) -> Extremum:
     """
     inner = dict(atom.inner)
     shift = inner.pop(ONE, 0)
-    p: dict[Monomial, int] = {}
-    n: dict[Monomial, int] = {}
-    for piece in pieces(inner):
-        side, sign = (p, 1) if piece.coefficient > 0 else (n, -1)
-        poly.accumulate(side, piece.unit, sign * piece.coefficient)
+    p, n = _sides(atom)
     size, rest = abs(times), left.get(ONE, 0)
     sign = 1 if times > 0 else -1
     moved = rest // size if rest % size == 0 else 0
@@ -189,6 +186,17 @@ def _extremum(left: Poly, atom: Positive, times: int) -> Extremum:
         if whole is not None:
             return whole
     return _maximum(inner, poly.ZERO, shift, sign * moved, positive, times)
+
+
+@lru_cache(maxsize=1 << 11)
+def _sides(atom: Positive) -> tuple[Poly, Poly]:
+    """The terms of what `atom` is the positive part of: those added, and those subtracted."""
+    p: dict[Monomial, int] = {}
+    n: dict[Monomial, int] = {}
+    for piece in pieces({m: c for m, c in atom.inner if m}):
+        side, sign = (p, 1) if piece.coefficient > 0 else (n, -1)
+        poly.accumulate(side, piece.unit, sign * piece.coefficient)
+    return p, n
 
 
 def _around_rest(left: Poly, atom: Positive, sign: int) -> Extremum | None:

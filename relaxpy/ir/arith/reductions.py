@@ -21,10 +21,10 @@ def simplify(engine: Canonical, expr: Reduce) -> PrimExpr:
         if axis.dom is not None:
             low = ops.compare(tir.LE, axis.dom.min, axis.var)
             high = ops.compare(tir.LT, axis.var, axis.dom.stop)
-            inside = inside.where(inside.simplify(ops.all_of(low, high)))
+            inside = inside.where(inside.simplify(ops.all_of(low, high)), expr)
     condition = inside.simplify(expr.condition)
     where = condition.value if isinstance(condition, tir.IntImm) else None
-    body = inside if where is not None else inside.where(condition)
+    body = inside if where is not None else inside.where(condition, expr)
     init = tuple(map(engine.simplify, expr.init))
     index = expr.value_index
     if where == 0:

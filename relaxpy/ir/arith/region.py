@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.canonical import asked
 from relaxpy.ir.arith.intset import IntervalSet
 from relaxpy.ir.arith.iter_expr import IterMapLevel, IterSumExpr, is_number
 from relaxpy.ir.arith.iter_map import detect_iter_map
@@ -22,6 +23,7 @@ Stretch = tuple[PrimExpr, PrimExpr]
 
 
 @user_facing
+@asked
 def estimate_region_strict_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
 ) -> list[IntervalSet] | None:
@@ -34,6 +36,7 @@ def estimate_region_strict_bound(
 
 
 @user_facing
+@asked
 def estimate_region_lower_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
 ) -> list[IntervalSet] | None:
@@ -46,6 +49,7 @@ def estimate_region_lower_bound(
 
 
 @user_facing
+@asked
 def estimate_region_upper_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
 ) -> list[IntervalSet]:

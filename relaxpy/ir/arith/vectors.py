@@ -8,7 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith import folding, modular
+from relaxpy.ir.arith import folding, interval, modular
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import expr as tir, ops
@@ -39,6 +39,15 @@ class Lanes:
                 return Lanes(value, None, count)
             case _:
                 return None
+
+    @property
+    def last(self) -> PrimExpr | None:
+        """The last lane, where that is a known multiple of the stride after the first."""
+        if self.step is None or not isinstance(self.count, int):
+            return None
+        dtype, length = self.base.dtype, self.step * (self.count - 1)
+        low, high = ops.int_range(dtype)
+        return tir.Add(self.base, tir.IntImm(dtype, length)) if low <= length <= high else None
 
     @property
     def step(self) -> int | None:
@@ -167,9 +176,8 @@ def _not_negative(engine: Canonical, p: Lanes) -> bool:
         return False
     if p.step >= 0:
         return True
-    if not isinstance(p.count, int):
-        return False
-    return engine.bound(ops.add(p.base, p.step * (p.count - 1)))[0] >= 0
+    last = p.last
+    return last is not None and engine.bound(last)[0] >= 0
 
 
 def _divided(
@@ -206,7 +214,7 @@ def _in_one_block(engine: Canonical, base: PrimExpr, c: int, length: int) -> boo
     if 0 <= first + length < common:
         return True
     low, high = engine.bound(base)
-    ends = [end + more for end in (low, high) for more in (0, length)]
+    ends = [interval.plus(end, more) for end in (low, high) for more in (0, length)]
     return all(isinstance(e, int) for e in ends) and len({e // c for e in ends}) == 1
 
 
@@ -227,12 +235,12 @@ def _compared(
     engine: Canonical, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes
 ) -> PrimExpr | None:
     """A comparison that is one truth: orderings by the first and the last lane."""
-    if p.step is None or q.step is None or not isinstance(p.count, int):
-        return None
     if p.base.dtype.family != "int":
         return None
-    last = p.count - 1
-    ends = [(p.base, q.base), (ops.add(p.base, p.step * last), ops.add(q.base, q.step * last))]
+    x, y = p.last, q.last
+    if x is None or y is None:
+        return None
+    ends = [(p.base, q.base), (x, y)]
     if kind in (tir.EQ, tir.NE):
         # Between lanes on either side a difference may be 0, so only one that is constant decides.
         ends = ends if p.step == q.step else []

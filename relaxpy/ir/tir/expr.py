@@ -49,6 +49,7 @@ class Var(PrimExpr):
             annotation = dtype if isinstance(dtype, PrimType) else PrimType(DataType(dtype))
             plain = annotation.dtype
         object.__setattr__(node, "name", name)
+        object.__setattr__(node, "height", 0)
         object.__setattr__(node, "dtype", plain)
         object.__setattr__(node, "type_annotation", annotation)
         return node
@@ -199,12 +200,14 @@ class Add(BinaryOpExpr):
     """a + b, in the datatype of both."""
 
     __slots__ = ()
+    _is_sum = True
 
 
 class Sub(BinaryOpExpr):
     """a - b, in the datatype of both."""
 
     __slots__ = ()
+    _is_sum = True
 
 
 class Mul(BinaryOpExpr):

@@ -297,9 +297,9 @@ def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
     if kind.vector != source.dtype.vector:
         raise MisuseError(f"a cast keeps the lanes: {source.dtype} to {kind or 'void'}")
     if isinstance(source, (expr.IntImm, expr.FloatImm)) and kind.lanes == 1:
-        number = source.value if kind.is_float else _exact(source)
-        if kind.is_float or isinstance(number, int) or np.isfinite(number):
-            return const(bool(number) if kind.is_bool else number, kind)
+        folded = _converted(exact(source), kind)
+        if folded is not None:
+            return folded
     if isinstance(source, expr.Broadcast):
         return expr.Broadcast(cast_to(source.value, kind.element), source.lanes)
     if isinstance(source, expr.Ramp) and kind.is_int:
@@ -308,6 +308,23 @@ def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
             cast_to(source.base, element), cast_to(source.stride, element), source.lanes
         )
     return expr.Cast(kind, source)
+
+
+def _converted(number: float, dtype: DataType) -> expr.PrimExpr | None:
+    """The literal that a cast of a number gives; None where no literal of `dtype` is that."""
+    if dtype.is_bool:
+        return const(bool(number), dtype)
+    if dtype.is_int:
+        return const(int(number), dtype) if math.isfinite(number) else None
+    if not dtype.is_float or (isinstance(number, int) and not _is_double(number)):
+        return None
+    low, high = float_range(dtype)
+    beyond = math.isfinite(number) and not low <= number <= high
+    return None if beyond and not _rounds_into(number, dtype) else const(number, dtype)
+
+
+def _is_double(number: int) -> bool:
+    return abs(number).bit_length() <= 53 or (abs(number) < 1 << 1023 and float(number) == number)
 
 
 def wrap_int(value: int, dtype: DataType) -> int:
@@ -322,19 +339,19 @@ def trunc_div(a: int, b: int) -> int:
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
-def _exact(literal: expr.ConstExpr) -> Any:
+def exact(literal: expr.IntImm | expr.FloatImm) -> Any:
     """What a literal is in its own datatype: its text may have more digits than that holds."""
-    if literal.dtype == FLOAT32:
-        with np.errstate(over="ignore"):
-            return float(np.float32(literal.value))
-    return literal.value
+    if isinstance(literal, expr.IntImm) or literal.dtype == FLOAT64:
+        return literal.value
+    with np.errstate(all="ignore"):
+        return float(literal.dtype.numpy().type(literal.value))
 
 
 def _literals(a: expr.PrimExpr, b: expr.PrimExpr) -> tuple[Any, Any] | None:
     if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm):
         return a.value, b.value
     if isinstance(a, expr.FloatImm) and isinstance(b, expr.FloatImm) and a.dtype.bits >= 32:
-        return _exact(a), _exact(b)
+        return exact(a), exact(b)
     return None
 
 
@@ -357,14 +374,28 @@ def _is(value: expr.PrimExpr, number: int) -> bool:
     return isinstance(value, (expr.IntImm, expr.FloatImm)) and value.value == number
 
 
+def is_neutral_term(value: expr.PrimExpr, *, negative: bool) -> bool:
+    """Whether `value` is 0 in every lane, of floats the negative zero or the positive one.
+
+    Rule:
+        x + -0.0 and x - 0.0 are x for every x; -0.0 + 0.0 and -0.0 - -0.0 are 0.0.
+    """
+    if not _is(value, 0):
+        return False
+    literal = value.value if isinstance(value, expr.Broadcast) else value
+    if not isinstance(literal, expr.FloatImm):
+        return True
+    return (math.copysign(1, literal.value) < 0) == negative
+
+
 def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """a + b; literals are folded, and adding 0 gives the other operand."""
+    """a + b; literals are folded, and adding 0 (of floats, -0.0) gives the other operand."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] + pair[1], x.dtype):
         return _literal(pair[0] + pair[1], x.dtype)
-    if _is(y, 0):
+    if is_neutral_term(y, negative=True):
         return x
-    return y if _is(x, 0) else expr.Add(x, y)
+    return y if is_neutral_term(x, negative=True) else expr.Add(x, y)
 
 
 def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
@@ -372,7 +403,7 @@ def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] - pair[1], x.dtype):
         return _literal(pair[0] - pair[1], x.dtype)
-    return x if _is(y, 0) else expr.Sub(x, y)
+    return x if is_neutral_term(y, negative=False) else expr.Sub(x, y)
 
 
 def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:

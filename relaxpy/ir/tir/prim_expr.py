@@ -6,6 +6,7 @@ comparison and hashing are by identity.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeAlias, Union, cast
 from weakref import WeakValueDictionary
@@ -38,9 +39,13 @@ def _identity(value: object) -> object:
 class PrimExpr(Node):
     """A scalar (or vector) expression. `a == b` builds EQ, whose truth is structural equality."""
 
-    __slots__ = ("dtype",)
+    __slots__ = ("dtype", "height")
     _stored: ClassVar[tuple[str, ...]] = ()
+    #: Sums of integers, as a + b - c, do not count as nested in each other.
+    _is_sum: ClassVar[bool] = False
     dtype: DataType
+    height: int
+    """How deep expressions are nested in this one; 0 for leaves."""
 
     @override
     def __init_subclass__(cls) -> None:
@@ -53,6 +58,7 @@ class PrimExpr(Node):
         if node is None:
             made = object.__new__(cls)
             object.__setattr__(made, "dtype", dtype)
+            object.__setattr__(made, "height", cls._height_over(dtype, values))
             for name, value in zip(cls._stored, values, strict=True):
                 object.__setattr__(made, name, value)
             with _entering:
@@ -60,6 +66,17 @@ class PrimExpr(Node):
                 if node is None:
                     node = _interned[key] = made
         return cast("Self", node)
+
+    @classmethod
+    def _height_over(cls, dtype: DataType, values: Iterable[object]) -> int:
+        height = 0
+        for value in values:
+            if isinstance(value, PrimExpr):
+                chained = cls._is_sum and value._is_sum and dtype.is_int and not dtype.vector
+                height = max(height, value.height + (not chained))
+            elif type(value) is tuple and value:
+                height = max(height, cls._height_over(dtype, value))
+        return height
 
     @override
     def __setattr__(self, name: str, value: object) -> None:

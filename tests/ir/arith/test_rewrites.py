@@ -271,7 +271,8 @@ CALLS: list[Row] = [
     (ite(x < 5, ite(x > 1, 1, 0), 0), ite(And(x < 5, LT(1, x)), 1, 0), []),
     (ite(x > 2, ite(x > 1, 1, 0), 0), ite(LT(2, x), 1, 0), []),
     (tir.Call("int32", "tir.if_then_else", (tr, x, y)), x, []),
-    (tir.Add(h, c(0.0, "float16")), h, []),
+    (tir.Add(h, c(-0.0, "float16")), h, []),
+    (tir.Sub(h, c(0.0, "float16")), h, []),
     (tir.Mul(h, c(1.0, "float16")), h, []),
     (tir.Mul(c(1.0, "float16"), h), h, []),
 ]
