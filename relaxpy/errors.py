@@ -188,13 +188,24 @@ class RelaxpyError(RuntimeError):
         without a place has that of the line that ran.
         """
         if isinstance(self, RuntimeCheckError) and not any(d.span for d in self.diagnostics):
-            self.located(_place_of_line(self.__traceback__))
+            self._located_by_lines()
         if os.environ.get(FULL_TRACEBACK):
             return
         self.__traceback__ = users_part(self.__traceback__)
         while (context := self.__context__) is not None and _began_inside(context):
             self.__context__ = context.__context__
         self.__suppress_context__ = self.__cause__ is not None
+
+    def _located_by_lines(self) -> None:
+        """Take the position of the innermost line that has one; a note names the call around it."""
+        found = list(dict.fromkeys(_places_of_lines(self.__traceback__)))
+        if not found:
+            return
+        *outer, inner = found
+        notes = (f"called at {outer[-1]}",) if outer else ()
+        self.diagnostics = tuple(
+            replace(d, span=inner, notes=(*d.notes, *notes)) for d in self.diagnostics
+        )
 
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython and Jupyter show: where the user's own code was, the message."""
@@ -254,14 +265,14 @@ PLACE_OF_LINE: Final = "__relaxpy_place_of_line__"
 """The global of a generated text that tells what its lines stand for."""
 
 
-def _place_of_line(trace: TracebackType | None) -> Span | None:
-    """What the innermost line stands for that stands for something."""
-    found: Span | None = None
+def _places_of_lines(trace: TracebackType | None) -> Iterator[Span]:
+    """What the lines that ran stand for, the outermost first, of those that stand for something."""
     while trace is not None:
         place = trace.tb_frame.f_globals.get(PLACE_OF_LINE)
-        found = (place and place(trace.tb_lineno)) or found
+        span = place and place(trace.tb_lineno)
+        if span is not None:
+            yield span
         trace = trace.tb_next
-    return found
 
 
 def is_users(frame: FrameType) -> bool:

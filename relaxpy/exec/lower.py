@@ -245,5 +245,4 @@ def _function_value(
     if isinstance(func, rx.Function):
         return Closure(run, function_info(func), name)
     assert isinstance(func.struct_info, rx.FuncStructInfo)
-    written = {i: callee.title(i) for i in callee.written}
-    return PrimFuncValue(partial(support.run_kernel, run, written), func.struct_info, name)
+    return PrimFuncValue(partial(support.run_kernel, run), func.struct_info, name)

@@ -291,7 +291,7 @@ class CallLowering(ABC):
         if sizes is not None:
             self._run_unchecked(callee, args, {var: self._sizes.write(sizes[var]) for var in sizes})
         else:
-            self._run_checked(call, callee, args, len(inputs))
+            self._run_checked(call, callee, args)
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return py.tuple_of(outputs) if several else outputs[0]
 
@@ -320,9 +320,7 @@ class CallLowering(ABC):
         first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
         return "inplace_indices" in call.attrs or any(i < first for i in callee.written)
 
-    def _run_checked(
-        self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr], inputs: int
-    ) -> None:
+    def _run_checked(self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr]) -> None:
         """The kernel with a check of its arguments here, which says where the call stands."""
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
         fixed = not any(isinstance(arg, ast.Starred) for arg in args)
@@ -333,9 +331,6 @@ class CallLowering(ABC):
         args = [self._named(arg, "v") for arg in args]
         names = self._check_call(replace(callee.signature, span=call.span), args)
         if unchecked is None or self._writes_inputs(call, callee):
-            for i in sorted(i for i in callee.written if i < inputs):
-                what = py.text(callee.title(i))
-                self._out.append(py.do(py.call("rx.writable", args[i], what)))
             self._out.append(py.do(self._outward(callee.name, *args)))
             return
         wide = sizes_in_signature(callee)

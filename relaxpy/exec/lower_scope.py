@@ -28,12 +28,6 @@ class GlobalCallee:
     kernel: Kernel | None = None
     written: frozenset[int] = frozenset()
 
-    def title(self, place: int) -> str:
-        """What messages call the argument at this place of a kernel."""
-        assert self.prim_func is not None
-        param = self.prim_func.params[place]
-        return f"{self.signature.name}: buffer {self.prim_func.buffer_map.get(param, param).name}"
-
 
 class Globals(Protocol):
     """What a function needs to know of the module around it."""

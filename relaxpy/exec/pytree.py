@@ -137,9 +137,9 @@ def when(condition: Code, body: list[ast.stmt], orelse: list[ast.stmt] | None = 
     return ast.If(code(condition), body or [ast.Pass()], orelse or [])
 
 
-def within(context: Code, body: list[ast.stmt]) -> ast.stmt:
-    """`with context: body`."""
-    return ast.With([ast.withitem(code(context), None)], body)
+def within(contexts: Iterable[Code], body: list[ast.stmt]) -> ast.stmt:
+    """`with contexts: body`."""
+    return ast.With([ast.withitem(code(context), None) for context in contexts], body)
 
 
 def function(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
+from relaxpy.errors import RuntimeCheckError, Span
 from relaxpy.exec.closures import make_closure
 from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.kernel.settings import quiet
@@ -34,7 +34,6 @@ from relaxpy.exec.registry import packed_function
 from relaxpy.exec.scalar import divisor
 from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
 from relaxpy.exec.values import (
-    Array,
     Category,
     Closure,
     PrimFuncValue,
@@ -97,7 +96,6 @@ __all__ = [
     "truth",
     "view",
     "with_context",
-    "writable",
 ]
 
 size = check_int64
@@ -197,28 +195,16 @@ def call_tir_dyn(kernel: Value, args: tuple[Value, ...]) -> tuple[()]:
     return ()
 
 
-def run_kernel(kernel: Callable[..., Value], written: Mapping[int, str], *args: Value) -> Value:
+def run_kernel(kernel: Callable[..., Value], *args: Value) -> Value:
     """What a kernel gives for values, which it checks itself (EV-27); unit if nothing.
 
     Errors:
-        RuntimeCheckError: an argument does not fit, or one that is `written` cannot be.
+        RuntimeCheckError: an argument does not fit.
     """
-    try:
-        found = kernel(*args)
-    except ValueError as error:
-        if not isinstance(error, RelaxpyError):
-            for i, name in written.items():
-                writable(args[i], name)
-        raise
+    found = kernel(*args)
     if found is None:
         return ()
     return prim_value(found, prim_dtype(found)) if isinstance(found, np.generic) else found
-
-
-def writable(array: Array, name: str) -> None:
-    """Errors: RuntimeCheckError unless the memory of a tensor, which messages call `name`, is."""
-    if not array.flags.writeable:
-        raise RuntimeCheckError(f"{name} lies in memory that cannot be written")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, counted
-from relaxpy.exec.kernel.arguments import laid, scalar
+from relaxpy.exec.kernel.arguments import check_layout, laid_over, scalar, undone
 from relaxpy.exec.registry import call_packed
 from relaxpy.exec.scalar import (
     SUPPORTED,
@@ -116,6 +116,8 @@ class KernelRun(ScalarEvaluator):
         self.func = func
         self.name = name or str(func.attrs.get("global_symbol") or "kernel")
         self.call_global = call_global
+        self.span = func.span
+        """Where the statement that runs stands, or what is around it."""
         self.arrays: dict[Buffer, Array] = {}
         self.memory: dict[tir.Var, Array] = {}
         self.empty: frozenset[tir.Var] = frozenset()
@@ -143,16 +145,20 @@ class KernelRun(ScalarEvaluator):
             self._bind_sizes(buffer, array)
             self.arrays[buffer] = array
             self.memory[buffer.data] = self.memory[param] = array
-        for _, buffer, array in handles:
-            self._compare_sizes(buffer, array)
+        names = ", ".join(buffer.name for _, buffer, _ in handles)
         try:
-            self.execute(self.func.body)
+            for _, buffer, array in handles:
+                self._compare_sizes(buffer, array)
+            with undone(f"{self.name}: {names}", *(array for *_, array in handles)):
+                self.execute(self.func.body)
         except _Return as end:
             return end.value
+        except RuntimeCheckError as error:
+            raise error.located(self.span) from None
         return None
 
     def _fail(self, message: str, span: Span | None = None) -> RuntimeCheckError:
-        return RuntimeCheckError(f"{self.name}: {message}", span=span or self.func.span)
+        return RuntimeCheckError(f"{self.name}: {message}", span=span or self.span)
 
     def _check_array(self, buffer: Buffer, arg: Value) -> None:
         if buffer.dtype.lanes != 1:
@@ -177,39 +183,44 @@ class KernelRun(ScalarEvaluator):
         value = scalar(self.name, param.name, arg, param.dtype.numpy().type)
         self.sizes[param] = bool(value) if param.dtype.is_bool else value
 
-    def _layout(self, buffer: Buffer, array: Array) -> list[tuple[tir.PrimExpr, int, str]]:
-        """What the shape and strides of a buffer say, beside what the array has."""
-        facts = [
-            (size, array.shape[axis], f"dimension {axis}") for axis, size in enumerate(buffer.shape)
-        ]
-        facts += [
-            (stride, array.strides[axis] // array.itemsize, f"stride {axis}")
-            for axis, stride in enumerate(buffer.strides)
-        ]
-        return [*facts, (buffer.elem_offset, 0, "the offset")]
+    def _layout(
+        self, buffer: Buffer, array: Array, offset: int
+    ) -> Iterator[tuple[tir.PrimExpr, int]]:
+        """What the shape, strides and offset of a buffer say, beside what the array has."""
+        yield from zip(buffer.shape, array.shape, strict=True)
+        for stride, found in zip(buffer.strides, array.strides, strict=False):
+            yield stride, found // array.itemsize
+        yield buffer.elem_offset, offset
 
     def _bind_sizes(self, buffer: Buffer, array: Array) -> None:
-        for expr, found, _ in self._layout(buffer, array):
+        for expr, found in self._layout(buffer, array, 0):
             if isinstance(expr, tir.Var) and expr not in self.sizes:
                 self.sizes[expr] = found
 
     def _compare_sizes(self, buffer: Buffer, array: Array) -> None:
-        for expr, found, what in self._layout(buffer, array):
-            expected = self.value(expr)
-            if expected != found and not (what.startswith("stride") and array.size <= 1):
+        for axis, size in enumerate(buffer.shape):
+            expected, found = self.value(size), array.shape[axis]
+            if expected != found:
+                spoken = ShortText().prim(size, INT64)
+                equal = "" if isinstance(size, tir.IntImm) else f" (= {spoken})"
                 raise self._fail(
-                    f"{what} of buffer {buffer.name} is {found}, expected {expected}"
-                    + (
-                        f" (= {ShortText().prim(expr, INT64)})"
-                        if not isinstance(expr, tir.IntImm)
-                        else ""
-                    )
+                    f"dimension {axis} of buffer {buffer.name} is {found}, "
+                    f"expected {expected}{equal}"
                 )
+        strides = tuple(map(self.value, buffer.strides))
+        title = f"{self.name}: {buffer.name}"
+        check_layout(title, array, strides, self.value(buffer.elem_offset))
 
     # ---- statements
 
     def execute(self, stmt: st.Stmt) -> None:
         """Perform one statement."""
+        outer = self.span
+        self.span = getattr(stmt, "span", None) or outer
+        self._perform(stmt)
+        self.span = outer
+
+    def _perform(self, stmt: st.Stmt) -> None:
         match stmt:
             case st.SeqStmt(seq=seq):
                 for part in seq:
@@ -393,9 +404,14 @@ class KernelRun(ScalarEvaluator):
     def _match_region(self, buffer: Buffer, source: BufferRegion) -> None:
         whole = self.array(source.buffer)
         box = []
-        for found in source.region:
-            start = self.value(found.min)
-            box.append(slice(start, start + self.value(found.extent)))
+        for found, size in zip(source.region, whole.shape, strict=True):
+            start, count = self.value(found.min), max(self.value(found.extent), 0)
+            if not 0 <= start <= start + count <= size:
+                raise self._fail(
+                    f"the region {source} of {buffer.name} lies outside its buffer: "
+                    f"{start}:{start + count} of a dimension of size {size}"
+                )
+            box.append(slice(start, start + count))
         view = whole[tuple(box)]
         while view.ndim > buffer.ndim and view.shape[0] == 1:
             view = view[0, ...]
@@ -404,10 +420,11 @@ class KernelRun(ScalarEvaluator):
         self.arrays[buffer] = view
         self.memory[buffer.data] = view
         offset = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-        facts = self._layout(buffer, view)[:-1]
-        for expr, found_size, _ in [*facts, (buffer.elem_offset, offset // view.itemsize, "")]:
-            if isinstance(expr, tir.Var):
+        for expr, found_size in self._layout(buffer, view, offset // view.itemsize):
+            if isinstance(expr, tir.Var) and expr not in self.values:
                 self.values = {**self.values, expr: found_size}
+        if tuple(map(self.value, buffer.shape)) != view.shape:
+            raise self._fail(f"the region {source} has not the shape of {buffer.name}")
 
     # ---- memory
 
@@ -419,20 +436,10 @@ class KernelRun(ScalarEvaluator):
         base = self.memory.get(buffer.data)
         if base is None:
             raise self._fail(f"buffer {buffer.name} has no memory")
-        if not base.flags.c_contiguous:
-            raise self._fail(f"buffer {buffer.name} is declared over memory with gaps")
-        kind = buffer.dtype.numpy()
         shape = tuple(map(self.value, buffer.shape))
-        flat = base.reshape(-1).view(np.uint8)[self.value(buffer.elem_offset) * kind.itemsize :]
-        flat = flat[: flat.size // kind.itemsize * kind.itemsize].view(kind)
-        if buffer.strides:
-            strides = [self.value(s) * kind.itemsize for s in buffer.strides]
-            view = laid(flat, shape, strides)
-        else:
-            count = int(np.prod(shape, dtype=np.int64))
-            if count > flat.size:
-                raise self._fail(f"buffer {buffer.name} of shape {shape} is larger than its memory")
-            view = flat[:count].reshape(shape)
+        strides = tuple(map(self.value, buffer.strides))
+        offset = self.value(buffer.elem_offset)
+        view = laid_over(base, buffer.dtype.numpy(), shape, buffer.name, offset, strides)
         self.arrays[buffer] = view
         return view
 
@@ -467,8 +474,6 @@ class KernelRun(ScalarEvaluator):
     def _store(self, store: st.BufferStore) -> None:
         array = self.array(store.buffer)
         value = self.value(store.value)
-        if not array.flags.writeable:
-            raise self._fail(f"buffer {store.buffer.name} lies in memory that cannot be written")
         for place, lane in zip(self._places(store), lanes_of(value), strict=True):
             if place is not None:
                 array[place] = lane

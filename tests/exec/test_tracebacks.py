@@ -152,11 +152,11 @@ class Sizes:
             with T.block("b"):
                 vi = T.axis.spatial(3, i)
                 B[vi] = T.truncdiv(T.int32(7), A[vi])
+            #   ^ division by zero
 
     @R.function
     def kernel(x: R.Tensor((3,), "int32")):
         y = R.call_tir(Sizes.divide, (x,), out_sinfo=R.Tensor((3,), "int32"))
-        #   ^ division by zero
         return y
 
     @R.function
@@ -216,7 +216,8 @@ class Sizes:
 )
 def test_wrong_arithmetic_is_found_where_it_stands(target: str, name: str) -> None:
     lines = SIZES.split("\n")
-    begin = next(k for k, line in enumerate(lines) if f"def {name}(" in line)
+    text = "def divide(" if name == "kernel" else f"def {name}("
+    begin = next(k for k, line in enumerate(lines) if text in line)
     marked = next(k for k in range(begin, len(lines)) if "# " in lines[k] and "^" in lines[k])
     column = lines[marked].index("^") + 1
     message = lines[marked].partition("^ ")[2]
@@ -227,3 +228,5 @@ def test_wrong_arithmetic_is_found_where_it_stands(target: str, name: str) -> No
     span = caught.value.diagnostic.span
     assert span is not None
     assert (span.line, span.column) == (marked, column)
+    if name == "kernel" and target == "numpy":
+        assert caught.value.diagnostic.notes == ("called at <string>:14:13",)

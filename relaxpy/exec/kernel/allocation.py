@@ -32,15 +32,20 @@ def allocations(
         if owner is not None:
             scope.buffers[buffer] = scope.buffer(owner)
             continue
-        shape = tuple(_size(scope, s) for s in buffer.shape)
-        yield assign(scope.buffer(buffer), call("np.empty", shape, dtype_name(buffer.dtype)))
+        yield assign(scope.buffer(buffer), fresh(scope, buffer))
     for buffer, data in nest.constants.items():
         yield assign(scope.buffer(buffer), _constant(buffer, data))
     for view, root in nest.views.items():
         yield assign(scope.buffer(view), _laid_over(scope, view, root))
 
 
-def _size(scope: Scope, size: PrimExpr) -> ast.expr:
+def fresh(scope: Scope, buffer: Buffer) -> ast.expr:
+    """Memory of the size of `buffer`."""
+    shape = tuple(extent(scope, size) for size in buffer.shape)
+    return call("np.empty", shape, dtype_name(buffer.dtype))
+
+
+def extent(scope: Scope, size: PrimExpr) -> ast.expr:
     """A size of fresh memory, none where the loop that would fill it has no round."""
     found = scope.index(size)
     return found if as_poly(size).is_at_least(0, scope.sizes) else call("max", found, 0)
@@ -50,7 +55,7 @@ def _laid_over(scope: Scope, view: Buffer, root: Buffer) -> ast.expr:
     """The memory of `root` as `view` has it."""
     whole = any(isinstance(s, Var) and s not in scope.variables for s in view.shape)
     shape = None if whole else tuple(scope.index(s) for s in view.shape)
-    made = call("rt.overlay", scope.buffer(root), dtype_name(view.dtype), shape)
+    made = call("rt.overlay", scope.buffer(root), dtype_name(view.dtype), shape, text(view.name))
     if not as_poly(view.elem_offset).same(0) or view.strides:
         made.args.append(scope.index(view.elem_offset))
     if view.strides:

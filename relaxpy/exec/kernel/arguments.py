@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NoReturn, TypeAlias
 
@@ -33,7 +34,7 @@ types = SimpleNamespace(
     **{name: np.dtype(name) for name in _PLAIN},
     **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
 )
-"""The dtype objects, of which NumPy has one each: compared by identity first."""
+"""The dtype objects; others may equal them, as those of arrays that were pickled do."""
 
 
 _BUFFER = re.compile(r"(\w+): (\w+)\[(.*?)\]")
@@ -46,42 +47,90 @@ def fail(name: str, message: str) -> NoReturn:
 
 
 def refuse(signature: str, *arrays: Any) -> None:
-    """Say which of the `arrays` does not fit its buffer in the signature; return if all do.
+    """Say which of the `arrays` has another rank or datatype than its buffer; return if none has.
 
     Errors:
-        RuntimeCheckError: an argument is no array, or its rank, datatype or shape is wrong.
+        RuntimeCheckError: an argument is not an array, or its rank or datatype is wrong.
     """
+    for wanted, kind, sizes, array in _beside_buffers(signature, arrays):
+        hint = None
+        if isinstance(array, np.ndarray):
+            if array.dtype == getattr(types, kind) and array.ndim == len(sizes):
+                continue
+            if array.dtype != getattr(types, kind):
+                hint = f"convert it with {_conversion(kind)}"
+        raise RuntimeCheckError(f"{wanted}, found {_described(array)}", hint=hint)
+
+
+def refuse_shapes(
+    signature: str, arrays: tuple[Array, ...], shapes: tuple[tuple[int, ...], ...]
+) -> NoReturn:
+    """Say which of the `arrays`, whose ranks and datatypes fit, differs from its shape.
+
+    Errors:
+        RuntimeCheckError: always; the first dimension that is wrong is named.
+    """
+    described = _beside_buffers(signature, arrays)
+    for (wanted, _, sizes, array), shape in zip(described, shapes, strict=True):
+        for axis, (found, size) in enumerate(zip(array.shape, shape, strict=True)):
+            if found != size:
+                expected = size if sizes[axis].isdigit() else f"{sizes[axis]} = {size}"
+                raise RuntimeCheckError(
+                    f"{wanted}, found {_described(array)}: dimension {axis} should be {expected}"
+                )
+    raise AssertionError(signature)
+
+
+def _beside_buffers(
+    signature: str, arrays: tuple[Any, ...]
+) -> Iterator[tuple[str, str, list[str], Any]]:
+    """For each argument what its buffer is, in words; its datatype and sizes; and the argument."""
     name = signature.partition("(")[0]
-    known: dict[str, int] = {}
-    open_sizes = False
     for (param, kind, shape), array in zip(_BUFFER.findall(signature), arrays, strict=True):
         sizes = _COMMA.split(shape) if shape else []
-        wanted = f"{name}: {param} is {kind}[{shape}], found "
-        if not isinstance(array, np.ndarray):
-            raise RuntimeCheckError(wanted + type(array).__name__)
-        found = f"{array.dtype}{list(array.shape)}"
-        if array.dtype != getattr(types, kind) or array.ndim != len(sizes):
-            raise RuntimeCheckError(wanted + found)
-        for axis, (size, actual) in enumerate(zip(sizes, array.shape, strict=True)):
-            if size.isidentifier():
-                value = known.setdefault(size, actual)
-            elif size.isdigit():
-                value = int(size)
-            else:
-                open_sizes = True
-                continue
-            if value != actual:
-                equal = f" = {value}" if size.isidentifier() else ""
-                raise RuntimeCheckError(
-                    f"{wanted}{found}: dimension {axis} should be {size}{equal}"
-                )
-    if open_sizes:
-        found = ", ".join(f"{list(a.shape)}" for a in arrays)
-        raise RuntimeCheckError(f"the shapes {found} do not fit {signature}")
+        yield f"{name}: {param} is {kind}[{shape}]", kind, sizes, array
+
+
+def _described(array: Any) -> str:
+    if not isinstance(array, np.ndarray):
+        return type(array).__name__
+    swapped = "" if array.dtype.isnative else " with swapped bytes"
+    return f"{array.dtype.newbyteorder('=')}{list(array.shape)}{swapped}"
+
+
+def _conversion(kind: str) -> str:
+    return f'.astype("{kind}")' if kind in _PLAIN else f".astype(ml_dtypes.{kind})"
+
+
+def check_layout(title: str, array: Array, strides: tuple[int, ...], offset: int) -> None:
+    """Stop the program unless `array` has these strides, and an offset of 0 is expected.
+
+    Along a dimension of less than two elements, or in an array of none, any stride will do.
+
+    Units:
+        strides, offset  elements
+    Errors:
+        RuntimeCheckError: it lies otherwise.
+    """
+    size = array.itemsize
+    for axis, (found, step) in enumerate(zip(array.strides, strides, strict=False)):
+        if found != step * size and array.shape[axis] > 1 and array.size:
+            actual = found // size if found % size == 0 else found / size
+            raise RuntimeCheckError(
+                f"{title} has stride {actual} in dimension {axis}, expected {step}"
+            )
+    if offset != 0:
+        raise RuntimeCheckError(f"{title} begins at its first element, expected offset {offset}")
 
 
 def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
-    """Whether `target` shares memory with another array; the last `same` may be that very array."""
+    """Whether `target`, which is written, needs the order of the text: it is no ordinary memory.
+
+    It cannot be written, has an element twice, or shares memory with another array. The last `same`
+    of these may be the very array.
+    """
+    if not target.flags.carray and (not target.flags.writeable or _meets_itself(target)):
+        return True
     alone = target.base is None
     for number, other in enumerate(others):
         if other is target:
@@ -106,6 +155,81 @@ def laid(array: Array, shape: tuple[int, ...], strides: Iterable[int]) -> Array:
         # NumPy cannot name all datatypes that are not its own, as it must to lay them out anew.
         array = array.view(f"u{kind.itemsize}")
     return np.lib.stride_tricks.as_strided(array, shape, tuple(strides)).view(kind)
+
+
+def _meets_itself(array: Array) -> bool:
+    """Whether two places of `array` may be one in memory."""
+    reach = array.itemsize
+    for step, size in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
+        if size > 1 and step < reach:
+            return array.size > 0
+        reach += step * (size - 1)
+    return False
+
+
+@contextmanager
+def undone(title: str, *arrays: Array) -> Iterator[None]:
+    """What the program stores to `arrays`, undone where a store meets one that cannot be written.
+
+    The `title` names a kernel and the arrays, as `f: X, Y`.
+
+    Errors:
+        RuntimeCheckError: a store meets one of these.
+    """
+    kernel, _, names = title.partition(": ")
+    named = zip(names.split(", "), arrays, strict=False)
+    frozen = [found for found, array in named if not array.flags.writeable]
+    kept = [(a, a.copy()) for a in arrays if a.flags.writeable] if frozen else []
+    try:
+        yield
+    except ValueError as error:
+        if not frozen or "read-only" not in str(error):
+            raise
+        for array, before in kept:
+            array[...] = before
+        wrong = " or ".join(frozen)
+        raise RuntimeCheckError(
+            f"{kernel}: buffer {wrong} lies in memory that cannot be written",
+            hint="pass a copy",
+        ).with_traceback(error.__traceback__) from None
+
+
+def laid_over(
+    array: Array,
+    kind: np.dtype[Any] | type[Any],
+    shape: tuple[int, ...] | None,
+    name: str,
+    offset: int = 0,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """The memory of `array` as buffer `name` has it; without a shape, all in one dimension.
+
+    Units:
+        offset, strides  elements of the buffer
+    Errors:
+        RuntimeCheckError: it is too small, or has gaps.
+    """
+    if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
+        raise RuntimeCheckError(f"buffer {name} is declared over memory with gaps")
+    size = np.dtype(kind).itemsize
+    whole = array.reshape(-1).view(np.uint8)[max(offset, 0) * size :]
+    flat = whole[: whole.size // size * size].view(kind)
+    if shape is None:
+        return flat
+    shape = tuple(max(n, 0) for n in shape)
+    if 0 in shape:
+        return flat[:0].reshape(shape)
+    if strides:
+        reach = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
+        low, high = sum(min(r, 0) for r in reach), 1 + sum(max(r, 0) for r in reach)
+    else:
+        low, high = 0, math.prod(shape)
+    if offset + low < 0 or high > flat.size:
+        raise RuntimeCheckError(f"buffer {name} of shape {shape} is larger than its memory")
+    if not strides:
+        return flat[:high].reshape(shape)
+    # A step back leads before what is left of the memory from the offset on, but not out of it.
+    return laid(flat, shape, (s * size for s in strides))
 
 
 def _owns(base: object) -> bool:

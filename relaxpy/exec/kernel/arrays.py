@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.bounds import affine_inside, is_inside
+from relaxpy.exec.kernel.bounds import affine_inside, is_inside, may_divide_by_zero
 from relaxpy.exec.kernel.gathers import taken
 from relaxpy.exec.kernel.loops import place_in_order
 from relaxpy.exec.kernel.nest import Axis, loads
@@ -26,11 +26,13 @@ from relaxpy.exec.kernel.scope import (
     division,
     dtype_name,
     intrinsic_name,
+    title,
 )
-from relaxpy.exec.kernel.views import view
+from relaxpy.exec.kernel.views import size_of, view
 from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -129,6 +131,20 @@ class ArrayEmitter:
         self._count(expr)
         self.spare = out if out is not None and out.free else None
         return self._value(expr, out)
+
+    def typed(self, expr: PrimExpr, value: Value) -> Value:
+        """`value`, which is that of `expr`, as no plain number: it meets none of its datatype."""
+        if not value.plain:
+            return value
+        return Value(self.scalars.value(expr, typed=True), frozenset(), expr.dtype)
+
+    def spread(self, expr: PrimExpr) -> ast.expr:
+        """`expr` as an array over the whole layout."""
+        value = self.typed(expr, self.compute(expr))
+        if value.dims == self.variables:
+            return value.node
+        shape = tuple(self.scope.index(size_of(a)) for a in self.layout)
+        return call("np.broadcast_to", value.node, shape)
 
     def store(self, expr: PrimExpr, out: Output) -> None:
         """`expr` written to `out`, whatever it is."""
@@ -290,17 +306,18 @@ class ArrayEmitter:
         condition = self._value(test)
         fails = call("np.logical_not", condition.node)
         values = [self._only_where(condition.node, yes), self._only_where(fails, no)]
-        if not condition.dims and values[0].dims == values[1].dims:
+        alike = not condition.dims and values[0].dims == values[1].dims
+        if alike or all(v.plain for v in values):
+            values = [self.typed(yes, values[0]), self.typed(no, values[1])]
+        if alike:
             chosen = ast.IfExp(condition.node, values[0].node, values[1].node)
-            return Value(chosen, values[0].dims | values[1].dims, yes.dtype)
-        if all(v.plain for v in values):
-            values[0] = Value(self.scalars.value(yes, typed=True), frozenset(), yes.dtype)
+            return Value(chosen, values[0].dims, yes.dtype)
         node = call("np.where", condition.node, values[0].node, values[1].node)
         dims = condition.dims | values[0].dims | values[1].dims
         return self._fresh(node, dims, yes.dtype)
 
     def _cast(self, dtype: DataType, inner: PrimExpr) -> Value:
-        value = self._value(inner)
+        value = self.typed(inner, self._value(inner))
         return self._fresh(converted(value.node, inner.dtype, dtype), value.dims, dtype)
 
     def _binary(self, expr: BinaryOpExpr, out: Output | None) -> Value:
@@ -341,7 +358,7 @@ class ArrayEmitter:
             test, yes, no = expr.args
             return self._choice(test, yes, no)
         if name == "reinterpret":
-            value = self._value(expr.args[0])
+            value = self.typed(expr.args[0], self._value(expr.args[0]))
             node = call(attribute(value.node, "view"), dtype_name(expr.dtype))
             return Value(node, value.dims, expr.dtype)
         function = INTRINSICS.get(name)
@@ -367,6 +384,8 @@ class ArrayEmitter:
         out: Output | None,
         **keywords: Code,
     ) -> Value:
+        if all(v.plain for _, v in args):
+            args = [(e, self.typed(e, v)) for e, v in args]
         dims = frozenset[Var]().union(*(v.dims for _, v in args))
         nodes = [v.node for _, v in args]
         for expr, _ in args:
@@ -445,7 +464,8 @@ class ArrayEmitter:
             return None
         name = self.scope.buffer(load.buffer)
         size = item(attribute(name, "shape"), found.axis)
-        places = call("rt.places", index.node, size, text(name))
+        where = title(self.name, load.buffer)
+        places = call("rt.places", index.node, size, found.axis, where)
         node = call("np.take", name, places, axis=found.axis, mode=text("clip"))
         dims = frozenset(self.variables)
         if out is not None and out.free and out.dims == dims and out.dtype == load.dtype:
@@ -491,12 +511,15 @@ class ArrayEmitter:
         )
 
     def is_unproved(self, access: Access) -> bool:
-        """Whether the access may leave its buffer at a place that no data of the rounds decides."""
-        axes = self._all_axes()
-        return any(
-            affine(index, self.variables) is not None
-            and not is_inside(index, size, axes, self.scope.sizes)
-            for index, size in zip(access.indices, access.buffer.shape, strict=True)
+        """Whether the access may leave its buffer where some axis of the layout has no round.
+
+        Places that are gathered along all axes are none then.
+        """
+        if self.is_inside(access.buffer, access.indices):
+            return False
+        gathered = any(affine(index, self.variables) is None for index in access.indices)
+        return not gathered or not all(
+            any(mentions(index, {var}) for index in access.indices) for var in self.variables
         )
 
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
@@ -523,11 +546,17 @@ class ArrayEmitter:
             if factor is None:
                 continue
             ends = factor * as_poly(a.start), factor * (as_poly(a.stop) - 1)
-            rising = factor.is_at_least(0, self.scope.sizes)
-            low, high = low + ends[not rising], high + ends[rising]
-        name = self.scope.buffer(buffer)
+            if factor.is_at_least(0, self.scope.sizes):
+                least, most = ends
+            elif (factor * -1).is_at_least(0, self.scope.sizes):
+                most, least = ends
+            else:
+                both = ends[0].expr(), ends[1].expr()
+                least, most = as_poly(ops.minimum(*both)), as_poly(ops.maximum(*both))
+            low, high = low + least, high + most
         bounds = [self.scope.index(low), self.scope.index(high)]
-        check = call("rt.inside", text(name), *bounds, item(attribute(name, "shape"), axis))
+        size = item(attribute(self.scope.buffer(buffer), "shape"), axis)
+        check = call("rt.inside", *bounds, size, axis, title(self.name, buffer))
         self.lines.append(do(check))
 
     def _gather(self, load: BufferLoad) -> Value:
@@ -539,11 +568,13 @@ class ArrayEmitter:
         dims = frozenset[Var]().union(*(v.dims for v in values))
         nodes = [v.node for v in values]
         if self.guards:
-            node = call("rt.gather", name, tuple(nodes), self._where(), text(name))
+            where = self._where()
+            node = call("rt.gather", name, tuple(nodes), where, title(self.name, load.buffer))
             return self._fresh_gather(node, dims, load.dtype)
         shape = attribute(name, "shape")
         nodes = [
-            call("rt.places", n, item(shape, axis), text(name)) for axis, n in enumerate(nodes)
+            call("rt.places", n, item(shape, axis), axis, title(self.name, load.buffer))
+            for axis, n in enumerate(nodes)
         ]
         return self._fresh_gather(item(name, *nodes), dims, load.dtype)
 
@@ -582,15 +613,6 @@ def inner_loads(load: BufferLoad) -> Iterator[BufferLoad]:
 def _weak(dtype: DataType) -> bool:
     """Whether a plain Python number takes this datatype from the array that it meets."""
     return dtype.numpy().isbuiltin == 1
-
-
-def may_divide_by_zero(node: Node) -> bool:
-    """Whether `node` divides integers by what is not a number other than zero."""
-    match node:
-        case Div(b=b) | Mod(b=b) | FloorDiv(b=b) | FloorMod(b=b) if b.dtype.is_int:
-            return not (isinstance(b, IntImm) and b.value != 0)
-        case _:
-            return False
 
 
 def _as_stored(index: PrimExpr) -> PrimExpr:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from relaxpy.exec.kernel.nest import Axis
+from relaxpy.ir.node import Node
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.buffer import BufferLoad, Range
+from relaxpy.ir.tir.expr import Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
+from relaxpy.ir.traverse import walk
 
 
 def extremes(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> tuple[Poly, Poly] | None:
@@ -38,6 +41,41 @@ def is_inside(index: PrimExpr, size: PrimExpr, axes: Sequence[Axis], sizes: Cont
     """Whether `index` is proved to lie in a dimension of `size` in every round of `axes`."""
     found = affine(index, {a.var for a in axes})
     return found is not None and affine_inside(found, size, axes, sizes)
+
+
+def has_stretch(
+    stretch: Range, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]
+) -> bool:
+    """Whether `stretch` is proved to lie in a dimension of `size` in every round of `axes`."""
+    loops = {a.var for a in axes}
+    first, stop = affine(stretch.min, loops), affine(stretch.stop, loops)
+    low = None if first is None else extremes(first, axes, sizes)
+    high = None if stop is None else extremes(stop, axes, sizes)
+    if low is None or high is None:
+        return False
+    return low[0].is_at_least(0, sizes) and (as_poly(size) - high[1]).is_at_least(0, sizes)
+
+
+def may_fail(expr: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
+    """Whether a load in `expr` may leave its buffer, or an integer be divided by zero."""
+    return any(
+        not all(
+            is_inside(index, size, axes, sizes)
+            for index, size in zip(part.indices, part.buffer.shape, strict=True)
+        )
+        if isinstance(part, BufferLoad)
+        else may_divide_by_zero(part)
+        for part in walk(expr)
+    )
+
+
+def may_divide_by_zero(node: Node) -> bool:
+    """Whether `node` divides integers by what is not a number other than zero."""
+    match node:
+        case Div(b=b) | Mod(b=b) | FloorDiv(b=b) | FloorMod(b=b) if b.dtype.is_int:
+            return not (isinstance(b, IntImm) and b.value != 0)
+        case _:
+            return False
 
 
 def affine_inside(

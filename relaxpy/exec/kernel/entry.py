@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.declared import variables_of
 from relaxpy.exec.kernel.plan import Plan
 from relaxpy.exec.kernel.scope import Scope, dtype_name
 from relaxpy.exec.pytree import (
@@ -61,7 +62,7 @@ class Entry:
         """The variables read from shapes; None where strides, offsets or small scalars are, too."""
         found: dict[Var, str] = {}
         for buffer in self.buffers:
-            if any(isinstance(s, Var) for s in (*buffer.strides, buffer.elem_offset)):
+            if _has_layout(buffer):
                 return None
             for size in buffer.shape:
                 if isinstance(size, Var) and size not in self.scalars:
@@ -105,12 +106,30 @@ class Entry:
         )
         lines.append(ast.Try([*reads, fits], [handler], [], []))
         arrays = [self.scope.buffer(b) for b in self.buffers]
-        refusal = do(call("rt.refuse", text(self.summary()), *arrays))
-        lines.append(when(ast.UnaryOp(ast.Not(), code("fits")), [refusal]))
+        shapes = tuple(map(self._shape, self.buffers))
+        signature = text(self.summary())
+        refusal = [
+            do(call("rt.refuse", signature, *arrays)),
+            do(call("rt.refuse_shapes", signature, tuple(arrays), shapes)),
+        ]
+        lines.append(when(ast.UnaryOp(ast.Not(), code("fits")), refusal))
+        lines += map(self._layout, filter(_has_layout, self.buffers))
         return lines
 
+    def _shape(self, buffer: Buffer) -> ast.expr:
+        return code(tuple(self.scope.index(s) for s in buffer.shape))
+
+    def _layout(self, buffer: Buffer) -> ast.stmt:
+        """The refusal of an argument that lies otherwise in memory than its buffer says."""
+        name = self.scope.buffer(buffer)
+        strides = tuple(self.scope.index(s) for s in buffer.strides)
+        title = text(f"{self.plan.name}: {name}")
+        return do(
+            call("rt.check_layout", title, name, strides, self.scope.index(buffer.elem_offset))
+        )
+
     def _all_known(self, known: set[Var]) -> None:
-        for size in self.plan.sizes:
+        for size in (v for b in self.buffers for v in variables_of(b)):
             if size not in known:
                 raise CompileError(
                     f"{self.plan.name}: the size {size.name} cannot be read from the arguments",
@@ -124,13 +143,18 @@ class Entry:
         kinds: dict[str, list[ast.expr]] = {}
         for buffer in self.buffers:
             name = self.scope.buffer(buffer)
-            shape = code(tuple(self.scope.index(s) for s in buffer.shape))
+            shape = self._shape(buffer)
             shapes.setdefault(ast.dump(shape), (shape, []))[1].append(attribute(name, "shape"))
             kinds.setdefault(str(buffer.dtype), []).append(attribute(name, "dtype"))
         for shape, found in shapes.values():
             yield _alike(ast.Eq, *found, shape)
         for kind, found in kinds.items():
-            yield _alike(ast.Is, *found, attribute("rt.types", kind))
+            yield _alike(ast.Eq, *found, attribute("rt.types", kind))
+
+
+def _has_layout(buffer: Buffer) -> bool:
+    """Whether `buffer` says more than its shape about how it lies in memory."""
+    return bool(buffer.strides) or getattr(buffer.elem_offset, "value", None) != 0
 
 
 def _alike(operator: type[ast.cmpop], first: ast.expr, *others: ast.expr) -> ast.expr:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import math
 import zlib
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from relaxpy.errors import MisuseError, RuntimeCheckError
-from relaxpy.exec.kernel.arguments import Array, laid
+from relaxpy.exec.kernel.arguments import Array, laid_over
 from relaxpy.exec.registry import call_packed
 from relaxpy.exec.scalar import cast
 from relaxpy.exec.values import describe
@@ -47,38 +46,31 @@ def _passed(value: Any) -> Any:
     return value
 
 
+class _Beyond:
+    """In the place of a buffer that its memory does not hold: the program stops where it is met."""
+
+    def __init__(self, error: RuntimeCheckError) -> None:
+        self._error = error
+
+    def _met(self, *args: object, **keywords: object) -> NoReturn:
+        raise self._error
+
+    __getattr__ = __getitem__ = __setitem__ = __array_ufunc__ = __array_function__ = _met
+
+
 def overlay(
     array: Array,
     kind: type[Any],
     shape: tuple[int, ...] | None,
+    name: str,
     offset: int = 0,
     strides: tuple[int, ...] | None = None,
-) -> Array:
-    """The memory of `array` as another datatype and shape; without a shape, all in one dimension.
-
-    Units:
-        offset, strides  elements of the new datatype
-    Errors:
-        RuntimeCheckError: it is too small, or has gaps.
-    """
-    if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
-        raise RuntimeCheckError("a buffer is declared over memory with gaps")
-    size = np.dtype(kind).itemsize
-    whole = array.reshape(-1).view(np.uint8)[offset * size :]
-    flat = whole[: whole.size // size * size].view(kind)
-    if shape is None:
-        every: Array = flat
-        return every
-    steps = strides or ()
-    reach = math.prod(shape)
-    if strides and reach:
-        reach = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
-    if reach > flat.size:
-        raise RuntimeCheckError(f"a buffer of shape {shape} is larger than its memory")
-    if strides:
-        return laid(flat, shape, (s * size for s in steps))
-    view: Array = flat[:reach].reshape(shape)
-    return view
+) -> Array | _Beyond:
+    """As `laid_over`, with its errors where an element is met."""
+    try:
+        return laid_over(array, kind, shape, name, offset, strides)
+    except RuntimeCheckError as error:
+        return _Beyond(error)
 
 
 @cache

@@ -108,8 +108,7 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
         allowed = _interchangeable(plan, users, target)
         same = [b for b in others if b in allowed]
         differ = [b for b in others if b not in same]
-        if others:
-            yield target, (*differ, *same), len(same)
+        yield target, (*differ, *same), len(same)
 
 
 def _root(plan: Plan, access: Access) -> Buffer:

@@ -73,6 +73,7 @@ class Bind:
 
     var: Var
     value: PrimExpr
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +82,7 @@ class Check:
 
     condition: PrimExpr
     message: str
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +105,7 @@ class Invoke:
 
     call: Call
     block: str | None = None
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

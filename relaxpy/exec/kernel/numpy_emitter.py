@@ -10,9 +10,10 @@ from typing import Literal, assert_never
 import numpy as np
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.allocation import allocations
-from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows, may_divide_by_zero
+from relaxpy.exec.kernel.allocation import allocations, extent
+from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
 from relaxpy.exec.kernel.beginnings import with_beginnings
+from relaxpy.exec.kernel.bounds import may_divide_by_zero
 from relaxpy.exec.kernel.contractions import ContractionEmitter
 from relaxpy.exec.kernel.domain import may_be_empty, nonempty
 from relaxpy.exec.kernel.emitted import Emitted
@@ -39,7 +40,7 @@ from relaxpy.exec.kernel.plan import (
 )
 from relaxpy.exec.kernel.quiet import calls_out, may_warn
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
-from relaxpy.exec.kernel.scope import Scope, dtype_name, literal
+from relaxpy.exec.kernel.scope import Scope, dtype_name, literal, title
 from relaxpy.exec.kernel.updates import Combine, update_of
 from relaxpy.exec.kernel.views import size_of
 from relaxpy.exec.pytree import (
@@ -63,7 +64,7 @@ from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.traverse import substitute, walk
-from relaxpy.pysource import Names
+from relaxpy.pysource import Names, set_place
 
 UFUNCS: Mapping[Combine, str] = {
     "add": "np.add",
@@ -128,6 +129,7 @@ class NumpyEmitter:
         work = [*made, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
         checks += in_order
+        set_place([*checks, *work], self.plan.func.span)
         self._all_bound([*checks, *work], entry.params)
         return Emitted(
             self.plan.name,
@@ -180,9 +182,13 @@ class NumpyEmitter:
         lines = list(allocations(nest, self.scope, local, {}))
         items = with_beginnings(nest.items, self.plan.sizes)
         lines += ScalarEmitter(self.scope, self.plan.name).items(items)
+        written = [target for target, _, _ in exclusions(self.plan)]
+        names = text(f"{self.plan.name}: {', '.join(target.name for target in written)}")
+        contexts = [call("rt.undone", names, *map(self.scope.buffer, written))]
         if not may_warn(self.plan):
             # Unlike arrays, scalars warn when integers wrap.
-            lines = [within(call("np.errstate", all=text("ignore")), lines)]
+            contexts.append(call("np.errstate", all=text("ignore")))
+        lines = [within(contexts, lines)]
         return [when(condition, [*lines, ast.Return(None)])]
 
     # ---- steps
@@ -240,7 +246,9 @@ class NumpyEmitter:
         match part:
             case Statement():
                 empty = self._nonempty(a for a in part.axes if a not in axes)
-                return emitter.statement(part, [*tests, *empty])
+                lines = emitter.statement(part, [*tests, *empty])
+                set_place(lines, part.span)
+                return lines
             case Group(items=items):
                 lines = emitter.items(items)
                 return [when(both(tests), lines)] if tests else lines
@@ -273,13 +281,15 @@ class NumpyEmitter:
                     *self._whole(replace(step, initial=None)),
                 ]
         lines = self._performed(step)
-        return [when(both(_distinct(tests)), lines)] if tests and lines else lines
+        lines = [when(both(_distinct(tests)), lines)] if tests and lines else lines
+        set_place(lines, part.span if isinstance(part, Statement) else None)
+        return lines
 
     def _may_stop(self, step: Whole, axes: Sequence[Axis]) -> bool:
         """Whether a place or a divisor, looked at before any round, may stop the program."""
         [part] = parts_in(step)
         arrays = self._emitter(axes, part)
-        if any(arrays.is_unproved(access) for access in accesses(step)):
+        if any(a.buffer in self.plan.views or arrays.is_unproved(a) for a in accesses(step)):
             return True
         return any(may_divide_by_zero(node) for e in expressions_of(part) for node in walk(e))
 
@@ -366,11 +376,7 @@ class NumpyEmitter:
         layout = layout_of(statement, step.axes, step.over)
         arrays = self._emitter(layout, statement)
         mask = arrays.restrict(statement.guards)
-        operand = arrays.compute(update.operand)
-        node = operand.node
-        if operand.dims != {a.var for a in layout}:
-            shape = tuple(self.scope.index(size_of(a)) for a in layout)
-            node = call("np.broadcast_to", node, shape)
+        node = arrays.spread(update.operand)
         spatial = [a for a in layout if a in step.axes]
         over = [
             n - len(layout) if len(layout) > 1 else 0
@@ -473,15 +479,17 @@ class NumpyEmitter:
         statement = step.statement
         arrays = self._emitter(step.axes, statement)
         mask = arrays.restrict(statement.guards)
-        value = arrays.compute(step.update.operand if step.update else statement.value)
+        stored = step.update.operand if step.update else statement.value
+        value = arrays.typed(stored, arrays.compute(stored))
         indices = arrays.present(statement.target, statement.indices)
         places = [arrays.compute(i).node for i in indices]
         name = self.scope.buffer(statement.target)
         shape = tuple(self.scope.index(size_of(a)) for a in step.axes)
         combine = step.update.combine if step.update else None
         ufunc: Code = _ufunc(combine, statement.target.dtype) if combine else None
+        where = title(self.plan.name, statement.target)
         arrays.lines.append(
-            do(call("rt.scatter", name, tuple(places), value.node, shape, ufunc, mask))
+            do(call("rt.scatter", name, tuple(places), value.node, shape, ufunc, mask, where))
         )
         return self._where_fixed(statement, arrays)
 
@@ -489,13 +497,7 @@ class NumpyEmitter:
         extreme = step.extreme
         layout = (*step.axes, extreme.axis)
         arrays = self._emitter(layout, step.group)
-        operand = arrays.compute(extreme.operand)
-        node = operand.node
-        if operand.plain:
-            node = arrays.scalars.value(extreme.operand, typed=True)
-        if operand.dims != {a.var for a in layout}:
-            shape = tuple(self.scope.index(size_of(a)) for a in layout)
-            node = call("np.broadcast_to", node, shape)
+        node = arrays.spread(extreme.operand)
         target = self._emitter(step.axes, step.group)
         best = target.output(extreme.best.buffer, extreme.best_indices, lambda _: True)
         place = target.output(extreme.place.buffer, extreme.place_indices, lambda _: True)
@@ -525,8 +527,6 @@ class NumpyEmitter:
         low, high = as_poly(step.low), as_poly(step.high)
         params = [self.scope.variable(step.low), self.scope.variable(step.high)]
         outer = dict(self.rows), dict(self.proof), dict(self.scope.buffers)
-        stretched = {a.var for s in step.steps for a in s.axes if a.start is step.low}
-        self.proof |= {v: replace(step.axis, var=v) for v in stretched}
         body: list[ast.stmt] = []
         for buffer, row in step.rows.items():
             owner = self.plan.shared.get(buffer, buffer)
@@ -539,6 +539,8 @@ class NumpyEmitter:
             self.scope.buffers[buffer] = self.scope.buffer(owner)
             self.rows[owner] = self.rows[buffer] = rows
         for inner in step.steps:
+            [stretched] = [a.var for a in inner.axes if a.start is step.low]
+            self.proof = {**outer[1], stretched: replace(step.axis, var=stretched)}
             body += self._whole(inner)
         self.rows, self.proof, self.scope.buffers = outer
         bounds = [self.scope.index(step.axis.start), self.scope.index(step.axis.stop)]
@@ -548,11 +550,12 @@ class NumpyEmitter:
     def _stretch(self, buffer: Buffer, rows: Rows, *, local: bool) -> ast.stmt:
         """A line that gives `buffer` its stretch: memory of that size, or a slice of the whole."""
         if local:
-            sizes = [as_poly(s) for s in buffer.shape]
-            sizes[rows.axis] = rows.size
-            shape = tuple(self.scope.index(s) for s in sizes)
-            made: ast.expr = call("np.empty", shape, dtype_name(buffer.dtype))
-            return assign(self.scope.buffer(buffer), made)
+            shape: tuple[Code, ...] = tuple(
+                self.scope.index(rows.size) if axis == rows.axis else extent(self.scope, size)
+                for axis, size in enumerate(buffer.shape)
+            )
+            fresh = call("np.empty", shape, dtype_name(buffer.dtype))
+            return assign(self.scope.buffer(buffer), fresh)
         stop = rows.start + rows.size
         indices: list[Code] = [ast.Slice()] * rows.axis
         indices.append(ast.Slice(self.scope.index(rows.start), self.scope.index(stop)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from relaxpy.exec.kernel.blocking import block_rows
 from relaxpy.exec.kernel.fold import fold_initial
 from relaxpy.exec.kernel.loops import tidy
@@ -11,10 +13,9 @@ from relaxpy.exec.kernel.plan import Blocked, Plan
 from relaxpy.exec.kernel.private import expand_locals
 from relaxpy.exec.kernel.read import read
 from relaxpy.exec.kernel.schedule import schedule
-from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.affine import as_poly
+from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.traverse import walk
 
 
 def make_plan(func: PrimFunc, name: str) -> Plan:
@@ -24,9 +25,9 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
         CompileError: a statement has no meaning outside special hardware.
     """
     buffers = list(func.buffer_map.values())
-    sizes = frozenset(v for b in buffers for v in _variables(b))
-    nest = tidy(expand_locals(read(func)), sizes)
-    ordered = nest if nest.in_any_memory else read(func, overlapping=True)
+    sizes = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
+    nest = tidy(expand_locals(read(func, sizes)), sizes)
+    ordered = nest if nest.in_any_memory else read(func, sizes, overlapping=True)
     parts = parts_of(nest, sizes)
     steps = schedule(parts, sizes, nest.views)
     steps = fold_initial(steps, sizes, nest.views)
@@ -40,5 +41,10 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     return Plan(func, name, nest, ordered, sizes, steps, whole, shared, nest.views)
 
 
-def _variables(buffer: Buffer) -> set[Var]:
-    return {part for size in buffer.shape for part in walk(size) if isinstance(part, Var)}
+def _not_negative(size: PrimExpr) -> Iterable[Var]:
+    """The variable of which `size`, which an array has, is a multiple."""
+    match list(as_poly(size).terms.items()):
+        case [((Var() as var,), factor)] if factor > 0:
+            return (var,)
+        case _:
+            return ()

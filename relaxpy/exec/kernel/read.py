@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence, Set
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never, cast
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.bounds import has_stretch, may_fail
+from relaxpy.exec.kernel.certain import is_evaluated
 from relaxpy.exec.kernel.declared import Declared
 from relaxpy.exec.kernel.nest import (
     OUTSIDE,
@@ -28,7 +31,7 @@ from relaxpy.exec.kernel.nest import (
 )
 from relaxpy.exec.kernel.vectors import lane_of, vector_of
 from relaxpy.exec.scalar import SUPPORTED, spoken
-from relaxpy.ir.dtype import VOID
+from relaxpy.ir.dtype import BOOL, VOID
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
@@ -39,6 +42,7 @@ from relaxpy.ir.tir.expr import (
     IntImm,
     IterVarKind,
     Let,
+    Or,
     PrimExpr,
     Ramp,
     Shuffle,
@@ -85,13 +89,15 @@ def _places(value: PrimExpr) -> int:
     return found[value]
 
 
-def read(func: PrimFunc, *, overlapping: bool = False) -> Nest:
+def read(func: PrimFunc, sizes: Container[Var], *, overlapping: bool = False) -> Nest:
     """The nest of `func`; its arguments share no memory unless they are `overlapping`.
+
+    `sizes` are variables that are never negative.
 
     Errors:
         CompileError: a statement or intrinsic has no meaning outside special hardware.
     """
-    reader = _Reader(func, overlapping=overlapping)
+    reader = _Reader(func, sizes, overlapping=overlapping)
     items = tuple(reader.items(func.body))
     found = reader.declared
     return Nest(
@@ -105,8 +111,9 @@ def read(func: PrimFunc, *, overlapping: bool = False) -> Nest:
 
 
 class _Reader:
-    def __init__(self, func: PrimFunc, *, overlapping: bool) -> None:
+    def __init__(self, func: PrimFunc, sizes: Container[Var], *, overlapping: bool) -> None:
         self.func = func
+        self.sizes = sizes
         self.overlapping = overlapping
         self.apart = False
         """Whether something was read as it is only where arguments share no memory."""
@@ -146,7 +153,7 @@ class _Reader:
                 yield from self.items(body)
             case AssertStmt(condition=condition, message=message, body=body):
                 text = message.value if isinstance(message, StringImm) else str(message)
-                yield Check(self.value(condition), text)
+                yield Check(self.value(condition), text, self.span)
                 yield from self.items(body)
             case Allocate(body=body):
                 yield from self.declared.allocate(stmt, self.axes)
@@ -201,6 +208,7 @@ class _Reader:
         for buffer in inner.alloc_buffers:
             found += self.declared.make(buffer, self.axes)
         for match in inner.match_buffers:
+            found += self._region(match)
             self.declared.match(match)
         if inner.init is not None:
             init = tuple(self.items(inner.init))
@@ -212,6 +220,22 @@ class _Reader:
             yield from found
         else:
             yield Branch(predicate, tuple(found))
+
+    def _region(self, match: MatchBufferRegion) -> Iterator[Item]:
+        """Checks that a matched region lies in its buffer and has its shape, where not proved."""
+        buffer, source = match.buffer, match.source
+        pairs = zip(source.region, source.buffer.shape, strict=True)
+        for part, size in pairs:
+            if not has_stretch(part, size, self.axes, self.sizes):
+                inside = ops.all_of(*_in_order(ops.const(0, size.dtype), part.min, part.stop, size))
+                message = f"the region {source} of {buffer.name} lies outside its buffer"
+                yield Check(self.value(inside), message, self.span)
+        extents = [r.extent for r in source.region[source.buffer.ndim - buffer.ndim :]]
+        for size, found in zip(buffer.shape, extents, strict=True):
+            if not as_poly(size).same(as_poly(found)):
+                fits = ops.convert(size.equal(ops.cast_to(found, size.dtype)))
+                message = f"the region {source} has not the shape of {buffer.name}"
+                yield Check(self.value(fits), message, self.span)
 
     def _at_start(
         self,
@@ -331,7 +355,7 @@ class _Reader:
         numbers = [ops.const(n, "int32") for n in range(lanes)]
         values = [Var(f"lane{n}", store.value.dtype.element) for n in range(lanes)]
         for var, number in zip(values, numbers, strict=True):
-            yield Bind(var, self.value(lane_of(store.value, number)))
+            yield Bind(var, self.value(lane_of(store.value, number)), self.span)
         for var, number in zip(values, numbers, strict=True):
             yield from self._store(replace(_scalar(store, number), value=var))
 
@@ -345,15 +369,17 @@ class _Reader:
         reads = {self.declared.root(load.buffer) for load in loads(value)}
         handed_on = reads and any(True for _ in outside_calls(body))
         changed = reads & written or self._may_meet(written, reads)
-        if not (called or handed_on or changed or _places(value) > _MOST_PLACES):
+        stops = may_fail(value, self.axes, self.sizes) and not is_evaluated(var, body)
+        if not (called or handed_on or changed or stops or _places(value) > _MOST_PLACES):
             yield from self.items(substitute(body, {var: value}))
         elif var.dtype.lanes == 1:
-            yield Bind(var, value)
+            yield Bind(var, value, self.span)
             yield from self.items(body)
         else:
             lanes = [Var(f"{var.name}{n}", var.dtype.element) for n in range(var.dtype.lanes)]
             for number, lane in enumerate(lanes):
-                yield Bind(lane, self.value(lane_of(value, ops.const(number, "int32"))))
+                part = self.value(lane_of(value, ops.const(number, "int32")))
+                yield Bind(lane, part, self.span)
             yield from self.items(substitute(body, {var: vector_of(lanes)}))
 
     def _evaluate(self, value: PrimExpr) -> Iterator[Item]:
@@ -371,7 +397,7 @@ class _Reader:
                 for call in _outermost(read):
                     # Of a statement by itself, what the function gives is of no interest.
                     alone = Call(VOID, call.op, call.args) if call is read else call
-                    yield Invoke(alone, self.block)
+                    yield Invoke(alone, self.block, self.span)
 
     def _resolve(
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
@@ -424,6 +450,11 @@ class _Reader:
         """What stands for `node`, whose parts are done; None if it may stay."""
         match node:
             case Let(var=var, value=value, body=body):
+                stops = var.dtype.lanes == 1 and may_fail(value, self.axes, self.sizes)
+                if stops and not is_evaluated(var, body):
+                    # What nothing uses may stop the program all the same.
+                    asked = Or(ops.cast_to(value, BOOL), ops.const(True))
+                    body = if_then_else(asked, body, ops.const(0, body.dtype))
                 return substitute(body, {var: value})
             case Call(op=Op(name="tir.likely" | "tir.assume"), args=(inner,)):
                 return inner
@@ -446,6 +477,13 @@ class _Reader:
                 return load if held is None else if_then_else(held, load, ops.const(0, load.dtype))
             case _:
                 return None
+
+
+def _in_order(*values: PrimExpr) -> Iterator[PrimExpr]:
+    """That none of `values` is greater than the next."""
+    for low, high in pairwise(values):
+        a, b = ops.match_dtypes(low, high)
+        yield ops.convert(a <= b)
 
 
 def _outermost(expr: PrimExpr) -> Iterator[Call]:

@@ -13,14 +13,28 @@ import ml_dtypes
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.kernel.arguments import Array, fail, laid, overlap, refuse, scalar, small, types
+from relaxpy.exec.kernel.arguments import (
+    Array,
+    check_layout,
+    fail,
+    laid,
+    overlap,
+    refuse,
+    refuse_shapes,
+    scalar,
+    small,
+    types,
+    undone,
+)
 from relaxpy.exec.kernel.foreign import constant, outside, overlay
 from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.kernel.special import erf
+from relaxpy.exec.scalar import divisor
 
 Ufunc: TypeAlias = Any
 
 __all__ = [
+    "check_layout",
     "constant",
     "erf",
     "fail",
@@ -29,9 +43,11 @@ __all__ = [
     "overlay",
     "quiet",
     "refuse",
+    "refuse_shapes",
     "scalar",
     "small",
     "types",
+    "undone",
 ]
 
 
@@ -49,56 +65,59 @@ def grid(*ranges: range) -> Iterator[tuple[int, ...]]:
             yield (*numbers, number)
 
 
-def at(index: Any, size: int, name: str) -> int:
-    """`index`, if it lies in a dimension of `size`.
+def at(index: Any, size: int, axis: int, title: str) -> int:
+    """`index`, if it lies in dimension `axis`, of `size`, of what `title` names.
+
+    That is a kernel and a buffer, as `f: X`.
 
     Errors:
         RuntimeCheckError: it does not.
     """
     if 0 <= index < size:
         return int(index)
+    kernel, _, buffer = title.partition(": ")
     raise RuntimeCheckError(
-        f"index {index} is outside a dimension of {name}, which has size {size}"
+        f"{kernel}: index {index} is outside dimension {axis} of buffer {buffer}, "
+        f"which has size {size}"
     )
 
 
-def inside(name: str, low: int, high: int, size: int) -> None:
-    """Stop the program unless `low` to `high` lie in a dimension of `size`.
+def inside(low: int, high: int, size: int, axis: int, title: str) -> None:
+    """Stop the program unless `low` to `high` lie in a dimension, as of `at`.
 
     Errors:
         RuntimeCheckError: they do not.
     """
-    at(low, size, name)
-    at(high, size, name)
+    at(low, size, axis, title)
+    at(high, size, axis, title)
 
 
-def places(indices: Any, size: int, name: str) -> Any:
-    """`indices` for a gather, if all lie in a dimension of `size`.
+def places(indices: Any, size: int, axis: int, title: str) -> Any:
+    """`indices` for a gather, if all lie in a dimension, as of `at`.
 
     Errors:
         RuntimeCheckError: one does not.
     """
     if isinstance(indices, np.ndarray):
         if indices.size:
-            at(indices.min(), size, name)
-            at(indices.max(), size, name)
+            inside(indices.min(), indices.max(), size, axis, title)
         return indices
-    return at(indices, size, name)
+    return at(indices, size, axis, title)
 
 
-def gather(array: Array, indices: tuple[Any, ...], where: Any, name: str) -> Any:
+def gather(array: Array, indices: tuple[Any, ...], where: Any, title: str) -> Any:
     """The elements at `indices` where `where` holds, and anything elsewhere.
 
     Errors:
         RuntimeCheckError: an index is outside where its element is wanted.
     """
     found = []
-    for index, size in zip(indices, array.shape, strict=True):
+    for axis, (index, size) in enumerate(zip(indices, array.shape, strict=True)):
         inside = np.logical_and(index >= 0, index < size)
         if not inside.all():
             wrong = np.logical_and(where, ~inside)
             if wrong.any():
-                at(np.broadcast_to(index, wrong.shape)[wrong][0], size, name)
+                at(np.broadcast_to(index, wrong.shape)[wrong][0], size, axis, title)
             index = np.where(inside, index, 0)
         found.append(index)
     if 0 in array.shape:
@@ -117,11 +136,16 @@ def strided(
 ) -> Array:
     """The view whose axis a goes, per round, `steps[a][d]` elements along dimension d.
 
-    The caller has checked that all of it lies inside.
+    Errors:
+        RuntimeCheckError: a part of it lies outside; the caller has shown that none does.
     """
     shape = tuple(max(s, 0) for s in shape)
     if 0 in shape:
         return np.empty(shape, array.dtype)
+    for axis, (first, size) in enumerate(zip(offsets, array.shape, strict=True)):
+        ends = [row[axis] * (count - 1) for row, count in zip(steps, shape, strict=True)]
+        low, high = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
+        inside(first + low, first + high, size, axis, "a kernel: of a view")
     origin = array[tuple(slice(o, None) for o in offsets)]
     strides = [sum(c * s for c, s in zip(row, array.strides, strict=True)) for row in steps]
     return laid(origin, shape, strides)
@@ -134,6 +158,7 @@ def scatter(
     shape: tuple[int, ...],
     ufunc: Ufunc | None,
     mask: Any,
+    title: str,
 ) -> None:
     """Store `values` at `indices`, in order; or combine them with what is there by `ufunc`.
 
@@ -145,8 +170,7 @@ def scatter(
     chosen = np.broadcast_to(values, shape)[wanted]
     for axis, index in enumerate(full):
         if index.size:
-            at(index.min(), array.shape[axis], "the target")
-            at(index.max(), array.shape[axis], "the target")
+            inside(index.min(), index.max(), array.shape[axis], axis, title)
     if ufunc is None:
         array[tuple(full)] = chosen
     else:
@@ -267,11 +291,19 @@ argmin = partial(_arg_extreme, np.argmin, np.less, np.less_equal)
 # ---- scalar and elementwise functions NumPy does not have
 
 
+def int_floordiv(a: int, b: int) -> int:
+    """a / b on Python integers, rounded down."""
+    return a // divisor(b)
+
+
+def int_floormod(a: int, b: int) -> int:
+    """The remainder of `int_floordiv`."""
+    return a % divisor(b)
+
+
 def int_truncdiv(a: int, b: int) -> int:
     """a / b on Python integers, rounded toward zero."""
-    if b == 0:
-        raise RuntimeCheckError("division by zero", rule="PX-3")
-    quotient = abs(a) // abs(b)
+    quotient = abs(a) // abs(divisor(b))
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
@@ -280,9 +312,9 @@ def int_truncmod(a: int, b: int) -> int:
     return a - b * int_truncdiv(a, b)
 
 
-def _check_divisor(divisor: Any, where: Any) -> None:
-    if not np.all(divisor) and np.any(np.logical_and(where, divisor == 0)):
-        raise RuntimeCheckError("division by zero", rule="PX-3")
+def _check_divisor(divisors: Any, where: Any) -> None:
+    if not np.all(divisors) and np.any(np.logical_and(where, divisors == 0)):
+        divisor(0)
 
 
 def floor_divide(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, assert_never
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.allocation import fresh
 from relaxpy.exec.kernel.bounds import is_inside
 from relaxpy.exec.kernel.nest import (
     Axis,
@@ -36,6 +37,7 @@ from relaxpy.exec.kernel.scope import (
     dtype_name,
     intrinsic_name,
     literal,
+    title,
 )
 from relaxpy.exec.pytree import (
     Code,
@@ -80,6 +82,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.traverse import walk
+from relaxpy.pysource import set_place
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -106,7 +109,12 @@ class ScalarEmitter:
 
     def items(self, items: Iterable[Item]) -> list[ast.stmt]:
         """The statements that perform `items` in order."""
-        return [stmt for part in items for stmt in self._item(part)]
+        found = []
+        for part in items:
+            lines = self._item(part)
+            set_place(lines, getattr(part, "span", None))
+            found += lines
+        return found
 
     def _item(self, part: Item) -> list[ast.stmt]:
         match part:
@@ -168,9 +176,8 @@ class ScalarEmitter:
         found = self.index(index)
         if is_inside(index, size, self.axes, self.scope.sizes):
             return found
-        name = self.scope.buffer(buffer)
-        extent = item(attribute(name, "shape"), axis)
-        return call("rt.at", found, extent, text(name))
+        extent = item(attribute(self.scope.buffer(buffer), "shape"), axis)
+        return call("rt.at", found, extent, axis, title(self.name, buffer))
 
     def index(self, value: PrimExpr) -> ast.expr:
         """An index as a Python int."""
@@ -182,8 +189,12 @@ class ScalarEmitter:
     def _made(self, buffer: Buffer, root: Buffer | None) -> ast.expr:
         """Memory for `buffer`: its own, or that of `root`."""
         if root is not None:
-            return call("rt.overlay", self.scope.buffer(root), dtype_name(buffer.dtype), None)
-        return call("np.empty", tuple(map(self.index, buffer.shape)), dtype_name(buffer.dtype))
+            kind = dtype_name(buffer.dtype)
+            return call("rt.overlay", self.scope.buffer(root), kind, None, text(buffer.name))
+        outer, self.scope.compute = self.scope.compute, self.value
+        made = fresh(self.scope, buffer)
+        self.scope.compute = outer
+        return made
 
     def value(self, expr: PrimExpr, *, typed: bool = False) -> ast.expr:
         """`expr` as a NumPy scalar, rounded or wrapped to its datatype after each operation.

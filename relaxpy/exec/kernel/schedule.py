@@ -133,7 +133,10 @@ class _Scheduler:
         if isinstance(part, Group):
             extreme = arg_extreme_of(part)
             if extreme is None or extreme.axis not in axes:
-                return Scalar(part, part.reason)
+                step: Step = Scalar(part, part.reason)
+                for axis in reversed(axes):
+                    step = Serial(axis, (step,), part.reason)
+                return step
             return ArgReduce(part, tuple(a for a in axes if a is not extreme.axis), extreme)
         if not axes:
             return Scalar(part, "a single element")

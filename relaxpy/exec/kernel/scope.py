@@ -6,11 +6,22 @@ import ast
 from collections.abc import Callable, Mapping
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.pytree import Code, attribute, binary, both, call, code, compare, either, path
+from relaxpy.exec.pytree import (
+    Code,
+    attribute,
+    binary,
+    both,
+    call,
+    code,
+    compare,
+    either,
+    path,
+    text,
+)
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
-from relaxpy.ir.tir.affine import Poly
+from relaxpy.ir.tir.affine import Poly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     EQ,
@@ -168,10 +179,14 @@ class Scope:
                 return binary(self.index(a), ast.Sub, self.index(b))
             case Mul(a=a, b=b):
                 return binary(self.index(a), ast.Mult, self.index(b))
-            case FloorDiv(a=a, b=b):
+            case FloorDiv(a=a, b=b) if self._is_not_zero(b):
                 return binary(self.index(a), ast.FloorDiv, self.index(b))
-            case FloorMod(a=a, b=b):
+            case FloorMod(a=a, b=b) if self._is_not_zero(b):
                 return binary(self.index(a), ast.Mod, self.index(b))
+            case FloorDiv(a=a, b=b):
+                return call("rt.int_floordiv", self.index(a), self.index(b))
+            case FloorMod(a=a, b=b):
+                return call("rt.int_floormod", self.index(a), self.index(b))
             case Div(a=a, b=b):
                 return call("rt.int_truncdiv", self.index(a), self.index(b))
             case Mod(a=a, b=b):
@@ -193,6 +208,10 @@ class Scope:
         if isinstance(b, IntImm) and b.value < 0:
             return binary(self.index(a), ast.Sub, code(-b.value))
         return binary(self.index(a), ast.Add, self.index(b))
+
+    def _is_not_zero(self, divisor: PrimExpr) -> bool:
+        found = as_poly(divisor)
+        return found.is_at_least(1, self.sizes) or (found * -1).is_at_least(1, self.sizes)
 
     def truth(self, condition: PrimExpr) -> ast.expr:
         """A condition on sizes and indices."""
@@ -274,3 +293,8 @@ def intrinsic_name(call_node: Call) -> str:
     """The name, without the leading `tir.`, of the intrinsic that is called."""
     op = call_node.op
     return op.name.removeprefix("tir.") if isinstance(op, Op) else str(op)
+
+
+def title(kernel: str, buffer: Buffer) -> ast.expr:
+    """What messages at run time call a buffer of a kernel."""
+    return text(f"{kernel}: {buffer.name}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
+from relaxpy.exec.kernel.bounds import may_fail
 from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Store, loads
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement, access
 from relaxpy.ir.op import Op
@@ -61,9 +62,15 @@ class Update:
 
 
 def update_of(statement: Statement) -> Update | None:
-    """How `statement` accumulates into its target, or None."""
+    """How `statement` accumulates into its target, or None.
+
+    What the target may decide alone is not asked where that could stop the program.
+    """
     own = BufferLoad(statement.target, statement.indices)
-    return update_from(statement.value, own)
+    found = update_from(statement.value, own)
+    if found is None or found.combine not in ("and", "or"):
+        return found
+    return None if may_fail(found.operand, statement.axes, ()) else found
 
 
 def update_from(value: PrimExpr, own: BufferLoad) -> Update | None:

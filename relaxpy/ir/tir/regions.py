@@ -72,7 +72,7 @@ class Accesses:
                 self.statement(body)
             case stmt.LetStmt(var=var, value=value, body=body):
                 self.expression(value)
-                self.lets[var] = substitute(value, self.lets)
+                self.lets[var] = self.unfolded(value)
                 self.statement(body)
             case stmt.BufferStore(buffer=buffer, value=value, indices=indices, predicate=predicate):
                 self.access(self.writes, buffer, map(self.interval, indices))
@@ -107,7 +107,7 @@ class Accesses:
             self.expression(value)
         variables = [iter_var.var for iter_var in node.block.iter_vars]
         self.lets |= {
-            var: substitute(value, self.lets)
+            var: self.unfolded(value)
             for var, value in zip(variables, node.iter_values, strict=True)
         }
         with self.where(node.predicate, holds=True):
@@ -144,7 +144,7 @@ class Accesses:
                         self.expression(no)
                 case tir.Let(var=var, value=value, body=body):
                     self.expression(value)
-                    self.lets[var] = substitute(value, self.lets)
+                    self.lets[var] = self.unfolded(value)
                     stack.append(body)
                 case Var() if node in self.pointers:
                     raise MisuseError(
@@ -187,7 +187,13 @@ class Accesses:
             if expr.stride.value < 0:
                 first, last = last, first
             return None if first is None or last is None else (first[0], last[1])
-        return self._interval(substitute(expr, self.lets))
+        return self._interval(self.unfolded(expr))
+
+    def unfolded(self, expr: PrimExpr) -> PrimExpr:
+        """`expr` with the values of variables that enclosing lets define, not its own."""
+        own = {part.var for part in walk(expr) if isinstance(part, tir.Let)}
+        lets = {v: e for v, e in self.lets.items() if v not in own} if own else self.lets
+        return substitute(expr, lets)
 
     def _interval(self, expr: PrimExpr) -> Interval:
         if isinstance(expr, Var):
@@ -222,7 +228,7 @@ class Accesses:
     def where(self, condition: PrimExpr, *, holds: bool) -> Iterator[None]:
         """Narrower loops as long as `condition` holds (or does not)."""
         outer = dict(self.bounds)
-        for part in _conjuncts(substitute(condition, self.lets), holds):
+        for part in _conjuncts(self.unfolded(condition), holds):
             self.narrow(part)
         try:
             yield

@@ -290,7 +290,7 @@ def stretches(
 def test_an_index_that_is_read_outside_its_buffer_is_refused(
     func: PrimFunc, shapes: list[tuple[int, ...]], index: int
 ) -> None:
-    with pytest.raises(RuntimeCheckError, match=f"index {index} is outside .* of P, .* size 4"):
+    with pytest.raises(RuntimeCheckError, match=f"index {index} is outside .* buffer P, .* size 4"):
         load(func)(np.arange(4), *(numbers(*s) for s in shapes))
 
 

@@ -1,0 +1,67 @@
+"""What of a statement or an expression is evaluated in any case, and not under some condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from relaxpy.ir.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import And, Call, IntImm, Or, PrimExpr, Select, Var
+from relaxpy.ir.tir.stmt import (
+    BlockRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from relaxpy.ir.traverse import children, walk
+
+_JUMPS = frozenset(Op(f"tir.{name}") for name in ("ret", "break_loop", "continue_loop"))
+
+
+def is_evaluated(var: Var, node: Node) -> bool:
+    """Whether `node` is proved to evaluate `var` whenever it runs."""
+    seen: set[Node] = set()
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if part is var:
+            return True
+        if part not in seen:
+            seen.add(part)
+            waiting += _certain(part)
+    return False
+
+
+def _certain(node: Node) -> Iterable[Node]:
+    """The parts of `node` that are evaluated whenever it is."""
+    match node:
+        case SeqStmt(seq=seq):
+            return _before_jumps(seq)
+        case IfThenElse(condition=test) | Select(condition=test) | While(condition=test):
+            return (test,)
+        case Call(op=Op(name="tir.if_then_else"), args=(test, *_)):
+            return (test,)
+        case Or(a=a) | And(a=a):
+            return (a,)
+        case For(min=first, extent=extent, body=body):
+            runs = isinstance(extent, IntImm) and extent.value > 0
+            return (first, extent, body) if runs else (first, extent)
+        case BlockRealize(iter_values=values, predicate=test, block=block):
+            runs = isinstance(test, IntImm) and test.value
+            return (*values, test, block.body) if runs else (*values, test)
+        case BufferStore(predicate=test) | BufferLoad(predicate=test) if test is not None:
+            return (test,)
+        case _:
+            return [part for part in children(node) if isinstance(part, (Stmt, PrimExpr))]
+
+
+def _before_jumps(seq: Iterable[Stmt]) -> Iterator[Stmt]:
+    """The statements up to the first that may end what is around them."""
+    for part in seq:
+        yield part
+        if any(isinstance(inner, Call) and inner.op in _JUMPS for inner in walk(part)):
+            return
