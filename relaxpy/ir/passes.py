@@ -23,6 +23,7 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.evaluation import evaluating
 
 V = TypeVar("V")
 _known: dict[str, type[Pass]] = {}
@@ -79,7 +80,8 @@ class Pass(ABC):
                 hint="IRModule.from_expr makes a module of one function",
                 about=mod,
             )
-        return PassContext.current().run(self, mod)
+        with evaluating(None):
+            return PassContext.current().run(self, mod)
 
 
 class PassInstrument:

@@ -11,10 +11,12 @@ from typing import Any, overload
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.naming import set_name
 from relaxpy.ir.node import Attrs, as_attrs
 from relaxpy.ir.relax.base import check_name
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.emitter import Emitter
+from relaxpy.ir.relax.evaluation import evaluating
 from relaxpy.ir.relax.frames import close_block, open_block
 from relaxpy.ir.relax.global_names import normalize_global_names
 from relaxpy.ir.relax.nodes import (
@@ -32,7 +34,7 @@ from relaxpy.ir.relax.nodes import (
     as_struct_info,
     convert_to_expr,
 )
-from relaxpy.ir.relax.normalize import Normalizer
+from relaxpy.ir.relax.normalize import Normalizer, is_leaf
 from relaxpy.ir.relax.signatures import Signatures, known_signature
 from relaxpy.ir.relax.te_call import KernelTable, call_te, with_gradient
 from relaxpy.ir.structural import structural_equal, structural_hash
@@ -154,7 +156,8 @@ class BlockBuilder:
     def _activated(self) -> Iterator[None]:
         token = _active.set((*_active.get(), self))
         try:
-            yield
+            with evaluating(None):
+                yield
         finally:
             _active.reset(token)
 
@@ -344,6 +347,54 @@ class BlockBuilder:
         if isinstance(expr, SeqExpr):
             return self._normalizer.sequence(expr)
         return self._normalizer.value(expr)
+
+    def evaluate(self, expr: Expr, *, shared: bool = False) -> Expr:
+        """`expr` as a value that is bound once, before anything that is bound after this call.
+
+        `emit` may still give it a name, unless something else was bound first. It is `shared` if
+        others than the caller hold it.
+
+        Errors:
+            StructInfoError, WellFormedError: it has no info, or no normal form.
+        """
+        self._out.remembers = True
+        if expr is self._out.deferred:
+            self._out.shared = shared
+        if not self._out.scopes or self._out.known(expr) is not None:
+            return expr
+        self._out.flush()
+        value = self._normalizer.value(expr)
+        if is_leaf(value):
+            return value
+        self._out.defer(value, shared=shared)
+        return value
+
+    def flush(self) -> None:
+        """Bind what was evaluated last."""
+        self._out.flush()
+
+    def discard(self) -> None:
+        """Forget what was evaluated last and is not bound yet."""
+        self._out.deferred = None
+
+    def evaluated(self, expr: Expr) -> Expr:
+        """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
+        found = self._out.known(expr) if self._out.remembers else None
+        return found if isinstance(found, Var) else expr
+
+    def name_evaluated(self, expr: Expr, name: str, kind: type[Var]) -> Var | None:
+        """The variable of this kind to which `expr` was bound, from now on called `name`.
+
+        None if there is none: a variable that has a name of its own only stands for other values.
+        """
+        var = self.evaluated(expr)
+        is_free = var in self._out.unnamed
+        if type(var) is not kind or (var is expr and not is_free):
+            return None
+        if is_free:
+            self._out.unnamed.discard(var)
+            set_name(var, name)
+        return var
 
     @user_facing
     def normalize_function(self, func: Function) -> Function:

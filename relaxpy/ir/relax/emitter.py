@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from relaxpy.errors import BuilderStateError, MisuseError, Span
+from relaxpy.errors import (
+    BuilderStateError,
+    MisuseError,
+    RelaxpyError,
+    Span,
+    WellFormedError,
+)
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.base import check_name
 from relaxpy.ir.relax.context import Context, Except
@@ -32,6 +38,7 @@ from relaxpy.ir.relax.nodes import (
     ObjectStructInfo,
     SeqExpr,
     StructInfo,
+    TupleGetItem,
     TupleStructInfo,
     Var,
     VarBinding,
@@ -86,11 +93,22 @@ class Scope:
 
 
 class Emitter:
-    """Open scopes, the innermost last, and the context of derivation that goes with them."""
+    """Open scopes, the innermost last, and the context of derivation that goes with them.
+
+    One that `remembers` binds each expression once: `evaluated` has its variable, which is
+    `unnamed` until a program names it. The expression that was evaluated last is `deferred`: it is
+    bound before anything else is, or as the value that is bound next. Python code may hold one that
+    is `shared`.
+    """
 
     def __init__(self, mod: IRModule, signatures: Signatures) -> None:
         self.ctx = Context(signatures=signatures, find_function=mod.find_function)
         self.scopes: list[Scope] = []
+        self.remembers = False
+        self.evaluated: dict[Expr, Var] = {}
+        self.unnamed: set[Var] = set()
+        self.deferred: Expr | None = None
+        self.shared = False
         self.values: dict[Var, Expr] = {}
         self._finished: dict[SeqExpr, Call | None] = {}
         self._names: dict[str, int] = {}
@@ -131,6 +149,7 @@ class Emitter:
         Errors:
             MisuseError: a parameter is none, or has no info; nothing is begun then.
         """
+        self.flush()
         self.scopes.append(Scope())
         try:
             self.add_params(params, sizes)
@@ -170,6 +189,7 @@ class Emitter:
 
         Its info is erased to what remains in scope (DER-13, DER-14); parameters still count.
         """
+        self.flush()
         scope = self.scope
         if scope.dataflow:
             raise BuilderStateError("the scope ends inside a dataflow block")
@@ -192,9 +212,13 @@ class Emitter:
 
     def drop_scope(self) -> None:
         """Leave the innermost scope and forget what was put into it."""
+        self.deferred = None
         scope = self.scopes.pop()
         self.ctx.variables.difference_update(scope.variables, scope.params)
         self.ctx.sizes.difference_update(scope.sizes, scope.own_sizes)
+        if not self.scopes:
+            self.evaluated.clear()
+            self.unnamed.clear()
 
     def is_finished(self, expr: Expr) -> bool:
         """Whether `expr` is a SeqExpr that was built here, so that nothing is left to be done."""
@@ -202,6 +226,7 @@ class Emitter:
 
     def begin_dataflow(self, origin: BindingBlock | None = None) -> None:
         """Begin a DataflowBlock, or go on with one that has just ended (NF-9)."""
+        self.flush()
         scope = self.scope
         if scope.dataflow:
             raise BuilderStateError("a dataflow block cannot stand inside another")
@@ -213,6 +238,7 @@ class Emitter:
         scope = self.scope
         if not scope.dataflow:
             raise BuilderStateError("there is no dataflow block to end")
+        self.flush()
         scope.dataflow = False
         self.ctx.variables.difference_update(scope.local)
         for var in scope.outlasting:
@@ -259,6 +285,70 @@ class Emitter:
             for branch in (value.true_branch, value.false_branch):
                 scope.impure = scope.impure or self._finished.get(branch)
 
+    # --- values that are evaluated before they are bound
+
+    def defer(self, value: Expr, *, shared: bool) -> None:
+        """Let `value`, in normal form and derived, be the next to be bound."""
+        self.flush()
+        self.deferred, self.shared = value, shared
+
+    def flush(self) -> Var | None:
+        """Bind what is deferred; the variable, or None if nothing is.
+
+        Errors:
+            StructInfoError: it is an impure call in a dataflow block.
+        """
+        value, self.deferred = self.deferred, None
+        if value is None:
+            return None
+        try:
+            return self.bind(value, span=value.span)
+        except RelaxpyError as error:
+            error.located(value.span)
+            raise
+
+    def _settled(self, value: Expr, *, changes: bool) -> Expr:
+        """What to bind for `value`, with what was evaluated before it bound before it.
+
+        A variable of its own, where Python code holds the value and the binding `changes` its info.
+        """
+        deferred = self.deferred
+        if deferred is None:
+            return value
+        if deferred is value and not (changes and self.shared):
+            self.deferred = None
+            return value
+        var = self.flush()
+        return var if deferred is value and var is not None else value
+
+    def remember(self, value: Expr, var: Var, *, is_unnamed: bool) -> None:
+        """Note the variable to which `value` is bound."""
+        if isinstance(value, (Call, TupleGetItem, If, Function)):
+            self.evaluated[value] = var
+        if is_unnamed:
+            self.unnamed.add(var)
+
+    def known(self, value: Expr) -> Expr | None:
+        """The variable to which `value` is bound, or itself if that is about to happen.
+
+        Errors:
+            WellFormedError: it is an impure call whose variable is not visible here.
+        """
+        if value is self.deferred:
+            return value
+        var = self.evaluated.get(value)
+        if var is None or var in self.ctx.variables:
+            return var
+        if isinstance(value, Call) and not is_pure_call(value, self.ctx):
+            raise WellFormedError(
+                "the result of this call is not visible here: the branch or function that makes"
+                " the call has ended",
+                rule="WF-24",
+                span=value.span,
+                hint="bind it before the branch, or return it from the branch",
+            )
+        return None
+
     def bind(
         self,
         value: Expr,
@@ -279,10 +369,15 @@ class Emitter:
                 dataflow block.
         """
         scope = self.scope
+        annotated = var is not None and var.struct_info is not None
+        value = self._settled(value, changes=annotated)
         self._note_effects(value, scope)
         info = self.ctx.info_of(value)
         rule = "DER-22" if isinstance(value, Function) else "DER-18"
+        is_unnamed = var is None and not hint
         var = self._variable(scope, var, info, value, hint, rule, output=output, span=span)
+        if self.remembers and not annotated:
+            self.remember(value, var, is_unnamed=is_unnamed)
         if origin is None or origin.var is not var or origin.value is not value:
             origin = VarBinding(var, value, span)
         self._append(scope, origin)
@@ -306,6 +401,7 @@ class Emitter:
             StructInfoError: the variable's annotation does not admit `info` (DER-25).
         """
         scope = self.scope
+        value = self._settled(value, changes=True)
         self._note_effects(value, scope)
         check_match_cast(value, info, self.ctx)
         self._add_sizes(definable_shape_vars(info), scope.sizes)
@@ -313,6 +409,8 @@ class Emitter:
             found = self._variable(
                 scope, var, info, value, hint, "DER-25", output=output, span=span
             )
+            if self.remembers and var is None and not hint:
+                self.unnamed.add(found)
         else:
             found = None
         same = origin is not None and origin.value is value and origin.struct_info is info

@@ -31,6 +31,7 @@ from relaxpy.ir.relax.base import (
     member,
     set_fields,
 )
+from relaxpy.ir.relax.evaluation import evaluated
 from relaxpy.ir.relax.struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -332,7 +333,7 @@ def project_tuple(expr: Expr, index: object) -> TupleGetItem:
     if isinstance(info, TupleStructInfo) and not 0 <= place < len(info.fields):
         fields = counted(len(info.fields), "field")
         raise IndexError(f"index {index} is out of range for a tuple with {fields}")
-    return TupleGetItem(expr, place)
+    return evaluated(TupleGetItem(expr, place))
 
 
 def unpack_tuple(expr: Expr) -> Iterator[Expr]:
@@ -343,7 +344,7 @@ def unpack_tuple(expr: Expr) -> Iterator[Expr]:
         raise MisuseError(
             f"only a tuple whose fields are known can be gone through{found}", rule="DER-32"
         )
-    return iter([TupleGetItem(expr, index) for index in range(len(info.fields))])
+    return (evaluated(TupleGetItem(expr, index)) for index in range(len(info.fields)))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -397,7 +398,7 @@ def make_call(
     callee: Expr, args: tuple[object, ...], attrs: Mapping[str, object] | None = None
 ) -> Call:
     """What `callee(*args)` is."""
-    return Call(callee, tuple(convert_to_expr(a) for a in args), as_attrs(attrs))
+    return evaluated(Call(callee, tuple(convert_to_expr(a) for a in args), as_attrs(attrs)))
 
 
 @user_facing

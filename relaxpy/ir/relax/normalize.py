@@ -142,6 +142,10 @@ class Normalizer:
         Errors:
             StructInfoError, WellFormedError: it has no info, or no normal form.
         """
+        if self.out.remembers:
+            known = self.out.known(expr)
+            if known is not None:
+                return known
         if type(expr) is Call and self._is_final(expr):
             return self._derive_call(expr)
         return self._atom(expr) if type(expr) in ATOMS else self._value(expr)
@@ -193,7 +197,11 @@ class Normalizer:
                 top.done.append(self._operand(top, value, bound))
             if len(top.done) < len(top.parts):
                 part = top.parts[len(top.done)]
-                value = bound.get(part) or self._begin(part, stack)
+                value = bound.get(part)
+                if value is None and self.out.remembers:
+                    value = self.out.known(part)
+                if value is None:
+                    value = self._begin(part, stack)
             else:
                 stack.pop()
                 value = self._finish(top)
@@ -235,6 +243,8 @@ class Normalizer:
         if isinstance(value, ExternFunc) and isinstance(node, Call) and is_callee(node, index):
             return value
         var = self.out.bind(value, span=part.span)
+        if self.out.remembers and value is not part:
+            self.out.remember(part, var, is_unnamed=True)
         if isinstance(part, (Call, TupleGetItem)):
             if not isinstance(value, Call) or is_pure_call(value, self.out.ctx):
                 bound[part] = var

@@ -10,6 +10,7 @@ from typing_extensions import override
 from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.evaluation import evaluating
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.graph_state import Body, declared_pure, name_of
 from relaxpy.script.parser.graph_unrolled import GraphUnrolled
@@ -42,7 +43,11 @@ class GraphReader(GraphUnrolled):
         depth = len(self.scope.frames)
         self.builder.begin_scope(found.params)
         try:
-            with self.scope.inner(found.sizes) as sizes, self.scope.inner(found.names):
+            with (
+                evaluating(self.values.evaluate_here),
+                self.scope.inner(found.sizes) as sizes,
+                self.scope.inner(found.names),
+            ):
                 body.sizes = sizes
                 self.statements.read(docstring_removed(node.body), self.statement)
             if body.returned is None and len(self.report.errors) == before:
@@ -113,8 +118,12 @@ class GraphReader(GraphUnrolled):
         now.around.append(node)
         try:
             self.dispatch(node)
+            if now.returned is None:
+                self.builder.flush()
         finally:
             now.around.pop()
+            if now.returned is None:  # nothing is left, unless the statement is wrong
+                self.builder.discard()
 
     def after_return(self, node: ast.stmt) -> ParseError:
         """The error for a statement behind the result."""

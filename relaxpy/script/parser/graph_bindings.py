@@ -152,6 +152,11 @@ class GraphBindings(GraphState):
             return
         var = self.new_var(name, target)
         found: rx.Var | None
+        if isinstance(value, rx.Expr) and annotation is None:
+            named = self.builder.name_evaluated(value, name, type(var))
+            if named is not None:
+                self.scope.set(name, named)
+                return
         if isinstance(value, (forms.MatchCastForm, forms.MatchShapeForm)):
             expr, info = self.cast_parts(value, at)
             with self.at(at):
@@ -248,7 +253,8 @@ class GraphBindings(GraphState):
         """The variable of a call on a line of its own, which gives unit."""
         expr = self.values.expression(value, node)
         with self.at(node):
-            var = self.builder.emit(expr, "_", span=self.program.span(node))
+            bound = isinstance(expr, rx.Var) and expr is not value
+            var = expr if bound else self.builder.emit(expr, "_", span=self.program.span(node))
         if self.builder.struct_info_of(var) != rx.TupleStructInfo(()):
             raise self.error(
                 node,

@@ -72,6 +72,7 @@ class GraphState:
         self.values = GraphEvaluator(program, scope, guard)
         self.statements = Statements(program, scope, self.report)
         self.body: Body | None = None
+        self._foreign: set[rx.Expr] = set()
         builder.context.place = self.values.place_of
 
     def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
@@ -91,6 +92,37 @@ class GraphState:
             yield
         except RelaxpyError as error:
             raise self.values.located(error, self.program.span(node)) from None
+
+    def evaluate(self, expr: rx.Expr, *, shared: bool) -> rx.Expr:
+        """`expr` as a value that is bound once, before what is evaluated after it.
+
+        A call about variables of another function, which Python code builds meanwhile, stays as it
+        is, and so does what is no call.
+        """
+        if not isinstance(expr, (rx.Call, rx.TupleGetItem)) or expr in self._foreign:
+            return expr
+        if self._is_foreign(expr):
+            self._foreign.add(expr)
+            return expr
+        return self.builder.evaluate(expr, shared=shared)
+
+    def _is_foreign(self, expr: rx.Call | rx.TupleGetItem) -> bool:
+        operands = expr.args if isinstance(expr, rx.Call) else (expr.tuple_value,)
+        waiting = list(operands)
+        while waiting:
+            operand = waiting.pop()
+            if isinstance(operand, rx.Var):
+                if operand not in self.builder.context.variables:
+                    return True
+            elif isinstance(operand, rx.Tuple):
+                waiting += operand.fields
+            elif operand in self._foreign:
+                return True
+        return False
+
+    def evaluated(self, expr: rx.Expr) -> rx.Expr:
+        """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
+        return self.builder.evaluated(expr)
 
     def statement(self, node: ast.stmt) -> None:
         """Read one statement."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,26 +36,29 @@ class GraphUnrolled(GraphBlocks):
             raise self.error(node.orelse[0], "a loop in Relax has no else")
         members = self.known_members(node.iter)
         around = self.now.around
-        for place, member in enumerate(members):
+        for member, is_last in members:
             self.unrolling.add(len(node.body) or 1, node.iter, self.values)
-            last = place == len(members) - 1
-            # Only what the last round binds can be the output of a dataflow block.
-            self.now.around = list(around) if last else []
+            # Only what the last iteration binds can be the output of a dataflow block.
+            self.now.around = list(around) if is_last else []
             try:
                 self.values.unpack(node.target, member, self.scope.set)
                 self.statements.read(node.body, self.statement)
             finally:
                 self.now.around = around
 
-    def known_members(self, node: ast.expr) -> list[Any]:
-        """What a loop runs over.
+    def known_members(self, node: ast.expr) -> Iterator[tuple[Any, bool]]:
+        """What a loop runs over, each with whether it is the last one.
+
+        A generator yields a value when the statements before have been read; in a dataflow block,
+        without effects, all its values come first.
 
         Errors:
             ParseError: that is not known while the program is read, or is too much.
         """
         value = self.values.value(node)
         if isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.TupleStructInfo):
-            return self.members(value, node)
+            yield from _with_end(self.members(value, node))
+            return
         if isinstance(value, (rx.Expr, PrimExpr, forms.Form)):
             raise self.error(
                 node,
@@ -63,12 +66,16 @@ class GraphUnrolled(GraphBlocks):
                 f"{describe(value)}",
                 hint="use recursion, or a @T.prim_func with loops",
             )
+        members = self.values.iterable(value, node)
+        if isinstance(value, Iterator) and self.now.dataflow is None:
+            yield from ((member, False) for member in members)
+            return
         found = []
-        for member in self.values.iterable(value, node):
+        for member in members:
             found.append(member)
             if len(found) > MAX_UNROLLED:
                 self.unrolling.add(len(found), node, self.values)
-        return found
+        yield from _with_end(found)
 
     def expand(
         self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
@@ -101,6 +108,12 @@ class GraphUnrolled(GraphBlocks):
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
         """What a function of the user's gives, whose words of R act here."""
+        with self.eager(node):
+            return function(*args, **kwargs)
+
+    @contextmanager
+    def eager(self, node: ast.expr) -> Iterator[None]:
+        """The time in which Python code of the user runs, whose directives take effect at once."""
 
         def act(form: forms.Form) -> object:
             match form:
@@ -116,7 +129,7 @@ class GraphUnrolled(GraphBlocks):
                     raise self.error(node, f"{describe(form)} belongs into the text itself")
 
         with acting(act):
-            return function(*args, **kwargs)
+            yield
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -150,6 +163,10 @@ class GraphUnrolled(GraphBlocks):
     def size(self, name: str) -> object:
         """The shape variable that a TypeVar of this name stands for."""
         return self.now.sizes.setdefault(name, tir.Var(name, INT64))
+
+
+def _with_end(members: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
+    return ((member, k == len(members)) for k, member in enumerate(members, 1))
 
 
 def _returns(node: ast.stmt) -> Iterator[ast.Return]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -52,8 +52,23 @@ from relaxpy.script.parser.wording import (
     shown,
 )
 
-#: The operators of Python that have a meaning between Relax values.
-_SIGNS = frozenset(["+", "-", "*", "/", "//", "%", "**", "@", "<", "<=", ">", ">=", "==", "!="])
+#: The operators of Python that have a meaning between Relax values, and the methods behind them.
+_METHODS = {
+    "+": "__add__",
+    "-": "__sub__",
+    "*": "__mul__",
+    "/": "__truediv__",
+    "//": "__floordiv__",
+    "%": "__mod__",
+    "**": "__pow__",
+    "@": "__matmul__",
+    "<": "__lt__",
+    "<=": "__le__",
+    ">": "__gt__",
+    ">=": "__ge__",
+    "==": "__eq__",
+    "!=": "__ne__",
+}
 
 
 class ModuleRef:
@@ -99,6 +114,15 @@ class Host(Protocol):
     ) -> object:
         """What a function of the user's gives, whose words of R act here."""
 
+    def eager(self, node: ast.expr) -> AbstractContextManager[None]:
+        """The time in which Python code of the user runs, whose directives take effect at once."""
+
+    def evaluate(self, expr: rx.Expr, *, shared: bool) -> rx.Expr:
+        """`expr` as a value that is bound once, before what is evaluated after it."""
+
+    def evaluated(self, expr: rx.Expr) -> rx.Expr:
+        """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
+
 
 _CASTS = (forms.MatchCastForm, forms.MatchShapeForm)
 _SPECIAL = (*_CASTS, forms.UnknownShape, tuple, list)
@@ -115,6 +139,7 @@ class GraphEvaluator(Evaluator):
         self.host: Host | None = None
         self.devices = Devices()
         self.annotating = False
+        self._current: ast.expr | None = None
         self.places: dict[int, tuple[Program, Positioned]] = {}
         self.gone: dict[str, str] = {}
         self._kept: list[object] = []
@@ -199,7 +224,7 @@ class GraphEvaluator(Evaluator):
         if isinstance(owner, DataType):
             self._known[node] = owner
         found = Evaluator.attribute_of(self, owner, node)
-        return self._at(found, node) if isinstance(found, rx.Call) else found
+        return self.evaluate(found, node) if isinstance(found, rx.Call) else found
 
     def inspected(self, owner: rx.Expr, node: ast.Attribute) -> object:
         """`owner.shape` and the like: what is known, or what reads it when the program runs."""
@@ -212,19 +237,56 @@ class GraphEvaluator(Evaluator):
         if known is not None:
             self._known[node] = value
             return known
-        return self._at(value, node) if isinstance(value, rx.Expr) else value
+        return self.evaluate(value, node) if isinstance(value, rx.Expr) else value
+
+    def evaluate(self, found: rx.Expr, node: ast.expr, *, shared: bool = False) -> rx.Expr:
+        """`found` as the value of `node`: a call is bound once, in the order of evaluation."""
+        found = self._at(found, node)
+        if self.host is None:
+            return found
+        if isinstance(found, rx.Call) and isinstance(node, ast.Call):
+            self._place_parts(found, node)
+        try:
+            return self.host.evaluate(found, shared=shared)
+        except RelaxpyError as error:
+            raise self.located(error, self.span(node)) from None
+
+    def evaluate_here(self, built: rx.Expr) -> rx.Expr:
+        """`built`, a call that Python code has built while the present expression is evaluated."""
+        if self.host is None or self._current is None:
+            return built
+        return self.host.evaluate(self._at(built, self._current), shared=True)
 
     @override
     def value(self, node: ast.expr) -> Any:
+        outer, self._current = self._current, node
         found = Evaluator.value(self, node)
+        self._current = outer
         if isinstance(found, rx.Expr):
             self.places[id(found)] = self.program, node
             self._kept.append(found)
-            if isinstance(found, rx.Call) and isinstance(node, ast.Call):
-                self._place_parts(found, node)
         elif isinstance(found, Annotation) and not self.annotating:
             self._infos.append((found, (self.program, node)))
         return found
+
+    @override
+    def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
+        members = Evaluator.iterable(self, value, node)
+        if self.host is None or not isinstance(value, Iterator):
+            return members
+        return self._yielded(iter(members), node)
+
+    def _yielded(self, members: Iterator[object], node: ast.expr) -> Iterator[object]:
+        """What a generator of the user yields, step by step as Python would run it."""
+        assert self.host is not None
+        while True:
+            outer, self._current = self._current, node
+            with self.host.eager(node):
+                member = next(members, MISSING)
+            self._current = outer
+            if member is MISSING:
+                return
+            yield self.evaluate(member, node) if isinstance(member, rx.Expr) else member
 
     def _place_parts(self, call: rx.Call, node: ast.Call) -> None:
         """Note where tuples of Python among the operands stand, infos, and a wrong callee."""
@@ -246,7 +308,10 @@ class GraphEvaluator(Evaluator):
     def on_binary(self, sign: str, left: object, right: object) -> object:
         if not isinstance(left, rx.Expr) and not isinstance(right, rx.Expr):
             return MISSING
-        return operators.apply(sign, left, right) if sign in _SIGNS else MISSING
+        method = _METHODS.get(sign)
+        if method is None or _defines(left, method):
+            return MISSING
+        return operators.apply(sign, left, right)
 
     @override
     def on_unary(self, sign: str, operand: object) -> object:
@@ -256,8 +321,9 @@ class GraphEvaluator(Evaluator):
 
     @override
     def binary(self, kind: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        self._current = node
         found = Evaluator.binary(self, kind, left, right, node)
-        return self._at(found, node) if isinstance(found, rx.Call) else found
+        return self.evaluate(found, node) if isinstance(found, rx.Call) else found
 
     @override
     def on_call(
@@ -268,13 +334,14 @@ class GraphEvaluator(Evaluator):
         if isinstance(function, OpDef):
             args, kwargs = self._on_listed_devices(function, args, kwargs)
             try:
-                return function.make(*args, span=self.span(node), **_renamed(kwargs))
+                call = function.make(*args, span=self.span(node), **_renamed(kwargs))
             except MisuseError as error:
                 self.hinted(error)
                 absent = _absent(function, args, kwargs, node) if error.about is None else None
                 raise error if absent is None else error.located(self.span(absent)) from None
+            return self.evaluate(call, node)
         if isinstance(function, rx.Expr):
-            return self.called(function, args, kwargs, node)
+            return self.evaluate(self.called(function, args, kwargs, node), node)
         if isinstance(function, Macro):
             if self.host is None:
                 raise self.error(node, "a macro is used inside a function")
@@ -283,7 +350,8 @@ class GraphEvaluator(Evaluator):
             info = args[0].struct_info
             if isinstance(info, rx.TupleStructInfo):
                 return len(info.fields)
-        if is_helper(function) and self.host is not None:
+        shared = is_helper(function)
+        if shared and self.host is not None:
             found = self.host.help(function, args, kwargs, node)
         else:
             found = function(*args, **(_renamed(kwargs) if function is call_packed else kwargs))
@@ -297,7 +365,7 @@ class GraphEvaluator(Evaluator):
             if self.host is None:
                 raise self.error(node, "R.emit_te belongs into a function")
             found = self.host.kernel_call(found, node)
-        return self._at(found, node) if isinstance(found, rx.Expr) else found
+        return self.evaluate(found, node, shared=shared) if isinstance(found, rx.Expr) else found
 
     def _on_listed_devices(
         self, function: OpDef, args: list[Any], kwargs: dict[str, Any]
@@ -396,7 +464,7 @@ class GraphEvaluator(Evaluator):
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
         if not isinstance(owner, rx.Expr):
             found = self._by_index(owner, index, node)
-            return self._at(found, node) if isinstance(found, rx.Call) else found
+            return self.evaluate(found, node) if isinstance(found, rx.Call) else found
         if isinstance(owner.struct_info, rx.TensorStructInfo):
             raise self.error(
                 node.value,
@@ -408,7 +476,7 @@ class GraphEvaluator(Evaluator):
             found = owner[index]
         except IndexError as error:
             raise self.error(node.slice, str(error), rule="DER-33") from None
-        return self._at(found, node) if isinstance(found, rx.Expr) else found
+        return self.evaluate(found, node) if isinstance(found, rx.Expr) else found
 
     def _by_index(self, owner: Any, index: Any, node: ast.Subscript) -> object:
         """`owner[index]` of a Python value; a call for sizes at an index that is not known."""
@@ -444,10 +512,19 @@ class GraphEvaluator(Evaluator):
         if isinstance(value, (forms.Form, ModuleRef, IRModule)):
             raise self.error(node, f"{describe(value)} is no value")
         try:
-            return self._at(rx.convert_to_expr(value), node)
+            found = self._at(rx.convert_to_expr(value), node)
         except MisuseError as error:
             self.hinted(error)
             raise self.located(error, self.span(node)) from None
+        return found if self.host is None else self.host.evaluated(found)
+
+
+def _defines(left: object, method: str) -> bool:
+    """Whether `left` is an object of the user's own whose class defines the method."""
+    kind = type(left)
+    if not is_helper(kind) or hasattr(kind, "__array__"):
+        return False
+    return getattr(kind, method, None) is not getattr(object, method, None)
 
 
 def _absent(

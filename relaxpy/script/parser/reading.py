@@ -17,6 +17,7 @@ from relaxpy.ir.python_function import python_function, reindented
 from relaxpy.ir.relax.analysis.calls import strongly_connected
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.evaluation import evaluating
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.well_formed import kernel_faults
@@ -45,7 +46,7 @@ def reported(program: Program) -> Iterator[Report]:
     """
     report = Report()
     try:
-        with acting(None):
+        with acting(None), evaluating(None):
             yield report
     except Full:
         pass

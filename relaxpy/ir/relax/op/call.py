@@ -12,6 +12,7 @@ from relaxpy.ir.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.distributed import DTensorStructInfo
+from relaxpy.ir.relax.evaluation import evaluated
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -536,9 +537,10 @@ def call_pure_packed(
 
 def call_packed(func: Expr | str, *args: Operand, sinfo_args: Infos = (), **attrs: object) -> Call:
     """A plain call of a packed function, which counts as impure unless registered otherwise."""
-    return Call(
+    call = Call(
         packed_callee(func),
         tuple(convert_to_expr(a) for a in args),
         Attrs(attrs),
         info_list(sinfo_args),
     )
+    return evaluated(call)

@@ -28,6 +28,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.base import set_fields
 from relaxpy.ir.relax.context import Context, written_at
 from relaxpy.ir.relax.distributed import DTensorStructInfo
+from relaxpy.ir.relax.evaluation import evaluated
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -174,7 +175,7 @@ class OpDef:
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Call:
         """A call of the operator; see `make`."""
-        return self.make(*args, **kwargs)  # type: ignore[arg-type]
+        return evaluated(self.make(*args, **kwargs))  # type: ignore[arg-type]
 
     def make(self, *args: object, span: Span | None = None, **kwargs: object) -> Call:
         """A call of the operator, with its info where those of the operands are known.
