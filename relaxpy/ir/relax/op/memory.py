@@ -115,8 +115,8 @@ def ensure_zero_offset(data: TensorStructInfo) -> TensorStructInfo:
     return data
 
 
-def _unchanged_where_missing(arguments: dict[str, Any]) -> None:
-    """What is not given is unit in its place."""
+def _place_absent(arguments: dict[str, Any]) -> None:
+    """Put unit in the position of every absent operand, at the end as well."""
     datatype_by_name(arguments)
     offset = arguments["relative_byte_offset"]
     if isinstance(offset, int):
@@ -126,12 +126,12 @@ def _unchanged_where_missing(arguments: dict[str, Any]) -> None:
             arguments[name] = Tuple(())
 
 
-@register("relax.memory.view", pure=True, adapt=_unchanged_where_missing)
+@register("relax.memory.view", pure=True, adapt=_place_absent)
 def view(
     data: TensorStructInfo,
-    shape: ShapeStructInfo | TupleStructInfo | None = None,
-    dtype: ObjectStructInfo | TupleStructInfo | None = None,
-    relative_byte_offset: PrimStructInfo | TupleStructInfo | None = None,
+    shape: ShapeStructInfo | None = None,
+    dtype: ObjectStructInfo | None = None,
+    relative_byte_offset: PrimStructInfo | None = None,
     *,
     call: Call,
 ) -> TensorStructInfo:
@@ -143,21 +143,21 @@ def view(
         StructInfoError: the offset is no int64, or the result provably leaves the memory of data.
     """
     kind = data.dtype
-    if isinstance(dtype, ObjectStructInfo):
+    if dtype is not None:
         kind = datatype_of(call.args[2]) if isinstance(call.args[2], DataTypeImm) else VOID
     found: Expr | tuple[tir.PrimExpr, ...] | None = data.shape
     ndim = data.ndim
-    if isinstance(shape, ShapeStructInfo):
+    if shape is not None:
         found, ndim = shape_operand(call.args[1], shape), shape.ndim
     offset: tir.PrimExpr | None = ops.const(0, INT64)
-    if isinstance(relative_byte_offset, PrimStructInfo):
+    if relative_byte_offset is not None:
         offset = relative_byte_offset.value
         if relative_byte_offset.dtype != INT64:
             raise refuse_type(
                 f"the offset is an int64, found {relative_byte_offset}", relative_byte_offset
             )
     result = tensor(found, kind, data.vdevice, ndim)
-    _check_inside(data, result, offset, same_size=not isinstance(dtype, ObjectStructInfo))
+    _check_inside(data, result, offset, same_size=dtype is None)
     return result
 
 

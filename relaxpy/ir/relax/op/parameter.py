@@ -21,6 +21,7 @@ from relaxpy.ir.relax.nodes import (
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
+    Tuple,
     TupleStructInfo,
     const,
     convert_to_expr,
@@ -71,6 +72,31 @@ class Parameter:
         if isinstance(value, np.ndarray) or (scalar and self.kinds == (TensorStructInfo,)):
             return const(value)
         return convert_to_expr(value)
+
+    def placeholder(self) -> Expr:
+        """Unit, which keeps the position of this operand in a call that leaves it out.
+
+        Errors:
+            MisuseError (also TypeError): the operand is required, or unit is a value of it.
+        """
+        if self.required:
+            raise MisuseError(f"{self.name} is {self.expected()}, found None")
+        if self._takes_unit:
+            raise MisuseError(
+                f"{self.name} cannot be left out before a later operand: it takes tuples, "
+                "so an empty tuple in its position would be its value"
+            )
+        return Tuple(())
+
+    def is_absent(self, sinfo: StructInfo | None) -> bool:
+        """Whether a value of this struct info keeps the position of an operand that is left out."""
+        if not isinstance(sinfo, TupleStructInfo) or sinfo.fields:
+            return False
+        return not (self.required or self.variadic or self._takes_unit)
+
+    @property
+    def _takes_unit(self) -> bool:
+        return any(issubclass(TupleStructInfo, kind) for kind in self.kinds)
 
     def attribute(self, value: object) -> object:
         """`value` converted to the attribute's type.

@@ -155,6 +155,27 @@ class OpDef:
         return {p.name: p for p in self.parameters if not p.is_operand}
 
     @cached_property
+    def _leading(self) -> tuple[str, ...]:
+        """The parameters that the rule takes by position: those before `*rest` or `/`."""
+        kinds = {n: p.kind for n, p in inspect.signature(self._function).parameters.items()}
+        ends = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+        last = max((k for k, kind in enumerate(kinds.values()) if kind in ends), default=-1)
+        return tuple(n for n in list(kinds)[: last + 1] if kinds[n] is not ends[0])
+
+    @cached_property
+    def _by_position(self) -> tuple[Parameter, ...]:
+        """The parameters that text passes by position: leading operands, all before `*rest`."""
+        kinds = inspect.signature(self._function).parameters
+        count = 0
+        for k, parameter in enumerate(self.parameters):
+            if parameter.variadic:
+                return self.parameters[: k + 1]
+            by_name = kinds[parameter.name].kind is inspect.Parameter.KEYWORD_ONLY
+            if count == k and parameter.is_operand and not by_name:
+                count += 1
+        return self.parameters[:count]
+
+    @cached_property
     def _signature(self) -> inspect.Signature:
         found = inspect.signature(self._function)
         kept = [p for name, p in found.parameters.items() if name not in self._injected]
@@ -229,17 +250,24 @@ class OpDef:
             if self._adapt is not None:
                 self._adapt(bound)
             operands: list[Expr] = []
+            absent: list[Parameter] = []
             attributes: dict[str, object] = {}
             for parameter in self.parameters:
                 value = bound[parameter.name]
-                if parameter.variadic:
-                    operands += map(parameter.operand, value)
-                elif not parameter.is_operand:
+                if not parameter.is_operand:
                     attributes[parameter.name] = parameter.attribute(value)
-                elif value is not None:
-                    operands.append(parameter.operand(value))
-                elif parameter.required:
-                    raise MisuseError(f"{parameter.name} is {parameter.expected()}, found None")
+                    continue
+                if value is None:
+                    absent.append(parameter)
+                    continue
+                values = value if parameter.variadic else (value,)
+                if absent and values:
+                    operands += [p.placeholder() for p in absent]
+                    absent = []
+                operands += map(parameter.operand, values)
+            for parameter in absent:
+                if parameter.required:
+                    parameter.placeholder()
         attrs = Attrs(attributes) if attributes else EMPTY_ATTRS
         return Call(self.op, tuple(operands), attrs, span=span), bound
 
@@ -268,9 +296,9 @@ class OpDef:
         if not bound:
             return {}
         given = {id(call.attrs[name]): bound[name] for name in self._attributes}
-        named = [p.name for p in self._operands if bound[p.name] is not None]
         if not (self._operands and self._operands[-1].variadic):
-            given |= {id(a): bound[n] for a, n in zip(call.args, named, strict=True)}
+            named = zip(call.args, self._operands, strict=False)
+            given |= {id(a): bound[p.name] for a, p in named}
         return given
 
     def infer(self, call: Call, ctx: Context) -> StructInfo:
@@ -290,8 +318,17 @@ class OpDef:
             info = self._function(*arguments[0], **arguments[1])
         return typing.cast("StructInfo", info)
 
+    def operands(self, call: Call) -> tuple[Expr | None, ...]:
+        """The operands of a call by position, None for an optional one that is absent.
+
+        Absent operands at the end are left out.
+        """
+        named = zip(call.args, self._operands, strict=False)
+        found = [None if parameter.is_absent(arg.struct_info) else arg for arg, parameter in named]
+        return (*found, *call.args[len(found) :])
+
     def _arguments(self, call: Call, ctx: Context) -> Written:
-        """What the rule is called with: infos by position, attributes and the rest by name."""
+        """The positional and keyword arguments of the rule: struct info, attributes, the rest."""
         operands = self._operands
         variadic = bool(operands) and operands[-1].variadic
         required = sum(p.required for p in operands)
@@ -299,10 +336,13 @@ class OpDef:
             wanted = counted(required if variadic else len(operands), "operand")
             least = "at least " if variadic else ""
             raise StructInfoTypeError(f"takes {least}{wanted}, found {len(call.args)}")
-        infos: list[object] = []
+        named = self._values(call)
+        rest: list[object] = []
         for i, arg in enumerate(call.args):
             parameter = operands[min(i, len(operands) - 1)]
             info = ctx.info_of(arg)
+            if parameter.is_absent(info):
+                continue
             if not isinstance(info, parameter.kinds):
                 raise _wrong_kind(parameter, arg, info)
             if isinstance(info, TensorStructInfo) and not _has_its_rank(info):
@@ -311,11 +351,16 @@ class OpDef:
                     rule="WF-14d",
                     about=arg,
                 )
-            infos.append(info)
-        named = self._values(call)
+            if parameter.variadic:
+                rest.append(info)
+            else:
+                named[parameter.name] = info
         for name, kind in self._injected.items():
             named[name] = call if kind is Call else ctx
-        return infos, named
+        first = [
+            named.pop(name) if name in named else self._defaults[name] for name in self._leading
+        ]
+        return [*first, *rest], named
 
     def _values(self, call: Call) -> dict[str, object]:
         """The attributes of a call, each of its type; those left out have their defaults."""
@@ -352,12 +397,23 @@ class OpDef:
         """The positional and keyword arguments of which `make` makes `call` again."""
         if self._unmake is not None:
             return self._unmake(call)
-        named = {
+        named: dict[str, object] = {
             name: value
             for name, value in call.attrs.items()
             if name not in self._attributes or self._attributes[name].default != value
         }
-        return list(call.args), named
+        first: list[object] = []
+        rest = list(call.args)
+        for parameter in self._by_position:
+            if parameter.is_operand:
+                end = len(rest) if parameter.variadic else 1
+                first, rest = first + rest[:end], rest[end:]
+            else:
+                first.append(named.pop(parameter.name, parameter.default))
+        later = [p.name for p in self._operands if p not in self._by_position]
+        if len(rest) > len(later):  # the call has too many operands
+            return list(call.args), named
+        return first, dict(zip(later, rest, strict=False)) | named
 
 
 def _has_its_rank(info: TensorStructInfo) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.dtype import BOOL, INT64, VOID, DataType
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -20,6 +21,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Var,
 )
+from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.relax.te_call import call_te
 from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import ops
@@ -279,7 +281,9 @@ def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:
     """The legalisation that calls `function` of tensor expressions on operands and attributes."""
 
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
-        return call_te(builder, function, call.args, call.attrs, name=name, reuse=True)
+        record = find(call.op) if isinstance(call.op, Op) else None
+        operands = call.args if record is None else record.operands(call)
+        return call_te(builder, function, operands, call.attrs, name=name, reuse=True)
 
     return legalize
 
