@@ -68,8 +68,8 @@ _FLOAT: dict[type[tir.PrimExpr], Callable[[Any, Any], Any]] = {
     tir.Mul: operator.mul,
     tir.Div: operator.truediv,
     tir.Mod: np.fmod,
-    tir.FloorDiv: lambda a, b: np.floor(a / b),
-    tir.FloorMod: lambda a, b: a - np.floor(a / b) * b,
+    tir.FloorDiv: np.floor_divide,
+    tir.FloorMod: np.remainder,
     tir.Min: np.minimum,
     tir.Max: np.maximum,
 }

@@ -19,6 +19,7 @@ from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.scope import (
     BOOLEAN,
     ELEMENTWISE,
+    FLOAT_DIVISION,
     INTRINSICS,
     NUMPY_DIVISION,
     Scope,
@@ -46,15 +47,12 @@ from relaxpy.ir.tir.expr import (
     FloorMod,
     IntImm,
     Mod,
-    Mul,
     Not,
     Or,
     PrimExpr,
     Select,
-    Sub,
     Var,
 )
-from relaxpy.ir.tir.intrin import floor
 from relaxpy.ir.traverse import children, walk
 
 if TYPE_CHECKING:
@@ -327,22 +325,7 @@ class ArrayEmitter:
             return self._ufunc(function, expr.dtype, [expr.a, expr.b], out)
         if expr.dtype.is_int:
             return self._integer_division(expr, out)
-        match expr:
-            case Div(a=a, b=b):
-                return self._ufunc("np.divide", expr.dtype, [a, b], out)
-            case Mod(a=a, b=b):
-                return self._ufunc("np.fmod", expr.dtype, [a, b], out)
-            case FloorDiv(a=a, b=b):
-                return self._again(floor(Div(a, b)), out)
-            case FloorMod(a=a, b=b):
-                return self._again(Sub(a, Mul(floor(Div(a, b)), b)), out)
-            case _:
-                raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
-
-    def _again(self, expr: PrimExpr, out: Output | None) -> Value:
-        """Another form of an expression; its operands count as used once more."""
-        self._count(expr)
-        return self._value(expr, out)
+        return self._ufunc(FLOAT_DIVISION[type(expr)], expr.dtype, [expr.a, expr.b], out)
 
     def _integer_division(self, expr: BinaryOpExpr, out: Output | None) -> Value:
         name = division(type(expr), expr.dtype)

@@ -10,7 +10,7 @@ from relaxpy.exec.kernel.parts import Access, Statement
 from relaxpy.exec.kernel.plan import Map, Plan, Step, accesses, flat, parts_in
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import ConstExpr, FloorDiv, FloorMod, PrimExpr, Var
+from relaxpy.ir.tir.expr import ConstExpr, PrimExpr, Var
 from relaxpy.ir.traverse import children
 
 
@@ -155,6 +155,4 @@ def _read_first(value: PrimExpr) -> set[BufferLoad]:
             return set()
         later |= found
         [value] = inner
-    if isinstance(value, (FloorDiv, FloorMod)) and value.dtype.is_float:
-        return set()  # these are several operations
     return found - later

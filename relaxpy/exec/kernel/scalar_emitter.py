@@ -30,6 +30,7 @@ from relaxpy.exec.kernel.scope import (
     BOOLEAN,
     COMPARISONS,
     ELEMENTWISE,
+    FLOAT_DIVISION,
     INTRINSICS,
     Scope,
     converted,
@@ -68,10 +69,7 @@ from relaxpy.ir.tir.expr import (
     CmpExpr,
     Div,
     FloatImm,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Mod,
     Mul,
     Not,
     Or,
@@ -266,18 +264,7 @@ class ScalarEmitter:
             return call(operations[node], a, b)
         if dtype.is_int:
             return call(f"rt.{division(node, dtype)}", a, b)
-        match expr:
-            case Div():
-                return binary(a, ast.Div, b)
-            case Mod():
-                return call("np.fmod", a, b)
-            case FloorDiv():
-                return call("np.floor", binary(a, ast.Div, b))
-            case FloorMod():
-                down = call("np.floor", binary(a, ast.Div, b))
-                return binary(a, ast.Sub, binary(down, ast.Mult, b))
-            case _:
-                raise CompileError(f"{self.name}: `{expr}` has no scalar form", span=self.span)
+        return binary(a, ast.Div, b) if node is Div else call(FLOAT_DIVISION[node], a, b)
 
     def _called(self, expr: Call) -> ast.expr:
         """A call of a function outside the kernel."""

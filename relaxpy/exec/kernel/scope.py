@@ -85,6 +85,12 @@ NUMPY_DIVISION: Mapping[str, str] = {
     "truncmod": "np.fmod",
 }
 """What divides by integers that are not zero."""
+FLOAT_DIVISION: Mapping[type[PrimExpr], str] = {
+    Div: "np.divide",
+    Mod: "np.fmod",
+    FloorDiv: "np.floor_divide",
+    FloorMod: "np.remainder",
+}
 INTRINSICS: Mapping[str, str] = {
     **{
         n: f"np.{n}"

@@ -25,7 +25,6 @@ from relaxpy.ir.relax.op.rules import (
     broadcast,
     joint_dtype,
     joint_vdevice,
-    one,
     refuse_type,
     te_kernel,
     tensor,
@@ -73,15 +72,15 @@ _DOC = """Element by element: {meaning}.
 
 Shapes:
     x1, x2  tensors that broadcast, or scalars{kind}; a number takes the datatype of the other one
-    result  what they broadcast to{dtype}; a scalar where both are, else a scalar has shape (1,)
+    result  what they broadcast to{dtype}; a scalar where both are, else a scalar has rank 0
 Errors:
     StructInfoError: a known size differs and is not 1{error}.
 """
 
 
 def _operand(info: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
-    """A scalar beside a tensor is a tensor of one element."""
-    return info if isinstance(info, TensorStructInfo) else tensor((one(),), info.dtype)
+    """A scalar beside a tensor is a tensor of rank 0."""
+    return info if isinstance(info, TensorStructInfo) else tensor((), info.dtype)
 
 
 def _result(
@@ -150,12 +149,10 @@ def _immediate(expr: Expr) -> PrimExpr | None:
 
 
 def _kernel(name: str) -> Callable[..., Tensor]:
-    """The function of two operands in the rank and datatype that the operator gives."""
+    """The function of two operands in the datatype that the operator gives."""
     function = getattr(topi, name)
 
-    def kernel(x1: Any, x2: Any, ndim: int, dtype: str) -> Tensor:
-        if max(v.ndim for v in (x1, x2) if isinstance(v, Tensor)) < ndim:
-            x1, x2 = (v if isinstance(v, Tensor) else topi.full((1,), v.dtype, v) for v in (x1, x2))
+    def kernel(x1: Any, x2: Any, dtype: str) -> Tensor:
         result: Tensor = function(x1, x2)
         return result if result.dtype == dtype else topi.cast(result, dtype)
 
@@ -185,7 +182,7 @@ def _legalization(name: str) -> Legalize:
             if value is not None and isinstance(infos[1 - k], TensorStructInfo):
                 args[k] = value
                 break
-        return te_kernel(builder, kernel, name, *args, ndim=info.ndim, dtype=str(info.dtype))
+        return te_kernel(builder, kernel, name, *args, dtype=str(info.dtype))
 
     return legalize
 

@@ -42,7 +42,7 @@ from relaxpy.ir.relax.op.rules import (
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import product, tidy, total
+from relaxpy.ir.te.topi.shapes import product, shape_text, tidy, total
 from relaxpy.ir.te.topi.transform import split_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -88,8 +88,9 @@ def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> Ten
         for axis, size in enumerate(sizes):
             if not is_one(size) and differ(size, wanted[axis + offset]):
                 raise refuse(
-                    f"dimension {axis} of x is {shown(size)}, which does not broadcast to "
-                    f"dimension {axis + offset} of {shape}, {shown(wanted[axis + offset])}",
+                    f"dimension {axis} of x {shape_text(sizes)} is {shown(size)}, "
+                    f"which does not broadcast to dimension {axis + offset} of {shape}, "
+                    f"{shown(wanted[axis + offset])}",
                     x,
                 )
     return tensor(shape_operand(call.args[1], shape), x.dtype, x.vdevice, shape.ndim)
@@ -105,8 +106,10 @@ def _literal(size: object) -> int | None:
 def _resolve_shape(arguments: dict[str, Any]) -> None:
     """In a shape written as a list, 0 is the size of x in that place, and -1 what is left over.
 
+    Where the shape of x is unknown, -1 stays, for the rule to resolve when a value arrives.
+
     Errors:
-        MisuseError: -1 stands twice, another size is negative, or x has no known shape to look at.
+        MisuseError: -1 stands twice, another size is negative, or 0 needs the unknown shape of x.
     """
     given, x = arguments["shape"], arguments["x"]
     if isinstance(x, np.ndarray):
@@ -126,29 +129,40 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
             f"sizes are positive, 0 (as in x) or once -1 (what is left over), found {given!r}",
             about=given,
         )
-    if -1 in literals or (0 in literals and not isinstance(given, ShapeExpr)):
-        info = x.struct_info if isinstance(x, Expr) else None
-        old = info.get_shape() if isinstance(info, TensorStructInfo) else None
+    info = x.struct_info if isinstance(x, Expr) else None
+    old = info.get_shape() if isinstance(info, TensorStructInfo) else None
+    if 0 in literals and not isinstance(given, ShapeExpr):
         if old is None:
             raise MisuseError(
-                f"0 and -1 in {given!r} need the shape of x, which is "
+                f"0 in {given!r} needs the shape of x, which is "
                 f"{'unknown' if info is None else info}",
-                hint="say it with R.match_cast first",
+                hint="state the shape with R.match_cast first",
                 about=given,
             )
         for axis, value in enumerate(literals):
-            if value == 0 and not isinstance(given, ShapeExpr):
+            if value == 0:
                 if axis >= len(old):
                     raise MisuseError(f"size {axis} is 0 (as in x), but x is {info}", about=given)
                 shape[axis] = old[axis]
-        if -1 in literals:
-            place = literals.index(-1)
-            shape[place] = 1
-            rest = product(as_shape(shape))
-            if isinstance(rest, IntImm) and rest.value == 0:
-                raise MisuseError(f"-1 may be any size in {given!r}: others are 0", about=given)
-            shape[place] = tidy(ops.floordiv(product(old), rest))
-    arguments["shape"] = ShapeExpr(tuple(shape))
+    sizes = as_shape(shape)
+    arguments["shape"] = ShapeExpr(sizes if old is None else _without_rest(sizes, old, given))
+
+
+def _without_rest(sizes: Sizes, old: Sizes, about: object = None) -> Sizes:
+    """`sizes` with what is left over of the shape `old` in place of -1.
+
+    Errors:
+        MisuseError: another size is 0, so that any number would do.
+    """
+    places = [k for k, size in enumerate(sizes) if _literal(size) == -1]
+    if not places:
+        return sizes
+    [place] = places
+    before, after = sizes[:place], sizes[place + 1 :]
+    rest = product((*before, *after))
+    if _literal(rest) == 0:
+        raise MisuseError(f"-1 may be any size in {shape_text(sizes)}: others are 0", about=about)
+    return (*before, tidy(ops.floordiv(product(old), rest)), *after)
 
 
 def _legalize_reshape(builder: BlockBuilder, call: Call) -> Expr:
@@ -172,6 +186,10 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
         StructInfoError: the numbers of elements provably differ.
     """
     old, new = x.get_shape(), shape.values
+    if new is not None and any(_literal(size) == -1 for size in new):
+        if old is None:
+            return tensor(None, x.dtype, x.vdevice, shape.ndim)
+        new = _without_rest(new, old)
     if old is not None and new is not None:
         before, after = product(old), product(new)
         if differ(before, after):
@@ -264,12 +282,10 @@ def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> Te
         x       any
         result  size i is that of axis `axes[i]` of x
     Errors:
-        StructInfoError: the axes do not permute the rank of x, or it is not known.
+        StructInfoError: the axes do not permute the rank of x.
     """
-    if x.ndim < 0 and axes is not None:
-        raise refuse(f"axes need a known rank, found x as {x}", x)
     if x.ndim < 0:
-        return tensor(None, x.dtype, x.vdevice)
+        return tensor(None, x.dtype, x.vdevice, -1 if axes is None else len(axes))
     if axes is not None and len(axes) != x.ndim:
         raise refuse(f"axes {list(axes)} do not permute rank {x.ndim}", axes)
     order = tuple(range(x.ndim))[::-1] if axes is None else normal_axes(axes, x.ndim, "axes:")

@@ -21,6 +21,7 @@ from relaxpy.ir.relax.op.rules import (
     tensor,
 )
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.topi.shapes import shape_text
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.builder import BlockBuilder
@@ -146,8 +147,8 @@ def _normalized(
             decided = decided and answer is True
             if answer is False:
                 raise refuse(
-                    f"dimension {k} of {name} is {shown(size)}, axis {axis} of data is "
-                    f"{shown(sizes[axis])}",
+                    f"dimension {k} of {name} {shape_text(shape)} is {shown(size)}, "
+                    f"axis {axis} of data {shape_text(sizes)} is {shown(sizes[axis])}",
                     info,
                 )
     return data if decided else tensor(None, data.dtype, data.vdevice, data.ndim)

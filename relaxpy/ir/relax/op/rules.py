@@ -23,6 +23,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.relax.te_call import call_te
+from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -219,8 +220,8 @@ def broadcast_sizes(
         elif isinstance(a, IntImm) and isinstance(b, IntImm):
             raise refuse(
                 f"{names[0]} and {names[1]} do not broadcast: dimension {len(first) + axis} of "
-                f"{names[0]} is {shown(a)}, dimension {len(second) + axis} of {names[1]} is "
-                f"{shown(b)}",
+                f"{names[0]} {shape_text(first)} is {shown(a)}, dimension {len(second) + axis} of "
+                f"{names[1]} {shape_text(second)} is {shown(b)}",
                 about,
             )
         else:
@@ -264,8 +265,9 @@ def unify_sizes(infos: Sequence[TensorStructInfo], what: str, skip: int | None =
             answer = axis == skip or prove_equal(a, b)
             if answer is False:
                 raise refuse(
-                    f"{what} differ in dimension {axis}: {shown(a)} in number {first[0]}, "
-                    f"{shown(b)} in number {number}",
+                    f"{what} differ in dimension {axis}: {shown(a)} in number {first[0]} of shape "
+                    f"{shape_text(first[1])}, {shown(b)} in number {number} of shape "
+                    f"{shape_text(shape)}",
                     info,
                 )
             decided = decided and answer is True

@@ -21,12 +21,19 @@ from relaxpy.ir.relax.op.rules import (
 )
 from relaxpy.ir.relax.op.statistical import reduced
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.builder import BlockBuilder
 
 
-@register("relax.where", pure=True, legalize=by_te(topi.where))
+def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
+    same = x2 if x1.dtype == x2.dtype else topi.cast(x2, x1.dtype)
+    chosen: Tensor = topi.where(condition, x1, same)
+    return chosen
+
+
+@register("relax.where", pure=True, legalize=by_te(_where, "where"))
 def where(
     condition: TensorStructInfo, x1: TensorStructInfo, x2: TensorStructInfo
 ) -> TensorStructInfo:
@@ -34,7 +41,7 @@ def where(
 
     Shapes:
         condition  Bool
-        x1, x2     of one datatype; all three broadcast
+        x1, x2     of one datatype (or one Bool); all three broadcast
         result     what they broadcast to, in the datatype of x1
     Errors:
         StructInfoError: the condition is not known to be Bool, the datatypes differ, or known sizes

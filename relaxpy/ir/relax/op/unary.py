@@ -17,7 +17,7 @@ _ANY_NUMBERS = {
     "floor": "The greatest integer not above x.",
     "round": "The nearest integer to x; of two equally near the even one.",
     "trunc": "The nearest integer to x not farther from 0.",
-    "sign": "1 where x is positive, -1 where it is negative, else 0.",
+    "sign": "1 where x is positive, -1 where it is negative, else 0; NaN where it is NaN.",
     "negative": "-x.",
     "square": "x * x.",
 }

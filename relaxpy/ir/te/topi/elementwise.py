@@ -61,7 +61,8 @@ def _sign(v: PrimExpr) -> PrimExpr:
     zero, one = ops.const(0, v.dtype), ops.const(1, v.dtype)
     if v.dtype.family == "uint":
         return tir.Select(v > zero, one, zero)
-    return tir.Select(v > zero, one, tir.Select(v < zero, ops.const(-1, v.dtype), zero))
+    rest = tir.Select(ops.compare(tir.EQ, v, zero), zero, v) if v.dtype.is_float else zero
+    return tir.Select(v > zero, one, tir.Select(v < zero, ops.const(-1, v.dtype), rest))
 
 
 def _negative(v: PrimExpr) -> PrimExpr:
@@ -125,6 +126,16 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return map_elements(lambda v: ops.cast_to(v, dtype), x, "T_cast")
 
 
+def accumulator(dtype: DataType) -> DataType:
+    """The datatype in which sums of elements are taken: float32 for narrower floats."""
+    return FLOAT32 if dtype.is_float and dtype.bits < FLOAT32.bits else dtype
+
+
+def as_dtype(x: Tensor, dtype: DataType) -> Tensor:
+    """x in `dtype`: itself where it has it."""
+    return x if x.dtype == dtype else cast(x, dtype)
+
+
 def clip(x: Tensor, a_min: ExprLike, a_max: ExprLike) -> Tensor:
     """max(min(x, a_max), a_min), the bounds in the datatype of x."""
     low, high = (ops.cast_to(_scalar(bound, x.dtype), x.dtype) for bound in (a_min, a_max))
@@ -151,18 +162,12 @@ def _power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 def _floor_divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     a, b = ops.match_dtypes(x, y)
-    return ops.floordiv(a, b) if a.dtype.is_int else intrin.floor(_divide(a, b))
+    return ops.floordiv(a, b) if a.dtype.is_int else tir.FloorDiv(a, b)
 
 
 def _floor_mod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """On floats from the exact remainder toward zero, so that it is never beyond y."""
     a, b = ops.match_dtypes(x, y)
-    if a.dtype.is_int:
-        return ops.floormod(a, b)
-    rest, zero = tir.Mod(a, b), ops.const(0, a.dtype)
-    below = [ops.compare(tir.LT, v, zero) for v in (rest, b)]
-    apart = ops.all_of(ops.compare(tir.NE, rest, zero), ops.compare(tir.NE, *below))
-    return tir.Select(apart, ops.add(rest, b), rest)
+    return ops.floormod(a, b) if a.dtype.is_int else tir.FloorMod(a, b)
 
 
 def _divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from relaxpy.ir.dtype import FLOAT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise, reduction, transform
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
-from relaxpy.ir.te.topi.shapes import normal_axes, normal_axis
+from relaxpy.ir.te.topi.shapes import normal_axis
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr
 
@@ -26,8 +25,6 @@ __all__ = [
     "silu",
     "softmax",
 ]
-
-FLOAT16 = DataType("float16")
 
 
 def matmul(
@@ -88,21 +85,25 @@ def silu(x: Tensor) -> Tensor:
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """exp(x - m) / sum(exp(x - m)) with m = max(x), the sum and the maximum along the axis."""
-    where = normal_axis(axis, x.ndim)
-    largest = reduction.max(x, where, keepdims=True)
-    powers = elementwise.exp(subtract(x, largest))
-    made: Tensor = elementwise.divide(powers, reduction.sum(powers, where, keepdims=True))
-    return made
+    """exp(x - m) / sum(exp(x - m)) with m = max(x), the sum and the maximum along the axis.
+
+    Half precision is computed in single precision.
+    """
+    where, wide = normal_axis(axis, x.ndim), _single(x)
+    powers = elementwise.exp(subtract(wide, reduction.max(wide, where, keepdims=True)))
+    total = reduction.sum(powers, where, keepdims=True)
+    return elementwise.as_dtype(elementwise.divide(powers, total), x.dtype)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """x - m - log(sum(exp(x - m))) with m = max(x), the sum and the maximum along the axis."""
-    where = normal_axis(axis, x.ndim)
-    below = subtract(x, reduction.max(x, where, keepdims=True))
+    """x - m - log(sum(exp(x - m))) with m = max(x), the sum and the maximum along the axis.
+
+    Half precision is computed in single precision.
+    """
+    where, wide = normal_axis(axis, x.ndim), _single(x)
+    below = subtract(wide, reduction.max(wide, where, keepdims=True))
     total = reduction.sum(elementwise.exp(below), where, keepdims=True)
-    made: Tensor = subtract(below, elementwise.log(total))
-    return made
+    return elementwise.as_dtype(subtract(below, elementwise.log(total)), x.dtype)
 
 
 def layer_norm(
@@ -116,10 +117,12 @@ def layer_norm(
 ) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken along the axes.
 
+    The dimensions of gamma and beta belong to the axes in their order.
+
     The variance is the mean of squared distances: what it would lose as a difference of two means
     of squares, it keeps. Half precision is computed in single precision.
     """
-    axes = normal_axes(axis, data.ndim)
+    axes = [normal_axis(a, data.ndim) for a in axis]
     x = _single(data)
     centered = subtract(x, reduction.mean(x, axes, keepdims=True))
     spread = reduction.mean(multiply(centered, centered), axes, keepdims=True)
@@ -142,15 +145,16 @@ def layer_norm(
 
 def _single(x: Tensor) -> Tensor:
     """Half precision as single precision."""
-    return x if x.dtype.bits >= FLOAT32.bits else elementwise.cast(x, FLOAT32)
+    return elementwise.as_dtype(x, elementwise.accumulator(x.dtype))
 
 
 def rms_norm(data: Tensor, weight: Tensor, axis: Sequence[int], epsilon: float = 1e-5) -> Tensor:
     """X / sqrt(mean(x * x) + epsilon) * weight, the mean taken along the axes.
 
+    The dimensions of weight belong to the axes in their order.
     Half precision is computed in single precision.
     """
-    axes = normal_axes(axis, data.ndim)
+    axes = [normal_axis(a, data.ndim) for a in axis]
     x = _single(data)
     power = reduction.mean(multiply(x, x), axes, keepdims=True)
 

@@ -1,11 +1,11 @@
-"""Reductions along axes."""
+"""Reductions along axes; floats narrower than float32 accumulate in it and are rounded once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise
@@ -95,14 +95,19 @@ def reduce_elements(
 
 def sum(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum along axes, in the datatype of x; of Booleans, whether any is true."""
-    reducer = reduce.any if x.dtype.is_bool else reduce.sum
-    return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
+    return _accumulated(reduce.any if x.dtype.is_bool else reduce.sum, x, axis, keepdims=keepdims)
+
+
+def _accumulated(reducer: Callable[..., Any], x: Tensor, axis: Axes, *, keepdims: bool) -> Tensor:
+    """What `reducer` accumulates along axes, rounded to the datatype of x."""
+    wide = elementwise.as_dtype(x, elementwise.accumulator(x.dtype))
+    result = reduce_elements(reducer, wide, axis, f"{x.name}_red", keepdims=keepdims)
+    return elementwise.as_dtype(result, x.dtype)
 
 
 def prod(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The product along axes, in the datatype of x; of Booleans, whether all are true."""
-    reducer = reduce.all if x.dtype.is_bool else reduce.prod
-    return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
+    return _accumulated(reduce.all if x.dtype.is_bool else reduce.prod, x, axis, keepdims=keepdims)
 
 
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -143,19 +148,31 @@ def _divided(x: Tensor, by: PrimExpr) -> Tensor:
 
 def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum along axes over the number of elements; on integers rounded toward zero."""
-    return _divided(sum(x, axis, keepdims), count(x, axis))
+    wide = _for_means(x)
+    return elementwise.as_dtype(_divided(sum(wide, axis, keepdims), count(x, axis)), x.dtype)
+
+
+def _for_means(x: Tensor) -> Tensor:
+    """x in a datatype that holds sums of its elements and their number."""
+    if not x.dtype.is_int:
+        return elementwise.as_dtype(x, elementwise.accumulator(x.dtype))
+    return x if x.dtype.bits == INT64.bits else elementwise.cast(x, INT64)
 
 
 def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean square of the distances from the mean, along axes."""
+    return elementwise.as_dtype(_variance(_for_means(x), axis, keepdims=keepdims), x.dtype)
+
+
+def _variance(x: Tensor, axis: Axes, *, keepdims: bool) -> Tensor:
     distance = elementwise.subtract(x, mean(x, axis, keepdims=True))
     return mean(elementwise.multiply(distance, distance), axis, keepdims)
 
 
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The square root of the variance, in the datatype of x."""
-    root = elementwise.sqrt(variance(x, axis, keepdims))
-    return root if root.dtype == x.dtype else elementwise.cast(root, x.dtype)
+    root = elementwise.sqrt(_variance(_for_means(x), axis, keepdims=keepdims))
+    return elementwise.as_dtype(root, x.dtype)
 
 
 def _arg(x: Tensor, best: Tensor, axis: Axes, *, keepdims: bool, last: bool, dtype: str) -> Tensor:

@@ -28,6 +28,12 @@ def as_sizes(shape: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
     return tuple(ops.const(s, INT64) if isinstance(s, int) else ops.convert(s) for s in shape)
 
 
+def shape_text(sizes: Sizes) -> str:
+    """A shape as messages show it."""
+    texts = [str(s.value) if isinstance(s, IntImm) else str(s) for s in sizes]
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
 def product(sizes: Sizes) -> PrimExpr:
     """The number of elements of a shape."""
     return functools.reduce(ops.mul, sizes, ops.const(1, INT64))
@@ -91,16 +97,21 @@ def broadcast_shapes(first: Sizes, second: Sizes) -> tuple[PrimExpr, ...]:
     one = ops.const(1, INT64)
     a = [one] * (ndim - len(first)) + list(first)
     b = [one] * (ndim - len(second)) + list(second)
-    return tuple(_broadcast_size(x, y) for x, y in zip(a, b, strict=True))
+    sizes = [_broadcast_size(x, y) for x, y in zip(a, b, strict=True)]
+    known = tuple(s for s in sizes if s is not None)
+    if len(known) < ndim:
+        raise MisuseError(f"shapes {shape_text(first)} and {shape_text(second)} do not broadcast")
+    return known
 
 
-def _broadcast_size(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+def _broadcast_size(x: PrimExpr, y: PrimExpr) -> PrimExpr | None:
+    """What two sizes broadcast to; None where they are different literals."""
     if is_const(x, 1):
         return y
     if is_const(y, 1) or prove_equal(x, y):
         return x
     if isinstance(x, IntImm) and isinstance(y, IntImm):
-        raise MisuseError(f"sizes {x} and {y} do not broadcast")
+        return None
     if isinstance(x, IntImm) or isinstance(y, IntImm):
         return x if isinstance(x, IntImm) else y
     return ops.maximum(x, y)

@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
 from relaxpy.ir.te.topi.shapes import (
     Axes,
     as_sizes,
@@ -18,6 +20,7 @@ from relaxpy.ir.te.topi.shapes import (
     normal_axis,
     product,
     ravel,
+    shape_text,
     tidy,
     total,
     unravel,
@@ -36,11 +39,6 @@ def _place(shape: Sequence[PrimExpr], element: Any, name: str) -> Tensor:
     return made
 
 
-def _text(shape: Sequence[PrimExpr]) -> str:
-    sizes = (str(s.value) if isinstance(s, tir.IntImm) else str(s) for s in shape)
-    return f"({', '.join(sizes)})"
-
-
 def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
     """The elements of x in row-major order in another shape of as many elements.
 
@@ -49,7 +47,9 @@ def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
     """
     shape = as_sizes(newshape)
     if prove_equal(product(shape), product(x.shape)) is False:
-        raise MisuseError(f"a tensor of shape {_text(x.shape)} cannot have shape {_text(shape)}")
+        raise MisuseError(
+            f"a tensor of shape {shape_text(x.shape)} cannot have shape {shape_text(shape)}"
+        )
 
     def element(*index: PrimExpr) -> PrimExpr:
         if any(is_const(s, 0) for s in (*shape, *x.shape)):
@@ -147,7 +147,8 @@ def _check_alike(first: Tensor, other: Tensor, axis: int) -> None:
         a != axis and prove_equal(x, y) is False for a, (x, y) in pairs
     ):
         raise MisuseError(
-            f"shapes {_text(first.shape)} and {_text(other.shape)} do not join along axis {axis}"
+            f"shapes {shape_text(first.shape)} and {shape_text(other.shape)} do not join "
+            f"along axis {axis}"
         )
 
 
@@ -355,7 +356,8 @@ def _chosen(place: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimExpr:
 def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     """The product of matrices as NumPy's: leading axes broadcast, a vector is a row or a column.
 
-    Sums are taken in `out_dtype`, or in that of the operands.
+    The result has `out_dtype`, or the datatype of the operands, in which sums are taken; those of
+    floats narrower than float32 are taken in float32 and rounded once.
 
     Errors:
         MisuseError: an operand is a scalar, or the sizes summed over differ.
@@ -363,7 +365,7 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     if not a.ndim or not b.ndim:
         raise MisuseError("matmul takes vectors and matrices, found a tensor of rank 0")
     if prove_equal(a.shape[-1], b.shape[max(-2, -b.ndim)]) is False:
-        raise MisuseError(f"shapes {_text(a.shape)} and {_text(b.shape)} do not multiply")
+        raise MisuseError(f"shapes {shape_text(a.shape)} and {shape_text(b.shape)} do not multiply")
     row, column = a.ndim == 1, b.ndim == 1
     m = [] if row else [a.shape[-2]]
     n = [] if column else [b.shape[-1]]
@@ -372,8 +374,9 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     extent = a.shape[-1]
     k = te.reduce_axis((ops.const(0, extent.dtype), extent), "k")
 
-    def factor(value: PrimExpr) -> PrimExpr:
-        return ops.cast_to(value, out_dtype) if out_dtype else value
+    joint, _ = ops.match_dtypes(*(ops.const(0, x.dtype) for x in (a, b)))
+    dtype = DataType(out_dtype or joint.dtype)
+    wide = accumulator(dtype)
 
     def element(*index: PrimExpr) -> Any:
         lead = index[: len(batch)]
@@ -381,13 +384,12 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
         i = [] if row else [rest.pop(0)]
         left = a(*_batch_index(lead_a, lead, batch), *i, k.var)
         right = b(*_batch_index(lead_b, lead, batch), k.var, *rest)
-        term = ops.mul(factor(left), factor(right))
+        term = ops.mul(ops.cast_to(left, wide), ops.cast_to(right, wide))
         if is_const(extent, 0):
             return ops.const(0, term.dtype)
         return (reduce.any if term.dtype.is_bool else reduce.sum)(term, axis=k)
 
-    made: Tensor = te.compute([*batch, *m, *n], element, name="matmul")
-    return made
+    return as_dtype(te.compute([*batch, *m, *n], element, name="matmul"), dtype)
 
 
 def _batch_index(

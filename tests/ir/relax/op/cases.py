@@ -53,6 +53,15 @@ LARGE = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], "uint64")
 COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 
 
+def _in(dtype: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` in this datatype: where rounding it twice would be seen."""
+
+    def computed(*inputs: Array) -> Any:
+        return function(*(x.astype(dtype) for x in inputs))
+
+    return computed
+
+
 def _unary() -> Iterator[Case]:
     table: dict[str, Callable[[Array], Array]] = {
         **{n: getattr(np, n) for n in ("exp", "log", "sqrt", "sin", "cos", "tan")},
@@ -64,7 +73,7 @@ def _unary() -> Iterator[Case]:
         "rsqrt": lambda x: 1 / np.sqrt(x),
         "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
         "erf": np.vectorize(math.erf, otypes=[np.float64]),
-        "sign": lambda x: np.where(x > 0, 1, np.where(x < 0, -1, 0)),
+        "sign": np.sign,
         "isnan": np.isnan,
         "isinf": np.isinf,
         "isfinite": np.isfinite,
@@ -117,7 +126,7 @@ def _binary() -> Iterator[Case]:
                 "scalar": (x, b[0, 0].reshape(())),
                 "empty": (x[:0], b[0]),
             }
-            if name not in ("power", "floor_divide"):
+            if name != "power":
                 pairs["special"] = (SPECIAL, SPECIAL[::-1].copy())
         if name != "log_add_exp":
             right = np.abs(j) if name in bits | {"power"} else j
@@ -132,13 +141,21 @@ def _binary() -> Iterator[Case]:
     yield Case("relax.add", "number", (a,), lambda x: x + 1, lambda x: x + 1)
     yield Case("relax.subtract", "number on the left", (a,), lambda x: 1.5 - x, lambda x: 1.5 - x)
     yield Case("relax.divide", "by zero", (SPECIAL,), lambda x: x / 0, lambda x: x / 0)
+    tenths = np.array([1, -1, 1, 0.7, 3e4, np.inf, 5, -5, 1], "float64")
+    by = np.array([0.1, 0.1, -0.1, 0.1, 1e-3, 2, np.inf, np.inf, 0])
+    for dtype in ("float64", "float32", "float16"):
+        pair = tenths.astype(dtype), by.astype(dtype)
+        for name, function in (("floor_divide", np.floor_divide), ("floor_mod", np.mod)):
+            yield Case(
+                f"relax.{name}", f"inexact {dtype}", pair, BINARY[name], _in(dtype, function)
+            )
     yield Case("relax.power", "literal", (i,), lambda x: x**3, lambda x: x**3)
     yield Case(
         "relax.add",
         "prim",
         (np.float32(2).reshape(()),),
         lambda x: BINARY["add"](x, rx.PrimValue(tir.FloatImm("float32", 1.0))),
-        lambda x: (x + 1).reshape(1),
+        lambda x: x + 1,
     )
     yield Case(
         "relax.less",
@@ -257,6 +274,15 @@ def _elementwise() -> Iterator[Case]:
     )
     yield Case("relax.ewise_fma", "floats", (x, y, z), op.ewise_fma, lambda a, b, c: a * b + c)
     yield Case("relax.where", "same", (chosen, x, y), op.where, np.where)
+    truths = x > y
+    for label, one, other in (("Bool second", x, truths), ("Bool first", truths, y)):
+        yield Case(
+            "relax.where",
+            label,
+            (chosen, one, other),
+            op.where,
+            lambda c, p, q: np.where(c, p, q.astype(p.dtype)),
+        )
     yield Case("relax.where", "broadcast", (chosen[:, :1], x, y[0]), op.where, np.where)
     yield Case(
         "relax.where", "scalars", (chosen, x[0, :1], y[0, 0].reshape(())), op.where, np.where
@@ -640,6 +666,22 @@ def _networks() -> Iterator[Case]:
         lambda *v: op.nn.layer_norm(*v, axes=[1, 2]),
         lambda v, g, b: _layer_norm(v, g, b, (1, 2)),
         roundings=64,
+    )
+    yield Case(
+        "relax.nn.layer_norm",
+        "axes not in order",
+        (floats(2, 3, 4), floats(4, 2, seed=8), floats(4, 2)),
+        lambda *v: op.nn.layer_norm(*v, axes=[2, 0]),
+        lambda v, g, b: _layer_norm(v, g.T[:, None], b.T[:, None], (0, 2)),
+        roundings=64,
+    )
+    yield Case(
+        "relax.nn.rms_norm",
+        "axes not in order",
+        (floats(2, 3, 4), floats(4, 2, 3, seed=8)),
+        lambda *v: op.nn.rms_norm(*v, axes=[-1, 0, 1]),
+        lambda v, w: v / np.sqrt((v * v).mean() + 1e-5) * w.transpose(1, 2, 0),
+        roundings=32,
     )
     yield Case(
         "relax.nn.layer_norm",

@@ -135,7 +135,7 @@ def test_rank_0_tensors_are_scalars_among_scalars() -> None:
 
 
 REFUSED: list[tuple[Callable[[Tensor], object], str]] = [
-    (lambda x: topi.add(x, te.placeholder((3,))), "sizes 4 and 3 do not broadcast"),
+    (lambda x: topi.add(x, te.placeholder((3,))), "shapes \\(.*4\\) and \\(3,\\) do not broadcast"),
     (lambda x: topi.sum(x, 2), "axis 2 is out of range for rank 2"),
     (lambda x: topi.broadcast_to(x, (3, 5)), "do not broadcast"),
     (lambda x: topi.strided_slice(x, [0], [1], [0]), "a stride is a literal other than 0"),
@@ -146,10 +146,10 @@ REFUSED: list[tuple[Callable[[Tensor], object], str]] = [
     (lambda x: topi.sum(x, "rows"), "an axis is an integer, found 'rows'"),
     (lambda x: topi.transpose(x, (0, 0)), r"each of 2 axes once, found \(0, 0\)"),
     (lambda x: topi.transpose(x, (1,)), r"each of 2 axes once, found \(1,\)"),
-    (lambda x: topi.reshape(x, (5,)), r"shape \(3, 4\) cannot have shape \(5\)"),
+    (lambda x: topi.reshape(x, (5,)), r"shape \(3, 4\) cannot have shape \(5,\)"),
     (lambda x: topi.concatenate([]), "at least one tensor"),
     (lambda x: topi.stack([]), "at least one tensor"),
-    (lambda x: topi.concatenate([x, te.placeholder((3,))]), r"\(3, 4\) and \(3\) do not join"),
+    (lambda x: topi.concatenate([x, te.placeholder((3,))]), r"\(3, 4\) and \(3,\) do not join"),
     (lambda x: topi.concatenate([x, te.placeholder((3, 5))]), "do not join along axis 0"),
     (lambda x: topi.matmul(x, x), r"\(3, 4\) and \(3, 4\) do not multiply"),
     (lambda x: topi.matmul(x, te.placeholder(())), "found a tensor of rank 0"),
