@@ -327,9 +327,11 @@ def as_tensor(value: Any) -> Value:
     """A tensor over the memory of `value`, where it speaks DLPack or is an array, else `value`.
 
     Errors:
-        RuntimeCheckError: it claims to be an array but does not give its elements.
+        RuntimeCheckError: it claims to be an array but does not give its elements, or masks some.
     """
     if isinstance(value, np.ndarray):
+        if rx.is_masked(value):
+            raise RuntimeCheckError(rx.MASKED)
         return np.asarray(value)
     readers: tuple[tuple[str, Callable[[Any], Array]], ...] = (
         ("__dlpack__", np.from_dlpack),

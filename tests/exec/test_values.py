@@ -1,4 +1,5 @@
 from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from relaxpy.errors import MisuseError, RuntimeCheckError
+from relaxpy.errors import MisuseError, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.values import (
     Category,
     Closure,
@@ -24,8 +25,9 @@ from relaxpy.exec.values import (
     prim_value,
 )
 from relaxpy.ir.dtype import DataType
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
+from relaxpy.script import from_source
 
 F32 = rx.TensorStructInfo((), "float32")
 UNIT_FUNC = rx.FuncStructInfo((), rx.TupleStructInfo(()))
@@ -301,14 +303,14 @@ def test_a_shape_of_more_than_64_bits_is_refused(size: int) -> None:
 @pytest.mark.parametrize("info", [None, rx.ObjectStructInfo()])
 def test_arrays_inside_tuples_become_plain_tensors(info: rx.StructInfo | None) -> None:
     Pair = namedtuple("Pair", "first second")
-    masked = np.ma.masked_array([1.0, 2.0], [True, False])
-    inner, opaque = from_outside(Pair((masked,), object()), info)
+    unmasked = np.ma.masked_array([1.0, 2.0], [False, False])
+    inner, opaque = from_outside(Pair((unmasked,), object()), info)
     assert type(inner[0]) is np.ndarray
-    assert np.shares_memory(inner[0], masked)
+    assert np.shares_memory(inner[0], unmasked)
     for unchanged in (Pair(np.zeros(2), 3), (1, opaque), (), ((),), ShapeTuple((1,))):
         assert from_outside(unchanged, info) is unchanged
     typed = rx.TupleStructInfo((rx.TensorStructInfo(None, "float64"), rx.ObjectStructInfo()))
-    assert type(from_outside(Pair(masked, 1), typed)[0]) is np.ndarray
+    assert type(from_outside(Pair(unmasked, 1), typed)[0]) is np.ndarray
     with pytest.raises(RuntimeCheckError, match="needs more than 64 bits"):
         from_outside(((2**70,),), info)
 
@@ -316,3 +318,27 @@ def test_arrays_inside_tuples_become_plain_tensors(info: rx.StructInfo | None) -
 def test_a_shape_is_made_of_a_list() -> None:
     with pytest.raises(MisuseError, match="list of integers"):
         ShapeTuple(4)  # type: ignore[arg-type]
+
+
+MASKED = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda total, same: total(MASKED),
+        lambda total, same: same((1, MASKED)),
+        lambda total, same: total.bind_params({"x": MASKED}),
+        lambda total, same: rx.const(MASKED),
+        lambda total, same: rx.const(MASKED, "float32"),
+        lambda total, same: rx.Constant(MASKED),
+        lambda total, same: op.exp(MASKED),
+    ],
+)
+def test_a_masked_array_is_refused_before_its_mask_is_lost(use: Callable[..., object]) -> None:
+    total = from_source("@R.function\ndef f(x: R.Tensor):\n    return R.sum(x)")
+    same = from_source("@R.function\ndef f(x: R.Object):\n    return x")
+    with pytest.raises(RelaxpyError, match=r"masked elements.*x\.filled\(value\)"):
+        use(total, same)
+    assert total(np.ma.array([1.0, 2.0])) == 3  # type: ignore[operator]
+    assert total(MASKED.filled(0)) == 4  # type: ignore[operator]

@@ -173,7 +173,7 @@ def _as_value(value: object, info: StructInfo | None) -> Expr:
             raise MisuseError(f"{value} is no {info.dtype}", rule="MC-3", about=value)
         return made
     if hasattr(value, "__array__"):
-        return Constant(np.asarray(value))
+        return Constant(np.asanyarray(value))
     return convert_to_expr(value)
 
 

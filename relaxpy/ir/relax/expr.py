@@ -110,6 +110,19 @@ class DataflowVar(Var):
     """A variable that lives inside one DataflowBlock (SC-7)."""
 
 
+MASKED = (
+    "found an array with masked elements, which tensors cannot have: "
+    "x.filled(value) is the array with a value in their place"
+)
+
+
+def is_masked(value: object) -> bool:
+    """Whether `value` is an array of NumPy's that masks some of its elements."""
+    if type(value) is np.ndarray or not isinstance(value, np.ndarray):
+        return False
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constant(Expr):
     """A tensor literal (AST-6); the array is copied unless it already cannot be written."""
@@ -121,6 +134,8 @@ class Constant(Expr):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        if is_masked(self.data):
+            raise MisuseError(MASKED, about=self.data)
         try:
             data = np.asarray(self.data)
         except ValueError as error:
@@ -411,6 +426,8 @@ def const(value: object, dtype: str | None = None) -> Constant:
     Errors:
         MisuseError (also TypeError): `value` is no array of numbers.
     """
+    if is_masked(value):
+        raise MisuseError(MASKED, about=value)
     if isinstance(value, np.ndarray) and dtype is not None:
         data = value.astype(DataType(dtype).numpy())
     else:

@@ -10,6 +10,7 @@ from relaxpy.ir.relax.base import (
     in_parts,
 )
 from relaxpy.ir.relax.expr import (
+    MASKED,
     Array,
     Call,
     Constant,
@@ -24,6 +25,7 @@ from relaxpy.ir.relax.expr import (
     Var,
     const,
     convert_to_expr,
+    is_masked,
 )
 from relaxpy.ir.relax.function import (
     BaseFunc,
@@ -82,6 +84,7 @@ AnyStructInfo: TypeAlias = (
 __all__ = [
     "DEFAULT_DERIVE",
     "EMPTY_DERIVE",
+    "MASKED",
     "AnyExpr",
     "AnyStructInfo",
     "Array",
@@ -122,4 +125,5 @@ __all__ = [
     "const",
     "convert_to_expr",
     "in_parts",
+    "is_masked",
 ]

@@ -118,10 +118,16 @@ def literal(value: object, dtype: DataType) -> Constant:
 
 
 def fit_numbers(arguments: dict[str, Any]) -> None:
-    """Let a Python number among two operands take the datatype of the other one."""
-    for name in _NAMES:
-        if isinstance(arguments[name], np.ndarray):
-            arguments[name] = const(arguments[name])
+    """Let a Python number among two operands take the datatype of the other one.
+
+    An array keeps its datatype where the other operand has it, else it is what `const` makes of it.
+    """
+    for name, other in (_NAMES, _NAMES[::-1]):
+        array, beside = arguments[name], arguments[other]
+        if isinstance(array, np.ndarray):
+            info = beside.struct_info if isinstance(beside, Expr) else None
+            same = isinstance(info, TensorStructInfo) and info.dtype == DataType(array.dtype)
+            arguments[name] = Constant(array) if same else const(array)
     for name, other in (_NAMES, _NAMES[::-1]):
         value, beside = arguments[name], arguments[other]
         if isinstance(value, Expr) or not isinstance(value, (bool, numbers.Real, np.bool_)):
