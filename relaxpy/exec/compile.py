@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -11,7 +12,7 @@ from typing import Literal, TypeAlias, get_args
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, WellFormedError, close_names
 from relaxpy.exec.dynamic import dynamic_calls, operator_name
-from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable
+from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable, Program
 from relaxpy.exec.instrument import Instrument
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.lower import LoweredModule, lower_module
@@ -142,20 +143,39 @@ def load_executable(path: str | PathLike[str]) -> Executable:
     if not isinstance(path, (str, PathLike)):
         raise MisuseError(f"a file is given by its path, found {path!r:.60}", about=path)
     try:
-        table = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    return _load(text, str(path))
+
+
+@lru_cache(maxsize=4)
+def executable_of_text(text: str) -> Executable:
+    """The executable whose saved text this is; workers that get it with each task compile it once.
+
+    Errors:
+        MisuseError (also ValueError): the text is not that of an executable of this version.
+    """
+    return _load(text, "the text")
+
+
+def _load(text: str, source: str) -> Executable:
+    """Compile the program of a saved text; messages call where it comes from `source`."""
+    try:
+        table = json.loads(text)
     except (ValueError, RecursionError):
         table = None
     if not isinstance(table, dict) or table.get("format") != FORMAT:
         raise MisuseError(
-            f"{path} is no saved executable", hint="write one with Executable.save", about=path
+            f"{source} is no saved executable", hint="write one with Executable.save", about=source
         )
     if table.get("version") != VERSION:
         raise MisuseError(
-            f"{path} was saved in version {table.get('version')!r}, this reads {VERSION}"
+            f"{source} was saved in version {table.get('version')!r}, this reads {VERSION}"
         )
     module = load_json(str(table.get("module")))
     if not isinstance(module, IRModule):
-        raise MisuseError(f"{path} holds a {type(module).__name__}, not a module")
+        raise MisuseError(f"{source} holds a {type(module).__name__}, not a module")
     faults = check_well_formed(module)
     if faults:
         raise WellFormedError(faults)
@@ -206,20 +226,20 @@ def _executable(
     watched: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
 ) -> Executable:
     public = public_signatures(module)
+    program = Program(module, target, executable_of_text)
 
     def entries(functions: Mapping[str, Callable[..., Value]]) -> dict[str, EntryPoint]:
         return {
-            symbol: EntryPoint(signature, functions[name])
+            symbol: EntryPoint(signature, functions[name], program)
             for symbol, (name, signature) in public.items()
         }
 
     names = {name for name, _ in public.values()}
     return Executable(
         entries(functions),
-        target=target,
+        program=program,
         source=source,
         report=ExecutionReport((*rows, *_dynamic_rows(module))),
-        module=module,
         private_names=module.functions_by_name.keys() - names,
         watched=lambda instrument: entries(watched(instrument)),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 from typing_extensions import override
@@ -34,21 +35,46 @@ VERSION: Final = 1
 _ndarray: Final = np.ndarray
 
 
+class Program:
+    """The module that an executable was compiled from, for which target, and how to do it again."""
+
+    def __init__(self, module: IRModule, target: str, reload: Callable[[str], Executable]) -> None:
+        self.module = module
+        self.target = target
+        self.reload = reload
+
+    @cached_property
+    def text(self) -> str:
+        """The saved form that `reload` compiles again: JSON, constants included.
+
+        Errors:
+            MisuseError: the program holds what has no JSON form.
+        """
+        table = {"format": FORMAT, "version": VERSION, "target": self.target}
+        return json.dumps({**table, "module": save_json(self.module)})
+
+
+def _entry_of_text(reload: Callable[[str], Executable], text: str, name: str) -> EntryPoint:
+    return reload(text)[name]
+
+
 class EntryPoint:
     """A function of an executable, callable with arrays, scalars and whatever speaks DLPack.
 
-    Arguments may be given by name where the names of the parameters differ.
+    Arguments may be given by name where the names of the parameters differ. It is pickled as the
+    saved program of its executable, which is compiled again where it is loaded.
 
     Errors:
         RuntimeCheckError: a wrong number of arguments, or a check of the program failed.
         FunctionSignatureError: an argument does not fit its parameter.
     """
 
-    __slots__ = ("__weakref__", "_arity", "_run", "signature")
+    __slots__ = ("__weakref__", "_arity", "_program", "_run", "signature")
 
-    def __init__(self, signature: Signature, run: Callable[..., Value]) -> None:
+    def __init__(self, signature: Signature, run: Callable[..., Value], program: Program) -> None:
         self.signature = signature
         self._run = run
+        self._program = program
         self._arity = len(signature.params)
 
     def __call__(self, *args: object, **kwargs: object) -> Value:
@@ -118,28 +144,41 @@ class EntryPoint:
             self.signature.check_count(len(args) + len(named))
         return (*args, *(named[name] for name in rest))
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        program = self._program
+        return _entry_of_text, (program.reload, program.text, self.signature.name)
+
     @override
     def __repr__(self) -> str:
         return f"<function {self.signature}>"
 
 
 class Executable:
-    """Compiled functions by name; `watched` gives them with an instrument, compiled anew."""
+    """Compiled functions by name; `watched` returns them compiled anew, with an instrument.
+
+    It does not change, so a copy is the executable itself. It is pickled as its saved program, and
+    compiled again where it is loaded; packed functions have to be registered there, too.
+    """
 
     def __init__(
         self,
         entries: Mapping[str, EntryPoint],
         *,
-        target: str,
+        program: Program,
         source: str | Callable[[], str],
         report: ExecutionReport,
-        module: IRModule,
         private_names: Collection[str],
         watched: Callable[[Instrument], Mapping[str, EntryPoint]],
     ) -> None:
-        self.target = target
         self.watched = watched
-        self._module = module
+        self._program = program
         self._source = source
         self._entries = dict(entries)
         self._report = report
@@ -175,6 +214,11 @@ class Executable:
         return self[name](*args, **kwargs)
 
     @property
+    def target(self) -> str:
+        """The target it was compiled for."""
+        return self._program.target
+
+    @property
     def source(self) -> str:
         """The whole generated Python text; for the reference target, the program it evaluates."""
         return self._source if isinstance(self._source, str) else self._source()
@@ -196,12 +240,20 @@ class Executable:
             MisuseError: the program holds what has no JSON form.
             OSError: the file cannot be written.
         """
-        table = {"format": FORMAT, "version": VERSION, "target": self.target}
-        text = json.dumps({**table, "module": save_json(self._module)})
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_text(self._program.text, encoding="utf-8")
 
     #: TVM's name for `save`, whatever the file is called: there is no library of machine code.
     export_library = save
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._program.reload, (self._program.text,)
 
     @override
     def __repr__(self) -> str:

@@ -97,6 +97,14 @@ class FunctionValue:
         self._definition_info = struct_info
         self._sizes = sizes or {}
 
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        raise MisuseError(
+            f"a closure cannot be pickled: {self!r:.80} belongs to the executable that made it",
+            hint="pickle the executable, and call the function that returns the closure again",
+            about=self,
+        )
+
     @cached_property
     def struct_info(self) -> rx.FuncStructInfo:
         """What is known of parameters, result and purity (VAL-7)."""

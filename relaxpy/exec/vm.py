@@ -7,7 +7,6 @@ import statistics
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter, sleep
 
 from typing_extensions import override
@@ -24,13 +23,14 @@ from relaxpy.exec.values import FunctionValue, Value, describe
 class SavedFunction:
     """A function with its arguments, to be called without any."""
 
-    function: Callable[[], EntryPoint]
+    machine: VirtualMachine
+    func_name: str
     args: tuple[object, ...]
     include_return: bool
 
     def __call__(self) -> Value:
-        """The function's result, or None where results were not asked for."""
-        result = self.function()(*self.args)
+        """The function's result, or None where results are not included."""
+        result = self.machine[self.func_name](*self.args)
         return result if self.include_return else None
 
 
@@ -135,6 +135,13 @@ class VirtualMachine:
     def _watching(self) -> Instrument | None:
         profiler: Instrument | None = getattr(self._here, "profiler", None)
         return profiler or self._instrument
+
+    def __getstate__(self) -> dict[str, object]:
+        """The state that a pickle holds: without what belongs to a thread or is compiled again."""
+        return {k: v for k, v in vars(self).items() if k not in ("_here", "_watched")}
+
+    def __setstate__(self, state: Mapping[str, object]) -> None:
+        vars(self).update(state, _here=threading.local(), _watched=None)
 
     @property
     def module(self) -> Executable:
@@ -286,9 +293,7 @@ class VirtualMachine:
         if saved_name in self._executable or saved_name in self._saved:
             raise MisuseError(f"there is already a function {saved_name!r}", about=saved_name)
         placed = function.place(args, kwargs)
-        self._saved[saved_name] = SavedFunction(
-            partial(self._function, func_name), placed, include_return
-        )
+        self._saved[saved_name] = SavedFunction(self, func_name, placed, include_return)
 
     @user_facing
     def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
