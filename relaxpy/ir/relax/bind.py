@@ -9,32 +9,23 @@ from typing import Any, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, StructInfoError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
+from relaxpy.ir.relax.arguments import in_place_of_parameters
 from relaxpy.ir.relax.expr_mutator import PyExprMutator
-from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.nodes import (
-    BindingBlock,
     Constant,
     Expr,
     Function,
-    SeqExpr,
     StructInfo,
     TensorStructInfo,
     Var,
-    VarBinding,
     const,
     convert_to_expr,
 )
-from relaxpy.ir.relax.normalize import is_leaf
-from relaxpy.ir.relax.relations import (
-    Compatibility,
-    check_compatibility,
-    explain_incompatibility,
-    substitute_info,
-)
 from relaxpy.ir.relax.replace import replace_variables
+from relaxpy.ir.relax.shape_vars import definable_shape_vars, free_shape_vars
 from relaxpy.ir.tir import expr as tir, ops
 
 
@@ -80,8 +71,13 @@ def _one(key: object, known: Iterable[tir.Var], what: str) -> tir.Var:
 
 
 def _check_defined(after: Function, before: Function) -> None:
+    """WF-4, WF-6a, WF-5a: `after` defines what it uses, in the signature by parameters."""
     free = set(free_symbolic_vars(before))
-    for var in free_symbolic_vars(after):
+    infos = [info for p in after.params if (info := p.struct_info) is not None]
+    signature = [*infos] if after.ret_struct_info is None else [*infos, after.ret_struct_info]
+    scope = free.union(definable_shape_vars(*infos))
+    used = [var for info in signature for var in free_shape_vars(info, scope) if var not in scope]
+    for var in (*used, *free_symbolic_vars(after)):
         if var not in free:
             raise MisuseError(
                 f"nothing defines shape variable {var.name} any more", rule="WF-6a", about=var
@@ -91,7 +87,8 @@ def _check_defined(after: Function, before: Function) -> None:
 def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Function:
     """`func` without the parameters in `binding_map`, which have the values given there.
 
-    Values are expressions, arrays or numbers. Shape variables follow from them.
+    Values are expressions, arrays or numbers. Shape variables follow from them. Where a value is
+    not known to fit its parameter, a match_cast makes the check that the parameter made.
 
     Errors:
         UnknownNameError: the function has no such parameter.
@@ -99,16 +96,20 @@ def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Func
             variable any more (WF-6a).
         StructInfoError: a value does not fit its parameter.
     """
+    named: dict[str, list[Var]] = {}
+    for param in func.params:
+        named.setdefault(param.name_hint, []).append(param)
     values: dict[Var, Expr] = {}
     for key, value in binding_map.items():
-        param = _parameter(key, func)
+        param = _parameter(key, named)
         if param in values:
             raise MisuseError(f"parameter {param.name_hint} is bound twice", about=param)
         values[param] = _as_value(value, param.struct_info)
     if not values:
         return func
-    sizes = _sizes(values)
-    sized = replace_variables(func, sizes)
+    body, images = in_place_of_parameters(list(values.items()), func.body)
+    sizes = {var: image for var, image in images.items() if isinstance(var, tir.Var)}
+    sized = replace_variables(replace(func, body=body), sizes)
     pairs = list(zip(func.params, sized.params, strict=True))
     rest = replace(
         sized,
@@ -116,9 +117,22 @@ def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Func
         attrs=_fewer_inputs(func, values),
         struct_info=None,
     )
-    after: Function = _Bind({new: values[old] for old, new in pairs if old in values}).bind(rest)
+    leaves = {new: values[old] for old, new in pairs if old in images}
+    after: Function = _Bind(leaves).visit_expr(rest)
     _check_defined(after, func)
     return after
+
+
+class _Bind(PyExprMutator):
+    """Puts values in place of variables."""
+
+    def __init__(self, values: Mapping[Var, Expr]) -> None:
+        super().__init__()
+        self.values = values
+
+    @override
+    def visit_var_(self, op: Var) -> Any:
+        return self.values[op] if op in self.values else super().visit_var_(op)
 
 
 def _fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
@@ -130,36 +144,17 @@ def _fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
     return func.attrs.updated({"num_input": inputs - gone})
 
 
-class _Bind(PyExprMutator):
-    """Puts values in place of variables; one that is no leaf is bound before the body."""
-
-    def __init__(self, values: Mapping[Var, Expr]) -> None:
-        super().__init__()
-        self.values = {var: value for var, value in values.items() if is_leaf(value)}
-        self.first = [VarBinding(v, e) for v, e in values.items() if not is_leaf(e)]
-
-    def bind(self, func: Function) -> Function:
-        if self.first:
-            body = SeqExpr((BindingBlock(tuple(self.first)),), func.body)
-            func = replace(func, body=body)
-        after: Function = self.visit_expr(func)
-        return after
-
-    @override
-    def visit_var_(self, op: Var) -> Any:
-        return self.values[op] if op in self.values else super().visit_var_(op)
-
-
-def _parameter(key: object, func: Function) -> Var:
-    found = [p for p in func.params if p is key or (isinstance(key, str) and p.name_hint == key)]
+def _parameter(key: object, named: Mapping[str, list[Var]]) -> Var:
+    name = key.name_hint if isinstance(key, Var) else key
+    found = [p for p in named.get(name, ()) if p is key or name is key]  # type: ignore[arg-type]
     if len(found) > 1:
         raise MisuseError(f"several parameters are called {key}; give the one meant")
     if not found:
-        names = [p.name_hint for p in func.params]
+        names = list(named)
         raise UnknownNameError(
-            f"the function has no parameter {getattr(key, 'name_hint', key)}"
+            f"the function has no parameter {name}"
             + (f"; it has {', '.join(names)}" if names else ""),
-            hint=close_names(str(key), names),
+            hint=close_names(str(name), names),
         )
     return found[0]
 
@@ -175,23 +170,3 @@ def _as_value(value: object, info: StructInfo | None) -> Expr:
     if hasattr(value, "__array__"):
         return Constant(np.asanyarray(value))
     return convert_to_expr(value)
-
-
-def _sizes(values: Mapping[Var, Expr]) -> dict[tir.Var, tir.PrimExpr]:
-    """What the shape variables of parameters are, given their values (DER-40, DER-41)."""
-    pairs = [
-        (param, param.struct_info, value, value.struct_info)
-        for param, value in values.items()
-        if param.struct_info is not None and value.struct_info is not None
-    ]
-    sizes = map_params([p for _, p, _, _ in pairs], [v for _, _, _, v in pairs])
-    for param, info, value, found in pairs:
-        expected = substitute_info(info, sizes)
-        if check_compatibility(found, expected) is Compatibility.INCOMPATIBLE:
-            raise StructInfoError(
-                f"parameter {param.name_hint} is {expected}, the value for it {found}: "
-                f"{explain_incompatibility(found, expected)}",
-                rule="DER-41",
-                about=value,
-            )
-    return sizes

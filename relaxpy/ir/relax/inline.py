@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from relaxpy.errors import MisuseError, TransformError
-from relaxpy.ir.node import Node
+from relaxpy.errors import MisuseError, TransformError, counted
 from relaxpy.ir.relax.analysis.unused import joined
 from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.arguments import in_place_of_parameters
 from relaxpy.ir.relax.expr_mutator import PyExprMutator
-from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
@@ -28,9 +27,8 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
-from relaxpy.ir.relax.relations import Compatibility, check_compatibility, substitute_info
+from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.replace import copy_with_new_vars, replace_variables
-from relaxpy.ir.relax.shape_vars import definable_shape_vars
 from relaxpy.ir.traverse import rename
 
 
@@ -73,10 +71,7 @@ def inline_functions(func: Function, function_map: Mapping[GlobalVar | str, Func
 
 
 def _derived(func: Function) -> Function:
-    if func.struct_info is not None:
-        return func
-    after: Function = PyExprMutator().visit_expr(func)
-    return after
+    return PyExprMutator().builder_.normalize_function(func)
 
 
 class _Inliner:
@@ -142,18 +137,27 @@ class _Inliner:
         call = line.binding.value
         assert isinstance(call, Call)
         func = copy_with_new_vars(self.table[name])
-        checks, images = _arguments(func, call)
-        body = replace_variables(func.body, images)
+        if len(func.params) != len(call.args):
+            params = counted(len(func.params), "parameter")
+            raise TransformError(
+                f"a call of a function of {params} has {counted(len(call.args), 'argument')}",
+                rule="DER-39",
+                span=call.span,
+            )
+        pairs = list(zip(func.params, call.args, strict=True))
+        whole, images = in_place_of_parameters(pairs, func.body, call.span)
+        body = replace_variables(whole, images)
+        checks = body.blocks[: len(whole.blocks) - len(func.body.blocks)]
         promised = _unproved_result(func)
         if promised is not None:
             promised = replace_variables(promised, images)
         inner = [
-            _Line(binding, isinstance(block, DataflowBlock))
+            _Line(binding, line.dataflow if block in checks else isinstance(block, DataflowBlock))
             for block in body.blocks
             for binding in block.bindings
         ]
         self.open.append(name)
-        inner = self.lines([*(_Line(check, line.dataflow) for check in checks), *inner])
+        inner = self.lines(inner)
         self.open.pop()
         if line.dataflow and all(other.dataflow for other in inner):
             outputs = {
@@ -184,33 +188,6 @@ def _unproved_result(func: Function) -> StructInfo | None:
         return promised
     known = check_compatibility(found, promised) is Compatibility.COMPATIBLE
     return None if known else promised
-
-
-def _arguments(func: Function, call: Call) -> tuple[list[MatchCast], dict[Node, Node]]:
-    """What stands for parameters and their shape variables, and the checks to make before."""
-    if len(func.params) != len(call.args):
-        raise TransformError(
-            f"a call of a function of {len(func.params)} parameters has {len(call.args)} arguments",
-            rule="DER-39",
-            span=call.span,
-        )
-    infos = [(p.struct_info, a.struct_info) for p, a in zip(func.params, call.args, strict=True)]
-    known = [(p, a) for p, a in infos if p is not None and a is not None]
-    images: dict[Node, Node] = {}
-    sizes = map_params([p for p, _ in known], [a for _, a in known])
-    checks = []
-    for param, arg in zip(func.params, call.args, strict=True):
-        info, found = param.struct_info, arg.struct_info
-        assert info is not None
-        expected = substitute_info(info, sizes)
-        fits = found is not None and check_compatibility(found, expected)
-        unknown = any(v not in sizes for v in definable_shape_vars(info))
-        if fits is Compatibility.COMPATIBLE and not unknown:
-            images[param] = arg
-        else:
-            checks.append(MatchCast(param, arg, expected, call.span))
-    images.update(sizes.items())
-    return checks, images
 
 
 def _renamed(lines: _Lines, table: Mapping[Var, Var], result: Expr) -> tuple[_Lines, Expr]:

@@ -1,13 +1,17 @@
 """Functions specialised to known parameters and sizes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from relaxpy.errors import MisuseError, StructInfoError, UnknownNameError
+import relaxpy
+from relaxpy.errors import MatchCastError, MisuseError, StructInfoError, UnknownNameError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.derive import normalize_function
 from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.runtime import ShapeTuple
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import (
     bind,
@@ -152,8 +156,14 @@ def test_a_size_that_only_a_bound_parameter_defined_must_follow_from_its_value()
     x, y = var("x", tensor(n)), var("y", rank(1))
     func = normalize_function(function([x], rx.ShapeExpr((n,))))
     assert func.bind_params({"x": np.ones(3, "float32")}).body.body.struct_info == shape(3)  # type: ignore[attr-defined]
-    with pytest.raises(MisuseError, match="nothing defines shape variable n"):
-        func.bind_params({"x": y})
+    after = func.bind_params({"x": y})
+    (check,) = bindings(after)
+    assert isinstance(check, rx.MatchCast)
+    assert check.struct_info == tensor(n)
+    z = var("z", tensor(n * 2))
+    for other in (function([x, z], z), function([x], x, tensor(n))):
+        with pytest.raises(MisuseError, match="nothing defines shape variable n"):
+            normalize_function(other).bind_params({"x": y})
 
 
 def test_numbers_become_scalars_or_tensors_as_the_parameter_says() -> None:
@@ -183,6 +193,56 @@ def test_a_value_that_is_no_leaf_is_evaluated_once_and_first() -> None:
     func = normalize_function(function([x], pure("g", x, x)))
     after = func.bind_params({"x": pure("f", y, info=tensor(2))})
     assert called(after) == ["f", "g"]
+
+
+DOUBLED = """
+@R.function
+def main(x: R.Tensor(("m",), "float32"), w: R.Tensor(("2 * m",), "float32")):
+    return R.add(w, w)
+"""
+
+
+@pytest.mark.rule("DER-41", "FN-1")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_a_value_that_may_not_fit_is_checked_when_the_program_runs(target: str) -> None:
+    func = from_source(DOUBLED)
+    assert isinstance(func, rx.Function)
+    after = func.bind_params({"w": np.ones(4, "float32")})
+    assert check_well_formed(after) == []
+    ex = relaxpy.compile(after, target)
+    assert ex["main"](np.ones(2, "float32")).tolist() == [2, 2, 2, 2]
+    with pytest.raises(MatchCastError, match=r"2 \* m = 6"):
+        ex["main"](np.ones(3, "float32"))
+
+
+@pytest.mark.rule("WF-5b", "WF-6b", "FN-5")
+def test_checks_of_values_bind_sizes_in_any_order() -> None:
+    func = from_source("""
+@R.function
+def main(
+    a: R.Tensor(("2 * k", "j"), "float32"),
+    b: R.Tensor(("j + 1", "k"), "float32"),
+    c: R.Shape(["k"]),
+):
+    k = T.int64()
+    j = T.int64()
+    return (a, b, R.shape([k, j]))
+""")
+    assert isinstance(func, rx.Function)
+    a, b = var("a", rank(2)), var("b", rank(2))
+    inside = func.bind_params({"a": a, "b": b})
+    after = replace(inside, params=(a, b, *inside.params), struct_info=None)
+    assert check_well_formed(after) == []
+    ex = relaxpy.compile(after)
+
+    def run(*shapes: tuple[int, int]) -> tuple[int, ...]:
+        arrays = [np.ones(shape, "float32") for shape in shapes]
+        return tuple(ex["main"](*arrays, ShapeTuple([2]))[2])
+
+    assert run((4, 5), (6, 2)) == (2, 5)
+    for wrong in [((5, 5), (6, 2)), ((4, 5), (5, 2)), ((6, 5), (6, 3))]:
+        with pytest.raises(MatchCastError):
+            run(*wrong)
 
 
 def test_inputs_are_counted_again() -> None:

@@ -1,15 +1,20 @@
 """Bodies of functions in place of calls."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from relaxpy.errors import MisuseError, TransformError
+import relaxpy
+from relaxpy.errors import MatchCastError, MisuseError, RelaxpyWarning, TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.derive import normalize_module
 from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.script import from_source
-from tests.ir.relax.graphs import bindings
-from tests.ir.relax.infos import tensor
+from tests.ir.relax.graphs import bind, bindings, block, function, seq, var
+from tests.ir.relax.infos import func as func_info, rank, tensor
 
 MAIN = """
 @I.ir_module
@@ -222,3 +227,39 @@ def test_names_and_functions_are_checked() -> None:
         main.inline_functions({gvar: mod["sub"], "sub": mod["sub"]})  # type: ignore[attr-defined]
     with pytest.raises(MisuseError, match="no Relax function"):
         main.inline_functions({"sub": 3})  # type: ignore[attr-defined]
+
+
+@pytest.mark.rule("FN-1", "FN-5", "WF-2a")
+def test_an_argument_whose_size_follows_from_another_one_is_checked() -> None:
+    with pytest.warns(RelaxpyWarning, match="the shape is not known"):
+        mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def g(x: R.Tensor(("m",), "float32"), w: R.Tensor(("2 * m",), "float32")):
+        return R.add(w, w)
+
+    @R.function
+    def main(a: R.Tensor(("n",), "float32"), b: R.Tensor("float32", ndim=1)):
+        return Module.g(a, b)
+""")
+    assert isinstance(mod, IRModule)
+    after = mod["main"].inline_functions({"g": mod["g"]})
+    assert check_well_formed(after) == []
+    ex = relaxpy.compile(after)
+    ones = [np.ones(size, "float32") for size in range(5)]
+    assert ex["main"](ones[2], ones[4]).tolist() == [2, 2, 2, 2]
+    with pytest.raises(MatchCastError):
+        ex["main"](ones[3], ones[4])
+
+
+@pytest.mark.rule("FN-8", "DER-43")
+def test_a_check_of_the_result_is_not_dropped_for_what_a_body_declares() -> None:
+    x = var("x", rank(1))
+    body = replace(seq(x), struct_info=tensor(4))
+    callee = replace(function([x], body, tensor(4)), struct_info=func_info(rank(1), ret=tensor(4)))
+    y, z = var("y", rank(1)), var("z")
+    main = function([y], seq(block(bind(z, rx.Call(rx.GlobalVar("g"), (y,)))), z))
+    mod = IRModule({"main": main, "g": callee})
+    after = normalize_module(mod)["main"].inline_functions({"g": callee})
+    assert any(isinstance(b, rx.MatchCast) for b in bindings(after))
