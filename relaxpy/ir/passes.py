@@ -26,7 +26,9 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.evaluation import evaluating
 
 V = TypeVar("V")
-_known: dict[str, type[Pass]] = {}
+Requirement: TypeAlias = "str | Pass | type[Pass]"
+_known: dict[str, dict[str, type[Pass]]] = {}
+"""The classes of passes by name, and those of one name by where they are defined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +37,31 @@ class PassInfo:
 
     name: str
     opt_level: int = 0
-    required: tuple[str, ...] = ()
+    required: tuple[Requirement, ...] = ()
     traceable: bool = False
 
     @override
     def __str__(self) -> str:
-        required = ", ".join(self.required)
+        required = ", ".join(
+            step if isinstance(step, str) else required_pass(step).info.name
+            for step in self.required
+        )
         return f"pass name: {self.name}, opt_level: {self.opt_level}, required passes: [{required}]"
 
 
 class Pass(ABC):
     """A pure function from module to module; options are the fields of a frozen dataclass.
 
-    If nothing changes, the very module comes back.
+    If nothing changes, the very module comes back. `required` are passes, their classes, or names:
+    the name of a pass of relaxpy means that one, whatever other classes are called.
     """
 
     opt_level: ClassVar[int] = 0
-    required: ClassVar[tuple[str, ...]] = ()
+    required: ClassVar[tuple[Requirement, ...]] = ()
 
     @override
     def __init_subclass__(cls) -> None:
-        _known[cls.__name__] = cls
+        _known.setdefault(cls.__name__, {})[f"{cls.__module__}.{cls.__qualname__}"] = cls
 
     @property
     def info(self) -> PassInfo:
@@ -304,7 +310,7 @@ class Sequential(Pass):
     passes: Sequence[Pass] = ()
     opt_level: int = 0  # type: ignore[misc]
     name: str = "sequential"
-    required: Sequence[str] = ()  # type: ignore[misc,assignment]
+    required: Sequence[Requirement] = ()  # type: ignore[misc,assignment]
     traceable: bool = False
 
     def __post_init__(self) -> None:
@@ -329,30 +335,52 @@ class Sequential(Pass):
             info = step.info
             if not ctx.is_enabled(info):
                 continue
-            for name in info.required:
-                mod = named_pass(name)(mod)
+            for required in info.required:
+                mod = required_pass(required)(mod)
             mod = step(mod)
         return mod
 
 
-def named_pass(name: str) -> Pass:
-    """The pass of that name without options.
+def required_pass(step: object) -> Pass:
+    """The pass that is required: itself, or the one of a class or name, without options.
 
     Errors:
-        UnknownNameError: there is none.
-        MisuseError: it does not run without options.
+        UnknownNameError: there is none of that name.
+        MisuseError: there are several, it does not run without options, or it is no pass.
     """
+    if isinstance(step, Pass):
+        return step
+    found = _named_class(step) if isinstance(step, str) else step
+    if not isinstance(found, type) or not issubclass(found, Pass):
+        raise MisuseError(f"a required pass is a pass or its name, found {step!r:.60}", about=step)
+    try:
+        return found()
+    except TypeError:
+        raise MisuseError(
+            f"pass {found.__name__} has options, so that it cannot be required without them",
+            hint=f"require the pass itself: {found.__name__}(...)",
+            about=step,
+        ) from None
+
+
+def _named_class(name: str) -> type[Pass]:
+    """The class of a name: by the place of its definition, relaxpy's own, or the only one."""
     plain = name.rpartition(".")[2]
-    if plain not in _known:
+    alike = _known.get(plain)
+    if alike is None:
         raise UnknownNameError(
             f"there is no pass named {name!r}", hint=close_names(plain, _known), about=name
         )
-    try:
-        return _known[plain]()
-    except TypeError:
+    if name in alike:
+        return alike[name]
+    own = [cls for cls in alike.values() if cls.__module__.partition(".")[0] == "relaxpy"]
+    if not own and len(alike) > 1:
         raise MisuseError(
-            f"pass {plain} has options, so that it cannot be required by its name", about=name
-        ) from None
+            f"several passes are called {plain}: {', '.join(sorted(alike))}",
+            hint="require the class itself instead of its name",
+            about=name,
+        )
+    return (own or list(alike.values()))[0]
 
 
 ModuleFunction: TypeAlias = Callable[[IRModule, PassContext], IRModule]
@@ -423,7 +451,7 @@ def pass_decorator(
     pass_func: object | None,
     opt_level: int | None,
     name: str | None,
-    required: Sequence[str] | None,
+    required: Sequence[Requirement] | None,
     traceable: bool,
 ) -> Any:
     """What `module_pass` and its siblings give: the pass, or a decorator that gives it.
@@ -438,7 +466,9 @@ def pass_decorator(
         raise MisuseError(f"opt_level is an integer, found {level!r:.60}", about=level)
 
     def info(own_name: str) -> PassInfo:
-        return PassInfo(name or own_name, level, listed(required, "names of passes"), traceable)
+        return PassInfo(
+            name or own_name, level, listed(required, "passes or their names"), traceable
+        )
 
     def decorate(found: object) -> Any:
         return decorated_pass(kind, found, info, method, lift)
@@ -450,7 +480,7 @@ def module_pass(
     pass_func: object | None = None,
     opt_level: int | None = None,
     name: str | None = None,
-    required: Sequence[str] | None = None,
+    required: Sequence[Requirement] | None = None,
     traceable: bool = False,
 ) -> Any:
     """A pass of a function `f(mod, ctx)`, or of a class with a method `transform_module(mod, ctx)`.

@@ -156,9 +156,45 @@ def test_a_sequence_runs_its_passes_in_order(mod: IRModule) -> None:
 
 def test_what_a_pass_requires_runs_before_it_in_a_sequence(mod: IRModule) -> None:
     assert notes(Sequential([Needy()])(mod)) == ("note", "needy")
-    assert passes.named_pass("relax.transform.Normalize") == Normalize()
+    assert passes.required_pass("relax.transform.Normalize") == Normalize()
     with pytest.raises(UnknownNameError, match="did you mean 'Normalize'"):
-        passes.named_pass("Normalise")
+        passes.required_pass("Normalise")
+
+
+def test_the_name_of_a_pass_of_relaxpy_means_that_one(mod: IRModule) -> None:
+    mine = type("Normalize", (Note,), {"__module__": "mine"})
+    assert passes.required_pass("Normalize") == Normalize()
+    whole = Sequential([Sequential([Note("last")], required=["Normalize"])])
+    after = whole(mod)
+    assert notes(after) == ("last",)
+    assert well_formed(after, normal_form=True)
+    for required in (mine, mine(), "mine.Normalize"):
+        whole = Sequential([Sequential([Note("last")], required=[required])])
+        assert notes(whole(mod)) == ("note", "last")
+
+
+def test_a_name_that_several_classes_have_is_not_guessed(mod: IRModule) -> None:
+    def one() -> type[Note]:
+        class Twin(Note):
+            pass
+
+        return Twin
+
+    def other() -> type[Note]:
+        class Twin(Note):
+            pass
+
+        return Twin
+
+    first = one()
+    assert type(passes.required_pass("Twin")) is first
+    again = one()  # as when a cell of a notebook runs a second time
+    assert type(passes.required_pass("Twin")) is again
+    other()
+    with pytest.raises(MisuseError, match=r"several passes are called Twin: .*one.*Twin, .*other"):
+        passes.required_pass("Twin")
+    with pytest.raises(MisuseError, match="a required pass is a pass or its name, found 3"):
+        passes.required_pass(3)
 
 
 def test_a_context_decides_which_passes_of_a_sequence_run(mod: IRModule) -> None:

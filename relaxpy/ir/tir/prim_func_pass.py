@@ -8,7 +8,14 @@ from typing import Any
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import FunctionalPass, ModuleFunction, Pass, PassContext, pass_decorator
+from relaxpy.ir.passes import (
+    FunctionalPass,
+    ModuleFunction,
+    Pass,
+    PassContext,
+    Requirement,
+    pass_decorator,
+)
 from relaxpy.ir.tir.function import PrimFunc
 
 
@@ -46,7 +53,7 @@ def prim_func_pass(
     pass_func: object | None = None,
     opt_level: int | None = None,
     name: str | None = None,
-    required: Sequence[str] | None = None,
+    required: Sequence[Requirement] | None = None,
     traceable: bool = False,
 ) -> Any:
     """A pass of `f(func, mod, ctx)`, or of a class with `transform_function(func, mod, ctx)`.

@@ -8,7 +8,13 @@ from typing import Any
 from relaxpy.errors import TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
-from relaxpy.ir.passes import FunctionalPass, ModuleFunction, PassContext, pass_decorator
+from relaxpy.ir.passes import (
+    FunctionalPass,
+    ModuleFunction,
+    PassContext,
+    Requirement,
+    pass_decorator,
+)
 from relaxpy.ir.relax.derive import normalize_module
 from relaxpy.ir.relax.nodes import DataflowBlock, Function
 from relaxpy.ir.traverse import rewrite
@@ -66,7 +72,7 @@ def function_pass(
     pass_func: object | None = None,
     opt_level: int | None = None,
     name: str | None = None,
-    required: Sequence[str] | None = None,
+    required: Sequence[Requirement] | None = None,
     traceable: bool = False,
 ) -> Any:
     """A pass of `f(func, mod, ctx)`, or of a class with `transform_function(func, mod, ctx)`.
@@ -90,7 +96,7 @@ def dataflowblock_pass(
     pass_func: object | None = None,
     opt_level: int | None = None,
     name: str | None = None,
-    required: Sequence[str] | None = None,
+    required: Sequence[Requirement] | None = None,
     traceable: bool = False,
 ) -> Any:
     """A pass of `f(block, mod, ctx)`, or of a class with such a method `transform_dataflowblock`.
