@@ -27,7 +27,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.pysource import Names, load, places, render
 
-KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str, Mapping[rx.GlobalVar, str]], Kernel]
+KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str, Mapping[str, str]], Kernel]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +58,23 @@ class ModuleLowering:
         self.own_functions: dict[str, Value] = dict(symbols(module))
         self.namespace: dict[str, Any] = {}
         self.dtypes: dict[str, str] = {}
-        self.value_names: dict[rx.GlobalVar, str] = {}
+        self.value_names: dict[str, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
         self._without_checks: set[str] = set()
-        names = {var: self.names.fresh(var.name_hint) for var in module.functions}
+        functions = module.functions_by_name
+        names = {own: self.names.fresh(own) for own in functions}
         self._own_names = {
-            var: name
-            for var, name in names.items()
-            if not isinstance(module.functions[var], rx.ExternFunc)
+            own: name
+            for own, name in names.items()
+            if not isinstance(functions[own], rx.ExternFunc)
         }
         self.callees = {
-            var: func if isinstance(func, rx.ExternFunc) else self._callee(var, names[var], func)
-            for var, func in module.functions.items()
+            own: func if isinstance(func, rx.ExternFunc) else self._callee(own, names[own], func)
+            for own, func in functions.items()
         }
 
-    def _callee(self, var: rx.GlobalVar, name: str, func: rx.BaseFunc) -> GlobalCallee:
-        signature = signature_of(func, var.name_hint)
+    def _callee(self, own: str, name: str, func: rx.BaseFunc) -> GlobalCallee:
+        signature = signature_of(func, own)
         if not isinstance(func, PrimFunc):
             return GlobalCallee(name, signature)
         unchecked = self.names.fresh(f"{name}_unchecked")
@@ -86,13 +87,13 @@ class ModuleLowering:
         Errors:
             CompileError: it is not in the module (SC-1).
         """
-        if var not in self.callees:
+        if var.name_hint not in self.callees:
             raise CompileError(f"the module has no function {var.name_hint}", rule="SC-1")
-        return self.callees[var]
+        return self.callees[var.name_hint]
 
     def python_callee(self, name: str) -> rx.ExternFunc:
         """What `call_py_func` calls by a name: a Python function of the module, or a packed one."""
-        own = next((func for var, func in self.callees.items() if var.name_hint == name), None)
+        own = self.callees.get(name)
         return own if isinstance(own, rx.ExternFunc) and behind(own) else rx.ExternFunc(name)
 
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
@@ -118,9 +119,10 @@ class ModuleLowering:
                 symbol_of(callee), (), {}, self.own_functions, var.span
             )
             return py.call(py.attribute(self.share(callee.global_symbol, made), "function"))
-        if var not in self.value_names:
-            self.value_names[var] = self.names.fresh(f"{callee.name}_value")
-        return py.path(self.value_names[var])
+        own = var.name_hint
+        if own not in self.value_names:
+            self.value_names[own] = self.names.fresh(f"{callee.name}_value")
+        return py.path(self.value_names[own])
 
     def share(self, hint: str, value: object) -> ast.expr:
         """A global name for `value`; one name for one object."""
@@ -170,9 +172,9 @@ def lower_module(
     ]
     kernels: dict[str, Kernel] = {}
     definitions: list[ast.stmt] = []
-    for var, callee in lowering.callees.items():
+    for own, callee in lowering.callees.items():
         if isinstance(callee, GlobalCallee) and callee.kernel is not None:
-            kernels[var.name_hint] = callee.kernel
+            kernels[own] = callee.kernel
             definitions += lowering.kernel_definitions(callee)
     tree = ast.Module([*_header(lowering), *definitions, *functions_of_graphs], [])
     source = render(tree)
@@ -193,18 +195,18 @@ def lower_module(
     if instrument is not None:
         _watch(lowering, namespace, instrument)
     functions = {}
-    for var, callee in lowering.callees.items():
+    for own, callee in lowering.callees.items():
         if isinstance(callee, rx.ExternFunc):
             continue
         plain = (plain_functions if callee.prim_func is None else namespace)[callee.name]
-        value = _function_value(module[var], callee, plain)
+        value = _function_value(module[own], callee, plain)
         if isinstance(value, PrimFuncValue):
             symbol = callee.prim_func.attrs.get("global_symbol") if callee.prim_func else None
             if symbol is not None:
                 lowering.own_functions[str(symbol)] = value
-        if var in lowering.value_names:
-            namespace[lowering.value_names[var]] = value
-        functions[var.name_hint] = value if isinstance(value, PrimFuncValue) else plain
+        if own in lowering.value_names:
+            namespace[lowering.value_names[own]] = value
+        functions[own] = value if isinstance(value, PrimFuncValue) else plain
     return LoweredModule(source, functions, kernels)
 
 
@@ -215,14 +217,14 @@ def _watch(lowering: ModuleLowering, namespace: dict[str, Any], instrument: Inst
             namespace[name] = WatchedPackedCall(value, instrument)
         elif isinstance(value, DynamicOperator):
             namespace[name] = Watched(value, value.name, instrument)
-    for var, callee in lowering.callees.items():
+    for own, callee in lowering.callees.items():
         if isinstance(callee, rx.ExternFunc):
             continue
         name = callee.name
         if callee.kernel is not None:
             name = lowering.kernel_definitions(callee)[0].name
         count = len(callee.signature.params)
-        namespace[name] = Watched(namespace[name], var.name_hint, instrument, count)
+        namespace[name] = Watched(namespace[name], own, instrument, count)
     functions = {name: getattr(support, name) for name in support.__all__}
     functions["invoke"] = partial(invoke_watched, instrument)
     namespace["rx"] = SimpleNamespace(**functions)

@@ -123,9 +123,9 @@ class IRModule(Node):
         return list(self._functions)
 
     def _find(self, name: GlobalVar | str) -> GlobalVar:
-        if isinstance(name, GlobalVar):
-            return name if name in self._functions else self.get_global_var(name.name_hint)
-        return self.get_global_var(_checked_name(name))
+        return self.get_global_var(
+            name.name_hint if isinstance(name, GlobalVar) else _checked_name(name)
+        )
 
     def find_function(self, name: str) -> BaseFunc | None:
         """The function under a name, or None."""
@@ -161,9 +161,8 @@ class IRModule(Node):
         del self._vars[var.name_hint]
 
     def __contains__(self, name: object) -> bool:
-        if isinstance(name, GlobalVar):
-            return name in self._functions
-        return isinstance(name, str) and name in self._vars
+        hint = name.name_hint if isinstance(name, GlobalVar) else name
+        return isinstance(hint, str) and hint in self._vars
 
     def __iter__(self) -> Iterator[GlobalVar]:
         return iter(self.functions)

@@ -14,7 +14,6 @@ from relaxpy.exec.kernel.numpy_emitter import emit
 from relaxpy.exec.kernel.plan import Plan
 from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.exec.kernel.report import KernelReport, report_of
-from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.function import PrimFunc
 
 
@@ -37,7 +36,7 @@ def compile_kernel(
     func: PrimFunc,
     name: str,
     unchecked_name: str = "",
-    functions: Mapping[GlobalVar, str] = MappingProxyType({}),
+    functions: Mapping[str, str] = MappingProxyType({}),
 ) -> Kernel:
     """The kernel of `func`, a Python function called `name`; one for all sizes.
 

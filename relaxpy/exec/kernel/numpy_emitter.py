@@ -58,7 +58,6 @@ from relaxpy.exec.pytree import (
     within,
 )
 from relaxpy.ir.dtype import INT64, DataType
-from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -94,7 +93,7 @@ def _least_extreme(combine: Literal["min", "max"], dtype: DataType) -> IntImm | 
     return FloatImm(dtype, value)
 
 
-def emit(plan: Plan, reserved: Iterable[str], functions: Mapping[GlobalVar, str]) -> Emitted:
+def emit(plan: Plan, reserved: Iterable[str], functions: Mapping[str, str]) -> Emitted:
     """What performs `plan`; it leaves the names `reserved` be.
 
     Its free names are `np`, `math`, `rt`, and those of the module's `functions` that it calls.
@@ -108,9 +107,7 @@ def emit(plan: Plan, reserved: Iterable[str], functions: Mapping[GlobalVar, str]
 class NumpyEmitter:
     """Writes one kernel."""
 
-    def __init__(
-        self, plan: Plan, reserved: Iterable[str], functions: Mapping[GlobalVar, str]
-    ) -> None:
+    def __init__(self, plan: Plan, reserved: Iterable[str], functions: Mapping[str, str]) -> None:
         self.plan = plan
         self.taken = ("np", "math", "rt", plan.name, *reserved, *functions.values())
         self.functions = functions

@@ -125,9 +125,7 @@ class Scope:
     `functions` are the names of the module's functions, as far as they can be called.
     """
 
-    def __init__(
-        self, names: Names, sizes: frozenset[Var], functions: Mapping[GlobalVar, str]
-    ) -> None:
+    def __init__(self, names: Names, sizes: frozenset[Var], functions: Mapping[str, str]) -> None:
         self.names = names
         self.sizes = sizes
         self.functions = functions
@@ -158,9 +156,10 @@ class Scope:
         Errors:
             CompileError: the kernel stands by itself.
         """
-        if var not in self.functions:
+        name = self.functions.get(var.name_hint)
+        if name is None:
             raise CompileError(f"{var.name_hint} is called, and no function of that name is known")
-        return path(self.functions[var])
+        return path(name)
 
     def index(self, value: PrimExpr | Poly) -> ast.expr:
         """`value` in Python's unbounded integers, as sizes and indices are computed.

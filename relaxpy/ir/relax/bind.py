@@ -145,8 +145,8 @@ def _fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
 
 
 def _parameter(key: object, named: Mapping[str, list[Var]]) -> Var:
-    name = key.name_hint if isinstance(key, Var) else key
-    found = [p for p in named.get(name, ()) if p is key or name is key]  # type: ignore[arg-type]
+    name = key.name_hint if isinstance(key, Var) else str(key)
+    found = [p for p in named.get(name, ()) if p is key or not isinstance(key, Var)]
     if len(found) > 1:
         raise MisuseError(f"several parameters are called {key}; give the one meant")
     if not found:
@@ -154,7 +154,7 @@ def _parameter(key: object, named: Mapping[str, list[Var]]) -> Var:
         raise UnknownNameError(
             f"the function has no parameter {name}"
             + (f"; it has {', '.join(names)}" if names else ""),
-            hint=close_names(str(name), names),
+            hint=close_names(name, names),
         )
     return found[0]
 

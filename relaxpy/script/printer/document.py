@@ -78,7 +78,7 @@ class Document:
 
     # Programs
 
-    def _names(self, functions: Mapping[int, str] | None = None) -> Names:
+    def _names(self, functions: Mapping[str, str] | None = None) -> Names:
         return Names(self._reserved, functions)
 
     def _writers(self, names: Names) -> tuple[GraphWriter, KernelWriter]:
@@ -127,7 +127,7 @@ class Document:
         reserved = self._reserved - {self.options.module_alias}
         found = function_names((var.name_hint for var in functions), reserved)
         plain = {var: found[var.name_hint] for var in functions}
-        qualified = {id(var): f"{prefix}.{name}" for var, name in plain.items()}
+        qualified = {hint: f"{prefix}.{name}" for hint, name in found.items()}
         alias = f"{prefix} = {self._title}" if options.module_alias else None
         with writer.indented():
             self._module_tables(module)

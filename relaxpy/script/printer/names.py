@@ -8,8 +8,10 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from relaxpy.ir.node import Node
+from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 
@@ -58,23 +60,28 @@ def function_names(hints: Iterable[str], reserved: Iterable[str]) -> dict[str, s
     return out
 
 
+def _key(node: Node) -> int | str:
+    """The key of a variable: a GlobalVar stands for the function of its name (AST-8)."""
+    return node.name_hint if isinstance(node, GlobalVar) else id(node)
+
+
 class Names:
     """Which variable has which name; `reserved` names are given to none.
 
-    `around` has what is known outside, by the identities of its nodes.
+    `functions` has the names of the functions of a module, each of which is known by its name.
     """
 
     def __init__(
-        self, reserved: Iterable[str] = (), around: Mapping[int, str] | None = None
+        self, reserved: Iterable[str] = (), functions: Mapping[str, str] | None = None
     ) -> None:
-        self._around = around or {}
         self._taken = {*_PYTHON, *reserved}
         self._counts: dict[str, int] = {}
-        self._names: dict[int, str] = {}
+        self._functions: Mapping[Any, str] = functions or {}
+        self._names: dict[int | str, str] = {}
         self._undo: list[tuple[Node | None, str, str, int]] = []
 
     def __contains__(self, node: Node) -> bool:
-        return id(node) in self._names or id(node) in self._around
+        return _key(node) in self._names or _key(node) in self._functions
 
     def fresh(self, hint: str) -> str:
         """A name that nothing has."""
@@ -83,16 +90,17 @@ class Names:
     def bind(self, node: Node, hint: str | None = None) -> str:
         """A new name for `node`, like `hint` or else its own."""
         name = self._claim(node, hint_of(node) if hint is None else hint)
-        self._names[id(node)] = name
+        self._names[_key(node)] = name
         return name
 
     def alias(self, node: Node, name: str) -> None:
         """Call `node` by a name that is in use already."""
-        self._names[id(node)] = name
+        self._names[_key(node)] = name
 
     def of(self, node: Node) -> str:
         """The name of `node`; one that is defined nowhere gets it here."""
-        name = self._names.get(id(node)) or self._around.get(id(node))
+        key = _key(node)
+        name = self._names.get(key) or self._functions.get(key)
         return self.bind(node) if name is None else name
 
     def _claim(self, node: Node | None, hint: str) -> str:
@@ -119,4 +127,4 @@ class Names:
             self._taken.discard(name)
             self._counts[base] = count
             if node is not None:
-                self._names.pop(id(node), None)
+                self._names.pop(_key(node), None)

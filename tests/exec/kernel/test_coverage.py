@@ -126,7 +126,7 @@ def test_a_function_of_the_module_is_called_by_its_name() -> None:
     func = PrimFunc([a], st.BufferStore(a, call, [ops.const(1, "int64")]))
     with pytest.raises(CompileError, match="other is called"):
         compile_kernel(func, "kernel")
-    tree = compile_kernel(func, "kernel", functions={other: "the_other"}).tree
+    tree = compile_kernel(func, "kernel", functions={"other": "the_other"}).tree
     text = pysource.render(ast.Module([tree], []))
     names = {"np": np, "rt": runtime, "the_other": lambda array, n: int(array[0]) + n}
     array = np.array([5, 0], np.int32)
