@@ -51,7 +51,7 @@ def _certain(node: Node) -> Iterable[Node]:
             runs = isinstance(extent, IntImm) and extent.value > 0
             return (first, extent, body) if runs else (first, extent)
         case BlockRealize(iter_values=values, predicate=test, block=block):
-            runs = isinstance(test, IntImm) and test.value
+            runs = isinstance(test, IntImm) and test.value != 0
             return (*values, test, block.body) if runs else (*values, test)
         case BufferStore(predicate=test) | BufferLoad(predicate=test) if test is not None:
             return (test,)

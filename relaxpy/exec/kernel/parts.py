@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from relaxpy.exec.kernel.beginnings import reduced_by, with_beginnings
+from relaxpy.exec.kernel.bounds import may_fail
 from relaxpy.exec.kernel.domain import (
     Box,
     conjuncts,
@@ -235,7 +236,11 @@ class _Collector:
                 moving = {v for v in outer if mentions(axis.start, {v}) or mentions(axis.stop, {v})}
                 changing = any(self.overwritten(e, body) for e in (axis.start, axis.stop))
                 invoked = any(True for e in (axis.start, axis.stop) for _ in outside_calls(e))
-                if invoked or changing or any(True for _ in jumps(body)):
+                # Where a guard fails the end is not evaluated.
+                early = guards and any(
+                    may_fail(e, box, self.sizes) for e in (axis.start, axis.stop)
+                )
+                if invoked or changing or early or any(True for _ in jumps(body)):
                     reason = "a loop whose end is decided while it runs"
                     yield self.group((item,), box, guards, ordered, reason)
                 else:
