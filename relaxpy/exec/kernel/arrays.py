@@ -401,7 +401,7 @@ class ArrayEmitter:
             self.spare = None
             node.keywords.append(ast.keyword("out", spare.node))
             self.lines.append(do(node))
-            return Value(spare.node, dims, dtype, temporary="out")
+            return Value(spare.node, dims, dtype, temporary="<out>")
         name = self.scope.names.fresh("t")
         self.lines.append(assign(name, node))
         return Value(path(name), dims, dtype, temporary=name if dims else None)

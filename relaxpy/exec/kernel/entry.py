@@ -100,9 +100,10 @@ class Entry:
                 known.add(offset)
                 reads.append(assign(self.scope.variable(offset), 0))
         self._all_known(known)
-        fits = assign("fits", both(self._tests()))
+        name = self.scope.names.fresh("fits")
+        fits = assign(name, both(self._tests()))
         handler = ast.ExceptHandler(
-            code(("AttributeError", "IndexError")), None, [assign("fits", False)]
+            code(("AttributeError", "IndexError")), None, [assign(name, False)]
         )
         lines.append(ast.Try([*reads, fits], [handler], [], []))
         arrays = [self.scope.buffer(b) for b in self.buffers]
@@ -112,7 +113,7 @@ class Entry:
             do(call("rt.refuse", signature, *arrays)),
             do(call("rt.refuse_shapes", signature, tuple(arrays), shapes)),
         ]
-        lines.append(when(ast.UnaryOp(ast.Not(), code("fits")), refusal))
+        lines.append(when(ast.UnaryOp(ast.Not(), code(name)), refusal))
         lines += map(self._layout, filter(_has_layout, self.buffers))
         return lines
 
