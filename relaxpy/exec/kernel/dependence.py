@@ -44,22 +44,38 @@ class Edge:
 def edges(
     parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> set[Edge]:
-    """All orders among `parts`, which stand in the order of the text."""
+    """The orders among `parts`, which stand in the order of the text.
+
+    Between parts without a common loop those are left out that follow from others.
+    """
     found: set[Edge] = set()
-    for i, j in meetings(parts, sizes, roots):
-        found.update(_between(i, parts[i], j, parts[j], sizes, roots))
+    earlier = [0] * len(parts)  # the numbers of the parts that must come before each, as bits
+    compare = _Comparison(sizes)
+    pairs = sorted(meetings(parts, sizes, roots), key=lambda pair: (pair[1], -pair[0]))
+    for i, j in pairs:
+        if earlier[j] >> i & 1 and not common_axes(parts[i], parts[j]):
+            continue
+        between = set(_between(i, parts[i], j, parts[j], roots, compare))
+        found |= between
+        if i != j and any(edge.source == i for edge in between):
+            earlier[j] |= earlier[i] | 1 << i
     return found
 
 
 def _between(
-    i: int, first: Part, j: int, second: Part, sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+    i: int,
+    first: Part,
+    j: int,
+    second: Part,
+    roots: Mapping[Buffer, Buffer],
+    compare: _Comparison,
 ) -> Iterator[Edge]:
     common = common_axes(first, second)
     atomic = i != j or isinstance(first, Group)
     for x, y, either_way in _pairs(first, second):
         if roots.get(x.buffer, x.buffer) is not roots.get(y.buffer, y.buffer):
             continue
-        found = directions(x, first.axes, y, second.axes, common, sizes)
+        found = compare.directions(x, first.axes, y, second.axes, common)
         if found is None:
             continue
         scattered = not atomic and x is y and None in x.maps
@@ -129,32 +145,46 @@ def common_axes(first: Part, second: Part) -> int:
     return count
 
 
-def directions(
-    x: Access,
-    x_axes: Sequence[Axis],
-    y: Access,
-    y_axes: Sequence[Axis],
-    common: int,
-    sizes: Container[Var],
-) -> Directions | None:
-    """Per common loop, how a round of x may lie to a round of y that meets the same element.
+class _Comparison:
+    """Compares accesses, those that look alike once."""
 
-    None if no two rounds meet.
-    """
-    ends = [
-        (reach(a, x_axes, sizes), reach(b, y_axes, sizes))
-        for a, b in zip(x_axes[:common], y_axes[:common], strict=True)
-    ]
-    possible: Directions = [_by_range(a, b, sizes) for a, b in ends]
-    shared = {axis.var: level for level, axis in enumerate(x_axes[:common])}
-    if len(x.maps) != len(y.maps) or x.buffer is not y.buffer:
-        return possible
-    for f, g, size in zip(x.maps, y.maps, x.buffer.shape, strict=False):
-        if f is None or g is None:
-            continue
-        if not _restrict(possible, f, x_axes, g, y_axes, shared, ends, size, sizes):
-            return None
-    return possible if all(possible) else None
+    def __init__(self, sizes: Container[Var]) -> None:
+        self.sizes = sizes
+        self._found: dict[object, Directions | None] = {}
+        self._ends: dict[object, list[tuple[Ends, Ends]]] = {}
+
+    def directions(
+        self, x: Access, x_axes: Sequence[Axis], y: Access, y_axes: Sequence[Axis], common: int
+    ) -> Directions | None:
+        """Per common loop, how an iteration of x may lie to one of y that meets the same element.
+
+        None if no two meet.
+        """
+        key = x.buffer, x.indices, x_axes, y.buffer, y.indices, y_axes
+        if key not in self._found:
+            self._found[key] = self._directions(x, x_axes, y, y_axes, common)
+        return self._found[key]
+
+    def _directions(
+        self, x: Access, x_axes: Sequence[Axis], y: Access, y_axes: Sequence[Axis], common: int
+    ) -> Directions | None:
+        sizes = self.sizes
+        ends = self._ends.get((x_axes, y_axes))
+        if ends is None:
+            ends = self._ends[x_axes, y_axes] = [
+                (reach(a, x_axes, sizes), reach(b, y_axes, sizes))
+                for a, b in zip(x_axes[:common], y_axes[:common], strict=True)
+            ]
+        possible: Directions = [_by_range(a, b, sizes) for a, b in ends]
+        if len(x.maps) != len(y.maps) or x.buffer is not y.buffer:
+            return possible
+        shared = {axis.var: level for level, axis in enumerate(x_axes[:common])}
+        for f, g, size in zip(x.maps, y.maps, x.buffer.shape, strict=False):
+            if f is None or g is None:
+                continue
+            if not _restrict(possible, f, x_axes, g, y_axes, shared, ends, size, sizes):
+                return None
+        return possible if all(possible) else None
 
 
 Ends = tuple[Poly, Poly] | None

@@ -8,6 +8,7 @@ Rule:
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 
 from relaxpy.exec.kernel import domain
 from relaxpy.exec.kernel.bounds import is_one_to_one
@@ -47,8 +48,14 @@ class _Scheduler:
         self, members: Iterable[int], orders: set[Edge], serial: tuple[Axis, ...]
     ) -> Iterable[Step]:
         """The steps of `members` within the loops `serial`."""
-        for component in components(members, orders):
-            inside = {e for e in orders if e.source in component and e.sink in component}
+        found = components(members, orders)
+        number = {member: n for n, component in enumerate(found) for member in component}
+        within: list[set[Edge]] = [set() for _ in found]
+        for edge in orders:
+            n = number.get(edge.source)
+            if n is not None and n == number.get(edge.sink):
+                within[n].add(edge)
+        for component, inside in zip(found, within, strict=True):
             if len(component) == 1:
                 part = self.parts[component[0]]
                 forced = _free(part, serial) and self._forced(part, serial)
@@ -244,28 +251,58 @@ def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]
     """The strongly connected components, sources first and else in the order of the text."""
     nodes = sorted(members)
     after: dict[int, set[int]] = {n: set() for n in nodes}
+    before: dict[int, set[int]] = {n: set() for n in nodes}
     for edge in orders:
         if edge.source in after and edge.sink in after and edge.source != edge.sink:
             after[edge.source].add(edge.sink)
-    reach = {n: _reachable(n, after) for n in nodes}
-    found: list[list[int]] = []
-    left = list(nodes)
-    while left:
-        ready = next(
-            n for n in left if all(m in reach[n] or n not in reach[m] for m in left if m != n)
-        )
-        component = [m for m in left if m == ready or (m in reach[ready] and ready in reach[m])]
-        found.append(component)
-        left = [m for m in left if m not in component]
-    return found
-
-
-def _reachable(start: int, after: dict[int, set[int]]) -> set[int]:
+            before[edge.sink].add(edge.source)
+    # Kosaraju: what leads to the last node of a walk, of all not taken yet, is in a cycle with it.
+    order: list[int] = []
     seen: set[int] = set()
-    waiting = [start]
-    while waiting:
-        for node in after[waiting.pop()]:
-            if node not in seen:
-                seen.add(node)
-                waiting.append(node)
-    return seen
+    for node in nodes:
+        order += _finished(node, after, seen)
+    found: dict[int, list[int]] = {}
+    component: dict[int, int] = {}
+    seen.clear()
+    for node in reversed(order):
+        if together := sorted(_finished(node, before, seen)):
+            found[together[0]] = together
+            component |= dict.fromkeys(together, together[0])
+    # Each by its first member: the one that stands first of those with nothing left before them.
+    waits = {
+        first: {component[b] for n in together for b in before[n]} - {first}
+        for first, together in found.items()
+    }
+    follows: dict[int, list[int]] = {first: [] for first in found}
+    for first, sources in waits.items():
+        for source in sources:
+            follows[source].append(first)
+    ready = sorted(first for first, sources in waits.items() if not sources)
+    ordered: list[list[int]] = []
+    while ready:
+        first = heappop(ready)
+        ordered.append(found[first])
+        for later in follows[first]:
+            waits[later].discard(first)
+            if not waits[later]:
+                heappush(ready, later)
+    return ordered
+
+
+def _finished(start: int, following: Mapping[int, set[int]], seen: set[int]) -> list[int]:
+    """The nodes that are reached from `start` and not `seen` yet, each after those beyond it."""
+    if start in seen:
+        return []
+    seen.add(start)
+    found: list[int] = []
+    path = [(start, iter(following[start]))]
+    while path:
+        node, rest = path[-1]
+        step = next((n for n in rest if n not in seen), None)
+        if step is None:
+            found.append(node)
+            path.pop()
+        else:
+            seen.add(step)
+            path.append((step, iter(following[step])))
+    return found

@@ -1,12 +1,19 @@
 """What runs in another order than the text gives the values of the text, worked out by hand."""
 
+from functools import partial
 from itertools import permutations, product
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
+from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.dependence import Edge
+from relaxpy.exec.kernel.schedule import components
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source
+from tests.counting import calls
 from tests.exec.kernel.support import load
 
 LOCALS = {name: f'    {name} = T.alloc_buffer((4, 8), "int32")\n' for name in "PQL"}
@@ -171,3 +178,39 @@ def f(A: T.Buffer((3, 5), "{dtype}"), B: T.Buffer((5, 2), "{dtype}"),
     for found, sums in ((c, 1 + a @ b), (d, 1 + (a * a[0]) @ b)):
         wanted = sums.astype(np.int8).astype(kind)
         np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
+
+
+@given(st.integers(1, 9), st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=20))
+def test_components_are_the_cycles_each_as_early_as_it_may_come(
+    count: int, arrows: set[tuple[int, int]]
+) -> None:
+    orders = [Edge(a, b, 0, ()) for a, b in arrows if a < count and b < count]
+    reach = np.eye(count, dtype=bool)
+    for edge in orders:
+        reach[edge.source, edge.sink] = True
+    for k in range(count):
+        reach |= np.outer(reach[:, k], reach[k])
+    found = components(range(count), orders)
+    assert sorted(n for component in found for n in component) == list(range(count))
+    left = set(range(count))
+    for component in found:
+        ready = [n for n in sorted(left) if all(reach[n, m] for m in left if reach[m, n])]
+        assert component == [m for m in sorted(left) if reach[ready[0], m] and reach[m, ready[0]]]
+        left -= set(component)
+
+
+def test_components_take_time_as_their_orders_do() -> None:
+    def line(count: int) -> list[Edge]:
+        return [Edge(n, n + 1, 0, ()) for n in range(count - 1)]
+
+    few, many = (calls(partial(components, range(n), line(n))) for n in (100, 200))
+    assert many < 2.5 * few
+
+
+def test_what_follows_from_other_orders_is_not_compared() -> None:
+    def updates(count: int) -> PrimFunc:
+        loops = "    for i in range(8):\n        A[i] = A[i] * 2 + 1\n" * count
+        return from_source(f"@T.prim_func\ndef f(A: T.Buffer((8,), 'int32')):\n{loops}")
+
+    few, many = (calls(partial(compile_kernel, updates(n), "f")) for n in (40, 80))
+    assert many < 2.7 * few
