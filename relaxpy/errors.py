@@ -400,7 +400,21 @@ class FunctionSignatureError(RuntimeCheckError):
 
 
 class PackedFuncError(RelaxpyError, ValueError):
-    """A packed function is unknown, already registered, or failed."""
+    """A packed function is unknown, already registered, or failed.
+
+    Where it failed, `failure` is the exception it raised, and the error is of that class as well.
+    """
+
+    failure: Exception | None = None
+
+    @override
+    def leave_insides(self) -> None:
+        if self.failure is None:
+            super().leave_insides()
+        else:
+            if not any(d.span for d in self.diagnostics):
+                self._located_by_lines()
+            leave_foreign(self)
 
 
 class UnknownNameError(RelaxpyError, KeyError, ValueError):

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
+from relaxpy.exec.packed import call_users
 from relaxpy.exec.values import Value
 
 Instrument: TypeAlias = Callable[..., object]
@@ -28,12 +29,17 @@ class VMInstrumentReturnKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A function whose calls `instrument` sees, with the first `count` of their arguments."""
+    """A function whose calls `instrument` sees, with the first `count` of their arguments.
+
+    What the function raises is a PackedFuncError where it `is_users`; what the instrument raises
+    passes as it is.
+    """
 
     function: Callable[..., Value]
     symbol: str
     instrument: Instrument
     count: int | None = None
+    is_users: bool = False
 
     def __call__(self, *args: Value, **named: Value) -> Value:
         """The result, or None where the instrument let the call be skipped."""
@@ -42,7 +48,10 @@ class Watched:
         kind = self.instrument(self.function, self.symbol, True, None, *shown)
         if isinstance(kind, int) and kind == VMInstrumentReturnKind.SKIP_RUN:
             return None
-        result = self.function(*args, **named)
+        if self.is_users:
+            result = call_users(self.function, self.symbol, args, named)
+        else:
+            result = self.function(*args, **named)
         self.instrument(self.function, self.symbol, False, result, *shown)
         return result
 

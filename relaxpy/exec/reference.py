@@ -18,6 +18,7 @@ from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
 from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.operands import OperatorCall
 from relaxpy.exec.operators import RUNTIME_OPERATORS, SPECIAL_OPERATORS, truth
+from relaxpy.exec.packed import call_users
 from relaxpy.exec.registry import packed_function
 from relaxpy.exec.scalar import ScalarEvaluator, checked
 from relaxpy.exec.signatures import function_info, output_infos, packed_keywords, signature_of
@@ -191,19 +192,19 @@ class ReferenceEvaluator:
         """`function`, whose calls the instrument sees if there is one."""
         if self._instrument is None:
             return function
-        return Watched(function, symbol, self._instrument)
+        is_users = category_of(function) is Category.PACKED_FUNC
+        return Watched(function, symbol, self._instrument, is_users=is_users)
 
     def _call_global(self, var: rx.GlobalVar, args: tuple[Value, ...]) -> Value:
         return self.call(self.global_value(var), args)
 
     def call(self, callee: Value, args: Sequence[Value]) -> Value:
         """EV-17 to EV-19, EV-27: what a function value gives for `args`."""
-        _calls_users = True
         match category_of(callee):
             case Category.CLOSURE | Category.PRIM_FUNC:
                 return callee(*args)
             case Category.PACKED_FUNC:
-                return from_packed(callee(*args), ())
+                return from_packed(call_users(callee, packed_name(callee), tuple(args)), ())
             case _:
                 raise RuntimeCheckError(f"{describe(callee)} cannot be called", rule="EV-17")
 
@@ -333,10 +334,15 @@ class ReferenceEvaluator:
         return function
 
     def _invoke(self, callee: Value, args: Sequence[Value], call: rx.Call) -> Value:
-        _calls_users = True
-        if category_of(callee) is Category.PACKED_FUNC:
-            return from_packed(callee(*args, **packed_keywords(call)), call.sinfo_args)
-        return self.call(callee, args)
+        if category_of(callee) is not Category.PACKED_FUNC:
+            return self.call(callee, args)
+        attrs = packed_keywords(call)
+        if isinstance(callee, Watched):
+            return from_packed(callee(*args, **attrs), call.sinfo_args)
+        named = isinstance(call.op, rx.ExternFunc)
+        symbol = call.op.global_symbol if named else packed_name(callee)
+        found = call_users(callee, symbol, tuple(args), attrs, call.span)
+        return from_packed(found, call.sinfo_args)
 
     def _operator(self, call: rx.Call, name: str, scope: Scope) -> Value:
         match name:

@@ -13,6 +13,7 @@ from relaxpy.errors import (
     UnknownPackedFuncError,
     close_names,
 )
+from relaxpy.exec.packed import call_users
 from relaxpy.exec.values import Value, from_packed
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,5 +136,4 @@ def packed_function(name: str, own: Value | None, span: Span | None) -> Callable
 
 def call_packed(name: str, args: tuple[Value, ...]) -> Value:
     """What the packed function under `name` gives for `args`, as a value (EV-19)."""
-    _calls_users = True
-    return from_packed(get_global_func(name)(*args), ())
+    return from_packed(call_users(get_global_func(name), name, args), ())

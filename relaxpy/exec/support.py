@@ -30,6 +30,7 @@ from relaxpy.exec.operators import (
     tensor_to_shape,
     truth,
 )
+from relaxpy.exec.packed import call_users
 from relaxpy.exec.registry import packed_function
 from relaxpy.exec.scalar import divisor
 from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
@@ -166,12 +167,11 @@ def invoke(function: Value, *args: Value) -> Value:
     Errors:
         RuntimeCheckError: it is no function, or takes another number of arguments.
     """
-    _calls_users = True
     match category_of(function):
         case Category.CLOSURE | Category.PRIM_FUNC:
             return function(*args)
         case Category.PACKED_FUNC:
-            return from_packed(function(*args), ())
+            return from_packed(call_users(function, packed_name(function), args), ())
         case _:
             raise RuntimeCheckError(f"{describe(function)} cannot be called", rule="EV-17")
 
@@ -182,10 +182,9 @@ CONTEXT = object()
 
 def with_context(function: Value, infos: tuple[StructInfo, ...], *args: Value) -> Value:
     """What a packed function gives for the context and `args`; unit where no info is expected."""
-    _calls_users = True
     if category_of(function) is not Category.PACKED_FUNC:
         raise RuntimeCheckError(f"expected a packed function, found {describe(function)}")
-    result = function(CONTEXT, *args)
+    result = call_users(function, packed_name(function), (CONTEXT, *args))
     return from_packed(result, infos) if infos else ()
 
 
@@ -227,8 +226,13 @@ class CompiledPackedCall:
 
     def __call__(self, *args: Value) -> Value:
         """The result, as a value."""
-        _calls_users = True
-        return from_packed(self.function()(*args, **self.attrs), self.infos)
+        return self._result(self.function(), args)
+
+    def _result(self, function: Value, args: tuple[Value, ...]) -> Value:
+        if category_of(function) is not Category.PACKED_FUNC:  # a PrimFunc of the module
+            return from_packed(function(*args, **self.attrs), self.infos)
+        found = call_users(function, self.symbol, args, self.attrs, self.span)
+        return from_packed(found, self.infos)
 
     def found(self) -> Callable[..., Value]:
         """The call, looked up before its arguments are evaluated (EV-17, LEG-32).
@@ -237,12 +241,7 @@ class CompiledPackedCall:
             UnknownPackedFuncError: there is no such function.
         """
         function = self.function()
-
-        def call(*args: Value) -> Value:
-            _calls_users = True
-            return from_packed(function(*args, **self.attrs), self.infos)
-
-        return call
+        return lambda *args: self._result(function, args)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,19 @@
-from collections.abc import Iterator
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
 from functools import partial
 
+import numpy as np
 import pytest
 
-from relaxpy.errors import MisuseError, PackedFuncError, UnknownNameError, UnknownPackedFuncError
+import relaxpy
+from relaxpy.errors import (
+    MisuseError,
+    PackedFuncError,
+    RuntimeCheckError,
+    UnknownNameError,
+    UnknownPackedFuncError,
+)
 from relaxpy.exec import registry
 from relaxpy.exec.registry import (
     get_global_func,
@@ -12,6 +22,10 @@ from relaxpy.exec.registry import (
     register_func,
     remove_global_func,
 )
+from relaxpy.ir.module import IRModule
+from relaxpy.script import relax as R
+
+X = np.ones(2, "float32")
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +107,100 @@ def test_misuse_is_named(name: object, func: object) -> None:
     with pytest.raises(MisuseError, match="packed function") as caught:
         register_func(name, func)  # type: ignore[call-overload]
     assert isinstance(caught.value, TypeError)
+
+
+class LimitError(Exception):
+    """An error of a user's own, whose `__init__` takes more than a message."""
+
+    def __init__(self, limit: int, *, unit: str) -> None:
+        super().__init__(f"more than {limit} {unit}")
+        self.limit = limit
+
+
+class MeasuredError(KeyError):
+    __slots__ = ("measure",)
+
+
+class StrictError(Exception):
+    def __new__(cls, first: object) -> "StrictError":
+        return super().__new__(cls, first)
+
+
+def failing(error: Exception) -> Callable[[object], object]:
+    """A packed function that raises `error`."""
+
+    def fail(x: object) -> object:
+        raise error
+
+    return fail
+
+
+@R.function(pure=False)
+def run_failing(x: R.Tensor):
+    y = R.call_packed("test.failing", x, sinfo_args=R.Object)
+    return y
+
+
+def measured() -> MeasuredError:
+    error = MeasuredError("key")
+    error.measure = 3
+    return error
+
+
+ERRORS = [
+    ValueError("negative"),
+    OSError(2, "No such file", "model.bin"),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    LimitError(3, unit="rows"),
+    measured(),
+    StrictError("first"),
+    StopIteration(4),
+    ZeroDivisionError(),
+]
+
+
+@pytest.mark.rule("EV-19")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("raised", ERRORS, ids=lambda e: type(e).__name__)
+def test_what_a_packed_function_raises_is_a_packed_func_error_of_its_class(
+    raised: Exception, target: str
+) -> None:
+    register_func("test.failing", failing(raised), override=True)
+    with pytest.raises(PackedFuncError) as caught:
+        relaxpy.compile(IRModule({"run_failing": run_failing}), target)(X)
+    error = caught.value
+    assert error.failure is raised
+    assert "packed function 'test.failing' raised" in str(error)
+    assert str(raised) in str(error)
+    assert "R.call_packed" in str(error), "the line of the program is shown"
+    if isinstance(raised, StrictError):  # no instance of it can be made without its argument
+        return
+    assert isinstance(error, type(raised))
+    for name in ("args", "errno", "filename", "reason", "limit", "measure", "value"):
+        assert getattr(error, name, None) == getattr(raised, name, None)
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assert frames[-1] == "fail", "the innermost frame is the user's"
+
+
+@pytest.mark.rule("EV-19")
+def test_what_is_no_failure_passes_as_it_is() -> None:
+    @R.function(pure=False)
+    def outer(x: R.Tensor):
+        y = R.call_packed("test.inner", x, sinfo_args=R.Object)
+        return y
+
+    for raised in (KeyboardInterrupt(), SystemExit(3), RuntimeCheckError("too small", rule="MC-2")):
+        register_func("test.inner", failing(raised), override=True)  # type: ignore[arg-type]
+        with pytest.raises(type(raised)) as caught:
+            relaxpy.compile(IRModule({"outer": outer}))(X)
+        assert caught.value is raised
+
+
+def test_a_failure_travels_by_pickle() -> None:
+    register_func("test.failing", failing(OSError(2, "No such file")), override=True)
+    with pytest.raises(PackedFuncError) as caught:
+        relaxpy.compile(IRModule({"run_failing": run_failing}))(X)
+    twin = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(twin, OSError)
+    assert isinstance(twin, PackedFuncError)
+    assert (twin.errno, str(twin)) == (2, str(caught.value))
