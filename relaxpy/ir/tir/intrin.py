@@ -223,9 +223,9 @@ def isnan(x: ExprLike) -> PrimExpr:
 
 
 def isinf(x: ExprLike) -> PrimExpr:
-    """Whether x is an infinity; false for integers."""
+    """Whether x is an infinity; false for datatypes that have none."""
     value = ops.convert(x)
-    if value.dtype.is_int:
+    if not has_infinity(value.dtype):
         return ops.const(False, _truth_type(value))
     return ops.all_of(abs(value) == infinity(value.dtype), ops.logical_not(isnan(value)))
 
@@ -288,10 +288,15 @@ def max_value(dtype: str) -> PrimExpr:
     return ops.const(ops.float_range(kind.element)[1], kind)
 
 
+def has_infinity(dtype: DataType) -> bool:
+    """Whether infinities are among the values of a datatype."""
+    return dtype.is_float and bool(np.isinf(dtype.element.numpy().type(math.inf)))
+
+
 def infinity(dtype: str) -> PrimExpr:
     """Positive infinity. Errors: MisuseError for a datatype that has none."""
     kind = DataType(dtype)
-    if not kind.is_float or not np.isinf(kind.numpy().type(math.inf)):
+    if not has_infinity(kind):
         raise MisuseError(f"{kind} has no infinity", about=dtype)
     return ops.const(math.inf, kind)
 

@@ -25,7 +25,7 @@ from relaxpy.ir.relax.op.rules import (
     broadcast,
     joint_dtype,
     joint_vdevice,
-    refuse_type,
+    of_bits,
     te_kernel,
     tensor,
 )
@@ -173,11 +173,6 @@ def _legalization(name: str) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         info = builder.struct_info_of(call)
         infos = [builder.struct_info_of(a) for a in call.args]
-        if name in _INTEGERS:
-            for found in infos:
-                assert isinstance(found, (TensorStructInfo, PrimStructInfo))
-                if not found.dtype.is_int:
-                    raise refuse_type(f"relax.{name}: only integers have bits, found {found}", call)
         if isinstance(info, PrimStructInfo):
             known = [v.value for v in infos if isinstance(v, PrimStructInfo)]
             return call if None in known else PrimValue(ops.cast_to(function(*known), info.dtype))
@@ -205,8 +200,12 @@ def _family(table: dict[str, str], *, compares: bool, **words: str) -> dict[str,
 
         infer.__name__ = infer.__qualname__ = name
         infer.__doc__ = _DOC.format(meaning=meaning, **words)
+        legalize = _legalization(name)
         made[name] = register(
-            f"relax.{name}", pure=True, legalize=_legalization(name), adapt=fit_numbers
+            f"relax.{name}",
+            pure=True,
+            legalize=of_bits(legalize) if name in _INTEGERS else legalize,
+            adapt=fit_numbers,
         )(infer)
     return made
 

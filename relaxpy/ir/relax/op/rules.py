@@ -290,6 +290,24 @@ def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:
     return legalize
 
 
+def of_bits(legalize: Legalize) -> Legalize:
+    """`legalize` of an operator on bits, which TVM infers for floats as well: they have none here.
+
+    Errors:
+        StructInfoTypeError: an operand does not hold integers or Booleans.
+    """
+
+    def checked(builder: BlockBuilder, call: Call) -> Expr:
+        for arg in call.args:
+            found = builder.struct_info_of(arg)
+            assert isinstance(found, (TensorStructInfo, PrimStructInfo))
+            if not found.dtype.is_int:
+                raise refuse_type(f"{call.op}: only integers have bits, found {found}", call)
+        return legalize(builder, call)
+
+    return checked
+
+
 def known_shape(builder: BlockBuilder, operand: Expr) -> Sizes:
     """The sizes of an operand whose call is legalised; all of them are known there."""
     info = builder.struct_info_of(operand)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
 from relaxpy.ir.relax.op.registry import OpDef, register
-from relaxpy.ir.relax.op.rules import by_te, comparison_info, require_float
+from relaxpy.ir.relax.op.rules import by_te, comparison_info, of_bits, refuse_type, require_float
 from relaxpy.ir.te import topi
 
 _ANY_NUMBERS = {
@@ -18,7 +18,6 @@ _ANY_NUMBERS = {
     "round": "The nearest integer to x; of two equally near the even one.",
     "trunc": "The nearest integer to x not farther from 0.",
     "sign": "1 where x is positive, -1 where it is negative, else 0; NaN where it is NaN.",
-    "negative": "-x.",
     "square": "x * x.",
 }
 _FLOATS = {
@@ -41,6 +40,7 @@ _FLOATS = {
     "tan": "The tangent of x radians.",
     "tanh": "sinh(x) / cosh(x).",
 }
+_NUMBERS = {"negative": "-x."}
 _TESTS = {
     "isfinite": "Whether x is neither an infinity nor NaN.",
     "isinf": "Whether x is an infinity.",
@@ -65,6 +65,12 @@ def _float(x: TensorStructInfo) -> TensorStructInfo:
     return x
 
 
+def _negative(x: TensorStructInfo) -> TensorStructInfo:
+    if x.dtype.is_bool:
+        raise refuse_type(f"x holds numbers, found {x}", x, hint="write R.logical_not(x)")
+    return x
+
+
 def _family(
     table: dict[str, str], rule: Callable[[TensorStructInfo], TensorStructInfo], **words: str
 ) -> dict[str, OpDef]:
@@ -78,12 +84,15 @@ def _family(
         infer.__name__ = infer.__qualname__ = name
         infer.__doc__ = _DOC.format(meaning=meaning, **words)
         legalize = by_te(getattr(topi, name), "erf" if name == "erf" else f"tir_{name}")
+        if name == "bitwise_not":
+            legalize = of_bits(legalize)
         made[name] = register(f"relax.{name}", pure=True, legalize=legalize)(infer)
     return made
 
 
 UNARY = {
     **_family(_ANY_NUMBERS, _any, kind="", dtype="", error=""),
+    **_family(_NUMBERS, _negative, kind=" but Booleans", dtype="", error=", or holds Booleans"),
     **_family(_FLOATS, _float, kind=", float dtype", dtype="", error=", or holds no floats"),
     **_family(_TESTS, comparison_info, kind="", dtype=", Bool", error=""),
 }

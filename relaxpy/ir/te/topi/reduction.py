@@ -15,24 +15,18 @@ from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.expr import PrimExpr
 
 REDUCE, REDUCE_INDEX = "comm_reduce", "comm_reduce_idx"
-_NO_INFINITY = frozenset(
-    (
-        *("float8_e4m3fn", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz"),
-        *("float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"),
-    )
-)
 
 
 def least(dtype: DataType) -> PrimExpr:
     """What no value of `dtype` is below."""
-    if not dtype.is_float or dtype in _NO_INFINITY:
+    if not intrin.has_infinity(dtype):
         return intrin.min_value(dtype)
     return tir.FloatImm(dtype, float("-inf"))
 
 
 def greatest(dtype: DataType) -> PrimExpr:
     """What no value of `dtype` is above."""
-    if not dtype.is_float or dtype in _NO_INFINITY:
+    if not intrin.has_infinity(dtype):
         return intrin.max_value(dtype)
     return tir.FloatImm(dtype, float("inf"))
 

@@ -1,0 +1,86 @@
+"""Sums in 16 bits accumulate in float32 and are rounded once; means of integers do not overflow."""
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from relaxpy.errors import StructInfoTypeError
+from relaxpy.exec.compile import compile
+from relaxpy.ir.module import IRModule
+from relaxpy.script import from_source
+
+Array = np.ndarray[Any, Any]
+COUNT = 600
+
+
+def softmax(x: Array) -> Array:
+    power = np.exp(x - x.max(-1, keepdims=True))
+    return power / power.sum(-1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def normalized(x: Array) -> Array:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)  # type: ignore[no-any-return]
+
+
+COMPUTED: dict[str, Callable[[Array], Array]] = {
+    "R.sum(x, axis=1)": lambda x: x.sum(1),
+    "R.mean(x, axis=1)": lambda x: x.mean(1),
+    "R.variance(x, axis=1)": lambda x: x.var(1),
+    "R.std(x, axis=1)": lambda x: x.std(1),
+    "R.prod(x / x, axis=1)": lambda x: np.ones(2),
+    "R.nn.softmax(x)": softmax,
+    "R.nn.log_softmax(x)": lambda x: np.log(softmax(x)),
+    "R.nn.layer_norm(x, R.ones((600,), DTYPE), R.zeros((600,), DTYPE), axes=-1)": normalized,
+    "R.nn.rms_norm(x, R.ones((600,), DTYPE))": lambda x: (
+        x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+    ),
+    "R.matmul(x, R.permute_dims(x))": lambda x: x @ x.T,
+}
+
+
+def run(value: str, x: Array, target: str) -> Any:
+    dtype = x.dtype.name
+    func = from_source(
+        f'@R.function\ndef main(x: R.Tensor({x.shape}, "{dtype}")):\n'
+        f"    y = {value.replace('DTYPE', repr(dtype))}\n    return y\n"
+    )
+    return compile(IRModule({"main": func}), target)["main"](x)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
+@pytest.mark.parametrize("value", COMPUTED)
+def test_the_result_is_rounded_once(value: str, dtype: Any, target: str) -> None:
+    x = (np.random.default_rng(4).random((2, COUNT)) + 0.5).astype(dtype)
+    found = run(value, x, target)
+    exact = COMPUTED[value](x.astype("float64"))
+    assert found.dtype == x.dtype
+    # Half a unit in the last place for the one rounding, and COUNT roundings of float32 before it.
+    last = float(ml_dtypes.finfo(dtype).eps)
+    scale = max(1.0, float(np.abs(exact).max())) if "layer" in value else np.abs(exact)
+    allowed = (0.5 * last + COUNT * 2.0**-24) * scale + float(ml_dtypes.finfo(dtype).tiny)
+    assert (np.abs(found.astype("float64") - exact) <= allowed).all()
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32"])
+def test_means_of_integers_do_not_overflow_on_the_way(dtype: str, target: str) -> None:
+    info = np.iinfo(dtype)
+    low = max(-100, info.min)
+    x = np.random.default_rng(5).integers(low, 100, (2, COUNT)).astype(dtype)
+    extreme = np.full((2, COUNT), info.max, dtype)
+    assert run("R.mean(x)", extreme, target) == info.max
+    for value, function in (("mean", np.mean), ("std", np.std)):
+        exact = function(x.astype("float64"), axis=1)
+        assert np.abs(run(f"R.{value}(x, axis=1)", x, target) - exact).max() <= 1
+    spread = np.array([[3, 5, 7, 9]], dtype)
+    assert run("R.variance(x)", spread, target) == 5
+
+
+@pytest.mark.parametrize("name", ["mean", "variance", "std"])
+def test_means_of_booleans_are_refused_with_a_hint(name: str) -> None:
+    with pytest.raises(StructInfoTypeError, match=r'R\.astype\(x, "float32"\)'):
+        run(f"R.{name}(x)", np.ones((2, 3), "bool"), "numpy")
