@@ -26,7 +26,7 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     """
     buffers = list(func.buffer_map.values())
     sizes = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
-    nest = tidy(expand_locals(read(func, sizes)), sizes)
+    nest = tidy(expand_locals(read(func, sizes), buffers), sizes)
     ordered = nest if nest.in_any_memory else read(func, sizes, overlapping=True)
     parts = parts_of(nest, sizes)
     steps = schedule(parts, sizes, nest.views)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Final, cast
 
 from relaxpy.exec.kernel.nest import (
+    Axis,
     Branch,
     Item,
     Local,
@@ -19,22 +20,33 @@ from relaxpy.exec.kernel.nest import (
     loads,
     mapped,
 )
+from relaxpy.ir.arith.analyzer import Analyzer
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range, decl_buffer
-from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.traverse import rewrite
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.traverse import rewrite, substitute, walk
 
 Places = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
 
 
-def expand_locals(nest: Nest) -> Nest:
+_MOST_TIMES: Final = 16
+_MOST: Final = 1 << 22
+"""Elements of an expanded buffer: so many times those of the largest argument, or so many."""
+_UNKNOWN: Final = 1 << 20
+"""What a size is taken for that is not known: much more than any number in a shape."""
+
+
+def expand_locals(nest: Nest, arguments: Iterable[Buffer]) -> Nest:
     """`nest` with each buffer that a loop makes anew made once, with the loops as more dimensions.
 
     So rounds of these loops no longer meet in it. Loops whose bounds are not known beforehand are
-    left as they are.
+    left as they are, and outer ones that would make it much larger than all `arguments`.
     """
+    most = _MOST
+    if any(entry.axes for entry in nest.local):
+        most = max(most, *(_MOST_TIMES * _count(b.shape) for b in arguments), 0)
     places: dict[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]] = {}
     local: list[Local] = []
     laid_over = {*nest.views, *nest.views.values()}
@@ -43,15 +55,36 @@ def expand_locals(nest: Nest) -> Nest:
         if not entry.axes or buffer in laid_over or uses[buffer] > 1 or not _fixed(entry):
             local.append(replace(entry, axes=()))
             continue
-        extents = [(as_poly(a.stop) - as_poly(a.start)).expr() for a in entry.axes]
-        wide = decl_buffer([*extents, *buffer.shape], buffer.dtype, buffer.name)
-        rounds = tuple(ops.sub(a.var, a.start) for a in entry.axes)
+        shape = list(buffer.shape)
+        kept: list[Axis] = []
+        for axis in reversed(entry.axes):
+            extent = (as_poly(axis.stop) - as_poly(axis.start)).expr()
+            if _count([extent, *shape]) > most:
+                break
+            shape.insert(0, extent)
+            kept.insert(0, axis)
+        if not kept:
+            local.append(replace(entry, axes=()))
+            continue
+        wide = decl_buffer(shape, buffer.dtype, buffer.name)
+        rounds = tuple(ops.sub(a.var, a.start) for a in kept)
         places[buffer] = wide, rounds
         local.append(Local(wide, ()))
     if not places:
         return replace(nest, local=tuple(local))
     items = tuple(_item(item, places) for item in nest.items)
     return replace(nest, items=items, local=tuple(local))
+
+
+def _count(shape: Iterable[PrimExpr]) -> int:
+    """The elements of a shape, about."""
+    total = 1
+    for size in shape:
+        variables = {v for v in walk(size) if isinstance(v, Var)}
+        known = substitute(size, {v: ops.const(_UNKNOWN, v.dtype) for v in variables})
+        found = Analyzer().simplify(known)
+        total *= max(found.value, 1) if isinstance(found, IntImm) else _UNKNOWN
+    return total
 
 
 def _fixed(entry: Local) -> bool:

@@ -9,10 +9,11 @@ from hypothesis import given, strategies as st
 
 from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.kernel.dependence import Edge
+from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.exec.kernel.schedule import components
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.script import from_source
+from relaxpy.script import from_source, tir as T
 from tests.counting import calls
 from tests.exec.kernel.support import load
 
@@ -214,3 +215,50 @@ def test_what_follows_from_other_orders_is_not_compared() -> None:
 
     few, many = (calls(partial(compile_kernel, updates(n), "f")) for n in (40, 80))
     assert many < 2.7 * few
+
+
+def tiled(n: str, tile: int) -> PrimFunc:
+    return from_source(f"""
+@T.prim_func
+def f(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, ({n}, {n}), "int32")
+    B = T.match_buffer(b, ({n}, {n}), "int32")
+    C = T.match_buffer(c, ({n}, {n}), "int32")
+    for io, jo, ko in T.grid({n} // {tile}, {n} // {tile}, {n} // {tile}):
+        with T.block("tile"):
+            vi, vj, vk = T.axis.remap("SSR", [io, jo, ko])
+            P = T.alloc_buffer(({tile}, {tile}), "int32")
+            Q = T.alloc_buffer(({tile}, {tile}), "int32")
+            for i, k in T.grid({tile}, {tile}):
+                P[i, k] = A[vi * {tile} + i, vk * {tile} + k]
+            for k, j in T.grid({tile}, {tile}):
+                Q[k, j] = B[vk * {tile} + k, vj * {tile} + j]
+            for i, j, k in T.grid({tile}, {tile}, {tile}):
+                C[vi * {tile} + i, vj * {tile} + j] = (
+                    C[vi * {tile} + i, vj * {tile} + j] + P[i, k] * Q[k, j])
+""")
+
+
+@pytest.mark.parametrize("n", ["4096", "n"])
+def test_buffers_of_tiles_take_no_more_room_than_the_arguments_times_a_number(n: str) -> None:
+    made = make_plan(tiled(n, 32), "f").made
+    assert len(made) == 2
+    for buffer in made:
+        elements = 1
+        for size in buffer.shape:
+            elements *= eval(str(size), {"n": 4096, "T": T})
+        assert elements <= 16 * 4096**2
+
+
+@pytest.mark.parametrize("n", ["64", "n"])
+@pytest.mark.parametrize("times", [0, 1])
+def test_tiles_that_share_a_buffer_are_multiplied_one_after_the_other(
+    n: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relaxpy.exec.kernel.private._MOST_TIMES", times)
+    monkeypatch.setattr("relaxpy.exec.kernel.private._MOST", 1)
+    a, b = np.arange(2 * 64 * 64, dtype=np.int32).reshape(2, 64, 64) % 7
+    c = np.ones((64, 64), np.int32)
+    load(tiled(n, 8))(a, b, c)
+    np.testing.assert_array_equal(c, 1 + a @ b)
