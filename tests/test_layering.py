@@ -18,7 +18,7 @@ ROOMS = {
     "pytest_plugin": {"errors"},
     "ir": {"errors", "entry", "ir"},
     "script": {"errors", "entry", "screen", "pysource", "ir", "script"},
-    "exec": {"errors", "entry", "pysource", "ir", "exec"},
+    "exec": {"errors", "entry", "screen", "pysource", "ir", "exec"},
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used: the plugin is loaded by pytest alone.

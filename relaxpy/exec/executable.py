@@ -29,6 +29,7 @@ from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.values import Value, from_outside
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.serialize import save_json
+from relaxpy.screen import Table
 
 FORMAT: Final = "relaxpy-executable"
 VERSION: Final = 1
@@ -254,6 +255,11 @@ class Executable:
     @override
     def __reduce__(self) -> tuple[Any, ...]:
         return self._program.reload, (self._program.text,)
+
+    def _repr_html_(self) -> str:
+        signatures = tuple((str(entry.signature),) for entry in self._entries.values())
+        functions = Table((f"functions, for {self.target}",), signatures, words=1).html()
+        return functions + (self._report._repr_html_() if self._report.rows else "")
 
     @override
     def __repr__(self) -> str:

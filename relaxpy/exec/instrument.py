@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from relaxpy.exec.packed import call_users
 from relaxpy.exec.values import Value
+from relaxpy.screen import Table
 
 Instrument: TypeAlias = Callable[..., object]
 """Called before and after a call, with (function, its name, whether before, result, *arguments)."""
@@ -80,15 +81,15 @@ class ProfileReport:
 
     def table(self) -> str:
         """The rows in columns, and their sum."""
+        return str(self._table)
+
+    @property
+    def _table(self) -> Table:
         total = ProfileRow("total", sum(row.count for row in self.rows), self.duration)
-        cells = [_COLUMNS, *(self._cells(row) for row in (*self.rows, total))]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])])
-            for name, *numbers in cells
-        ]
-        rule = "  ".join("-" * width for width in widths)
-        return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
+        return Table(_COLUMNS, tuple(map(self._cells, (*self.rows, total))), words=1, totals=1)
+
+    def _repr_html_(self) -> str:
+        return self._table.html()
 
     def csv(self) -> str:
         """The rows as comma-separated values, under a header."""

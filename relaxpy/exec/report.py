@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
+from relaxpy.screen import Table
+
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
@@ -33,15 +35,16 @@ class ExecutionReport:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def _table(self) -> Table:
+        header = ("kernel", "block", "runs as", "because")
+        rows = tuple((row.kernel, row.block, row.method, row.reason) for row in self.rows)
+        count = 4 if any(row.reason for row in self.rows) else 3
+        return Table(header[:count], tuple(row[:count] for row in rows), words=count)
+
     @override
     def __str__(self) -> str:
-        table = [("kernel", "block", "runs as", "because")]
-        table += [(row.kernel, row.block, row.method, row.reason) for row in self.rows]
-        if not any(row.reason for row in self.rows):
-            table = [cells[:3] for cells in table]  # type: ignore[misc]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-            for cells in table
-        ]
-        return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+        return str(self._table)
+
+    def _repr_html_(self) -> str:
+        return self._table.html()

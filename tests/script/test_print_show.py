@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -14,6 +14,7 @@ from relaxpy.ir.relax import nodes as rx, ty
 from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
+from relaxpy.script import relax as R
 from relaxpy.script.printer import html, show
 
 X = rx.Var("x", rx.TensorStructInfo((tir.Var("n", "int64"),)))
@@ -158,6 +159,18 @@ def test_a_terminal_gets_colours(
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == FUNC.script() + "\n"
 
 
+def test_show_in_a_notebook_displays_what_the_repr_does(monkeypatch: pytest.MonkeyPatch):
+    shown: list[object] = []
+    shell = SimpleNamespace(kernel=object())
+    fake = SimpleNamespace(
+        get_ipython=lambda: shell, display=lambda page, raw: shown.append((page, raw))
+    )
+    monkeypatch.setitem(sys.modules, "IPython", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)  # type: ignore[arg-type]
+    FUNC.show()
+    assert shown == [(FUNC._repr_mimebundle_(), True)]
+
+
 def test_output_that_goes_to_a_file_is_plain_wherever_it_comes_from(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -173,3 +186,17 @@ def test_rich_is_loaded_only_for_a_screen():
         "p.show(rx.const(1)); p.html(rx.const(1)); assert 'rich' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (R.Tensor(("n", 3), "float32"), 'R.Tensor((n, 3), dtype="float32")'),
+        (R.Tensor(ndim=2), 'R.Tensor(ndim=2)'),
+        (R.Tuple(R.Shape(["n + 1"]), R.Object), "R.Tuple(R.Shape([n + 1]), R.Object)"),
+        (R.Callable((R.Tensor(("n",)),), R.Prim("int64")), 'R.Prim("int64")'),
+    ],
+)
+def test_annotations_show_what_they_declare(annotation: object, text: str):
+    assert text in repr(annotation)
+    assert " object at " not in repr(annotation)

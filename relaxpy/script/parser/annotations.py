@@ -12,12 +12,13 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.dtype import INT64
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx, ty
 from relaxpy.ir.relax.base import check_parts, count_parts
 from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.struct_info import whole_number
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.forms import DeviceForm, UnknownShape, as_dtype
 
@@ -66,6 +67,10 @@ class Annotation:
     def strings(self, *, own: bool) -> Iterator[str]:
         """The dimensions written as strings, from the left."""
         yield from ()
+
+    @override
+    def __repr__(self) -> str:
+        return str(self.info(lambda name: Var(name, INT64)))
 
 
 def resolve(value: object, dim: Dim = _outside) -> rx.StructInfo:

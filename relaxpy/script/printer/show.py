@@ -75,8 +75,11 @@ def show(
     if style is not None and style not in _THEMES:
         raise MisuseError(f"a style is one of {', '.join(_THEMES)}, found {style!r:.60}")
     text = script(node, **options)
-    in_notebook = hasattr(ipython(), "kernel")
-    if not (sys.stdout.isatty() or in_notebook or style):
+    if style is None and hasattr(ipython(), "kernel"):
+        page = {"text/plain": text, "text/html": _page(text)}
+        importlib.import_module("IPython.display").display(page, raw=True)
+        return
+    if not (sys.stdout.isatty() or style):
         print(text)
         return
     # Only here is there a screen to colour, and rich takes long to load.

@@ -1,0 +1,85 @@
+"""What a notebook shows of executables, reports and profiles: tables, in HTML of the same words."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.exec.instrument import ProfileReport, ProfileRow
+from relaxpy.exec.report import ExecutionReport, ReportRow
+from relaxpy.script import ir as I, relax as R
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32")) -> R.Tensor(("n", 3), "float32"):
+        y = R.exp(x)
+        z = R.add(y, x)
+        return z
+
+
+class Cells(HTMLParser):
+    """The texts of the cells of all tables, row by row; each tag has to be closed in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.rows[-1][-1] += data
+
+
+def test_a_report_is_a_table() -> None:
+    rows = (ReportRow("k<1>", "b", "a ufunc", ""), ReportRow("k2", "c", "a loop", "x & y"))
+    cells = Cells(ExecutionReport(rows)._repr_html_()).rows
+    assert cells == [
+        ["kernel", "block", "runs as", "because"],
+        ["k<1>", "b", "a ufunc", ""],
+        ["k2", "c", "a loop", "x & y"],
+    ]
+    assert str(ExecutionReport(rows)).splitlines() == [
+        "kernel  block  runs as  because",
+        "------  -----  -------  -------",
+        "k<1>    b      a ufunc",
+        "k2      c      a loop   x & y",
+    ]
+    assert Cells(ExecutionReport(rows[:1])._repr_html_()).rows[0] == ["kernel", "block", "runs as"]
+
+
+def test_a_profile_is_a_table_with_a_total() -> None:
+    profile = ProfileReport((ProfileRow("f", 2, 3e-6), ProfileRow("g", 1, 1e-6)), 4e-6)
+    cells = Cells(profile._repr_html_()).rows
+    assert cells[1:] == [
+        ["f", "3.00", "75.00", "2"],
+        ["g", "1.00", "25.00", "1"],
+        ["total", "4.00", "100.00", "3"],
+    ]
+    assert [line.split() for line in str(profile).splitlines()][2:4] == cells[1:3]
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_an_executable_shows_its_functions_and_how_kernels_run(target: str) -> None:
+    ex = relaxpy.compile(Module, target)
+    cells = [cell for row in Cells(ex._repr_html_()).rows for cell in row]
+    assert any(cell.startswith("main(x: R.Tensor((n, 3)") for cell in cells)
+    assert {"tir_exp", "add"} <= set(cells)
+    profile = relaxpy.VirtualMachine(ex).profile("main", np.ones((2, 3), "float32"))
+    assert Cells(profile._repr_html_()).rows[-1][0] == "total"
