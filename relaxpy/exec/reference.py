@@ -339,8 +339,8 @@ class ReferenceEvaluator:
         attrs = packed_keywords(call)
         if isinstance(callee, Watched):
             return from_packed(callee(*args, **attrs), call.sinfo_args)
-        named = isinstance(call.op, rx.ExternFunc)
-        symbol = call.op.global_symbol if named else packed_name(callee)
+        op = call.op
+        symbol = op.global_symbol if isinstance(op, rx.ExternFunc) else packed_name(callee)
         found = call_users(callee, symbol, tuple(args), attrs, call.span)
         return from_packed(found, call.sinfo_args)
 

@@ -136,6 +136,7 @@ class VirtualMachine:
         profiler: Instrument | None = getattr(self._here, "profiler", None)
         return profiler or self._instrument
 
+    @override
     def __getstate__(self) -> dict[str, object]:
         """The state that a pickle holds: without what belongs to a thread or is compiled again."""
         return {k: v for k, v in vars(self).items() if k not in ("_here", "_watched")}

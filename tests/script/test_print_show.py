@@ -192,7 +192,7 @@ def test_rich_is_loaded_only_for_a_screen():
     ("annotation", "text"),
     [
         (R.Tensor(("n", 3), "float32"), 'R.Tensor((n, 3), dtype="float32")'),
-        (R.Tensor(ndim=2), 'R.Tensor(ndim=2)'),
+        (R.Tensor(ndim=2), "R.Tensor(ndim=2)"),
         (R.Tuple(R.Shape(["n + 1"]), R.Object), "R.Tuple(R.Shape([n + 1]), R.Object)"),
         (R.Callable((R.Tensor(("n",)),), R.Prim("int64")), 'R.Prim("int64")'),
     ],
