@@ -288,8 +288,12 @@ class _Collector:
             reason = next(r for i in every((branch,)) if (r := _called(i)))
             yield self.group((branch,), box, guards, ordered, reason)
             return
+        reason = ""
         if self.overwritten(condition, (branch,)):
             reason = "the branch overwrites what its condition reads"
+        elif _may_be_idle(branch, self.sizes) and may_fail(condition, box, self.sizes):
+            reason = "a condition may stop the program where nothing follows it"
+        if reason:
             yield self.group((branch,), box, guards, ordered, reason)
             return
         yield from self.collect(branch.body, box, (*guards, condition), ordered)
@@ -369,6 +373,14 @@ class _Collector:
         yield Statement(
             box, store.buffer, tuple(indices), value, guards, ordered, store.block, store.span
         )
+
+
+def _may_be_idle(branch: Branch, sizes: Container[Var]) -> bool:
+    """Whether a side of `branch` has loops that may have no round, or nothing at all."""
+    return not branch.body or any(
+        isinstance(item, Loop) and no_round(item.axis, sizes) is not None
+        for item in every((branch,))
+    )
 
 
 def _first_rounds(condition: PrimExpr, box: Box) -> frozenset[Var]:

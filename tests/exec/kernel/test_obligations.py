@@ -839,6 +839,19 @@ LAZY = [
         {},
     ),
     Program(
+        "a condition on loops without iterations",
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "int32"), n: T.int32, Y: T.Buffer((4,), "int32")):
+            for k in range(4):
+                if A[k + 1] > 0:
+                    for i in range(n):
+                        Y[k] = Y[k] + 1
+        """,
+        lambda: [np.arange(4, dtype=np.int32), 0, np.zeros(4, np.int32)],
+        "index 4 is outside dimension 0 of buffer A",
+    ),
+    Program(
         "a let that only a branch uses",
         """
         @T.prim_func
