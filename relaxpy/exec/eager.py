@@ -28,16 +28,19 @@ def call_function(
     entry = _compiled.get(func)
     if entry is None:
         _check_alone(func)
-        executable = compile(func)
-        [name] = executable.function_names
-        entry = _compiled[func] = executable[name]
+        entry = _compiled[func] = compile(func)[_name_of(func)]
     return entry(*args, **(kwargs or {}))
+
+
+def _name_of(func: BaseFunc) -> str:
+    return str(func.attrs.get("global_symbol") or "main")
 
 
 def _check_alone(func: BaseFunc) -> None:
     """Refuse a function that needs others of the module it comes from."""
-    own = str(func.attrs.get("global_symbol") or "main")
-    others = [name for name in mentioned_globals(func) if name != own]
+    own = _name_of(func)
+    known = getattr(func, "callees", {}).keys() | {own}
+    others = [name for name in mentioned_globals(func) if name not in known]
     if others:
         raise CompileError(
             f"{own} calls {', '.join(others)} of its module, so it does not run by itself",

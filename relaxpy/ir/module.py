@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir import hooks
+from relaxpy.ir.link import alone, linked, renamed_in
 from relaxpy.ir.node import Attrs, Node, as_attrs
 from relaxpy.ir.python_function import behind
-from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
 from relaxpy.ir.traverse import rename, walk
 
 
@@ -52,7 +53,9 @@ class IRModule(Node):
         for name, func in (functions or {}).items():
             if (name.name_hint if isinstance(name, GlobalVar) else name) in self._vars:
                 raise MisuseError(f"two functions are called {name}", rule="SC-9", about=name)
-            self[name] = func
+            self._enter(name, func)
+        for var, func in self.functions.items():
+            self._functions[var] = self._with_callees(func)
 
     @property
     def functions(self) -> dict[GlobalVar, BaseFunc]:
@@ -138,6 +141,9 @@ class IRModule(Node):
 
     @user_facing
     def __setitem__(self, name: GlobalVar | str, func: BaseFunc) -> None:
+        self._enter(name, self._with_callees(func))
+
+    def _enter(self, name: GlobalVar | str, func: BaseFunc) -> None:
         if not isinstance(func, BaseFunc):
             raise MisuseError(
                 f"a module holds functions, found {type(func).__name__} for {name!s}",
@@ -153,6 +159,18 @@ class IRModule(Node):
             self._functions = {name if v is present else v: f for v, f in self._functions.items()}
             self._vars[hint] = present = name
         self._functions[present] = func
+
+    def _with_callees(self, func: BaseFunc) -> BaseFunc:
+        """`func` as the module has it: what it brings along becomes functions of the module."""
+        if not isinstance(func, Function) or not func.callees:
+            return func
+        callees = cast("Mapping[str, BaseFunc]", func.callees)
+        names: dict[str, str] = {}
+        for old, (new, callee) in linked(callees, self.find_function, self._vars.keys()).items():
+            names[old] = new
+            if new not in self._vars:
+                self._enter(new, callee)
+        return renamed_in(alone(func), names)
 
     @user_facing
     def __delitem__(self, name: GlobalVar | str) -> None:

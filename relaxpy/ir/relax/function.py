@@ -201,7 +201,8 @@ class BaseFunc(Expr):
 class Function(BaseFunc):
     """A Relax function (AST-11); it has no name of its own (AST-12).
 
-    Another expression than a SeqExpr as body is wrapped (NF-6).
+    Another expression than a SeqExpr as body is wrapped (NF-6). A function that is part of no
+    module brings its `callees`: by their names the functions that it and they mention.
     """
 
     _fields = ("params", "is_pure", "body", "ret_struct_info", "attrs")
@@ -215,6 +216,7 @@ class Function(BaseFunc):
     is_pure: bool = True
     attrs: Attrs = EMPTY_ATTRS
     struct_info: StructInfo | None = field(default=None, kw_only=True)
+    callees: Attrs = field(default=EMPTY_ATTRS, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
@@ -228,6 +230,7 @@ class Function(BaseFunc):
             ret_struct_info=as_declared(self.ret_struct_info),
             is_pure=True if self.is_pure is None else bool(self.is_pure),
             attrs=function_attrs(self.attrs),
+            callees=as_attrs(self.callees),
             struct_info=as_declared(self.struct_info),
         )
 

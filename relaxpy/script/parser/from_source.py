@@ -186,7 +186,8 @@ class _Text:
             for node in nodes:
                 reader.declare(Definition(node, options_of(node, self.values), self.program))
             reader.run()
-        found = IRModule({reader.gvars[n.name]: reader.read[n.name] for n in nodes})
+        read = {reader.gvars[n.name]: reader.read[n.name] for n in nodes}
+        found = IRModule(read | reader.added())
         if self.check_well_formed:
             check(found, reader.doubtful)
         return found

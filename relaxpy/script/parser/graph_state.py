@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script.parser.graph_values import GraphEvaluator
 from relaxpy.script.parser.guard import OPEN, Guard
 from relaxpy.script.parser.report import Report, Statements
 from relaxpy.script.parser.scope import Scope
 from relaxpy.script.parser.text import Positioned, Program
+
+_HOLD_FUNCTIONS = (rx.Function, PrimFunc, rx.Tuple)
 
 
 class Dataflow:
@@ -72,6 +78,7 @@ class GraphState:
         self.values = GraphEvaluator(program, scope, guard)
         self.statements = Statements(program, scope, self.report)
         self.body: Body | None = None
+        self.capture: Callable[[rx.BaseFunc, str], rx.GlobalVar] | None = None
         self._foreign: set[rx.Expr] = set()
         builder.context.place = self.values.place_of
 
@@ -99,12 +106,42 @@ class GraphState:
         A call about variables of another function, which Python code builds meanwhile, stays as it
         is, and so does what is no call.
         """
+        expr = self.with_global_vars(expr)
         if not isinstance(expr, (rx.Call, rx.TupleGetItem)) or expr in self._foreign:
             return expr
         if self._is_foreign(expr):
             self._foreign.add(expr)
             return expr
         return self.builder.evaluate(expr, shared=shared)
+
+    def with_global_vars(self, expr: rx.Expr) -> rx.Expr:
+        """`expr` with GlobalVars for the functions of other programs that it calls or mentions."""
+        match expr:
+            case rx.Function() | PrimFunc():
+                return self._global_var(expr)
+            case rx.Call(op=op, args=args) if any(
+                type(part) in _HOLD_FUNCTIONS for part in (op, *args)
+            ):
+                callee = op if isinstance(op, Op) else self.with_global_vars(op)
+                new = tuple(self.with_global_vars(arg) for arg in args)
+                if callee is op and all(map(operator.is_, new, args)):
+                    return expr
+                return rx.Call(callee, new, expr.attrs, expr.sinfo_args, span=expr.span)
+            case rx.Tuple(fields=fields):
+                new = tuple(self.with_global_vars(field) for field in fields)
+                return expr if all(map(operator.is_, new, fields)) else rx.Tuple(new, expr.span)
+            case _:
+                return expr
+
+    def _global_var(self, func: rx.Function | PrimFunc) -> rx.Expr:
+        """What stands for `func` in the module; itself if it belongs to the function being read."""
+        name = func.attrs.get("global_symbol")
+        if self.capture is None or (
+            name is None and isinstance(func, rx.Function) and free_vars(func)
+        ):
+            return func
+        known = (known for known in self.scope.names() if self.scope.find(known) is func)
+        return self.capture(func, str(name or next(known, "function")))
 
     def _is_foreign(self, expr: rx.Call | rx.TupleGetItem) -> bool:
         operands = expr.args if isinstance(expr, rx.Call) else (expr.tuple_value,)
@@ -122,7 +159,7 @@ class GraphState:
 
     def evaluated(self, expr: rx.Expr) -> rx.Expr:
         """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
-        return self.builder.evaluated(expr)
+        return self.builder.evaluated(self.with_global_vars(expr))
 
     def statement(self, node: ast.stmt) -> None:
         """Read one statement."""

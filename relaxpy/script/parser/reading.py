@@ -9,16 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relaxpy.errors import RelaxpyError, WellFormedError
+from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
 from relaxpy.ir import hooks
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.link import linked, with_callees
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.python_function import python_function, reindented
-from relaxpy.ir.relax.analysis.calls import strongly_connected
+from relaxpy.ir.relax.analysis.calls import mentioned_globals, strongly_connected
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.evaluation import evaluating
-from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.well_formed import kernel_faults
 from relaxpy.script.parser import forms
@@ -165,6 +166,8 @@ class FunctionsReader:
         self.devices = Devices()
         self.doubtful: list[PrimFunc] = []
         self.in_class = False
+        self.captured: dict[str, BaseFunc] = {}
+        self._entries: dict[BaseFunc, GlobalVar] = {}
         self._returns: dict[str, DataType | None] = {}
 
     def declare(self, definition: Definition) -> None:
@@ -191,10 +194,17 @@ class FunctionsReader:
 
     def define(self, name: str, func: BaseFunc) -> None:
         """Enter a function that is complete already."""
-        gvar = self.gvars.setdefault(name, GlobalVar(name))
+        self._entries[func] = self.gvars.setdefault(name, GlobalVar(name))
+        gvar = self.gvars[name]
         self.scope.set(name, gvar)
         self.read[name] = func
         self.builder.update_func(gvar, func)
+
+    def adopt(self, name: str, func: BaseFunc) -> None:
+        """Enter a function that was defined elsewhere, under another symbol if need be."""
+        public = func.attrs.get("global_symbol") is not None
+        self.define(name, func.with_attr("global_symbol", name) if public else func)
+        self._entries[func] = self.gvars[name]
 
     def run(self) -> None:
         """Read all definitions: kernels, then signatures, then bodies after what they call."""
@@ -256,8 +266,40 @@ class FunctionsReader:
             report=self.report,
         )
         reader.values.devices = self.devices
+        reader.capture = self.capture
         reader.module_names = self.gvars if self.in_class else None
         return reader
+
+    def capture(self, func: BaseFunc, name: str) -> GlobalVar:
+        """What `func`, which was defined elsewhere, is in this module: it is entered once.
+
+        It goes by its symbol, or else by `name`, with a number behind it if that is taken.
+        """
+        found = self._entries.get(func)
+        if found is None:
+            own, functions = with_callees(func, str(func.attrs.get("global_symbol") or name))
+            taken = {*self.by_symbol, *self.read, *self.captured}
+            entries = linked(functions, self.captured.get, taken)
+            present = {name for name, _ in entries.values()}
+            for name, entry in entries.values():
+                self._check_complete(entry, present)
+                if name not in self.captured:
+                    self.captured[name] = entry
+                    self.builder.update_func(GlobalVar(name), entry)
+            found = self._entries[func] = GlobalVar(entries[own][0])
+        return found
+
+    def _check_complete(self, func: BaseFunc, present: set[str]) -> None:
+        """Errors: MisuseError if `func` calls functions of another module, which stay behind."""
+        known = {*present, *self.by_symbol, *self.read, *self.captured}
+        missing = [name for name in mentioned_globals(func) if name not in known]
+        if missing:
+            raise MisuseError(
+                f"this function calls {', '.join(missing)} of the module that it belongs to",
+                rule="SC-1",
+                hint="decorate it outside the module, or make all of them members of this one",
+                about=func,
+            )
 
     def added(self) -> dict[GlobalVar, BaseFunc]:
         """The kernels that reading has added to the module."""
@@ -406,7 +448,7 @@ class ModuleReader:
                 if isinstance(found, BaseFunc):
                     self.functions.check_free(name, name, self.program, node.targets[0])
                     self.order.append(name)
-                    self.functions.define(name, found)
+                    self.functions.adopt(name, found)
                 else:
                     self.scope.set(name, found)
             case ast.Expr(value=value):
@@ -454,7 +496,8 @@ def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> 
         reader.run()
         if not report.errors and definition.options.check_well_formed:
             check(reader.read[name], reader.doubtful)
-    return reader.read[name]
+    func = reader.read[name]
+    return replace(func, callees=reader.captured) if isinstance(func, Function) else func
 
 
 def read_module(

@@ -110,8 +110,12 @@ class Document:
         self._header(ir=False, relax=not kernel or _mentions_relax(func), tir=True)
         symbol = func.attrs.get("global_symbol")
         hint = self.options.name or str(symbol or "main")
-        name = function_names([hint], self._reserved - {self._title})[hint]
-        self._function(func, hint, name, self._names())
+        callees = getattr(func, "callees", {})
+        names = function_names([hint, *callees], self._reserved - {self._title})
+        for own, callee in callees.items():
+            self._function(callee, own, names[own], self._names(names))
+            self.writer.blank()
+        self._function(func, hint, names[hint], self._names(names if callees else None))
 
     def _module(self, module: IRModule) -> None:
         functions = module.functions

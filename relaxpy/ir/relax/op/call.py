@@ -166,7 +166,7 @@ def _check_kernel(
             rule="OP-1",
             hint="a packed function is called with R.call_dps_packed"
             if isinstance(callee, ExternFunc)
-            else None,
+            else "bb.add_func(kernel, name) enters one and returns its GlobalVar",
             about=callee,
         )
     if isinstance(ctx.function_of(callee), Function):

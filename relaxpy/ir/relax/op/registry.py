@@ -30,8 +30,10 @@ from relaxpy.ir.relax.context import Context, written_at
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.evaluation import evaluated
 from relaxpy.ir.relax.nodes import (
+    BaseFunc,
     Call,
     Expr,
+    ExternFunc,
     ObjectStructInfo,
     ShapeExpr,
     StructInfo,
@@ -215,6 +217,9 @@ class OpDef:
         operands = call.args[1:] if self.calls_operand else call.args
         if any(arg.struct_info is None for arg in operands):
             return call
+        callee = call.args[0] if self.calls_operand else None
+        if isinstance(callee, BaseFunc) and not isinstance(callee, ExternFunc):
+            return call  # the module that the function is to enter knows it by a GlobalVar
         try:
             info = self.infer(call, _NO_CONTEXT)
         except RelaxpyError as error:
