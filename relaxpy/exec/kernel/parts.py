@@ -291,7 +291,9 @@ class _Collector:
         reason = ""
         if self.overwritten(condition, (branch,)):
             reason = "the branch overwrites what its condition reads"
-        elif _may_be_idle(branch, self.sizes) and may_fail(condition, box, self.sizes):
+        elif may_fail(condition, box, self.sizes) and not (
+            _acts(branch.body, self.sizes) or _acts(branch.orelse, self.sizes)
+        ):
             reason = "a condition may stop the program where nothing follows it"
         if reason:
             yield self.group((branch,), box, guards, ordered, reason)
@@ -375,12 +377,18 @@ class _Collector:
         )
 
 
-def _may_be_idle(branch: Branch, sizes: Container[Var]) -> bool:
-    """Whether a side of `branch` has loops that may have no round, or nothing at all."""
-    return not branch.body or any(
-        isinstance(item, Loop) and no_round(item.axis, sizes) is not None
-        for item in every((branch,))
-    )
+def _acts(items: tuple[Item, ...], sizes: Container[Var]) -> bool:
+    """Whether something is proved to be performed whenever `items` are."""
+    for item in items:
+        match item:
+            case Loop(axis=axis, body=body):
+                if no_round(axis, sizes) is None and _acts(body, sizes):
+                    return True
+            case Branch() | Repeat():
+                pass
+            case _:
+                return True
+    return False
 
 
 def _first_rounds(condition: PrimExpr, box: Box) -> frozenset[Var]:

@@ -852,6 +852,19 @@ LAZY = [
         "index 4 is outside dimension 0 of buffer A",
     ),
     Program(
+        "a condition on a condition that never holds",
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "int32"), n: T.int32, Y: T.Buffer((4,), "int32")):
+            for k in range(4):
+                if A[k + 1] > 0:
+                    if k == 4:
+                        Y[k] = Y[k] + 1
+        """,
+        lambda: [np.arange(4, dtype=np.int32), 0, np.zeros(4, np.int32)],
+        "index 4 is outside dimension 0 of buffer A",
+    ),
+    Program(
         "a let that only a branch uses",
         """
         @T.prim_func
