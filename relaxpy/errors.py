@@ -59,6 +59,14 @@ class Span:
         """The name of the file, or of what stands for one."""
         return self.source.name
 
+    def covers(self, other: Span) -> bool:
+        """Whether `other` is part of this stretch, or all of it."""
+        return (
+            self.file == other.file
+            and (self.line, self.column) <= (other.line, other.column)
+            and (other.end_line, other.end_column) <= (self.end_line, self.end_column)
+        )
+
     @override
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
@@ -198,10 +206,11 @@ class RelaxpyError(RuntimeError):
 
     def _located_by_lines(self) -> None:
         """Take the position of the innermost line that has one; a note names the call around it."""
-        found = list(dict.fromkeys(_places_of_lines(self.__traceback__)))
+        found = list(_places_of_lines(self.__traceback__))
         if not found:
             return
-        *outer, inner = found
+        inner = found[-1]
+        outer = [span for span in found if not span.covers(inner)]
         notes = (f"called at {outer[-1]}",) if outer else ()
         self.diagnostics = tuple(
             replace(d, span=inner, notes=(*d.notes, *notes)) for d in self.diagnostics

@@ -712,6 +712,38 @@ def test_memory_that_cannot_be_written_stops_a_store_before_anything_is_written(
     np.testing.assert_array_equal(z, 0)
 
 
+IN_PLACE = """
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def add_one(A: T.Buffer((3,), "float32")):
+            for i in range(3):
+                with T.block("b"):
+                    vi = T.axis.spatial(3, i)
+                    A[vi] = A[vi] + T.float32(1)
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((3,), "float32")):
+            out = R.Tensor((3,), "float32")
+            y = R.call_tir_inplace(Module.add_one, (x,), inplace_indices=[0], out_sinfo=out)
+            return y
+"""
+
+
+@TARGETS
+def test_a_graph_does_not_write_in_place_what_cannot_be_written(target: str) -> None:
+    function = relaxpy.compile(from_source(IN_PLACE), target)["main"]
+    with pytest.raises(RuntimeCheckError) as caught:
+        function(frozen(np.ones(3, np.float32)))
+    found = caught.value.diagnostic
+    assert found.message == "add_one: buffer A lies in memory that cannot be written"
+    assert found.span is not None
+    assert found.span.line == 9
+    if target == "numpy":
+        assert found.notes == ("called at <string>:14:17",)
+    assert function(np.ones(3, np.float32)).tolist() == [2, 2, 2]
+
+
 REGION = """
     @T.prim_func
     def f(Y: T.Buffer((4, 2), "float32")):
