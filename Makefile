@@ -38,6 +38,8 @@ lint: $(READY)
 
 types: $(READY)
 	$(PY) -m mypy --strict relaxpy
+	MYPYPATH=examples/digits $(PY) -m mypy --strict --disable-error-code valid-type examples/digits
+	$(PY) -m basedpyright --level error examples/digits
 
 check: lint types test
 

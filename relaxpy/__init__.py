@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from relaxpy import arith, errors, ir, relax, runtime, script, te, testing, tir, topi, transform
     from relaxpy.exec.compile import compile, compile as build, load_executable
+    from relaxpy.exec.executable import Executable
     from relaxpy.exec.registry import (
         get_global_func,
         register_func,
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DataType",
     "Device",
+    "Executable",
     "IRModule",
     "VirtualMachine",
     "__version__",
@@ -54,6 +56,7 @@ __all__ = [
 _HOMES = {
     "DataType": "relaxpy.ir.dtype:DataType",
     "Device": "relaxpy.ir.device:Device",
+    "Executable": "relaxpy.exec.executable:Executable",
     "IRModule": "relaxpy.ir.module:IRModule",
     "VirtualMachine": "relaxpy.exec.vm:VirtualMachine",
     "arith": "relaxpy.arith",

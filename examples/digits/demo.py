@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -12,7 +13,7 @@ import data
 import numpy as np
 import numpy_model
 import train
-from model import Digits
+from model import MODULE
 from numpy.typing import NDArray
 from picture import gallery
 from rich.console import Console
@@ -23,6 +24,7 @@ from rich.text import Text
 from timing import interleaved
 
 import relaxpy
+from relaxpy import relax
 from relaxpy.errors import RelaxpyError
 
 BATCHES = (1, 32, 1000)
@@ -53,9 +55,13 @@ def bindings() -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("variable", style="bold")
     table.add_column("inferred struct info")
-    for block in Digits["main"].body.blocks:
+    main = MODULE["main"]
+    assert isinstance(main, relax.Function)
+    assert isinstance(main.body, relax.SeqExpr)
+    for block in main.body.blocks:
         for binding in block.bindings:
-            table.add_row(binding.var.name_hint, Text(str(binding.var.struct_info)))
+            if binding.var is not None:
+                table.add_row(binding.var.name_hint, Text(str(binding.var.struct_info)))
     return table
 
 
@@ -111,8 +117,8 @@ def speed(
         pictures = np.resize(x, (batch, 64))
         ours, theirs = interleaved(
             [
-                lambda pictures=pictures: main(pictures, *weights),
-                lambda pictures=pictures: numpy_model.main(pictures, *weights),
+                partial(main, pictures, *weights),
+                partial(numpy_model.main, pictures, *weights),
             ],
             samples=samples,
         )
@@ -128,13 +134,13 @@ def demo(console: Console, *, path: Path, samples: int) -> None:
     """
     digits = data.load()
     console.rule("The module", align="left")
-    Digits.show(name="Digits", show_all_struct_info=False, width=min(console.width, 100))
+    MODULE.show(name="Digits", show_all_struct_info=False, width=min(console.width, 100))
 
     console.rule("What was inferred of main", align="left")
     console.print(bindings())
 
     console.rule("Some of the generated Python, checks left out", align="left")
-    executable = relaxpy.compile(Digits)
+    executable = relaxpy.compile(MODULE)
     for name in ("dense", "softmax", "main"):
         text = work_of(executable.source, name)
         console.print(Syntax(text, "python", background_color="default", word_wrap=True))

@@ -1,5 +1,8 @@
 """The model as relaxpy reads it: four kernels, and the function that strings them together."""
 
+from typing import cast
+
+from relaxpy import IRModule
 from relaxpy.script import ir as I, relax as R, tir as T
 
 
@@ -8,7 +11,7 @@ class Digits:
     """64 pixels to 32 hidden units to 10 probabilities, for any number `n` of pictures at once."""
 
     @T.prim_func(private=True)
-    def dense(x: T.handle, w: T.handle, b: T.handle, y: T.handle):
+    def dense(x: T.handle, w: T.handle, b: T.handle, y: T.handle) -> None:
         n, k, m = T.int64(), T.int64(), T.int64()
         X = T.match_buffer(x, (n, k), "float32")
         W = T.match_buffer(w, (k, m), "float32")
@@ -22,7 +25,7 @@ class Digits:
                 Y[vi, vj] = Y[vi, vj] + X[vi, vr] * W[vr, vj]
 
     @T.prim_func(private=True)
-    def relu(x: T.handle, y: T.handle):
+    def relu(x: T.handle, y: T.handle) -> None:
         n, m = T.int64(), T.int64()
         X = T.match_buffer(x, (n, m), "float32")
         Y = T.match_buffer(y, (n, m), "float32")
@@ -32,7 +35,7 @@ class Digits:
                 Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
 
     @T.prim_func(private=True)
-    def softmax(x: T.handle, p: T.handle):
+    def softmax(x: T.handle, p: T.handle) -> None:
         n, m = T.int64(), T.int64()
         X = T.match_buffer(x, (n, m), "float32")
         P = T.match_buffer(p, (n, m), "float32")
@@ -61,7 +64,7 @@ class Digits:
                 P[vi, vj] = powers[vi, vj] / total[vi]
 
     @T.prim_func(private=True)
-    def argmax(p: T.handle, label: T.handle):
+    def argmax(p: T.handle, label: T.handle) -> None:
         n, m = T.int64(), T.int64()
         P = T.match_buffer(p, (n, m), "float32")
         L = T.match_buffer(label, (n,), "int64")
@@ -97,3 +100,7 @@ class Digits:
             labels = R.call_tir(cls.argmax, (probabilities,), out_sinfo=R.Tensor((n,), "int64"))
             R.output(probabilities, labels)
         return (probabilities, labels)
+
+
+MODULE = cast("IRModule", Digits)
+"""The module, for type checkers that take a decorated class for a class, as mypy does."""

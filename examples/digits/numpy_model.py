@@ -19,7 +19,7 @@ def main(x: Array, w1: Array, b1: Array, w2: Array, b2: Array) -> tuple[Array, N
     hidden = x @ w1
     hidden += b1
     np.maximum(hidden, 0, out=hidden)
-    p = hidden @ w2
+    p: Array = np.matmul(hidden, w2)
     p += b2
     p -= p.max(axis=1, keepdims=True)
     np.exp(p, out=p)

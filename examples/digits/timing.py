@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
+from typing_extensions import override
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Timing:
         unit, scale = next((at for at in units if self.quartile(2) * at[1] >= 1), ("ns", 1e9))
         return [*(f"{self.quartile(which) * scale:.1f}" for which in (1, 2, 3)), unit]
 
+    @override
     def __str__(self) -> str:
         _, median, _, unit = self._in_unit()
         return f"{median} {unit}"

@@ -63,11 +63,11 @@ def gradients(weights: Weights, x: Array, y: NDArray[np.int64]) -> Weights:
     d_logits = probabilities
     d_logits[np.arange(len(y)), y] -= 1
     d_logits /= len(y)
-    d_hidden = (d_logits @ w2.T) * (hidden > 0)
+    d_hidden: Array = np.matmul(d_logits, w2.T) * (hidden > 0)
     return {
-        "w1": x.T @ d_hidden,
+        "w1": np.matmul(x.T, d_hidden),
         "b1": d_hidden.sum(axis=0),
-        "w2": hidden.T @ d_logits,
+        "w2": np.matmul(hidden.T, d_logits),
         "b2": d_logits.sum(axis=0),
     }
 

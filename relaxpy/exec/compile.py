@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, WellFormedError, close_names
@@ -31,12 +31,14 @@ from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 
 Target: TypeAlias = Literal["numpy", "reference"]
+#: A decorated class is a module, which type checkers that pass over class decorators do not see.
+ModuleLike: TypeAlias = IRModule | rx.BaseFunc | type[Any]
 
 
 @user_facing
 @in_bulk
 def compile(
-    mod: IRModule | rx.BaseFunc,
+    mod: ModuleLike,
     target: str | None = "numpy",
     *,
     relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
@@ -91,7 +93,7 @@ def compile(
 
 @user_facing
 def build(
-    mod: IRModule | rx.BaseFunc,
+    mod: ModuleLike,
     target: str | None = None,
     params: Mapping[str, object] | None = None,
     relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",

@@ -47,7 +47,8 @@ def _failed(error: Exception, diagnostics: tuple[Diagnostic, ...]) -> PackedFunc
     """An error of both classes, made without a call of the user's own `__init__`."""
     found = PackedFuncError()
     with suppress(TypeError):  # a user's __new__ that takes arguments, classes that do not mix
-        kind = _both(type(error))
+        raised: Any = type(error)
+        kind = _both(raised)
         # Not RelaxpyError's own __new__, which makes no room for the members of an OSError.
         found = type(error).__new__(kind)
         _take_over(found, error)

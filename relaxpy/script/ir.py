@@ -11,10 +11,13 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.script.parser import forms as _forms
-from relaxpy.script.parser.decorate import ModuleDecorator as _ModuleDecorator
+from relaxpy.script.parser.decorate import (
+    DecoratesClass as _DecoratesClass,
+    ModuleDecorator as _ModuleDecorator,
+)
 from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
-ir_module = _ModuleDecorator()
+ir_module: _DecoratesClass = _ModuleDecorator()
 pyfunc = _forms.PythonOptions()
 dummy_global_info = _infos.DummyGlobalInfo
 vdevice = _infos.VDevice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys as _sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.device import (
@@ -75,7 +75,13 @@ from relaxpy.script.parser.relaxwords import (
 )
 from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
-function = _FunctionDecorator("relax")
+if TYPE_CHECKING:
+    # Written by tools/stubs.py: operators are registered when relaxpy runs.
+    from relaxpy.ir.relax.nodes import Function as _Function
+    from relaxpy.script.operators import *
+    from relaxpy.script.parser.decorate import Decorates as _Decorates
+
+function: _Decorates[_Function] = _FunctionDecorator("relax")
 macro = _MacroDecorator("relax")
 rewriter = _RewriterDecorator()
 ShapeExpr = shape

@@ -7,25 +7,29 @@ records (`relaxpy.script.parser.forms`) which the parser acts upon.
 from __future__ import annotations
 
 import sys as _sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.te.tensor import ProducerLoad as _ProducerLoad
 from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.external_kernel import call_kernel
+from relaxpy.ir.tir.function import PrimFunc as _PrimFunc
 from relaxpy.ir.tir.index_map import IndexMap as _IndexMap
 from relaxpy.script.parser import tirwords as _words
 from relaxpy.script.parser.acting import word as _word
-from relaxpy.script.parser.decorate import FunctionDecorator as _FunctionDecorator
+from relaxpy.script.parser.decorate import (
+    Decorates as _Decorates,
+    FunctionDecorator as _FunctionDecorator,
+)
 from relaxpy.script.parser.forms import BufferSpec as Buffer, HandleWord as _HandleWord
 from relaxpy.script.parser.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
 from relaxpy.script.parser.macros import MacroDecorator as _MacroDecorator
 from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
-prim_func = _FunctionDecorator("tir")
-handle = _HandleWord()
+prim_func: _Decorates[_PrimFunc] = _FunctionDecorator("tir")
 macro = _MacroDecorator("tir")
+_HANDLE = _HandleWord()
 
 _NODES = (
     *("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max"),
@@ -84,9 +88,9 @@ _WORDS: dict[str, Any] = {
     "If": _word(_words.if_),
     "Then": _word(_words.then),
     "While": _word(_words.while_),
-    "Ptr": handle,
-    "buffer_var": handle,
-    "ptr": handle,
+    "Ptr": _HANDLE,
+    "buffer_var": _HANDLE,
+    "ptr": _HANDLE,
     "buffer_decl": Buffer,
     "target": _words.target,
     "CallEffectKind": _intrin.CallEffectKind,
@@ -109,9 +113,29 @@ globals().update(_WORDS)
 
 if TYPE_CHECKING:
 
+    class handle(Any):  # type: ignore[misc]  # noqa: N801
+        """A handle as an annotation, and as a call the type of one."""
+
+    class bool(Any):  # type: ignore[misc]  # noqa: N801
+        """A datatype as an annotation of a scalar, and as a call the scalar."""
+
+    int8: TypeAlias = bool
+    int16: TypeAlias = bool
+    int32: TypeAlias = bool
+    int64: TypeAlias = bool
+    uint8: TypeAlias = bool
+    uint16: TypeAlias = bool
+    uint32: TypeAlias = bool
+    uint64: TypeAlias = bool
+    float16: TypeAlias = bool
+    float32: TypeAlias = bool
+    float64: TypeAlias = bool
+    bfloat16: TypeAlias = bool
+
     def __getattr__(name: str) -> Any: ...
 
 else:
+    handle = _HANDLE
 
     @_user_facing
     def __getattr__(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -49,7 +49,13 @@ class _InfoOf:
         return lambda: found.info(_outside)
 
 
-class Annotation:
+if TYPE_CHECKING:  # so that checkers take an annotation wherever a struct info may stand
+    _Base = rx.StructInfo
+else:
+    _Base = object
+
+
+class Annotation(_Base):
     """Base of the infos that a program writes."""
 
     __struct_info__: ClassVar[_InfoOf] = _InfoOf()

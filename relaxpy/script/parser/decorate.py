@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType, FunctionType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, overload
 
 from typing_extensions import override
 
@@ -43,6 +43,44 @@ def _checked_options(options: Mapping[str, object], others: Mapping[str, object]
         if not isinstance(value, kind):
             raise MisuseError(f"option {name} is {what}, found {value!r}", about=value)
     return given
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Decorates(Protocol[T_co]):
+    """What type checkers see of `R.function` and `T.prim_func`: bare, or with options."""
+
+    @overload
+    def __call__(self, function: Callable[..., Any], /) -> T_co: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        private: bool | None = None,
+        pure: bool | None = None,
+        name: str | None = None,
+        check_well_formed: bool | None = None,
+    ) -> Callable[[Callable[..., Any]], T_co]: ...
+
+
+if TYPE_CHECKING:
+
+    class ModuleOfText(IRModule):
+        """The module that a decorated class becomes; inside it, functions are its attributes."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class DecoratesClass(Protocol):
+    """What type checkers see of `I.ir_module`: bare, or with options."""
+
+    @overload
+    def __call__(self, cls: type, /) -> ModuleOfText: ...
+    @overload
+    def __call__(
+        self, *, check_well_formed: bool | None = None
+    ) -> Callable[[type], ModuleOfText]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,11 @@ class OpDef:
         return f"<operator {self.name}>"
 
     @property
+    def __signature__(self) -> inspect.Signature:
+        """The operator's parameters, as `help` and editors show them."""
+        return self._signature
+
+    @property
     def pure(self) -> bool:
         """PU-14: whether calling it has no effect but its result."""
         return self.op.get_attr("FPurity") is True

@@ -1,0 +1,77 @@
+"""What type checkers see: the stub of the operators is what the registry has."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_stub_of_operators_is_up_to_date() -> None:
+    tool = [sys.executable, str(ROOT / "tools" / "stubs.py"), "--check"]
+    assert subprocess.run(tool, check=False, cwd=ROOT).returncode == 0, "run tools/stubs.py"
+
+
+USES = """
+from typing import Annotated
+
+import numpy as np
+
+import relaxpy
+from relaxpy import IRModule, relax
+from relaxpy.script import ir as I, relax as R, tir as T
+
+x = relax.Var("x", R.Tensor(("n", 4), "float32"))
+bb = relax.BlockBuilder()
+
+
+@R.function
+def double(x: Annotated[R.Tensor, ("n", 4), "float32"]) -> R.Tensor:
+    y = R.nn.relu(x) + x
+    return R.add(y, R.const(1.0))
+
+
+@R.function(private=True, pure=False)
+def effect(x: R.Tensor) -> R.Tensor:
+    R.print(x)
+    return x
+
+
+@T.prim_func
+def copy(a: T.handle, n: T.int64, b: T.handle) -> None:
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in T.serial(n):
+        B[i] = A[i]
+
+
+executable: relaxpy.Executable = relaxpy.compile(double)
+found = double(np.ones((2, 4), "float32"))
+module: IRModule = IRModule({"double": double, "copy": copy})
+"""
+WRONG = """
+from relaxpy.script import relax as R
+
+R.nn.rleu(R.const(1.0))
+R.add(R.const(1.0))
+"""
+
+
+def checked(text: str, folder: Path) -> str:
+    """The output of mypy for a user's module."""
+    file = folder / "users.py"
+    file.write_text(text, encoding="utf-8")
+    options = ["--strict", "--no-warn-return-any", "--config-file="]
+    command = [sys.executable, "-m", "mypy", *options, str(file)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    return run.stdout
+
+
+@pytest.mark.timeout(600)  # mypy reads all of relaxpy where it has no cache
+def test_mypy_accepts_what_users_write_and_finds_what_is_wrong(tmp_path: Path) -> None:
+    assert "Success" in checked(USES, tmp_path)
+    wrong = checked(WRONG, tmp_path)
+    assert 'has no attribute "rleu"' in wrong
+    assert 'Missing positional argument "x2"' in wrong
