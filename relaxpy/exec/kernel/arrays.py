@@ -172,12 +172,29 @@ class ArrayEmitter:
 
         Each is asked only where those before it hold.
         """
-        varying = [guard for guard in guards if self.varies(guard)]
-        if not varying:
+        _, masked = self.divided(guards)
+        if not masked:
             return None
-        mask = self.compute(reduce(And, varying)).node
+        mask = self.compute(reduce(And, masked)).node
         self.guards = (mask,)
         return mask
+
+    def divided(self, guards: Iterable[PrimExpr]) -> tuple[list[PrimExpr], list[PrimExpr]]:
+        """The guards that can be asked once, before all others; and the others, in order.
+
+        What may stop the program changes places with none that decides whether it does.
+        """
+        fixed: list[PrimExpr] = []
+        masked: list[PrimExpr] = []
+        stops = False
+        for guard in guards:
+            fails = self._may_fail(guard)
+            if self.varies(guard) or stops or (masked and fails):
+                masked.append(guard)
+                stops |= fails
+            else:
+                fixed.append(guard)
+        return fixed, masked
 
     def _count(self, expr: PrimExpr) -> None:
         """How often each part is used; a part used twice is computed once."""

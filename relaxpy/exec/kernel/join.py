@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
+from relaxpy.exec.kernel.bounds import may_fail
 from relaxpy.exec.kernel.domain import conjuncts, divide
 from relaxpy.exec.kernel.loops import canonical, joint_axis
 from relaxpy.exec.kernel.nest import Axis, loads
@@ -81,9 +82,12 @@ def _bounded(
     if not statement.guards or statement.ordered:
         return statement, axes
     left: list[PrimExpr] = []
+    stops = False
     for test in (t for guard in statement.guards for t in conjuncts(guard)):
+        # What may stop the program is asked in all rounds that the tests before it leave.
+        stops |= may_fail(test, statement.axes, sizes)
         read = any(True for _ in loads(test))
-        found = None if read else divide(test, axes, sizes)
+        found = None if read or stops else divide(test, axes, sizes)
         if found is None or len(found.holds) != 1:
             left.append(test)
         else:

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from relaxpy.exec.kernel.bounds import may_fail
 from relaxpy.exec.kernel.domain import conjuncts, divide, keeps_first
 from relaxpy.exec.kernel.nest import (
     Axis,
@@ -104,9 +105,12 @@ class _Loops:
                 return loop
         axis, left = loop.axis, []
         variables = {a.var for a in outer}
+        stops = False
         for test in conjuncts(condition):
             held = None
-            if not (mentions(test, variables) or any(True for _ in loads(test))):
+            stops |= may_fail(test, (*outer, loop.axis), self.sizes)
+            # What may stop the program is asked in all rounds that the tests before it leave.
+            if not (stops or mentions(test, variables) or any(True for _ in loads(test))):
                 found = divide(test, (axis,), self.sizes)
                 held = found.holds if found is not None and len(found.holds) == 1 else None
             if held is None:

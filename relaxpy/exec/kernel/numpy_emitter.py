@@ -343,7 +343,7 @@ class NumpyEmitter:
 
     def _where_fixed(self, statement: Statement, arrays: ArrayEmitter) -> list[ast.stmt]:
         """The lines of `arrays`, where the guards hold that are the same in all rounds."""
-        fixed = [g for g in statement.guards if not arrays.varies(g)]
+        fixed, _ = arrays.divided(statement.guards)
         if not fixed:
             return arrays.lines
         return [when(both(arrays.scalars.value(g) for g in fixed), arrays.lines)]

@@ -897,6 +897,55 @@ LAZY = [
         "index 4 is outside dimension 0 of buffer A",
     ),
     Program(
+        "what is the same in all iterations, after what never holds",
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "int32"), n: T.int32, Y: T.Buffer((4,), "int32")):
+            for k in range(4):
+                if A[k] > 9:
+                    if A[n] > 0:
+                        Y[k] = 5
+        """,
+        lambda: [np.arange(4, dtype=np.int32), 4, np.zeros(4, np.int32)],
+        {},
+    ),
+    Program(
+        "what is the same in all iterations and does not hold, after what stops the program",
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "int32"), n: T.int32, Y: T.Buffer((4,), "int32")):
+            for k in range(4):
+                if T.And(A[k + n] > 0, A[0] > 0):
+                    Y[k] = 5
+        """,
+        lambda: [np.arange(4, dtype=np.int32), 4, np.zeros(4, np.int32)],
+        "index [4-7] is outside dimension 0 of buffer A",
+    ),
+    Program(
+        "what bounds a loop, after what stops the program",
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "int32"), Y: T.Buffer((4,), "int32")):
+            for k in range(4):
+                if T.And(A[k + 1] > 0, k < 3):
+                    Y[k] = 5
+        """,
+        lambda: [np.arange(4, dtype=np.int32), np.zeros(4, np.int32)],
+        "index 4 is outside dimension 0 of buffer A",
+    ),
+    Program(
+        "what bounds a loop, before what would stop the program",
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "int32"), Y: T.Buffer((4,), "int32")):
+            for k in range(4):
+                if T.And(k < 3, A[k + 1] > 0):
+                    Y[k] = 5
+        """,
+        lambda: [np.arange(4, dtype=np.int32), np.zeros(4, np.int32)],
+        {1: [5, 5, 5, 0]},
+    ),
+    Program(
         "a let that only a branch uses",
         """
         @T.prim_func
