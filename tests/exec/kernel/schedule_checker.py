@@ -1,0 +1,438 @@
+"""A checker of schedules: replays a plan's steps against the order of the text, element by element.
+
+Every store of the plan is matched with one of the text, and must read what the same stores wrote
+there; in the end each element of an argument must have been written by the same stores. Shared and
+private memory is what the plan makes of it, and a step that performs many iterations at once reads
+everything before it writes, or may use its target as scratch memory where it reads nothing there.
+It shares no code with the analysis of dependences, nor with the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Check, Item, Jump, Loop, Repeat, Store
+from relaxpy.exec.kernel.parts import Group, Part, Statement
+from relaxpy.exec.kernel.plan import (
+    ArgReduce,
+    Blocked,
+    Contract,
+    Map,
+    Plan,
+    Reduce,
+    Scalar,
+    Scan,
+    Scatter,
+    Serial,
+    Step,
+)
+from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.function import PrimFunc
+from tests.exec.kernel.schedule_text import (
+    Bound,
+    Cell,
+    Env,
+    Read,
+    Stored,
+    TextRun,
+    Token,
+    UnsupportedError,
+    accumulated,
+    accumulation,
+    compact,
+    evaluate,
+    place_of,
+    sizes_of,
+    wrapped,
+)
+
+Memory: TypeAlias = tuple[object, int]
+"""An element as the plan has it: whose memory, and the place in it."""
+SCRATCH = "an intermediate result"
+
+
+class OrderError(Exception):
+    """Two things changed places."""
+
+
+class _JumpError(Exception):
+    """The end of a loop, or of an iteration of it."""
+
+
+def first_fault(func: PrimFunc, args: tuple[Any, ...], plan: Plan | None = None) -> str | None:
+    """The first pair of `func` that its plan performs in another order than the text, in words.
+
+    Errors:
+        UnsupportedError: something in the program is not replayed.
+    """
+    text = TextRun(func, args)
+    try:
+        _PlanRun(make_plan(func, "kernel") if plan is None else plan, text).whole()
+    except OrderError as error:
+        return str(error)
+    return None
+
+
+@dataclass
+class _Ready:
+    """A store whose operands were read."""
+
+    stored: Stored
+    memory: Memory
+    value: Callable[[Any], Any]
+    """The new value for the one that the element has when it is written."""
+
+
+@dataclass
+class _PlanRun:
+    plan: Plan
+    text: TextRun
+    values: dict[Memory, Any] = field(default_factory=dict)
+    tokens: dict[Memory, Token] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.env: Env = sizes_of(self.text.func, self.text.args)
+        self.stretch: tuple[frozenset[Buffer], int] = frozenset(), 0
+        self.serial: list[Var] = []
+        self.left: defaultdict[object, deque[Stored]] = defaultdict(deque)
+        self.by_cell: defaultdict[Cell, deque[Stored]] = defaultdict(deque)
+        self.done: set[int] = set()
+        for stored in self.text.stores:
+            self.left[stored.place, stored.cell, stored.sources].append(stored)
+            self.by_cell[stored.cell].append(stored)
+        self.arguments = {b.name: b for b in self.text.func.buffer_map.values()}
+        for name, buffer in self.arguments.items():
+            for (cell, _), value in self.text.initial.items():
+                if cell[0] == name:
+                    self.values[self.owner(buffer), cell[1]] = value
+
+    def whole(self) -> None:
+        self.steps(self.plan.steps)
+        for stored in self.text.stores:
+            if stored.number not in self.done:
+                raise OrderError(f"{stored} is never performed")
+        for cell, token in self.text.results():
+            found = self.tokens.get((self.owner(self.arguments[cell[0]]), cell[1]))
+            if found != token:
+                raise OrderError(
+                    f"{cell[0]}[{cell[1]}] is left by {self.said(found)}, not by {self.said(token)}"
+                )
+
+    def said(self, token: Token) -> str:
+        match token:
+            case None:
+                return "what was there at first"
+            case int():
+                return str(self.text.stores[token])
+            case (str() as kind, base, frozenset() as numbers):
+                added = "; ".join(str(self.text.stores[n]) for n in sorted(numbers))
+                return f"{self.said(base)}, then {kind} of {added}"
+            case _:
+                return str(token)
+
+    # -- memory
+
+    def owner(self, buffer: Buffer) -> object:
+        """Whose memory `buffer` really is, followed to the end."""
+        buffer = self.plan.views.get(buffer, buffer)
+        while buffer in self.plan.shared:
+            buffer = self.plan.shared[buffer]
+        local, number = self.stretch
+        return (buffer, number) if buffer in local else buffer
+
+    def believed(self, buffer: Buffer) -> Buffer:
+        """Whose memory `buffer` is as far as an emitter looks."""
+        buffer = self.plan.views.get(buffer, buffer)
+        return self.plan.shared.get(buffer, buffer)
+
+    def place(self, buffer: Buffer, indices: tuple[int, ...]) -> tuple[Cell, Memory]:
+        """The element as the text has it, and as the plan has it."""
+        shape = tuple(self.index(d) if _is_known(d, self.env) else 1 for d in buffer.shape)
+        strides = tuple(map(self.index, buffer.strides)) or compact(shape)
+        offset = self.index(buffer.elem_offset) + sum(map(int.__mul__, indices, strides))
+        root = self.plan.views.get(buffer, buffer)
+        name, where = root.name, offset
+        if root is buffer:
+            own = self.text.shapes.get(name)
+            if own is None:
+                raise UnsupportedError(f"the buffer {name}, which the text does not have")
+            inner = indices[len(indices) - len(own) :]  # less the loops that it is private to
+            where = sum(map(int.__mul__, inner, compact(own)))
+        return (name, where), (self.owner(buffer), offset)
+
+    def index(self, expr: PrimExpr) -> int:
+        value = evaluate(expr, self.env, _no_load)
+        assert isinstance(value, int)
+        return value
+
+    # -- one store
+
+    def operands(self, store: Statement | Store, target: Buffer) -> _Ready:
+        """What a store reads, in this iteration, compared with what it reads in the text."""
+        own = BufferLoad(target, store.indices)
+        kind = accumulated(store.value, own)
+        found: dict[Cell, Token] = {}
+        read = self.reader(found, None if kind is None else own)
+        indices = tuple(evaluate(i, self.env, read) for i in store.indices)
+        operands: list[Any] = []
+
+        def noted(load: BufferLoad | Bound, env: Env) -> Any:
+            value = read(load, env)
+            if load is not own:
+                operands.append(value)
+            return value
+
+        value = evaluate(store.value, self.env, noted)
+        cell, memory = self.place(target, indices)
+        stored = self.match(place_of(store), cell, frozenset(found) - {cell})
+        if stored.kind is not None and cell not in stored.reads:
+            found.pop(cell, None)
+        self.compare(stored, found)
+        if kind is None:
+            return _Ready(stored, memory, lambda _: wrapped(value, target.dtype))
+        env = dict(self.env)
+
+        def combined(current: Any) -> Any:
+            left = iter(operands)
+            again: Read = lambda load, _: current if load is own else next(left)  # noqa: E731
+            return wrapped(evaluate(store.value, env, again), target.dtype)
+
+        return _Ready(stored, memory, combined)
+
+    def match(self, place: str, cell: Cell, sources: frozenset[Cell]) -> Stored:
+        queue = self.left[place, cell, sources]
+        while queue and queue[0].number in self.done:
+            queue.popleft()
+        if not queue:
+            reads = ", ".join(f"{name}[{where}]" for name, where in sorted(sources))
+            raise OrderError(
+                f"the store in {place} to {cell[0]}[{cell[1]}] from {reads or 'nothing'} "
+                "is not in the text, or not so often"
+            )
+        stored = queue.popleft()
+        self.done.add(stored.number)
+        return stored
+
+    def compare(self, stored: Stored, found: dict[Cell, Token]) -> None:
+        for cell, token in found.items():
+            expected = stored.reads.get(cell, {None})
+            if token not in expected:
+                wanted = " or ".join(map(self.said, expected))
+                raise OrderError(
+                    f"{stored} reads {cell[0]}[{cell[1]}] as left by {self.said(token)}, "
+                    f"not by {wanted}"
+                )
+
+    def reader(self, found: dict[Cell, Token], skipped: BufferLoad | None = None) -> Read:
+        def read(load: BufferLoad | Bound, env: Env) -> Any:
+            if isinstance(load, Bound):
+                found.update((cell, token) for cell, [token] in load.reads.items())
+                return load.value
+            indices = tuple(evaluate(i, env, read) for i in load.indices)
+            cell, memory = self.place(load.buffer, indices)
+            if load is not skipped:
+                found[cell] = self.tokens.get(memory)
+            return self.values.get(memory, 0)
+
+        return read
+
+    def write(self, ready: _Ready) -> None:
+        number, memory = ready.stored.number, ready.memory
+        if ready.stored.kind is None:
+            self.tokens[memory] = number
+        else:
+            before = self.tokens.get(memory)
+            self.tokens[memory] = accumulation(ready.stored.kind, before, number)
+        self.values[memory] = ready.value(self.values.get(memory, 0))
+
+    # -- iterations
+
+    def rounds(self, axes: Sequence[Axis]) -> Iterator[None]:
+        if not axes:
+            yield
+            return
+        first, *rest = axes
+        for n in range(self.index(first.start), self.index(first.stop)):
+            self.env[first.var] = n
+            yield from self.rounds(rest)
+
+    def takes_part(self, part: Part, axes: Sequence[Axis]) -> bool:
+        """Whether this iteration of the loops around is one of the part's, which has any."""
+        free = {a.var for a in axes}
+        for axis in part.axes:
+            start, stop = self.bound(axis.start), self.bound(axis.stop)
+            if axis.var in self.serial:
+                if not start <= self.env[axis.var] < stop:
+                    return False
+            elif axis.var not in free:
+                if start >= stop:
+                    return False
+                self.env[axis.var] = start
+            else:
+                self.env[axis.var] = start
+        return True
+
+    def bound(self, expr: PrimExpr) -> int:
+        value = evaluate(expr, self.env, self.reader({}))
+        assert isinstance(value, int)
+        return value
+
+    def holds(self, guards: Iterable[PrimExpr]) -> bool:
+        return all(evaluate(g, self.env, self.reader({})) for g in guards)
+
+    # -- steps
+
+    def steps(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            self.step(step)
+
+    def step(self, step: Step) -> None:
+        match step:
+            case Serial(axis=axis, steps=steps):
+                self.serial.append(axis.var)
+                for n in range(self.bound(axis.start), self.bound(axis.stop)):
+                    self.env[axis.var] = n
+                    self.steps(steps)
+                self.serial.pop()
+            case Blocked(axis=axis, low=low, high=high, steps=inner, local=local):
+                outer = self.stretch
+                for n in reversed(range(self.index(axis.start), self.index(axis.stop))):
+                    self.env[low], self.env[high] = n, n + 1
+                    self.stretch = local, n
+                    self.steps(inner)
+                self.stretch = outer
+            case Scalar(part=Statement() as part):
+                if self.takes_part(part, ()) and self.holds(part.guards):
+                    self.write(self.operands(part, part.target))
+            case Scalar(part=Group() as part):
+                if self.takes_part(part, ()):
+                    self.items(part.items)
+            case Map(statement=part, axes=axes):
+                self.map(part, axes)
+            case Scatter(statement=part, axes=axes):
+                if self.takes_part(part, axes):
+                    for ready in self.at_once(part, axes):
+                        self.write(ready)
+            case Reduce(statement=part) | Contract(statement=part):
+                self.reduce(step, part)
+            case Scan(statement=part, axes=axes):
+                if self.takes_part(part, axes):
+                    for _ in self.rounds(axes):
+                        self.write(self.operands(part, part.target))
+            case ArgReduce(group=group, axes=axes, extreme=extreme):
+                if self.takes_part(group, (*axes, extreme.axis)):
+                    self.arg_reduce(step)
+
+    def at_once(self, part: Statement, axes: Sequence[Axis]) -> list[_Ready]:
+        """What many iterations write, once all of them have read."""
+        return [
+            self.operands(part, part.target) for _ in self.rounds(axes) if self.holds(part.guards)
+        ]
+
+    def map(self, part: Statement, axes: Sequence[Axis]) -> None:
+        if not self.takes_part(part, axes):
+            return
+        before = dict(self.tokens)
+        reads = {self.believed(r.buffer) for r in part.reads}
+        if not part.guards and self.believed(part.target) not in reads:
+            for _ in self.rounds(axes):
+                indices = tuple(evaluate(i, self.env, self.reader({})) for i in part.indices)
+                self.tokens[self.place(part.target, indices)[1]] = SCRATCH
+        ready = self.at_once(part, axes)
+        self.tokens = before
+        if len({r.memory for r in ready}) != len(ready) and any(r.stored.kind for r in ready):
+            raise OrderError(f"{ready[0].stored} and others meet in one step")
+        for one in ready:
+            self.write(one)
+
+    def reduce(self, step: Reduce | Contract, part: Statement) -> None:
+        if not self.takes_part(part, (*step.axes, *step.over)):
+            return
+        ready = self.at_once(part, (*step.axes, *step.over))
+        some = any(True for _ in self.rounds(step.over))
+        if step.initial is not None and (step.begins_always or some):
+            for _ in self.rounds(step.axes):
+                found: dict[Cell, Token] = {}
+                value = wrapped(
+                    evaluate(step.initial, self.env, self.reader(found)), part.target.dtype
+                )
+                indices = tuple(map(self.index, part.indices))
+                cell, memory = self.place(part.target, indices)
+                first = next((r.stored for r in ready if r.memory == memory), None)
+                stored = self.initial(cell, first)
+                self.compare(stored, found)
+                self.write(_Ready(stored, memory, lambda _, value=value: value))
+        for one in ready:
+            self.write(one)
+
+    def initial(self, cell: Cell, first: Stored | None) -> Stored:
+        """The store that an accumulation begins with, of which `first` is a part."""
+        begun = None if first is None else first.before
+        while isinstance(begun, tuple):
+            begun = begun[1]
+        for stored in self.by_cell[cell]:
+            if stored.number not in self.done and (first is None or stored.number == begun):
+                self.done.add(stored.number)
+                return stored
+        raise OrderError(f"the initial value of {cell[0]}[{cell[1]}] is not in the text")
+
+    def arg_reduce(self, step: ArgReduce) -> None:
+        extreme = step.extreme
+        met: set[Memory] = set()
+        for _ in self.rounds(step.axes):
+            indices = tuple(map(self.index, extreme.best_indices))
+            memory = self.place(extreme.best.buffer, indices)[1]
+            if memory in met:
+                raise OrderError(f"{extreme.best.buffer.name}[{memory[1]}] is met by two extremes")
+            met.add(memory)
+            for _ in self.rounds([extreme.axis]):
+                self.items(step.group.items)
+
+    # -- groups
+
+    def items(self, items: Iterable[Item]) -> None:
+        for item in items:
+            match item:
+                case Loop(axis=axis, body=body):
+                    for n in range(self.bound(axis.start), self.bound(axis.stop)):
+                        self.env[axis.var] = n
+                        if self.jumps(lambda body=body: self.items(body)) == "break":
+                            break
+                case Branch(condition=condition, body=body, orelse=orelse, first=()):
+                    self.items(body if self.holds((condition,)) else orelse)
+                case Repeat(condition=condition, body=body):
+                    while self.holds((condition,)):
+                        if self.jumps(lambda body=body: self.items(body)) == "break":
+                            break
+                case Store(buffer=buffer):
+                    self.write(self.operands(item, buffer))
+                case Bind(var=var, value=value):
+                    found: dict[Cell, Token] = {}
+                    bound = evaluate(value, self.env, self.reader(found))
+                    self.env[var] = Bound(bound, {cell: {token} for cell, token in found.items()})
+                case Check():
+                    pass
+                case Jump(kind=kind):
+                    raise _JumpError(kind)
+                case _:
+                    raise UnsupportedError(type(item).__name__)
+
+    def jumps(self, body: Callable[[], None]) -> str:
+        try:
+            body()
+        except _JumpError as jumped:
+            return str(jumped)
+        return ""
+
+
+def _is_known(expr: PrimExpr, env: Env) -> bool:
+    return isinstance(expr, IntImm) or not isinstance(expr, Var) or expr in env
+
+
+def _no_load(load: BufferLoad | Bound, env: Env) -> Any:
+    raise UnsupportedError(f"{load} in a layout")

@@ -1,0 +1,131 @@
+"""Plans perform what the text says in an order that gives the same, as the checker replays it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from relaxpy.exec.kernel import dependence
+from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import from_source
+from tests.exec.kernel.blocks import Blocks
+from tests.exec.kernel.programs import SIZE, program
+from tests.exec.kernel.schedule_checker import first_fault
+from tests.exec.kernel.schedule_text import UnsupportedError
+
+
+def in_order(func: PrimFunc, *args: Any) -> None:
+    """The text of `func`, whose stores have positions, is performed in an order that keeps it."""
+    try:
+        fault = first_fault(from_source(func.script()), args)
+    except UnsupportedError:
+        return
+    assert fault is None, fault
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1 << 30))
+def test_any_loop_nest_keeps_its_order(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    arrays = [rng.integers(-9, 9, (SIZE,) * rank).astype(np.int16) for rank in (1, 1, 2, 2)]
+    in_order(program(Random(seed)), *arrays)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1 << 30), st.integers(1, 3), st.integers(1, 3))
+def test_any_blocks_keep_their_order(seed: int, n: int, m: int) -> None:
+    rng = np.random.default_rng(seed)
+    arrays = [rng.integers(-9, 9, shape).astype(np.int16) for shape in ((n, m), (n,), (m,))]
+    in_order(Blocks(Random(seed)).kernel(), *arrays, rng.integers(0, n, n))
+
+
+COLLIDING = from_source("""
+@T.prim_func
+def f(A: T.Buffer((3,), "int32"), C: T.Buffer((3,), "int32"), E: T.Buffer((3,), "int32")):
+    for i, j in T.grid(3, 3):
+        C[i] = C[i] + A[j]
+        E[(i + j) % 3] = C[i]
+""")
+CHAIN = from_source("""
+@T.prim_func
+def f(X: T.Buffer((4,), "int32"), Y: T.Buffer((4,), "int32")):
+    Q = T.alloc_buffer((4,), "int32")
+    P = T.alloc_buffer((4,), "int32")
+    for i in range(4):
+        P[i] = X[i] + 1
+    for i in range(4):
+        Q[i] = X[i] * 3 + P[i]
+    for i in range(4):
+        Y[i] = Q[i] * 2
+""")
+STAGES = from_source("""
+@T.prim_func
+def f(X: T.Buffer((4,), "int32"), Y: T.Buffer((4,), "int32"), S: T.Buffer((), "int32")):
+    S[()] = 0
+    for i in range(4):
+        S[()] = S[()] + X[i]
+    for i in range(4):
+        X[i] = S[()]
+    for i in range(4):
+        Y[i] = X[3 - i]
+""")
+NUMBERS = np.arange(4, dtype=np.int32)
+
+
+def test_the_checker_finds_loops_interchanged_across_stores_that_collide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    args = tuple(NUMBERS[:3].copy() for _ in range(3))
+    assert first_fault(COLLIDING, args) is None
+    whole = dependence._pairs
+
+    def without_stores_that_collide(*parts: Any) -> Iterator[Any]:
+        yield from (p for p in whole(*parts) if not (p[0] is p[1] and None in p[0].maps))
+
+    monkeypatch.setattr(dependence, "_pairs", without_stores_that_collide)
+    fault = first_fault(COLLIDING, args)
+    assert fault == (
+        "E[0] is left by line 6, column 9 at i=1, j=2 (stores E[0]), "
+        "not by line 6, column 9 at i=2, j=1 (stores E[0])"
+    )
+
+
+def test_the_checker_finds_memory_whose_owner_is_followed_one_step_only() -> None:
+    args = NUMBERS, np.zeros(4, np.int32)
+    assert first_fault(CHAIN, args) is None
+    p, q = sorted(make_plan(CHAIN, "f").shared, key=lambda buffer: buffer.name)
+    y = next(b for b in CHAIN.buffer_map.values() if b.name == "Y")
+    plan = make_plan(CHAIN, "f")
+    fault = first_fault(CHAIN, args, replace(plan, shared={p: q, q: y}))
+    assert fault is not None
+    assert re.fullmatch(
+        r"line 9, column 9 at i=(.) \(stores Q\[\1\]\) reads P\[\1\] as left by an intermediate "
+        r"result, not by line 7, column 9 at i=\1 \(stores P\[\1\]\)",
+        fault,
+    )
+
+
+def test_the_checker_names_what_changed_places() -> None:
+    args = NUMBERS, np.zeros(4, np.int32), np.zeros((), np.int32)
+    plan = make_plan(STAGES, "f")
+    assert first_fault(STAGES, args, plan) is None
+    total, spread, reverse = plan.steps
+    assert first_fault(STAGES, args, replace(plan, steps=(total, reverse, spread))) == (
+        "line 10, column 9 at i=0 (stores Y[0]) reads X[3] as left by what was there at first, "
+        "not by line 8, column 9 at i=3 (stores X[3])"
+    )
+    fault = first_fault(STAGES, args, replace(plan, steps=(spread, total, reverse)))
+    assert fault is not None
+    assert fault.startswith("line 8, column 9 at i=0 (stores X[0]) reads S[0] as left by")
+    assert first_fault(STAGES, args, replace(plan, steps=(total, spread))) == (
+        "line 10, column 9 at i=0 (stores Y[0]) is never performed"
+    )
+    fault = first_fault(STAGES, args, replace(plan, steps=(total, spread, reverse, reverse)))
+    assert fault is not None
+    assert fault.endswith("is not in the text, or not so often")
