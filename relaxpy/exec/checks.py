@@ -305,6 +305,22 @@ def match_cast(
     bindings.adopt(trial)
 
 
+def check_declared_result(
+    value: Value, info: rx.StructInfo, bindings: Bindings, title: str, span: Span | None
+) -> None:
+    """Check what a function outside the program returned against what its call declares (DER-29).
+
+    A function that returns nothing may be declared as anything: null is no tensor of another shape.
+
+    Errors:
+        FunctionSignatureError: it does not fit.
+    """
+    if value is not None:
+        rules = ("DER-29", "DER-29")
+        matcher = Matcher(bindings, FunctionSignatureError, binds=False, rules=rules)
+        matcher.check(value, info, title, span)
+
+
 def place_of(binding: rx.Binding) -> Span | None:
     """Where what goes wrong in a binding is to be found: of a cast, where its value stands."""
     found = (binding.value.span, binding.span)
@@ -435,3 +451,18 @@ class CompiledCast:
             MatchCastError: it does not fit.
         """
         match_cast(value, self.info, self.outside.bindings(captured), self.title, self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledResult(CompiledCast):
+    """The full check of what a call of a function outside the program returned."""
+
+    @override
+    def check(self, value: Value, *captured: Value) -> None:
+        """Check `value`, which is followed by sizes and shapes that the info uses.
+
+        Errors:
+            FunctionSignatureError: it does not fit.
+        """
+        known = self.outside.bindings(captured)
+        check_declared_result(value, self.info, known, self.title, self.span)

@@ -13,6 +13,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py
 from relaxpy.exec.checks import (
     CompiledCast,
+    CompiledResult,
     CompiledSignature,
     Signature,
     Surroundings,
@@ -25,7 +26,7 @@ from relaxpy.exec.lower_check import CheckLowering, QuickCheck
 from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
 from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.quiet import silence
-from relaxpy.exec.signatures import function_info
+from relaxpy.exec.signatures import declared_result, function_info
 from relaxpy.exec.support import CompiledClosure
 from relaxpy.exec.uses import functions_used, shared_constants
 from relaxpy.ir.op import Op
@@ -39,6 +40,8 @@ from relaxpy.pysource import set_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from relaxpy.errors import Span
 
 
 class FunctionLowering(CallLowering):
@@ -274,6 +277,9 @@ class FunctionLowering(CallLowering):
             value = self._named(value, var.name_hint if var else "v")
             self._match_cast(binding, value)
             known = binding.struct_info
+        elif (declared := declared_result(binding.value)) is not None:
+            value = self._named(value, var.name_hint if var else "v")
+            self._declared_result(*declared, value, place_of(binding))
         if var is None:
             if not isinstance(value, (ast.Name, ast.Constant)):
                 self._out.append(py.do(value))
@@ -289,6 +295,22 @@ class FunctionLowering(CallLowering):
         self._owned.add(name)
         self._out.append(py.assign(name, value))
         return py.path(name)
+
+    def _declared_result(
+        self, info: rx.StructInfo, title: str, value: ast.expr, span: Span | None
+    ) -> None:
+        """DER-29."""
+        around = self._surroundings([info], self._scope)
+        full = self._module.share("returned", CompiledResult(info, title, around, span))
+        quick = self._quick(new_names=False)
+        quick.add(value, info)
+        call = py.call(py.attribute(full, "check"), value, *self._captured(around))
+        checks, self._out = self._out, []
+        self._emit_check(quick.finish(), call)
+        checks, self._out = self._out, checks
+        if checks:
+            given = py.compare(value, ast.IsNot, py.code(None))
+            self._out.append(ast.If(given, checks, []))
 
     def _match_cast(self, cast: rx.MatchCast, value: ast.expr) -> None:
         """MC-1 to MC-20."""

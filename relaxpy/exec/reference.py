@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
-from relaxpy.exec.checks import Bindings, Signature, cast_title, match_cast, place_of
+from relaxpy.exec.checks import (
+    Bindings,
+    Signature,
+    cast_title,
+    check_declared_result,
+    match_cast,
+    place_of,
+)
 from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
 from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.operands import OperatorCall
@@ -21,7 +28,13 @@ from relaxpy.exec.operators import RUNTIME_OPERATORS, SPECIAL_OPERATORS, truth
 from relaxpy.exec.packed import call_users
 from relaxpy.exec.registry import packed_function
 from relaxpy.exec.scalar import ScalarEvaluator, checked
-from relaxpy.exec.signatures import function_info, output_infos, packed_keywords, signature_of
+from relaxpy.exec.signatures import (
+    declared_result,
+    function_info,
+    output_infos,
+    packed_keywords,
+    signature_of,
+)
 from relaxpy.exec.support import call_tir_dyn, fields, packed_name, sizes, with_context
 from relaxpy.exec.tir_reference import check_supported, run_prim_func
 from relaxpy.exec.values import (
@@ -280,6 +293,10 @@ class ReferenceEvaluator:
         if isinstance(binding, rx.MatchCast):
             title = cast_title(binding, scope.name)
             match_cast(value, binding.struct_info, scope.bindings, title, binding.span)
+        elif (declared := declared_result(binding.value)) is not None:
+            check_declared_result(
+                value, declared[0], scope.bindings, declared[1], place_of(binding)
+            )
         if binding.var is not None:
             scope.bind(binding.var, value)
 

@@ -9,6 +9,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.infer import callee_name
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.traverse import rewrite
@@ -104,6 +105,38 @@ def output_infos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
             )
         outputs.append(output)
     return tuple(outputs)  # type: ignore[arg-type]
+
+
+def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
+    """What a call declares a function outside the program to return, and what messages call it.
+
+    None where it declares nothing, and for calls whose outputs are allocated here.
+    """
+    if not isinstance(call, rx.Call) or isinstance(call.struct_info, rx.ObjectStructInfo | None):
+        return None
+    callee: object = call.op
+    if isinstance(callee, Op):
+        if not call.sinfo_args or callee.name not in _CALLING_OUT:
+            return None
+        callee = call.args[0] if call.args else callee
+    elif not call.sinfo_args and not isinstance(callee, rx.ExternFunc):
+        return None
+    assert isinstance(callee, (rx.Expr, Op))
+    name = callee.value if isinstance(callee, rx.StringImm) else callee_name(callee)
+    return call.struct_info, f"the result of {name}"
+
+
+_CALLING_OUT = frozenset(
+    f"relax.{name}"
+    for name in (
+        "call_pure_packed",
+        "call_inplace_packed",
+        "call_builtin_with_ctx",
+        "call_py_func",
+        "invoke_closure",
+        "invoke_pure_closure",
+    )
+)
 
 
 def packed_keywords(call: rx.Call) -> dict[str, object]:

@@ -364,7 +364,20 @@ def from_packed(value: object, infos: tuple[rx.StructInfo, ...]) -> Value:
     """What a packed function returned, as a value; `infos` are what the call says it returns."""
     if not infos:
         return from_outside(value, None)
-    return from_outside(value, infos[0] if len(infos) == 1 else rx.TupleStructInfo(infos))
+    info = infos[0] if len(infos) == 1 else rx.TupleStructInfo(infos)
+    return from_outside(_with_shapes(value, info), info)
+
+
+def _with_shapes(value: object, info: rx.StructInfo) -> object:
+    """`value` with shapes for tuples of integers that are declared as such, as `x.shape` is."""
+    if not _is_tuple(value):
+        return value
+    if isinstance(info, rx.ShapeStructInfo) and all(type(v) is int for v in value):
+        return ShapeTuple(value)
+    if isinstance(info, rx.TupleStructInfo) and len(value) == len(info.fields):
+        read = tuple(map(_with_shapes, value, info.fields))
+        return value if all(map(operator.is_, value, read)) else read
+    return value
 
 
 def check_int64(value: int) -> int:

@@ -1,0 +1,84 @@
+"""What functions outside the program return is checked against what their calls declare."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import FunctionSignatureError
+from relaxpy.exec.values import ShapeTuple
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.script import from_source
+from tests.ir.relax.graphs import bind, block, function, seq, var
+from tests.ir.relax.infos import func, tensor
+
+CALLS = {
+    "packed": 'R.call_packed("test.declared", x, sinfo_args={})',
+    "pure": 'R.call_pure_packed("test.declared", x, sinfo_args={})',
+    "Python": 'R.call_py_func("test.declared", x, out_sinfo={})',
+}
+TENSOR = 'R.Tensor((n,), "float32")'
+
+
+@pytest.fixture(params=["numpy", "reference"])
+def run(request: pytest.FixtureRequest) -> Callable[..., object]:
+    def run(call: str, info: str, returned: object, size: int = 4) -> object:
+        relaxpy.register_func("test.declared", lambda x: returned, override=True)
+        program = from_source(f"""
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    y = {CALLS[call].format(info)}
+    return y
+""")
+        return relaxpy.compile(program, request.param)["main"](np.ones(size, "float32"))
+
+    return run
+
+
+@pytest.mark.rule("DER-29", "OP-8")
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("info", "returned", "why"),
+    [
+        (TENSOR, np.ones(5, "float32"), "dimension 0 is 5"),
+        (TENSOR, np.ones(4, "int32"), "int32"),
+        (TENSOR, (1, 2), "a tuple is not a tensor"),
+        (f"[{TENSOR}, R.Object]", np.ones(4, "float32"), "a tensor is not a tuple"),
+        (f"[{TENSOR}, {TENSOR}]", (np.ones(4, "float32"),) * 3, "3 fields"),
+        ("R.Shape([n])", ShapeTuple([5]), "5"),
+        ('R.Prim("int64")', "text", "expected R.Prim"),
+    ],
+)
+def test_a_result_that_does_not_fit_is_refused(
+    run: Callable[..., object], call: str, info: str, returned: object, why: str
+) -> None:
+    with pytest.raises(FunctionSignatureError, match=why) as caught:
+        run(call, info, returned)
+    assert caught.value.diagnostic.rule == "DER-29"
+    assert "the result of" in str(caught.value)
+    assert "test.declared" in str(caught.value)
+
+
+@pytest.mark.rule("VAL-13", "VAL-16")
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("info", "returned"),
+    [(TENSOR, None), ("R.Object", "anything"), ("R.Shape([n])", (4,)), ("R.Tensor", np.ones(7))],
+)
+def test_a_result_that_fits_is_the_value(
+    run: Callable[..., object], call: str, info: str, returned: object
+) -> None:
+    assert run(call, info, returned) is returned or run(call, info, returned) == returned
+
+
+@pytest.mark.rule("DER-42")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_a_signature_declared_for_a_packed_function_holds_for_its_result(target: str) -> None:
+    relaxpy.register_func("test.declared", lambda x: np.ones(5, "float32"), override=True)
+    x, y = var("x", tensor(4)), var("y")
+    callee = rx.ExternFunc("test.declared", func(tensor(4), ret=tensor(4)))
+    main = function([x], seq(block(bind(y, rx.Call(callee, (x,)))), y), global_symbol="main")
+    with pytest.raises(FunctionSignatureError, match="dimension 0 is 5, not 4"):
+        relaxpy.compile(main, target)["main"](np.ones(4, "float32"))
