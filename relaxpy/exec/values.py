@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache, cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -373,7 +373,7 @@ def _with_shapes(value: object, info: rx.StructInfo) -> object:
     if not _is_tuple(value):
         return value
     if isinstance(info, rx.ShapeStructInfo) and all(type(v) is int for v in value):
-        return ShapeTuple(value)
+        return ShapeTuple(cast("tuple[int, ...]", value))
     if isinstance(info, rx.TupleStructInfo) and len(value) == len(info.fields):
         read = tuple(map(_with_shapes, value, info.fields))
         return value if all(map(operator.is_, value, read)) else read

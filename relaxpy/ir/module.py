@@ -35,7 +35,7 @@ class IRModule(Node):
         global_infos: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
         self._vars: dict[str, GlobalVar] = {}
-        self._functions: dict[GlobalVar, BaseFunc] = {}
+        self._functions: dict[str, BaseFunc] = {}
         self._python_class: Callable[..., Any] | None = None
         self.attrs: Attrs = as_attrs(attrs)
         if not isinstance(global_infos, Mapping | None):
@@ -54,18 +54,18 @@ class IRModule(Node):
             if (name.name_hint if isinstance(name, GlobalVar) else name) in self._vars:
                 raise MisuseError(f"two functions are called {name}", rule="SC-9", about=name)
             self._enter(name, func)
-        for var, func in self.functions.items():
-            self._functions[var] = self._with_callees(func)
+        for name, func in self.functions_by_name.items():
+            self._functions[name] = self._with_callees(func)
 
     @property
     def functions(self) -> dict[GlobalVar, BaseFunc]:
         """A copy of the table, in order of entry."""
-        return dict(self._functions)
+        return {var: self._functions[name] for name, var in self._vars.items()}
 
     @property
     def functions_by_name(self) -> dict[str, BaseFunc]:
         """A copy of the table keyed by plain names."""
-        return {var.name_hint: func for var, func in self._functions.items()}
+        return dict(self._functions)
 
     def written_as(self, python_class: Callable[..., Any]) -> IRModule:
         """This module as a Python class; a call of it gives an instance."""
@@ -96,7 +96,7 @@ class IRModule(Node):
 
     def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
         """The entries in alphabetical order."""
-        return sorted(self._functions.items(), key=lambda item: item[0].name_hint)
+        return [(self._vars[name], func) for name, func in sorted(self._functions.items())]
 
     @property
     def pyfuncs(self) -> dict[str, Callable[..., object]]:
@@ -123,7 +123,7 @@ class IRModule(Node):
 
     def get_global_vars(self) -> list[GlobalVar]:
         """All GlobalVars, in order of entry."""
-        return list(self._functions)
+        return list(self._vars.values())
 
     def _find(self, name: GlobalVar | str) -> GlobalVar:
         return self.get_global_var(
@@ -132,12 +132,11 @@ class IRModule(Node):
 
     def find_function(self, name: str) -> BaseFunc | None:
         """The function under a name, or None."""
-        var = self._vars.get(name)
-        return None if var is None else self._functions[var]
+        return self._functions.get(name)
 
     @user_facing
     def __getitem__(self, name: GlobalVar | str) -> BaseFunc:
-        return self._functions[self._find(name)]
+        return self._functions[self._find(name).name_hint]
 
     @user_facing
     def __setitem__(self, name: GlobalVar | str, func: BaseFunc) -> None:
@@ -151,14 +150,9 @@ class IRModule(Node):
                 about=func,
             )
         hint = name.name_hint if isinstance(name, GlobalVar) else _checked_name(name)
-        present = self._vars.get(hint)
-        if present is None:
-            present = name if isinstance(name, GlobalVar) else GlobalVar(hint)
-            self._vars[hint] = present
-        elif isinstance(name, GlobalVar) and name is not present:
-            self._functions = {name if v is present else v: f for v, f in self._functions.items()}
-            self._vars[hint] = present = name
-        self._functions[present] = func
+        if isinstance(name, GlobalVar) or hint not in self._vars:
+            self._vars[hint] = name if isinstance(name, GlobalVar) else GlobalVar(hint)
+        self._functions[hint] = func
 
     def _with_callees(self, func: BaseFunc) -> BaseFunc:
         """`func` as the module has it: what it brings along becomes functions of the module."""
@@ -175,7 +169,7 @@ class IRModule(Node):
     @user_facing
     def __delitem__(self, name: GlobalVar | str) -> None:
         var = self._find(name)
-        del self._functions[var]
+        del self._functions[var.name_hint]
         del self._vars[var.name_hint]
 
     def __contains__(self, name: object) -> bool:
@@ -212,7 +206,7 @@ class IRModule(Node):
         """A copy with some of `_fields` replaced, under the same GlobalVars."""
         functions = changes.get("functions_by_name", self.functions_by_name)
         made = IRModule(
-            {var: functions[var.name_hint] for var in self._functions},
+            {var: functions[name] for name, var in self._vars.items()},
             changes.get("attrs", self.attrs),
             changes.get("global_infos", self.global_infos),
         )
@@ -265,7 +259,7 @@ class IRModule(Node):
         names = {old.name_hint: new for old, new in renamed.items()}
         result = IRModule(None, self.attrs, self.global_infos)
         result._python_class = self._python_class
-        for var, func in self._functions.items():
+        for var, func in self.items():
             target = renamed.get(var, var)
             if target.name_hint in result:
                 raise MisuseError(f"two functions would be called {target.name_hint}", rule="SC-9")

@@ -40,8 +40,7 @@ def in_place_of_parameters(
     known = [(p.struct_info, a.struct_info) for p, a in pairs]
     both = [(p, a) for p, a in known if p is not None and a is not None]
     sizes = map_params([p for p, _ in both], [a for _, a in both])
-    images: dict[Node, Node] = {}
-    images.update(sizes)
+    images: dict[Node, Node] = dict(sizes.items())
     before: list[rx.Binding] = []
     unproved: list[tuple[rx.Var, rx.Expr, rx.StructInfo]] = []
     for param, arg in pairs:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from typing_extensions import override
@@ -28,6 +28,8 @@ from relaxpy.ir.relax.replace import replace_variables
 from relaxpy.ir.relax.shape_vars import definable_shape_vars, free_shape_vars
 from relaxpy.ir.tir import expr as tir, ops
 
+V = TypeVar("V", tir.Var, Var)
+
 
 def bind_symbolic_vars(
     func: Function, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
@@ -41,10 +43,13 @@ def bind_symbolic_vars(
         MisuseError: a name means several variables, one is bound twice, or an image mentions a
             variable that nothing defines (WF-6a).
     """
-    known = defined_symbolic_vars(func)
+    named: dict[str, list[tir.Var]] = {}
+    for var in defined_symbolic_vars(func):
+        named.setdefault(var.name, []).append(var)
     images: dict[tir.Var, tir.PrimExpr] = {}
     for key, value in binding_map.items():
-        var = _one(key, known, "shape variable")
+        name = key.name if isinstance(key, tir.Var) else str(key)
+        var = _meant(key, name, named, "shape variable", "defines")
         if var in images:
             raise MisuseError(f"shape variable {var.name} is bound twice", about=var)
         images[var] = ops.cast_to(value, var.dtype)
@@ -55,17 +60,18 @@ def bind_symbolic_vars(
     return cast("Function", PyExprMutator().visit_expr(after))
 
 
-def _one(key: object, known: Iterable[tir.Var], what: str) -> tir.Var:
-    """The variable that is meant by itself or by its name."""
-    found = [var for var in known if var is key or (isinstance(key, str) and var.name == key)]
+def _meant(key: object, name: str, named: Mapping[str, list[V]], what: str, verb: str) -> V:
+    """The variable of that name: `key` itself, or the only one."""
+    found = named.get(name, [])
+    if not isinstance(key, str):
+        found = [var for var in found if var is key]
     if len(found) > 1:
-        raise MisuseError(f"several {what}s of the function are called {key}; give the one meant")
+        raise MisuseError(f"several {what}s of the function are called {name}; give the one meant")
     if not found:
-        names = [var.name for var in known]
         raise UnknownNameError(
-            f"the function defines no {what} {getattr(key, 'name', key)}"
-            + (f"; it defines {', '.join(names)}" if names else ""),
-            hint=close_names(str(key), names),
+            f"the function {verb} no {what} {name}"
+            + (f"; it {verb} {', '.join(named)}" if named else ""),
+            hint=close_names(name, named),
         )
     return found[0]
 
@@ -101,7 +107,8 @@ def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Func
         named.setdefault(param.name_hint, []).append(param)
     values: dict[Var, Expr] = {}
     for key, value in binding_map.items():
-        param = _parameter(key, named)
+        name = key.name_hint if isinstance(key, Var) else str(key)
+        param = _meant(key, name, named, "parameter", "has")
         if param in values:
             raise MisuseError(f"parameter {param.name_hint} is bound twice", about=param)
         values[param] = _as_value(value, param.struct_info)
@@ -142,21 +149,6 @@ def _fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
         return func.attrs
     gone = sum(param in bound for param in func.params[:inputs])
     return func.attrs.updated({"num_input": inputs - gone})
-
-
-def _parameter(key: object, named: Mapping[str, list[Var]]) -> Var:
-    name = key.name_hint if isinstance(key, Var) else str(key)
-    found = [p for p in named.get(name, ()) if p is key or not isinstance(key, Var)]
-    if len(found) > 1:
-        raise MisuseError(f"several parameters are called {key}; give the one meant")
-    if not found:
-        names = list(named)
-        raise UnknownNameError(
-            f"the function has no parameter {name}"
-            + (f"; it has {', '.join(names)}" if names else ""),
-            hint=close_names(name, names),
-        )
-    return found[0]
 
 
 def _as_value(value: object, info: StructInfo | None) -> Expr:

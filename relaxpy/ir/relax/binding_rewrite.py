@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from typing_extensions import override
@@ -34,7 +35,8 @@ class DataflowBlockRewrite:
     """Changes to a dataflow block of a function, each of which makes both anew.
 
     What the rewrite is made of stays as it is; `mutated_dfb` and `mutated_root_fn` are what it has
-    become by now. A block that is left empty is no longer in the function (NF-11).
+    become by now: bindings are collected, and put into the function when that is needed. A block
+    that is left empty is no longer in the function (NF-11).
 
     Errors:
         MisuseError (also TypeError, ValueError): the block is not in the function, or a variable is
@@ -45,16 +47,51 @@ class DataflowBlockRewrite:
     def __init__(self, dfb: DataflowBlock, root_fn: Function) -> None:
         if not isinstance(dfb, DataflowBlock) or not isinstance(root_fn, Function):
             raise MisuseError("a rewrite is made of a DataflowBlock and the Function it stands in")
-        self._original = self._function = root_fn
-        self._block = dfb
+        self._original = root_fn
+        self._numbers = 0
+        self._restart(root_fn, dfb)
         self._sequence()
+
+    def _restart(self, function: Function, block: DataflowBlock) -> None:
+        """Go on from a function and the block in it."""
+        self._function, self._block = function, block
+        self._bindings = list(block.bindings)
+        self._changed = False
+
+    @cached_property
+    def _bound(self) -> set[Var]:
+        """The variables that the function binds."""
+        return set(bound_vars(self._function))
+
+    @cached_property
+    def _names(self) -> set[str]:
+        return {var.name_hint for var in self._bound}
+
+    @cached_property
+    def _users(self) -> dict[Var, dict[object, str]]:
+        """For each variable what uses it, in words."""
+        found: dict[Var, dict[object, str]] = {}
+        for node in walk(self._function):
+            if isinstance(node, (VarBinding, MatchCast)):
+                _note_uses(node, found)
+            elif isinstance(node, SeqExpr):
+                for var in occurring_vars(node.body):
+                    found.setdefault(var, {})[node] = "a result"
+        return found
+
+    def _forget(self) -> None:
+        """Drop what is known of a function that has been rewritten as a whole."""
+        for name in ("_bound", "_names", "_users"):
+            self.__dict__.pop(name, None)
 
     def mutated_dfb(self) -> DataflowBlock:
         """The block as it is by now."""
+        self._settle()
         return self._block
 
     def mutated_root_fn(self) -> Function:
         """The function as it is by now."""
+        self._settle()
         return self._function
 
     def mutate_irmodule(self, irmodule: IRModule) -> IRModule:
@@ -62,18 +99,17 @@ class DataflowBlockRewrite:
         result = irmodule.clone()
         for var, func in irmodule.items():
             if func is self._original:
-                result[var] = self._function
+                result[var] = self.mutated_root_fn()
         return result
 
     def replace_all_uses(self, old_var: Var, new_var: Var) -> None:
         """Let each use of `old_var` in the function mean `new_var`; definitions stay."""
-        known = set(bound_vars(self._function))
         for var in (old_var, new_var):
-            if var not in known:
+            if var not in self._bound:
                 raise MisuseError(f"{var.name_hint} is no variable of the function", about=var)
-        redirect = _Redirect(old_var, new_var, self._block)
-        self._function = redirect.visit_expr(self._function)
-        self._block = redirect.found
+        redirect = _Redirect(old_var, new_var, self.mutated_dfb())
+        self._restart(redirect.visit_expr(self._function), redirect.found)
+        self._forget()
 
     def add(self, expr: Expr, name: str | None = None, is_dfvar: bool = False) -> None:
         """Bind `expr` to a new variable, behind what it uses.
@@ -89,15 +125,15 @@ class DataflowBlockRewrite:
         self._insert((*before, VarBinding(var, value)))
 
     def _fresh_name(self) -> str:
-        taken = {var.name_hint for var in bound_vars(self._function)}
-        count = 0
-        while f"tmp{count}" in taken:
+        count = self._numbers
+        while f"tmp{count}" in self._names:
             count += 1
+        self._numbers = count
         return f"tmp{count}"
 
     def add_binding(self, binding: Binding) -> None:
         """Add a binding of a variable that is not bound yet, behind what it uses."""
-        if binding.var is not None and binding.var in bound_vars(self._function):
+        if binding.var is not None and binding.var in self._bound:
             raise MisuseError(
                 f"variable {binding.var.name_hint} is bound already", rule="SC-9", about=binding.var
             )
@@ -105,15 +141,23 @@ class DataflowBlockRewrite:
 
     def _insert(self, new: tuple[Binding, ...]) -> None:
         used = {var for binding in new for var in _uses(binding)}
-        old = self._block.bindings
-        places = [i + 1 for i, binding in enumerate(old) if binding.var in used]
-        at = max(places, default=min(1, len(old)))
-        self._replace_block((*old[:at], *new, *old[at:]))
+        bound = {binding.var for binding in new if binding.var is not None}
+        names = {var.name_hint for var in bound}
+        self._bound.update(bound)
+        self._names.update(names)
+        for binding in new:
+            _note_uses(binding, self._users)
+        at = len(self._bindings)
+        while at and self._bindings[at - 1].var not in used:
+            at -= 1
+        at = at or min(1, len(self._bindings))
+        self._bindings[at:at] = new
+        self._changed = True
 
     def remove_unused(self, var: Var, allow_undef: bool = False) -> None:
         """Remove the binding of `var`, which nothing uses; with `allow_undef` there may be none."""
-        left = tuple(b for b in self._block.bindings if b.var is not var)
-        if len(left) == len(self._block.bindings):
+        at = next((i for i, b in enumerate(self._bindings) if b.var is var), None)
+        if at is None:
             if allow_undef:
                 return
             raise MisuseError(
@@ -121,28 +165,24 @@ class DataflowBlockRewrite:
                 hint="allow_undef=True skips a variable that it does not bind",
                 about=var,
             )
-        users = self._users(var)
+        users = self._users.get(var)
         if users:
-            raise TransformError(f"variable {var.name_hint} is used by {', '.join(users)}")
-        self._replace_block(left)
-
-    def _users(self, var: Var) -> list[str]:
-        """What uses a variable, in words."""
-        found = []
-        for node in walk(self._function):
-            if isinstance(node, (VarBinding, MatchCast)) and var in _uses(node):
-                found.append(node.var.name_hint if node.var is not None else "a cast")
-            elif isinstance(node, SeqExpr) and var in occurring_vars(node.body):
-                found.append("a result")
-        return found
+            raise TransformError(f"variable {var.name_hint} is used by {', '.join(users.values())}")
+        binding = self._bindings.pop(at)
+        for used in _uses(binding):
+            self._users[used].pop(binding, None)
+        self._bound.discard(var)
+        self._changed = True
 
     def remove_all_unused(self) -> None:
         """Remove the bindings of the function that nothing uses, those of other blocks, too."""
-        self._function = remove_all_unused(self._function)
-        bound = {binding.var for binding in self._block.bindings if binding.var is not None}
-        blocks = (node for node in walk(self._function) if isinstance(node, DataflowBlock))
+        block = self.mutated_dfb()
+        function = remove_all_unused(self._function)
+        bound = {binding.var for binding in block.bindings if binding.var is not None}
+        blocks = (node for node in walk(function) if isinstance(node, DataflowBlock))
         left = (b for b in blocks if any(binding.var in bound for binding in b.bindings))
-        self._block = next(left, DataflowBlock(()))
+        self._restart(function, next(left, DataflowBlock(())))
+        self._forget()
 
     def _sequence(self) -> SeqExpr:
         """What the block stands in."""
@@ -151,15 +191,23 @@ class DataflowBlockRewrite:
                 return node
         raise MisuseError("the dataflow block does not stand in the function", about=self._block)
 
-    def _replace_block(self, bindings: tuple[Binding, ...]) -> None:
+    def _settle(self) -> None:
+        """Put the bindings that were changed into the function."""
+        if not self._changed:
+            return
         seq = self._sequence()
-        new = replace(self._block, bindings=bindings)
+        new = replace(self._block, bindings=tuple(self._bindings))
         blocks: list[BindingBlock] = [new if b is self._block else b for b in seq.blocks]
-        if not bindings:
+        if not new.bindings:
             blocks = joined(blocks)
         changed = replace(seq, blocks=tuple(blocks))
-        self._function = rename(self._function, {seq: changed})
-        self._block = new
+        self._restart(rename(self._function, {seq: changed}), new)
+
+
+def _note_uses(binding: Binding, users: dict[Var, dict[object, str]]) -> None:
+    name = binding.var.name_hint if binding.var is not None else "a cast"
+    for var in _uses(binding):
+        users.setdefault(var, {})[binding] = name
 
 
 def _uses(binding: Binding) -> Iterator[Var]:

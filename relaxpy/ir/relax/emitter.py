@@ -86,7 +86,7 @@ class Scope:
     params: list[Var] = field(default_factory=list)
     own_sizes: list[tir.Var] = field(default_factory=list)
     dataflow: bool = False
-    local: list[Var] = field(default_factory=list)
+    local: set[Var] = field(default_factory=set)
     outlasting: list[Var] = field(default_factory=list)
     impure: Call | None = None
     begun: bool = False
@@ -244,7 +244,7 @@ class Emitter:
         for var in scope.outlasting:
             del self.ctx.infos[var]
             self._keep_own_sizes(var)
-        scope.local, scope.outlasting = [], []
+        scope.local, scope.outlasting = set(), []
 
     def begin_block(self, origin: BindingBlock) -> None:
         """Begin an ordinary block, or go on with one (NF-8)."""
@@ -272,7 +272,7 @@ class Emitter:
         self._keep_own_sizes(var)
         self.values[var] = binding.value
         if scope.dataflow and isinstance(var, DataflowVar):
-            scope.local.append(var)
+            scope.local.add(var)
 
     def _note_effects(self, value: Expr, scope: Scope) -> None:
         """PU-5 inside a dataflow block; elsewhere remember the first impure call (PU-15, PU-16)."""

@@ -228,7 +228,7 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
         raise MisuseError(
             f"expected a table of variables and sizes, found {values!r:.60}", about=values
         )
-    table = {var: _image(var, value) for var, value in values.items()}
+    table = {var: _image(var, values[var]) for var in _in_sizes(info) if var in values}
     if not table:
         return info
 
@@ -243,6 +243,18 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
         return new if new is size or renames else simplify(new)
 
     return map_sizes(replaced, info)
+
+
+def _in_sizes(info: rx.StructInfo) -> dict[tir.Var, None]:
+    """The variables in sizes, those that Func infos own included."""
+    found: dict[tir.Var, None] = {}
+
+    def note(size: tir.PrimExpr) -> tir.PrimExpr:
+        found.update(dict.fromkeys(variables_of(size)))
+        return size
+
+    map_sizes(note, info)
+    return found
 
 
 def _image(var: object, value: tir.ExprLike) -> tir.PrimExpr:

@@ -145,7 +145,7 @@ def test_unknown_and_ambiguous_parameters_are_refused(func: rx.Function) -> None
             {"B": np.ones((3, 2), "float32"), func.params[1]: np.ones((3, 2), "float32")}
         )
     twins = normalize_function(function([var("x", Object), var("x", Object)], rx.Tuple(())))
-    with pytest.raises(MisuseError, match="several parameters are called x"):
+    with pytest.raises(MisuseError, match="several parameters of the function are called x"):
         twins.bind_params({"x": 1})
     with pytest.raises(MisuseError, match="expected a Relax expression"):
         func.bind_params({"B": object()})

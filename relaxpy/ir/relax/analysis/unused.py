@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import TypeVar
 
 from relaxpy.entry import user_facing
@@ -113,13 +114,12 @@ def _with_bindings(block: BindingBlock, bindings: tuple[Binding, ...]) -> Bindin
 
 def joined(blocks: list[BindingBlock]) -> list[BindingBlock]:
     """The blocks without empty ones, neighbours of one kind made one (NF-8 to NF-11)."""
+    filled = [block for block in blocks if block.bindings]
     result: list[BindingBlock] = []
-    for block in blocks:
-        if not block.bindings:
-            continue
-        if result and isinstance(result[-1], DataflowBlock) is isinstance(block, DataflowBlock):
-            last = result[-1]
-            result[-1] = replace(last, bindings=(*last.bindings, *block.bindings))
-        else:
-            result.append(block)
+    for _, group in groupby(filled, lambda block: isinstance(block, DataflowBlock)):
+        first, *others = group
+        if others:
+            bindings = [b for block in (first, *others) for b in block.bindings]
+            first = replace(first, bindings=tuple(bindings))
+        result.append(first)
     return result

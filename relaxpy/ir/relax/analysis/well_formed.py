@@ -63,11 +63,20 @@ def _derivable(program: IRModule | BaseFunc, *, sound: bool) -> IRModule:
             del mod["main"]
     if sound:
         return mod
-    left = {name: f for name, f in mod.functions_by_name.items() if not _breaks_a_criterion(f)}
-    while gone := [n for n, f in left.items() if any(g not in left for g in mentioned_globals(f))]:
-        for name in gone:
-            del left[name]
-    return IRModule(left)
+    functions = mod.functions_by_name
+    users: dict[str, list[str]] = {}
+    for name, func in functions.items():
+        for mentioned in mentioned_globals(func):
+            users.setdefault(mentioned, []).append(name)
+    waiting = [name for name, func in functions.items() if _breaks_a_criterion(func)]
+    waiting += [name for name in users if name not in functions]
+    left_out: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in left_out:
+            left_out.add(name)
+            waiting += users.get(name, ())
+    return IRModule({name: func for name, func in functions.items() if name not in left_out})
 
 
 def _breaks_a_criterion(func: BaseFunc) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from relaxpy.errors import Diagnostic, Span, close_names
 from relaxpy.ir.dtype import INT64
@@ -54,9 +54,24 @@ def dataflow_var_used_outside(found: Survey) -> Iterator[Diagnostic]:
     )
 
 
+_HINTS = 20
+
+
+class _Nearest:
+    """Hints at names that are spelt alike, for the first few of many: each looks at all names."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = list(names)
+        self._left = _HINTS
+
+    def __call__(self, name: str) -> str | None:
+        self._left -= 1
+        return close_names(name, self._names) if self._left >= 0 else None
+
+
 def unbound_variable(found: Survey) -> Iterator[Diagnostic]:
     """WF-2a: every variable is a parameter or on the left of a binding."""
-    names = [var.name_hint for var in found.binders]
+    near = _Nearest(var.name_hint for var in found.binders)
     for use in found.var_faults:
         if use.fault == "unbound" and not isinstance(use.var, GlobalVar):
             name = use.var.name_hint
@@ -64,7 +79,7 @@ def unbound_variable(found: Survey) -> Iterator[Diagnostic]:
                 f"variable {name} is bound nowhere",
                 "WF-2a",
                 use.span,
-                close_names(name, names) or "bind it, or make it a parameter",
+                near(name) or "bind it, or make it a parameter",
             )
 
 
@@ -140,6 +155,7 @@ def compound_size_binds_nothing(found: Survey) -> Iterator[Diagnostic]:
 
 def out_of_scope(found: Survey) -> Iterator[Diagnostic]:
     """WF-24: nothing is used outside its scope."""
+    near = _Nearest(v.name_hint for v in found.module or ())
     seen: set[tuple[str, Span | None]] = set()
     for use in found.var_faults:
         name = use.var.name_hint
@@ -152,13 +168,11 @@ def out_of_scope(found: Survey) -> Iterator[Diagnostic]:
             )
         elif isinstance(use.var, GlobalVar) and (name, use.span) not in seen:
             seen.add((name, use.span))
-            module = found.module
-            known = [] if module is None else [v.name_hint for v in module]
             yield Diagnostic(
                 f"the module has no function {name}",
                 "WF-24",
                 use.span,
-                close_names(name, known) or "add one to the module under this name",
+                near(name) or "add one to the module under this name",
             )
     for size in found.size_faults:
         if size.fault == "gone" and size.role not in ("param", "return", "cast"):
