@@ -25,6 +25,12 @@ _NOTEBOOK: Final = frozenset(("IPython", "ipykernel"))
 #: The environment variable that keeps the frames of relaxpy in tracebacks.
 FULL_TRACEBACK: Final = "RELAXPY_FULL_TRACEBACK"
 
+#: The characters of a message, of a word in one, and of a source line quoted below one.
+MAX_MESSAGE: Final = 8_000
+MAX_WORD: Final = 200
+MAX_LINE: Final = 160
+_LONG_WORD: Final = re.compile(rf"\S{{{MAX_WORD + 1},}}")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
@@ -85,9 +91,22 @@ def _cells(text: str) -> str:
     return "".join(out)
 
 
+def clipped(text: str) -> str:
+    """`text` with long words shortened in their middle, and cut where it is too long itself."""
+    if len(text) <= MAX_WORD:
+        return text
+    text = _LONG_WORD.sub(lambda word: f"{word[0][:80]}…{word[0][-20:]}", text)
+    rest = len(text) - MAX_MESSAGE
+    return text if rest <= 0 else f"{text[:MAX_MESSAGE]}… ({rest} more characters)"
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing wrong with a program: which rule, where, what was found, what to write instead."""
+    """One thing wrong with a program: which rule, where, what was found, what to write instead.
+
+    Its texts are clipped here, whoever writes them: they quote names, strings and digits of a
+    program, each of which may be megabytes long.
+    """
 
     message: str
     rule: str | None = None
@@ -95,13 +114,21 @@ class Diagnostic:
     hint: str | None = None
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", clipped(self.message))
+        object.__setattr__(self, "hint", self.hint and clipped(self.hint))
+        object.__setattr__(self, "notes", tuple(map(clipped, self.notes)))
+
     @property
     def where(self) -> str:
         """The position as messages begin with it; empty without one."""
         return "" if self.span is None else f"{self.span}: "
 
     def excerpt(self) -> tuple[str, str] | None:
-        """The source line and, below it, the carets; None without a position."""
+        """The source line and, below it, the carets; None without a position.
+
+        Of a long line it is the part around the first caret.
+        """
         span = self.span
         if span is None:
             return None
@@ -110,6 +137,13 @@ class Diagnostic:
             return None
         start = span.column - 1
         end = span.end_column - 1 if span.end_line == span.line else len(text)
+        if len(text) > MAX_LINE:
+            first = max(0, min(start - MAX_LINE // 2, len(text) - MAX_LINE))
+            last = first + MAX_LINE
+            before, after = "…" if first else "", "…" if last < len(text) else ""
+            text = before + text[first:last] + after
+            moved = len(before) - first
+            start, end = start + moved, min(end, last) + moved
         width = max(1, len(_cells(text[start:end].rstrip())))
         return text, _cells(text[:start]) + "^" * width
 
@@ -508,10 +542,17 @@ def close_names(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """At most two of `known` that are as few edits from `name` as any: one for three letters."""
+    """At most two of `known` that are as few edits from `name` as any: one for three letters.
+
+    A longer name than MAX_WORD is no misspelling, and among more than MAX_MESSAGE names none is
+    looked for: each comparison takes the product of two lengths.
+    """
     limit = len(name) // 3
     ranks: dict[tuple[int, int], list[str]] = {}
-    for other in sorted(set(known) - {name}):
+    others = set(known) - {name}
+    if len(name) > MAX_WORD or len(others) > MAX_MESSAGE:
+        return []
+    for other in sorted(others):
         edits = edit_distance(name.casefold(), other.casefold(), limit)
         if edits <= limit:
             # Capitals are no edits, but of names otherwise as near the one with the same is meant.

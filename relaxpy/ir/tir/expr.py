@@ -6,13 +6,17 @@ call, match datatypes first and fold constants.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, counted, digits
+from relaxpy.errors import MisuseError, counted, digits, is_users
 from relaxpy.ir.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
@@ -263,6 +267,31 @@ class CmpExpr(BinaryOpExpr):
         return DataType(BOOL + dtype.vector) if dtype.vector else BOOL
 
 
+#: Whether a text is being read: Python code that it calls cannot know whether scalars are equal.
+_while_reading: ContextVar[bool] = ContextVar("relaxpy_while_reading", default=False)
+#: The global of a module that asks for truth values on behalf of a text.
+ASKS_FOR_TEXT: Final = "__asks_for_text__"
+
+
+@contextmanager
+def unknown_truth(*, refused: bool = True) -> Iterator[None]:
+    """A context in which Python code cannot take `a == b` for whether these are one expression.
+
+    The truth of an equation of different expressions is then an error, where it is asked by a
+    function of the user's, or by a built-in one such as `sorted` that a text calls. relaxpy itself
+    goes on to ask for structural equality.
+    """
+    token = _while_reading.set(refused)
+    try:
+        yield
+    finally:
+        _while_reading.reset(token)
+
+
+def _refused(frame: FrameType) -> bool:
+    return _while_reading.get() and (is_users(frame) or ASKS_FOR_TEXT in frame.f_globals)
+
+
 class EQ(CmpExpr):
     """a == b; as a Python truth value, whether the two are the same expression."""
 
@@ -270,6 +299,8 @@ class EQ(CmpExpr):
 
     @override
     def __bool__(self) -> bool:
+        if self.a is not self.b and _refused(sys._getframe(1)):
+            return PrimExpr.__bool__(self)
         return self.a is self.b
 
 
@@ -280,6 +311,8 @@ class NE(CmpExpr):
 
     @override
     def __bool__(self) -> bool:
+        if self.a is not self.b and _refused(sys._getframe(1)):
+            return PrimExpr.__bool__(self)
         return self.a is not self.b
 
 

@@ -109,7 +109,10 @@ def _plain(value: object) -> object:
     """An annotation without Python's wrapping: `Annotated[R.Tensor, (4,)]`, or the bare class."""
     if typing.get_origin(value) is typing.Annotated:
         kind, *arguments = typing.get_args(value)
-        return kind(*arguments)
+        known = isinstance(kind, TypeWord) or (
+            isinstance(kind, type) and issubclass(kind, Annotation)
+        )
+        return kind(*arguments) if known else value
     if isinstance(value, type) and issubclass(value, Annotation):
         return value()
     if isinstance(value, (Annotation, rx.StructInfo)) or value is None:

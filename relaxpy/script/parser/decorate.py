@@ -25,7 +25,7 @@ from relaxpy.script.parser.reading import (
     read_function,
     read_module,
 )
-from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names, frame_names
+from relaxpy.script.parser.scope import BUILTINS, FromText, Scope, captured_names, frame_names
 from relaxpy.script.parser.text import Program, definition_of, source_at
 
 
@@ -132,9 +132,9 @@ class FunctionDecorator(forms.FunctionOptions):
         if isinstance(function, staticmethod):
             function = function.__func__
         function = inspect.unwrap(function)
-        if not isinstance(function, FunctionType) or hasattr(function, "__from_text__"):
+        if not isinstance(function, FunctionType):
             word = "R.function" if self.dialect == "relax" else "T.prim_func"
-            found = "lambda" if isinstance(function, FunctionType) else type(function).__name__
+            found = "lambda" if isinstance(function, FromText) else type(function).__name__
             hint = "classes are decorated with @I.ir_module" if inspect.isclass(function) else None
             raise MisuseError(
                 f"{word} decorates a function, found {found}", about=function, hint=hint

@@ -5,26 +5,51 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.errors import ParseError, RelaxpyError, counted
+from relaxpy.script.parser import door
 from relaxpy.script.parser.guard import Guard
-from relaxpy.script.parser.scope import Scope
+from relaxpy.script.parser.scope import FromText, Scope
 from relaxpy.script.parser.text import Positioned, Program
 from relaxpy.script.parser.wording import as_parse_error, describe
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluator import Evaluator
 
+
+class Lambda(FromText):
+    """A lambda of a text: whoever calls it, it is read with the names where it was written."""
+
+    spoken = "lambda"
+    __name__ = "<lambda>"
+
+    def __init__(self, node: ast.Lambda, values: Displays) -> None:
+        self.node = node
+        self.values = values
+        self.program = values.program
+        self.scope = values.scope.closure()
+        self.names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in self.names])
+
+    def __call__(self, *args: object) -> object:
+        """The value of its body.
+
+        Errors: ParseError if it takes another number of arguments, or as of any expression.
+        """
+        values, names = self.values, self.names
+        if len(args) != len(names):
+            expected = counted(len(names), "argument")
+            raise self.program.error(self.node, f"this takes {expected}, found {len(args)}")
+        given = dict(zip(names, args, strict=True))
+        with values.reading(self.program, self.scope.closure()), values.scope.inner(given):
+            return values.value(self.node.body)
+
+
 #: What Python's own operations raise on values that they cannot take.
 VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
-
-_CONVERSIONS: Mapping[int, Callable[[object], object]] = {
-    -1: lambda value: value,
-    ord("s"): str,
-    ord("r"): repr,
-    ord("a"): ascii,
-}
 
 
 class Displays:
@@ -68,7 +93,7 @@ class Displays:
         Errors: ParseError for what has no members known while the program is read.
         """
         try:
-            members: Iterable[object] = iter(value)
+            members: Iterable[object] = door.members(value)
         except RelaxpyError as error:
             raise as_parse_error(error, self.program.span(node)) from None
         except VALUE_ERRORS:
@@ -76,17 +101,20 @@ class Displays:
         return self.guard.members(members, node, self._whole)
 
     def _dict(self, node: ast.Dict) -> dict[Any, Any]:
-        result: dict[Any, Any] = {}
+        pairs: list[tuple[Any, Any]] = []
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
                 given = self.value(value)
                 if not isinstance(given, Mapping):
                     raise self.error(value, f"** takes a dict, found {describe(given)}")
-                result.update(given)
+                pairs += given.items()
                 continue
-            name = self._key(key)
-            result[name] = self.value(value)
-        return result
+            pairs.append((self._key(key), self.value(value)))
+        return self._table(pairs, node)
+
+    def _table(self, pairs: list[tuple[Any, Any]], node: ast.expr) -> dict[Any, Any]:
+        self.guard.keys([key for key, _ in pairs], node, self._whole)
+        return dict(pairs)
 
     def _key(self, node: ast.expr) -> Any:
         """The value of an expression that is the key of a dict."""
@@ -100,6 +128,7 @@ class Displays:
     def _set(self, members: Iterable[object], node: ast.expr) -> set[Any]:
         found = list(members)
         try:
+            self.guard.keys(found, node, self._whole)
             return set(found)
         except TypeError as error:
             raise self.error(node, f"a set cannot hold these: {error}") from None
@@ -111,7 +140,8 @@ class Displays:
             yield self.value(node.elt)
 
     def _dictcomp(self, node: ast.DictComp) -> dict[Any, Any]:
-        return {self._key(node.key): self.value(node.value) for _ in self._rounds(node.generators)}
+        rounds = self._rounds(node.generators)
+        return self._table([(self._key(node.key), self.value(node.value)) for _ in rounds], node)
 
     def _rounds(self, generators: list[ast.comprehension]) -> Iterator[None]:
         """One step for each round of the comprehension, its variables bound meanwhile."""
@@ -161,29 +191,21 @@ class Displays:
         for part, member in zip(parts, members, strict=True):
             yield (part.value if isinstance(part, ast.Starred) else part), member
 
-    def _lambda(self, node: ast.Lambda) -> Callable[..., object]:
+    @contextmanager
+    def reading(self, program: Program, scope: Scope) -> Iterator[None]:
+        """A context in which another text is read, or another part of it with names of its own."""
+        outer = self.program, self.scope
+        self.program, self.scope = program, scope
+        try:
+            yield
+        finally:
+            self.program, self.scope = outer
+
+    def _lambda(self, node: ast.Lambda) -> Lambda:
         spec = node.args
         if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.defaults:
             raise self.error(node, "a lambda here takes plain parameters only")
-        names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
-        frames = list(self.scope.frames)
-
-        def function(*args: object) -> object:
-            if len(args) != len(names):
-                raise self.error(node, f"this takes {len(names)} arguments, found {len(args)}")
-            outer = self.scope.frames
-            self.scope.frames = [*frames, dict(zip(names, args, strict=True))]
-            try:
-                return self.value(node.body)
-            finally:
-                self.scope.frames = outer
-
-        parameters = [
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names
-        ]
-        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        function.__from_text__ = True  # type: ignore[attr-defined]
-        return function
+        return Lambda(node, self)
 
     def _joined(self, node: ast.JoinedStr) -> str:
         return "".join(self._formatted(part) for part in node.values)
@@ -199,7 +221,6 @@ class Displays:
             spec = self._joined(node.format_spec)
         self.guard.format(value, spec, node.value, self._whole)
         try:
-            shown = _CONVERSIONS[node.conversion](value)
-            return format(shown, spec) if spec else str(shown)
+            return door.formatted(value, node.conversion, spec)
         except VALUE_ERRORS as error:
             raise self.error(node.value, str(error)) from None

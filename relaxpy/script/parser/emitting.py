@@ -8,6 +8,7 @@ from typing import Any
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.tir.expr import unknown_truth
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.acting import word
 
@@ -52,6 +53,7 @@ def kernel_call(form: forms.TeForm, builder: BlockBuilder, names: Container[str]
     while free in names or (count and free in taken):
         count += 1
         free = f"{name}{count}"
-    return builder.call_te(
-        form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **named
-    )
+    with unknown_truth(refused=False):  # sizes of tensor expressions are compared by structure
+        return builder.call_te(
+            form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **named
+        )

@@ -24,10 +24,21 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.parser import door
+from relaxpy.script.parser.builtin_calls import IN_PLACE_OF, BuiltinCalls
 from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
-from relaxpy.script.parser.displays import VALUE_ERRORS, Displays
+from relaxpy.script.parser.comparing import check_lookup, contains, equal
+from relaxpy.script.parser.displays import VALUE_ERRORS
 from relaxpy.script.parser.guard import OPEN, Guard, offers, public_names
-from relaxpy.script.parser.scope import BUILTINS, MISSING, Poison, Poisoned, Scope, unknown_name
+from relaxpy.script.parser.scope import (
+    BUILTINS,
+    MISSING,
+    ModuleRef,
+    Poison,
+    Poisoned,
+    Scope,
+    unknown_name,
+)
 from relaxpy.script.parser.text import Positioned, Program, quoted_program
 from relaxpy.script.parser.wording import (
     array_hint,
@@ -73,12 +84,12 @@ _COMPARE: dict[type[ast.cmpop], tuple[Callable[[Any, Any], object], str]] = {
     ast.GtE: (operator.ge, ">="),
     ast.Is: (operator.is_, "is"),
     ast.IsNot: (operator.is_not, "is not"),
-    ast.In: (lambda a, b: a in b, "in"),
-    ast.NotIn: (lambda a, b: a not in b, "not in"),
+    ast.In: (contains, "in"),
+    ast.NotIn: (contains, "not in"),
 }
+_MEMBERSHIP = ("in", "not in")
+_EQUALITY = ("==", "!=")
 _IN_ORDER: dict[str, type[tir.CmpExpr]] = {
-    "==": tir.EQ,
-    "!=": tir.NE,
     "<": tir.LT,
     "<=": tir.LE,
     ">": tir.GT,
@@ -86,7 +97,7 @@ _IN_ORDER: dict[str, type[tir.CmpExpr]] = {
 }
 
 
-class Evaluator(Displays):
+class Evaluator(BuiltinCalls):
     """Gives the values of expression nodes; subclasses say what operators do on IR values.
 
     `guard` decides what text may reach: everything for a function of the user's own, little for
@@ -94,7 +105,7 @@ class Evaluator(Displays):
     """
 
     def __init__(self, program: Program, scope: Scope, guard: Guard = OPEN) -> None:
-        Displays.__init__(self, program, scope, guard)
+        BuiltinCalls.__init__(self, program, scope, guard)
         self.size_of: Callable[[str], object] | None = None
         self._cases: dict[type[ast.expr], Callable[[Any], object]] = {
             ast.Name: self._name,
@@ -172,7 +183,7 @@ class Evaluator(Displays):
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
         """What a call gives."""
-        return function(*args, **kwargs)
+        return door.call(function, args, kwargs)
 
     @override
     def truth(self, value: object, node: ast.expr, asked_by: ast.expr | None = None) -> bool:
@@ -187,7 +198,7 @@ class Evaluator(Displays):
                 hint=truth_hint(asked_by) if asked_by is not None else None,
             )
         try:
-            return bool(value)
+            return door.truth(value)
         except VALUE_ERRORS as error:
             raise self.error(node, str(error)) from None
 
@@ -253,7 +264,7 @@ class Evaluator(Displays):
         """The error for an attribute that `owner` does not have, pointing at its name."""
         known = {name for name in dir(owner) if not name.startswith("_")}
         spoken = ast.unparse(node.value)
-        if hasattr(owner, "__functions__"):
+        if isinstance(owner, ModuleRef):
             hint = close_names(node.attr, known)
             return self.error(
                 last_name(node), f"the module has no function {node.attr!r}", hint=hint
@@ -292,12 +303,20 @@ class Evaluator(Displays):
     def _call(self, node: ast.Call) -> object:
         function = self.value(node.func)
         args, kwargs = self.arguments(node)
+        return self.invoke(function, args, kwargs, node)
+
+    @override
+    def invoke(
+        self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        """What a call gives: every call of a text passes here."""
         self.guard.call(function, args, kwargs, node, self)
-        if any(function is asks for asks in (all, any, bool)):
-            for value in (m for a in args for m in (a if isinstance(a, (list, tuple)) else [a])):
-                if isinstance(value, Expr):
-                    self.truth(value, culprit(node, args, kwargs, value) or node)
         try:
+            own = IN_PLACE_OF.get(id(function))
+            if own is not None and args and not kwargs:
+                return own(self, *args, node=node)
+            kwargs = self.with_key(function, kwargs, node)
+            check_lookup(function, args)
             return self.on_call(function, args, kwargs, node)
         except RelaxpyError as error:
             if isinstance(error, MisuseError) and error.about is None:
@@ -363,7 +382,7 @@ class Evaluator(Displays):
     def _subscript(self, node: ast.Subscript) -> object:
         owner = self.value(node.value)
         index = self.value(node.slice)
-        self.guard.subscript(owner, node, self)
+        self.guard.subscript(owner, index, node, self)
         try:
             return self.on_subscript(owner, index, node)
         except RelaxpyError as error:
@@ -377,7 +396,7 @@ class Evaluator(Displays):
         """`owner[index]`."""
         if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
             raise self.error(node.value, f"{describe(owner)} cannot be indexed")
-        return owner[index]
+        return door.item(owner, index)
 
     def _slice(self, node: ast.Slice) -> slice:
         parts = (node.lower, node.upper, node.step)
@@ -404,7 +423,7 @@ class Evaluator(Displays):
             if found is not MISSING:
                 return found
             self.guard.binary(sign, left, right, node, self)
-            return function(left, right)
+            return door.operate(function, left, right)
         except RelaxpyError as error:
             raise as_parse_error(error, self._operand(node, left, right, error)) from None
         except VALUE_ERRORS as error:
@@ -438,7 +457,7 @@ class Evaluator(Displays):
         try:
             operand = self.operand(operand)
             found = self.on_unary(sign, operand)
-            return function(operand) if found is MISSING else found
+            return door.operate(function, operand) if found is MISSING else found
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:
@@ -478,9 +497,13 @@ class Evaluator(Displays):
             if found is not MISSING:
                 return found
             self.guard.binary(sign, left, right, node, self)
+            if sign in _MEMBERSHIP:
+                return _denied_if(sign == "not in", contains(right, left))
+            if sign in _EQUALITY and not isinstance(left, Expr) and not isinstance(right, Expr):
+                return _denied_if(sign == "!=", equal(left, right))
             if sign in _IN_ORDER and isinstance(right, PrimExpr) and type(left) in (int, float):
                 return ops.compare(_IN_ORDER[sign], left, right)  # Python would turn it around
-            return function(left, right)
+            return door.operate(function, left, right)
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:
@@ -521,6 +544,14 @@ class Evaluator(Displays):
             self.value(node.body),
             self.value(node.orelse),
         )
+
+
+def _denied_if(denied: bool, found: PrimExpr | bool) -> PrimExpr | bool:
+    if not denied:
+        return found
+    if isinstance(found, tir.EQ):
+        return tir.NE(found.a, found.b)
+    return ops.logical_not(found) if isinstance(found, PrimExpr) else not found
 
 
 def _is_numpys(function: object) -> bool:

@@ -71,16 +71,24 @@ class GraphState:
         guard: Guard = OPEN,
         report: Report | None = None,
     ) -> None:
-        self.program = program
-        self.scope = scope
         self.builder = builder
         self.report = report if report is not None else Report()
         self.values = GraphEvaluator(program, scope, guard)
-        self.statements = Statements(program, scope, self.report)
+        self.statements = Statements(self.values, self.report)
         self.body: Body | None = None
         self.capture: Callable[[rx.BaseFunc, str], rx.GlobalVar] | None = None
         self._foreign: set[rx.Expr] = set()
         builder.context.place = self.values.place_of
+
+    @property
+    def program(self) -> Program:
+        """The text that is being read now: that of a macro while it is expanded."""
+        return self.values.program
+
+    @property
+    def scope(self) -> Scope:
+        """What names mean there."""
+        return self.values.scope
 
     def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
         """The error `message` about what stands at `node`."""

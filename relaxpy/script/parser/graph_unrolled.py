@@ -11,7 +11,7 @@ from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser import forms
+from relaxpy.script.parser import door, forms
 from relaxpy.script.parser.acting import acting
 from relaxpy.script.parser.emitting import kernel_call
 from relaxpy.script.parser.graph_blocks import GraphBlocks
@@ -95,7 +95,7 @@ class GraphUnrolled(GraphBlocks):
                 early or last, "a macro of Relax ends in its one return, which has a value"
             )
         before = len(self.report.errors)
-        with self.apart(), expanded(self, macro, args, kwargs, node):
+        with self.apart(), expanded(self.values, macro, args, kwargs, node):
             self.statements.read(statements, self.statement)
             if len(self.report.errors) > before:
                 raise Poisoned
@@ -109,7 +109,7 @@ class GraphUnrolled(GraphBlocks):
     ) -> object:
         """What a function of the user's gives, whose words of R act here."""
         with self.eager(node):
-            return function(*args, **kwargs)
+            return door.call(function, args, kwargs)
 
     @contextmanager
     def eager(self, node: ast.expr) -> Iterator[None]:

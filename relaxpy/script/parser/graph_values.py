@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -33,7 +33,7 @@ from relaxpy.ir.relax.op.outputs import info_list
 from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-from relaxpy.script.parser import forms
+from relaxpy.script.parser import door, forms
 from relaxpy.script.parser.acting import is_helper
 from relaxpy.script.parser.annotations import Annotation, DTensor, Tensor, TypeWord, resolve
 from relaxpy.script.parser.devices import Devices
@@ -41,7 +41,7 @@ from relaxpy.script.parser.evaluator import Evaluator
 from relaxpy.script.parser.legacy import NOT_READ, RuntimeDepShape
 from relaxpy.script.parser.macros import Macro
 from relaxpy.script.parser.relaxwords import call_packed
-from relaxpy.script.parser.scope import MISSING, Poisoned
+from relaxpy.script.parser.scope import MISSING, ModuleRef
 from relaxpy.script.parser.text import Positioned, Program
 from relaxpy.script.parser.wording import (
     as_parse_error,
@@ -69,30 +69,6 @@ _METHODS = {
     "==": "__eq__",
     "!=": "__ne__",
 }
-
-
-class ModuleRef:
-    """The module that is being read, as its functions see it: `cls.f`, `Module.f`."""
-
-    def __init__(self, functions: Mapping[str, rx.GlobalVar]) -> None:
-        self.__functions__ = functions
-        self.__lost__: set[str] = set()
-
-    def __getattr__(self, name: str) -> rx.GlobalVar:
-        if name in self.__lost__:
-            raise Poisoned
-        found = self.__functions__.get(name)
-        if found is None:
-            raise AttributeError(name)
-        return found
-
-    @override
-    def __dir__(self) -> list[str]:
-        return list(self.__functions__)
-
-    @override
-    def __str__(self) -> str:
-        return "the module"
 
 
 class Host(Protocol):
@@ -282,7 +258,7 @@ class GraphEvaluator(Evaluator):
         while True:
             outer, self._current = self._current, node
             with self.host.eager(node):
-                member = next(members, MISSING)
+                member = door.next_member(members, MISSING)
             self._current = outer
             if member is MISSING:
                 return
@@ -334,7 +310,8 @@ class GraphEvaluator(Evaluator):
         if isinstance(function, OpDef):
             args, kwargs = self._on_listed_devices(function, args, kwargs)
             try:
-                call = function.make(*args, span=self.span(node), **_renamed(kwargs))
+                given = {"span": self.span(node), **_renamed(kwargs)}
+                call = door.call(function.make, args, given)
             except MisuseError as error:
                 self.hinted(error)
                 absent = _absent(function, args, kwargs, node) if error.about is None else None
@@ -354,7 +331,8 @@ class GraphEvaluator(Evaluator):
         if shared and self.host is not None:
             found = self.host.help(function, args, kwargs, node)
         else:
-            found = function(*args, **(_renamed(kwargs) if function is call_packed else kwargs))
+            kwargs = _renamed(kwargs) if function is call_packed else kwargs
+            found = door.call(function, args, kwargs)
         if isinstance(found, Tensor) and isinstance(found.vdevice, str):
             found.vdevice = self.devices.find(found.vdevice)
         if isinstance(found, DTensor) and isinstance(found.device_mesh, str):

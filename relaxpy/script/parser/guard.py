@@ -20,8 +20,9 @@ from relaxpy.ir.relax.shape_vars import sizes_of
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.traverse import children
+from relaxpy.script.parser import door
 from relaxpy.script.parser.call_faults import culprit
-from relaxpy.script.parser.scope import BUILTINS
+from relaxpy.script.parser.scope import BUILTINS, FromText, ModuleRef
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluator import Evaluator
@@ -31,6 +32,9 @@ MAX_BITS = 4096
 MAX_ITEMS = 100_000
 PER_INFO = 100  # a field that an operator derives is so much work
 MAX_CHARACTERS = 16_000_000
+CHARACTERS_PER_STEP = 16  # of a string that is handed to a function
+MAX_KEYS = 10_000  # of a dict or set, other than strings
+MAX_COLLISIONS = 16  # keys of one hash
 _OUT_OF_REACH = "only functions of I, R, T and those handed in can be called in text"
 _FORMAT = re.compile(r"[<>=^+\- 0-9.,_a-zA-Z]{0,8}")
 
@@ -68,7 +72,7 @@ class Guard:
 
     def attribute(self, owner: object, node: ast.Attribute, at: Evaluator) -> object:
         """Attribute `node.attr` of `owner`, if it may be read."""
-        return getattr(owner, node.attr)
+        return door.attribute(owner, node.attr)
 
     def call(
         self,
@@ -80,7 +84,7 @@ class Guard:
     ) -> None:
         """Whether a call may be made."""
 
-    def subscript(self, owner: object, node: ast.Subscript, at: Evaluator) -> None:
+    def subscript(self, owner: object, index: object, node: ast.Subscript, at: Evaluator) -> None:
         """Whether a value may be indexed."""
 
     def binary(self, sign: str, left: object, right: object, node: ast.expr, at: Evaluator) -> None:
@@ -88,6 +92,9 @@ class Guard:
 
     def result(self, value: object, node: ast.expr, at: Evaluator) -> None:
         """Whether a value just made is small enough."""
+
+    def keys(self, keys: list[Any], node: ast.expr, at: Evaluator) -> None:
+        """Whether these may be the members of a set, or the keys of a dict."""
 
     def members(self, members: Iterable[object], node: ast.expr, at: Evaluator) -> Iterable[object]:
         """The members of a value, as many as may be gone through."""
@@ -129,7 +136,8 @@ class TextGuard(Guard):
     @override
     def attribute(self, owner: object, node: ast.Attribute, at: Evaluator) -> object:
         name = node.attr
-        if name.startswith("_") and name not in getattr(owner, "__functions__", ()):
+        own = owner.__functions__ if isinstance(owner, ModuleRef) else {}
+        if name.startswith("_") and name not in own:
             raise at.error(
                 node, f"attributes beginning with an underscore are refused in text: {name}"
             )
@@ -137,12 +145,12 @@ class TextGuard(Guard):
             return self._member(owner, name, node, at)
         for kind, names in ATTRIBUTES.items():
             if isinstance(owner, kind) and name in names:
-                found = getattr(owner, name)
+                found = door.attribute(owner, name)
                 if callable(found) and not isinstance(found, Node):
                     self._callable[id(found)] = found
                 return found
-        if hasattr(owner, "__functions__"):  # a module being read: its names are the program's own
-            return getattr(owner, name)
+        if isinstance(owner, ModuleRef):  # its names are the program's own
+            return door.attribute(owner, name)
         if not hasattr(owner, name):
             raise at.unknown_attribute(owner, node)
         raise at.error(
@@ -154,7 +162,7 @@ class TextGuard(Guard):
     def _member(self, space: object, name: str, node: ast.Attribute, at: Evaluator) -> object:
         if name not in getattr(space, "__all__", ()) and not offers(space, name):
             raise at.unknown_attribute(space, node)
-        member = getattr(space, name)
+        member = door.attribute(space, name)
         if hasattr(member, "__all__") or hasattr(member, "_public_names"):
             self._spaces[id(member)] = member
         if callable(member):
@@ -171,27 +179,37 @@ class TextGuard(Guard):
         at: Evaluator,
     ) -> None:
         for value in (*args, *kwargs.values()):
-            if self._is_foreign(value):  # map, T.index_map and others would call it
+            if self._is_foreign(value):  # T.index_map and others would call it
                 raise at.error(culprit(node, args, kwargs, value) or node, _OUT_OF_REACH)
-        if isinstance(function, rx.Expr) or getattr(function, "__from_text__", False):
-            return
-        if id(function) not in self._callable:
+        if not isinstance(function, (rx.Expr, FromText)) and id(function) not in self._callable:
             raise at.error(node.func, _OUT_OF_REACH)
         if function is round:
             for digits in (*args[1:], *kwargs.values()):
                 if isinstance(digits, int) and abs(digits) > MAX_BITS:
                     raise at.error(node, "rounding to so many digits is refused in text")
-        elif id(function) in self._builtins and function is not range:
-            for k, arg in enumerate(args):
-                if isinstance(arg, Iterator):
-                    args[k] = self.members(arg, node, at)
-                else:
-                    self.step(node, at, _size(arg))
+        if function is range:
+            return
+        for k, arg in enumerate(args):
+            args[k] = self._measured(arg, node, at)
+        for value in kwargs.values():
+            self._measured(value, node, at)
+        if (function is set or function is dict) and args and isinstance(args[0], Iterable):
+            args[0] = list(args[0]) if not isinstance(args[0], dict) else args[0]
+            pairs = function is dict and isinstance(args[0], list)
+            keys = [k[0] for k in args[0] if isinstance(k, tuple) and k] if pairs else [*args[0]]
+            self.keys(keys, node, at)
+
+    def _measured(self, value: Any, node: ast.expr, at: Evaluator) -> Any:
+        """A value that is handed to a function, which may go through it, however deep."""
+        if isinstance(value, Iterator):
+            return self.members(value, node, at)
+        self.step(node, at, _size(value))
+        return value
 
     def _is_foreign(self, value: object) -> bool:
         """Whether `value` is a function that text cannot call: what is no data, or an IRModule."""
         kind = type(value)
-        if not callable(value) or getattr(value, "__from_text__", False):
+        if not callable(value) or isinstance(value, FromText):
             return False
         if isinstance(value, type) and issubclass(value, np.generic):  # a datatype
             return False
@@ -199,7 +217,8 @@ class TextGuard(Guard):
         return not data and id(value) not in self._callable
 
     @override
-    def subscript(self, owner: object, node: ast.Subscript, at: Evaluator) -> None:
+    def subscript(self, owner: object, index: object, node: ast.Subscript, at: Evaluator) -> None:
+        self._measured(index, node, at)
         if owner is not Annotated and (inspect.isclass(owner) or inspect.ismodule(owner)):
             raise at.error(node, "only values can be indexed in text")
 
@@ -242,6 +261,8 @@ class TextGuard(Guard):
             if characters > MAX_CHARACTERS:
                 raise at.error(node, f"more than {MAX_CHARACTERS} characters are refused in text")
             self.step(node, at, size)
+            if isinstance(value, (set, dict)):
+                self.keys([*value], node, at)
         elif isinstance(value, str):
             if not isinstance(node, ast.Constant):  # the text holds those itself
                 self.step(node, at, len(value))
@@ -273,6 +294,21 @@ class TextGuard(Guard):
         return known[value]
 
     @override
+    def keys(self, keys: list[Any], node: ast.expr, at: Evaluator) -> None:
+        # Hashes of strings differ from run to run, those of numbers can be chosen to collide.
+        by_hash: dict[int, list[Any]] = {}
+        for key in keys:
+            if isinstance(key, str):
+                continue
+            alike = by_hash.setdefault(hash(key), [])
+            if key not in alike:
+                alike.append(key)
+            if len(alike) > MAX_COLLISIONS:
+                raise at.error(node, f"more than {MAX_COLLISIONS} keys of one hash are refused")
+            if len(by_hash) > MAX_KEYS:
+                raise at.error(node, f"more than {MAX_KEYS} keys are refused in text")
+
+    @override
     def members(self, members: Iterable[object], node: ast.expr, at: Evaluator) -> Iterable[object]:
         return self._counted(members, node, at)
 
@@ -299,11 +335,21 @@ class TextGuard(Guard):
 
 
 def _size(value: object) -> int:
-    """How many members a value of Python has to go through."""
-    if isinstance(value, range):
-        step = abs(value.step)
-        return max(0, (abs(value.stop - value.start) + step - 1) // step)
-    return len(value) if isinstance(value, (str, list, tuple, set, dict)) else 0
+    """How many members a value of Python has, members of members included, to go through."""
+    size, waiting = 0, [value]
+    while waiting and size <= MAX_STEPS:
+        found = waiting.pop()
+        if isinstance(found, range):
+            step = abs(found.step)
+            size += max(0, (abs(found.stop - found.start) + step - 1) // step)
+        elif isinstance(found, str):
+            size += -(-len(found) // CHARACTERS_PER_STEP)
+        elif isinstance(found, (list, tuple, set, dict)):
+            size += len(found)
+            if isinstance(found, dict):
+                waiting += found.values()
+            waiting += found
+    return size
 
 
 def offers(space: object, name: str) -> bool:

@@ -14,6 +14,7 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import Var
+from relaxpy.script.parser import door
 from relaxpy.script.parser.acting import Held, acting, is_helper
 from relaxpy.script.parser.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluator import Evaluator
@@ -59,7 +60,7 @@ class KernelEvaluator(Evaluator):
             return self.expand(function, args, kwargs, node)
         if is_helper(function) and self.help is not None:
             return self.help(function, args, kwargs, node)
-        return function(*args, **kwargs)
+        return door.call(function, args, kwargs)
 
 
 class KernelState(KernelForms):
@@ -75,16 +76,24 @@ class KernelState(KernelForms):
         returns: Callable[[GlobalVar], DataType | None] = lambda _: None,
     ) -> None:
         KernelForms.__init__(self)
-        self.program = program
-        self.scope = scope
         self.report = report if report is not None else Report()
         self.values = KernelEvaluator(program, scope, guard, returns)
         self.values.expand = self.expand
         self.values.help = self.help
         self.values.size_of = self.size
-        self.statements = Statements(program, scope, self.report)
+        self.statements = Statements(self.values, self.report)
         self.sizes: dict[str, Var] = {}
         self.unrolling = Unrolling()
+
+    @property
+    def program(self) -> Program:
+        """The text that is being read now: that of a macro while it is expanded."""
+        return self.values.program
+
+    @property
+    def scope(self) -> Scope:
+        """What names mean there."""
+        return self.values.scope
 
     def size(self, name: str) -> Var:
         """The variable that a TypeVar of this name stands for."""
@@ -102,7 +111,7 @@ class KernelState(KernelForms):
         if macro.options.dialect != "tir":
             raise self.error(node.func, "a macro of Relax cannot be used in a kernel")
         self.unrolling.add(len(macro.node.body), node, self.values)
-        with expanded(self, macro, args, kwargs, node):
+        with expanded(self.values, macro, args, kwargs, node):
             self.statements.read(macro.body(), self.statement)
 
     def help(
@@ -124,7 +133,7 @@ class KernelState(KernelForms):
 
         try:
             with acting(act):
-                found = function(*args, **kwargs)
+                found = door.call(function, args, kwargs)
             for held in made:
                 if held in opened or not (held.is_used or held is found):
                     fault = "entered and never left" if held in opened else "made and never entered"

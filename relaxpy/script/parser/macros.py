@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.script.parser.call_faults import misfit
 from relaxpy.script.parser.evaluator import Evaluator
-from relaxpy.script.parser.report import Statements, docstring_removed
-from relaxpy.script.parser.scope import BUILTINS, Scope, captured_names
+from relaxpy.script.parser.report import docstring_removed
+from relaxpy.script.parser.scope import BUILTINS, FromText, Scope, captured_names
 from relaxpy.script.parser.text import Program, definition_of
 
 MAX_UNROLLED = 50_000
@@ -30,7 +30,7 @@ class MacroOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Macro:
+class Macro(FromText):
     """A macro and where it was written; `bound` are arguments that come before those of a call."""
 
     node: ast.FunctionDef
@@ -38,9 +38,6 @@ class Macro:
     scope: Scope
     options: MacroOptions
     bound: tuple[object, ...] = ()
-
-    #: Reading it runs nothing, also where text may be hostile.
-    __from_text__ = True
 
     def __get__(self, owner: object, kind: type | None = None) -> Macro:
         """The macro as a method."""
@@ -101,8 +98,8 @@ class MacroDecorator(MacroOptions):
                     f"option hygienic is True or False, found {hygienic!r}", about=hygienic
                 )
             return self if hygienic is None else replace(self, hygienic=hygienic)
-        if not isinstance(function, FunctionType) or hasattr(function, "__from_text__"):
-            found = "a lambda" if isinstance(function, FunctionType) else f"{function!r:.60}"
+        if not isinstance(function, FunctionType):
+            found = "a lambda" if isinstance(function, FromText) else f"{function!r:.60}"
             raise MisuseError(
                 f"a macro decorates a function, found {found}",
                 about=function,
@@ -114,18 +111,6 @@ class MacroDecorator(MacroOptions):
             return Macro(node, program, Scope(*names, BUILTINS), self)
         except RelaxpyError as error:
             raise error.with_traceback(None) from None
-
-
-class Reader(Protocol):
-    """What reads statements: it, its evaluator and its statements know text and names."""
-
-    program: Program
-    scope: Scope
-    statements: Statements
-
-    @property
-    def values(self) -> Evaluator:
-        """The evaluator."""
 
 
 class Unrolling:
@@ -149,29 +134,17 @@ class Unrolling:
 
 @contextmanager
 def expanded(
-    reader: Reader, macro: Macro, args: Sequence[Any], kwargs: Mapping[str, Any], node: ast.Call
+    values: Evaluator, macro: Macro, args: Sequence[Any], kwargs: Mapping[str, Any], node: ast.Call
 ) -> Iterator[None]:
-    """The place where the macro's statements are read: with its text, its names or those here."""
-    values, statements = reader.values, reader.statements
-    parts: tuple[Any, ...] = (reader, values, statements)
-    outer = reader.program, reader.scope
-
-    def move(program: Program, scope: Scope) -> None:
-        for part in parts:
-            part.program, part.scope = program, scope
-
+    """The reading of the macro's statements: with its text, and its names or those of the call."""
     definition = macro.scope.around()
-    try:
-        move(macro.program, definition)
+    with values.reading(macro.program, definition):
         signature = macro.signature(values)
-        move(*outer)
-        wrong = misfit(node, signature, [*macro.bound, *args], kwargs)
-        if wrong is not None:
-            raise values.error(wrong.node, wrong.message, hint=wrong.hint)
-        given = signature.bind(*macro.bound, *args, **kwargs)
-        given.apply_defaults()
-        move(macro.program, definition if macro.options.hygienic else outer[1])
-        with reader.scope.inner(given.arguments):
-            yield
-    finally:
-        move(*outer)
+    wrong = misfit(node, signature, [*macro.bound, *args], kwargs)
+    if wrong is not None:
+        raise values.error(wrong.node, wrong.message, hint=wrong.hint)
+    given = signature.bind(*macro.bound, *args, **kwargs)
+    given.apply_defaults()
+    scope = definition if macro.options.hygienic else values.scope
+    with values.reading(macro.program, scope), scope.inner(given.arguments):
+        yield

@@ -27,12 +27,12 @@ from relaxpy.script.parser.acting import acting
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.graph import GraphReader
 from relaxpy.script.parser.graph_state import class_name_of, declared_pure, ends_in, name_of
-from relaxpy.script.parser.graph_values import GraphEvaluator, ModuleRef
+from relaxpy.script.parser.graph_values import GraphEvaluator
 from relaxpy.script.parser.guard import OPEN, Guard
 from relaxpy.script.parser.kernel import KernelReader
 from relaxpy.script.parser.macros import Macro, MacroOptions
 from relaxpy.script.parser.report import Full, Report, Statements, docstring_removed, refusal
-from relaxpy.script.parser.scope import POISON, Scope
+from relaxpy.script.parser.scope import POISON, ModuleRef, Scope
 from relaxpy.script.parser.signature import Signature
 from relaxpy.script.parser.text import Program, too_deep
 from relaxpy.script.parser.type_params import type_parameters
@@ -376,9 +376,7 @@ class ModuleReader:
         self.read_bases(node)
         type_parameters(node, self.program.error, self.report)
         self.scope.set(node.name, self.functions.module)
-        Statements(self.program, self.scope, self.report).read(
-            docstring_removed(node.body), self.member
-        )
+        Statements(self.values, self.report).read(docstring_removed(node.body), self.member)
         self.functions.run()
         if len(self.report.errors) > before:
             return None

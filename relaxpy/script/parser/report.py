@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
+from typing import Protocol
 
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError
 from relaxpy.script.parser.scope import POISON, Poisoned, Scope
@@ -40,12 +41,18 @@ class Report:
         return kind(list(diagnostics))
 
 
+class Reading(Protocol):
+    """The text that is being read now, and what its names mean: of an evaluator."""
+
+    program: Program
+    scope: Scope
+
+
 class Statements:
     """Reads statements one by one: what is wrong with one is reported, and the next is read."""
 
-    def __init__(self, program: Program, scope: Scope, report: Report) -> None:
-        self.program = program
-        self.scope = scope
+    def __init__(self, reading: Reading, report: Report) -> None:
+        self.reading = reading
         self.report = report
         self.following: ast.stmt | None = None
 
@@ -67,13 +74,13 @@ class Statements:
                 self.poison(node)
             except RelaxpyError as error:
                 self.poison(node)
-                self.report.add(error.located(self.program.span(header(node))))
+                self.report.add(error.located(self.reading.program.span(header(node))))
 
     def poison(self, node: ast.stmt) -> None:
         """Mark every name that `node` would have bound."""
         inside = (n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
         for name in (*bound_names(node), *inside):
-            self.scope.set(name, POISON)
+            self.reading.scope.set(name, POISON)
 
 
 def header(node: ast.stmt) -> ast.stmt | ast.expr:

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from types import FrameType, FunctionType
 from typing import Any
 
+from typing_extensions import override
+
 from relaxpy.errors import ParseError, close_names
+from relaxpy.ir.relax.nodes import GlobalVar
 
 #: The built-in functions that a program may call while it is read.
 BUILTINS: Mapping[str, object] = {
@@ -37,6 +40,36 @@ POISON = Poison()
 
 class Poisoned(Exception):  # noqa: N818
     """A value is needed whose definition already was reported as wrong."""
+
+
+class FromText:
+    """Base of the functions that a text itself defines: to call one is to read its text."""
+
+    __slots__ = ()
+
+
+class ModuleRef:
+    """The module that is being read, as its functions see it: `cls.f`, `Module.f`."""
+
+    def __init__(self, functions: Mapping[str, GlobalVar]) -> None:
+        self.__functions__ = functions
+        self.__lost__: set[str] = set()
+
+    def __getattr__(self, name: str) -> GlobalVar:
+        if name in self.__lost__:
+            raise Poisoned
+        found = self.__functions__.get(name)
+        if found is None:
+            raise AttributeError(name)
+        return found
+
+    @override
+    def __dir__(self) -> list[str]:
+        return list(self.__functions__)
+
+    @override
+    def __str__(self) -> str:
+        return "the module"
 
 
 class Scope:
@@ -86,6 +119,12 @@ class Scope:
             yield frame
         finally:
             del self.frames[depth:]
+
+    def closure(self) -> Scope:
+        """The scope of a lambda written here: names bound later in these frames are seen, too."""
+        found = Scope(*self._around)
+        found.frames = list(self.frames)
+        return found
 
     def around(self, *first: Mapping[str, object]) -> Scope:
         """A scope for a function defined here: it sees what is bound now, then `first`."""

@@ -18,6 +18,7 @@ from relaxpy.script.parser.forms import as_dtype
 from relaxpy.script.parser.graph_values import GraphEvaluator
 from relaxpy.script.parser.report import Report
 from relaxpy.script.parser.scope import MISSING, POISON, Poisoned
+from relaxpy.script.parser.text import quoted_tree
 from relaxpy.script.parser.type_params import type_parameters
 from relaxpy.script.parser.wording import as_parse_error, describe
 
@@ -299,8 +300,9 @@ def _strings(node: ast.expr) -> list[ast.Constant]:
 
 
 def _names_in(text: str) -> set[str]:
-    try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    tree = quoted_tree(text)
+    return (
+        set()
+        if isinstance(tree, str)
+        else {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    )

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+import io
 import linecache
 import sys
+import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
 from types import CodeType, FrameType
 from typing import Protocol
 
@@ -14,6 +19,18 @@ from relaxpy.errors import ParseError, Source, Span
 from relaxpy.screen import ipython
 
 MAX_DEPTH = 90
+#: The tokens of a text and the characters of one expression in a string: the syntax tree of a token
+#: takes up to 1,800 bytes while Python makes it.
+MAX_TOKENS = 1_000_000
+MAX_QUOTED = 100_000
+#: Bytes of UTF-8 that begin no character, and how many bytes of a long line are counted at once.
+_CONTINUATIONS = bytes(range(0x80, 0xC0))
+_CHUNK = 4096
+#: For each byte whether it belongs to a word (w), is white space, or is a token by itself (p).
+_KINDS = bytes(
+    ord("w") if b > 127 or chr(b).isalnum() or b == 0x5F else b if b in b" \t\r\f" else ord("p")
+    for b in range(256)
+)
 #: What IPython calls cells that begin with %%time and %%timeit.
 _TIMED = ("<timed exec>", "<magic-timeit>")
 
@@ -52,24 +69,75 @@ class Program:
 
     def _column(self, line: int, offset: int) -> int:
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        if offset > 0 and not text.isascii():
-            offset = len(text.encode()[:offset].decode(errors="ignore"))
-        return offset + 1 + self.indent
+        return _characters(text, offset) + 1 + self.indent
 
     def error(self, node: Positioned, message: str, **details: object) -> ParseError:
         """The error `message` about what stands at `node`."""
         return ParseError(message, span=self.span(node), **details)  # type: ignore[arg-type]
 
 
+def _characters(line: str, offset: int) -> int:
+    """How many characters the first `offset` bytes of a line are."""
+    if offset <= 0 or line.isascii():
+        return offset
+    data, counts = _counted_characters(line)
+    chunk = min(offset, len(data)) // _CHUNK
+    rest = data[chunk * _CHUNK : offset]
+    return counts[chunk] + len(rest.translate(None, _CONTINUATIONS))
+
+
+@lru_cache(maxsize=4)
+def _counted_characters(line: str) -> tuple[bytes, list[int]]:
+    """A line in UTF-8, and the number of characters that begin before each of its chunks."""
+    data = line.encode(errors="surrogatepass")
+    chunks = (data[k : k + _CHUNK] for k in range(0, len(data), _CHUNK))
+    counts = (len(chunk.translate(None, _CONTINUATIONS)) for chunk in chunks)
+    return data, list(accumulate(counts, initial=0))
+
+
+def check_size(text: str) -> None:
+    """Check that Python's parser can read `text` in little memory.
+
+    Errors: ParseError if it has more than MAX_TOKENS tokens.
+    """
+    if len(text) <= MAX_TOKENS or _most_tokens(text) <= MAX_TOKENS:
+        return
+    # Punctuation inside of strings was counted: look closer.
+    try:
+        for count in accumulate(_tokens(text)):
+            if count > MAX_TOKENS:
+                raise ParseError(f"the text has more than {MAX_TOKENS} tokens, which are not read")
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise ParseError(f"the text is no Python: {error.args[0]}") from None
+
+
+def _most_tokens(text: str) -> int:
+    """At least as many as there are tokens: words and punctuation, also inside of strings."""
+    kinds = text.encode(errors="surrogatepass").translate(_KINDS)
+    words = sum(kinds.count(bytes((before, ord("w")))) for before in b"p \t\r\f")
+    return kinds.count(b"p") + words + kinds.startswith(b"w")
+
+
+def _tokens(text: str) -> Iterator[int]:
+    """For each token how many it stands for: the expressions in an f-string belong to it."""
+    for kind, token, *_ in tokenize.generate_tokens(io.StringIO(text).readline):
+        formatted = kind == tokenize.STRING and "f" in token[:2].lower()
+        yield _most_tokens(token) if formatted else 1
+
+
 def parse_text(text: str, name: str, *, first_line: int = 1, limit: int | None = None) -> Program:
     """`text` as a program; an indented text keeps its columns.
 
+    A text that may be hostile has a `limit` of characters, and is then measured before it is read.
+
     Errors:
-        ParseError: it is no Python, too long (more than `limit` characters), or nested too deeply.
+        ParseError: it is no Python, too long, or nested too deeply.
     """
+    if limit is not None:
+        if len(text) > limit:
+            raise ParseError(f"the text has {len(text)} characters, more than {limit} are not read")
+        check_size(text)
     source = Source(name, text, first_line)
-    if limit is not None and len(text) > limit:
-        raise ParseError(f"the text has {len(text)} characters, more than {limit} are not read")
     lines = (line for line in text.split("\n") if line.strip() and line.lstrip()[0] != "#")
     indented = next(lines, "")[:1] in (" ", "\t")
     code = "if 1:\n" + text if indented else text
@@ -151,12 +219,9 @@ def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, P
     """
     text = str(literal.value).strip()
     span = program.span(literal)
-    try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError):
-        raise ParseError(f"{literal.value!r:.60} is no expression", span=span) from None
-    except (RecursionError, MemoryError):
-        raise ParseError(f"{literal.value!r:.60} is nested too deeply", span=span) from None
+    tree = quoted_tree(text)
+    if isinstance(tree, str):
+        raise ParseError(f"{literal.value!r:.60} {tree}", span=span)
     plain = span.line == span.end_line and span.end_column - span.column == len(text) + 2
     inner = Program(ast.Module([], []), program.source, [text], span.line - 1, span.column)
     for node in ast.walk(tree):
@@ -165,6 +230,18 @@ def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, P
             node.lineno = node.end_lineno = 1
             node.col_offset, node.end_col_offset = -1, span.end_column - span.column - 1
     return tree.body, inner
+
+
+def quoted_tree(text: str) -> ast.Expression | str:
+    """The tree of the expression that a string holds, or what is wrong with it."""
+    if len(text) > MAX_QUOTED:
+        return f"has {len(text)} characters, more than {MAX_QUOTED} are not read"
+    try:
+        return ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        return "is no expression"
+    except (RecursionError, MemoryError):
+        return "is nested too deeply"
 
 
 def source_of(code: CodeType) -> Program:

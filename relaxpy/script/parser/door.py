@@ -1,0 +1,71 @@
+"""The one door through which reading a text reaches Python: no other module calls what it names.
+
+Every function here takes objects that the text, or whoever hands in names, chose. Guards decide
+before what passes, and `tests/script/test_door.py` reads the parser for calls elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from relaxpy.ir.tir.expr import unknown_truth
+
+__asks_for_text__ = True
+
+_CONVERSIONS: Mapping[int, Callable[[object], object]] = {
+    ord("s"): str,
+    ord("r"): repr,
+    ord("a"): ascii,
+}
+
+
+def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`function(*args, **kwargs)`.
+
+    Errors: those of the function; MisuseError where it needs to know whether scalars are equal.
+    """
+    with unknown_truth():
+        return function(*args, **kwargs)
+
+
+def operate(function: Callable[..., Any], *operands: Any) -> Any:
+    """An operator of Python's, which may ask the methods of its operands.
+
+    Errors: as of `call`.
+    """
+    with unknown_truth():
+        return function(*operands)
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """`owner.name`."""
+    return getattr(owner, name)
+
+
+def item(owner: Any, index: Any) -> Any:
+    """`owner[index]`."""
+    return owner[index]
+
+
+def members(value: Any) -> Iterator[Any]:
+    """The members of `value`, one by one."""
+    return iter(value)
+
+
+def next_member(iterator: Iterator[Any], end: Any) -> Any:
+    """The next member that an iterator of the user's gives, or `end`."""
+    with unknown_truth():
+        return next(iterator, end)
+
+
+def truth(value: Any) -> bool:
+    """Whether `value` counts as true."""
+    return bool(value)
+
+
+def formatted(value: Any, conversion: int, spec: str) -> str:
+    """`value` as an f-string writes it."""
+    convert = _CONVERSIONS.get(conversion)
+    shown = value if convert is None else convert(value)
+    return format(shown, spec) if spec else str(shown)
