@@ -600,7 +600,7 @@ def test_attributes_are_data() -> None:
         def main(x: R.Tensor):
             R.func_attr({"f": lambda: 0})
             #           ^^^^^^^^^^^^^^^^ an attribute is a number, a string, a node, or a list or
-            # ... dict of them, found function
+            # ... dict of them, found Lambda
             R.func_attr({"a": [1, {2: 3}]})
             #           ^^^^^^^^^^^^^^^^^^ attributes are a dict keyed by strings, found {2: 3}
             R.func_attr({"global_symbol": 3})

@@ -94,6 +94,22 @@ def _rank(ndim: int | None, known: int) -> int:
     return rank
 
 
+def check_sizes(values: Sequence[object]) -> None:
+    """Check that these may be the dimensions of a tensor.
+
+    Errors: MisuseError about a literal below 0.
+    """
+    for value in values:
+        number = value.value if isinstance(value, tir.IntImm) else value
+        if isinstance(number, int) and number < 0:
+            raise MisuseError(
+                f"a tensor has no dimension of {digits(number)} elements",
+                rule="SI-2",
+                about=value,
+                hint="leave the shape open, as in R.Tensor(ndim=2), or name the size",
+            )
+
+
 def _same_members(given: tuple[tir.PrimExpr, ...] | None, values: tuple[tir.PrimExpr, ...]) -> bool:
     """Whether an info that is given has the very members of a shape."""
     return given is values or (
@@ -235,6 +251,7 @@ class TensorStructInfo(StructInfo):
             info = shape.struct_info
             if isinstance(info, ShapeStructInfo):
                 known = info.ndim
+                check_sizes(info.values or ())
             elif info is not None:
                 raise MisuseError(
                     f"a shape variable holds a shape, but {shape} is {info}",

@@ -17,7 +17,7 @@ from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx, ty
 from relaxpy.ir.relax.base import check_parts, count_parts
 from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
-from relaxpy.ir.relax.struct_info import whole_number
+from relaxpy.ir.relax.struct_info import check_sizes, whole_number
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.forms import DeviceForm, UnknownShape, as_dtype
@@ -199,6 +199,7 @@ class Tensor(Annotation):
             raise MisuseError("give the shape or ndim, not both", about=ndim)
         if isinstance(shape, (tuple, list)):
             shape = tuple(_checked_dim(s) for s in shape)
+            check_sizes(shape)
         self.shape = shape
         self.dtype = None if dtype is None else as_dtype(dtype)
         if not (vdevice is None or isinstance(vdevice, (str, VDevice, DeviceForm))):

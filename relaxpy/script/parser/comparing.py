@@ -26,7 +26,7 @@ _IN_A_ROW = 16
 
 def is_of_program(value: object) -> bool:
     """Whether `value` is, or holds at any depth, what is known only when the program runs."""
-    waiting = [value]
+    waiting: list[Any] = [value]
     while waiting:
         found = waiting.pop()
         if isinstance(found, (Expr, PrimExpr)):
@@ -38,7 +38,7 @@ def is_of_program(value: object) -> bool:
     return False
 
 
-def equal(left: Any, right: Any) -> Any:
+def equal(left: Any, right: Any) -> PrimExpr | bool:
     """Whether two values are equal: an expression where only the running program knows.
 
     Errors:
@@ -55,7 +55,7 @@ def equal(left: Any, right: Any) -> Any:
             comparable = isinstance(other, (PrimExpr, int, float)) or hasattr(other, "__index__")
             return ops.compare(tir.EQ, left, right) if comparable else False
     if not (is_of_program(left) or is_of_program(right)):
-        return door.operate(operator.eq, left, right)  # an array, of arrays
+        return bool(door.operate(operator.eq, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         if any(is_of_program(key) for table in (left, right) for key in table):
             raise _unknown("tables that such values are keys of", left)

@@ -48,6 +48,15 @@ class Lambda(FromText):
             return values.value(self.node.body)
 
 
+def lambda_named(program: Program, node: ast.expr) -> ParseError:
+    """The error for a statement that names a lambda: like any local function, it is no value."""
+    return program.error(
+        node,
+        "a lambda has no name in a program",
+        hint="define a function outside; functions of Python are called as they are",
+    )
+
+
 #: What Python's own operations raise on values that they cannot take.
 VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 

@@ -27,7 +27,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import door
 from relaxpy.script.parser.builtin_calls import IN_PLACE_OF, BuiltinCalls
 from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
-from relaxpy.script.parser.comparing import check_lookup, contains, equal
+from relaxpy.script.parser.comparing import check_lookup, contains, equal, is_of_program
 from relaxpy.script.parser.displays import VALUE_ERRORS
 from relaxpy.script.parser.guard import OPEN, Guard, offers, public_names
 from relaxpy.script.parser.scope import (
@@ -51,7 +51,9 @@ from relaxpy.script.parser.wording import (
     instead,
     last_name,
     member_hint,
+    operator_hint,
     operators_called,
+    shown,
     truth_hint,
 )
 
@@ -94,6 +96,13 @@ _IN_ORDER: dict[str, type[tir.CmpExpr]] = {
     "<=": tir.LE,
     ">": tir.GT,
     ">=": tir.GE,
+}
+
+
+#: How a program imports the namespaces by their usual names.
+NAMESPACES: Mapping[str, str] = {
+    name: f"write from relaxpy.script import {module} as {name}"
+    for name, module in (("I", "ir"), ("R", "relax"), ("T", "tir"))
 }
 
 
@@ -218,6 +227,11 @@ class Evaluator(BuiltinCalls):
     def unknown(self, node: ast.Name) -> RelaxpyError:
         """The error for a name that means nothing."""
         error = unknown_name(node.id, self.scope.names())
+        if node.id in NAMESPACES:
+            hint: str | None = NAMESPACES[node.id]
+            if self.guard.counts:
+                hint = f"extra_vars stands in place of I, R and T: add {node.id!r} to it, or {hint}"
+            return self.error(node, error.diagnostic.message, hint=hint)
         bound = binding_hint(self.program.tree, node)
         hint = error.diagnostic.hint or bound or self.elsewhere(node.id)
         return self.error(node, error.diagnostic.message, hint=hint)
@@ -434,6 +448,8 @@ class Evaluator(BuiltinCalls):
             hint = "kernels compute by element: index buffers, inside loops" if whole else None
             if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, PrimExpr):
                 hint = f"write T.pow({ast.unparse(node.left)}, {ast.unparse(node.right)})"
+            if isinstance(node, ast.BinOp) and (isinstance(left, Expr) or isinstance(right, Expr)):
+                hint = operator_hint(sign, [shown(node.left), shown(node.right)])
             raise self.error(node, message, hint=hint) from None
 
     def _operand(self, node: ast.expr, left: object, right: object, error: RelaxpyError) -> Span:
@@ -461,7 +477,9 @@ class Evaluator(BuiltinCalls):
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:
-            raise self.error(node, f"{sign} is not defined on {describe(operand)}") from None
+            hint = operator_hint(sign, [shown(node.operand)]) if isinstance(operand, Expr) else None
+            message = f"{sign} is not defined on {describe(operand)}"
+            raise self.error(node, message, hint=hint) from None
 
     def _compare(self, node: ast.Compare) -> object:
         left = self.value(node.left)
@@ -499,7 +517,8 @@ class Evaluator(BuiltinCalls):
             self.guard.binary(sign, left, right, node, self)
             if sign in _MEMBERSHIP:
                 return _denied_if(sign == "not in", contains(right, left))
-            if sign in _EQUALITY and not isinstance(left, Expr) and not isinstance(right, Expr):
+            tensors = isinstance(left, Expr) or isinstance(right, Expr)
+            if sign in _EQUALITY and not tensors and is_of_program([left, right]):
                 return _denied_if(sign == "!=", equal(left, right))
             if sign in _IN_ORDER and isinstance(right, PrimExpr) and type(left) in (int, float):
                 return ops.compare(_IN_ORDER[sign], left, right)  # Python would turn it around

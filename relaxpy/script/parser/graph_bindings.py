@@ -13,6 +13,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.annotations import resolve
+from relaxpy.script.parser.displays import Lambda, lambda_named
 from relaxpy.script.parser.graph_state import GraphState, Said
 from relaxpy.script.parser.graph_values import is_plain
 from relaxpy.script.parser.legacy import matched_info
@@ -144,6 +145,8 @@ class GraphBindings(GraphState):
         if isinstance(value, TypeVar):
             self.declare_size(name, SizeVar("", INT64), at)
             return
+        if isinstance(value, Lambda):
+            raise lambda_named(self.program, at)
         if isinstance(value, forms.EmitForm):
             annotation = value.annotation if annotation is None else annotation
             value = value.value

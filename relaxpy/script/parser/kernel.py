@@ -20,6 +20,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script.parser import forms, tirwords
 from relaxpy.script.parser.annotations import is_annotation
+from relaxpy.script.parser.displays import Lambda, lambda_named
 from relaxpy.script.parser.kernel_forms import FRAMES, result_type, scalar, typed_var
 from relaxpy.script.parser.kernel_state import KernelState
 from relaxpy.script.parser.report import docstring_removed, header, refusal
@@ -203,6 +204,8 @@ class KernelReader(KernelState):
                 return inner
             case forms.Form():
                 return self.given(name, value, at)
+            case Lambda():
+                raise lambda_named(self.program, at)
             case TypeVar():
                 return self.size(name)
             case Var() | Buffer() if not value.name and self.is_made(value):

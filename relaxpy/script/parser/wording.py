@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -37,6 +37,7 @@ __all__ = [
     "instead",
     "last_name",
     "member_hint",
+    "operator_hint",
     "operators_called",
     "shown",
     "truth_hint",
@@ -72,10 +73,55 @@ def describe(value: object) -> str:
 
 
 def operators_called(name: str) -> list[str]:
-    """Operators, as programs write them, whose last name is this."""
+    """Operators, as programs write them, whose last name is this, here or in other libraries."""
     dotted = f".{name}"
     known = (n for n in registered_ops() if n.endswith(dotted))
-    return [f"R.{n.removeprefix('relax.')}" for n in known]
+    found = [f"R.{n.removeprefix('relax.')}" for n in known]
+    return found or [f"R.{n}" for n in _ELSEWHERE.get(name, ()) if f"relax.{n}" in registered_ops()]
+
+
+#: What NumPy, PyTorch and others call an operator.
+_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "cat": ("concat",),
+    "concatenate": ("concat",),
+    "div": ("divide",),
+    "dot": ("matmul",),
+    "eq": ("equal",),
+    "mul": ("multiply",),
+    "neg": ("negative",),
+    "pow": ("power",),
+    "sub": ("subtract",),
+    "swapaxes": ("permute_dims",),
+    "to": ("astype",),
+    "transpose": ("permute_dims",),
+    "unsqueeze": ("expand_dims",),
+    "var": ("variance",),
+    "view": ("reshape",),
+}
+#: What to write for what is no operator yet.
+_INSTEAD: Mapping[str, str] = {
+    "linear": "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
+    "tril": "write R.where(mask, x, R.const(0.0)) with mask = R.const(np.tri(n, dtype=bool))",
+    "triu": "write R.where(mask, R.const(0.0), x) with mask = R.const(np.tri(n, k=-1, dtype=bool))",
+}
+
+
+def operator_hint(sign: str, operands: Sequence[str]) -> str | None:
+    """What to write for an operator of Python's that tensors do not have."""
+    match sign, operands:
+        case "+", [operand]:
+            return f"write {operand}"
+        case "~", _:
+            names = "logical_not", "bitwise_not"
+        case "&" | "|" | "^", _:
+            word = {"&": "and", "|": "or", "^": "xor"}[sign]
+            names = f"logical_{word}", f"bitwise_{word}"
+        case "<<" | ">>", _:
+            return f"write R.{'left' if sign == '<<' else 'right'}_shift({', '.join(operands)})"
+        case _:
+            return None
+    written = ", ".join(operands)
+    return f"write R.{names[0]}({written}), or R.{names[1]}({written}) for the bits of integers"
 
 
 def _operators_nearly_called(name: str) -> list[str]:
@@ -96,6 +142,8 @@ _IN_OTHERS = (
 
 def attribute_hint(spoken: str, name: str, known: Iterable[str]) -> str | None:
     """What may be meant by `spoken.name`, where the namespace `spoken` has the names `known`."""
+    if spoken.partition(".")[0] == "R" and name in _INSTEAD:
+        return _INSTEAD[name]
     found = [f"{spoken}.{near}" for near in nearest(name, known)]
     if spoken.partition(".")[0] == "R":
         found = operators_called(name) or found or _operators_nearly_called(name)

@@ -35,6 +35,7 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     ExternFunc,
     ObjectStructInfo,
+    PrimValue,
     ShapeExpr,
     StructInfo,
     TensorStructInfo,
@@ -433,6 +434,9 @@ def _has_its_rank(info: TensorStructInfo) -> bool:
 def _wrong_kind(parameter: Parameter, arg: Expr, info: StructInfo) -> StructInfoTypeError:
     vague = isinstance(info, ObjectStructInfo)
     hint = "say what it is with R.match_cast first" if vague else None
+    numbers = _as_numbers(arg) if TensorStructInfo in parameter.kinds else None
+    if numbers is not None:
+        hint = f"for a tensor of these numbers write R.const({numbers}, dtype)"
     if isinstance(info, DTensorStructInfo):
         hint = "call a kernel for tensors on several devices: R.dist.call_tir(..., out_sinfo)"
     return StructInfoTypeError(
@@ -442,6 +446,14 @@ def _wrong_kind(parameter: Parameter, arg: Expr, info: StructInfo) -> StructInfo
         hint=hint,
         about=arg,
     )
+
+
+def _as_numbers(arg: Expr) -> str | None:
+    """The list of Python that became the tuple `arg`, where its members are literals."""
+    fields = arg.fields if isinstance(arg, Tuple) else ()
+    scalars = [f.value for f in fields if isinstance(f, PrimValue)]
+    literals = [str(v.value) for v in scalars if isinstance(v, tir.ConstExpr)]
+    return f"[{', '.join(literals)}]" if fields and len(literals) == len(fields) else None
 
 
 class _Named:

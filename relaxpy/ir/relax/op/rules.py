@@ -159,10 +159,13 @@ def joint_dtype(first: StructInfo, second: StructInfo, names: tuple[str, str]) -
     if a.is_void or b.is_void:
         return VOID
     if a != b and not (a.is_bool or b.is_bool):
+        wanted = a if isinstance(second, PrimStructInfo) else b
         raise refuse_type(
             f"{names[0]} and {names[1]} have one datatype, found {a} and {b}",
             second,
-            hint="convert one of them with R.astype",
+            hint=f'convert the scalar: write T.cast(n, "{wanted}") for n'
+            if isinstance(first, PrimStructInfo) or isinstance(second, PrimStructInfo)
+            else "convert one of them with R.astype",
         )
     return a
 
