@@ -1,0 +1,220 @@
+"""Whatever a text names is called at one place: `door.py`, behind the guard. The parser is read."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import relaxpy.script.parser
+
+PARSER = Path(relaxpy.script.parser.__file__).parent
+FUNCTION = ast.FunctionDef | ast.Lambda
+
+#: Built-in functions that reach into an object which a text may have chosen.
+REACHING = frozenset(
+    ("__import__", "compile", "delattr", "eval", "exec", "format", "getattr", "iter", "next")
+) | {"setattr", "vars"}
+
+#: Attributes under which a function of the user's may be kept.
+HOLDERS = frozenset(("__wrapped__", "callback", "combiner", "func", "function", "mapping"))
+
+#: The calls of values outside of the door, by file and function, and what is called there.
+REVIEWED = {
+    "acting.py": {
+        "word.said": "a function of a namespace",
+        "_at_once": "a function of a namespace; the reader that acts upon what it gives",
+    },
+    "annotations.py": {
+        "_InfoOf.__get__": "a class of annotations",
+        "_plain": "a class of annotations, or the name of a type",
+        "_dims": "the reader's meaning of a string dimension",
+        "Prim.info": "the reader's meaning of a string dimension",
+        "as_type": "the name of a type, or a class of types",
+        "TypeWord.__call__": "the function of a namespace that makes a type",
+    },
+    "builtin_calls.py": {
+        "BuiltinCalls._map": "Evaluator.invoke, for one row",
+        "BuiltinCalls._filter": "Evaluator.invoke, for one member",
+    },
+    "comparing.py": {"joined": "ops.all_of or ops.any_of"},
+    "decorate.py": {
+        "Deferred.__call__": "what a decorator made of a function of the user's own",
+        "Deferred.__getattr__": "what a decorator made of a function of the user's own",
+        "defined_module": "the names in a class of the user's own",
+    },
+    "displays.py": {"Displays.unpack": "the reader that binds a name"},
+    "evaluator.py": {
+        "Evaluator.value": "the evaluator's method for a kind of expression",
+        "Evaluator.invoke": "the evaluator's method for a built-in function",
+        "Evaluator._prim": "ops.all_of and its like",
+    },
+    "forms.py": {
+        "Form.__init__": "a field of a record",
+        "Form._values": "a field of a record",
+        "Form.__repr__": "a field of a record",
+        "HandleWord.__getitem__": "T.handle",
+        "BufferSpec.__class_getitem__": "T.Buffer",
+        "BufferSpec.__post_init__": "a field of a record",
+    },
+    "from_source.py": {"_Text.read": "the reader of a definition"},
+    "graph.py": {"GraphReader.local_function": "the reader of a definition"},
+    "graph_bindings.py": {"GraphBindings.new_var": "a class of variables"},
+    "graph_values.py": {
+        "GraphEvaluator.iterable": "an iterator that door.members gave",
+        "GraphEvaluator._on_listed_devices": "the module's devices or meshes",
+        "_defines": "a class of the user's own, asked for an operator",
+    },
+    "guard.py": {
+        "offers": "a namespace, asked for a name",
+        "public_names": "a namespace, asked for its names",
+    },
+    "kernel.py": {"KernelReader.statement": "the intrinsic for break or continue"},
+    "kernel_builder.py": {
+        "Body.fold": "a statement that waits for its body",
+        "KernelBuilder.made": "a function of relaxpy",
+    },
+    "kernel_forms.py": {"KernelForms.scoped": "a statement that waits for its body"},
+    "kernel_state.py": {"KernelState.made": "a function of relaxpy"},
+    "macros.py": {"Macro.signature": "inspect.Parameter"},
+    "reading.py": {
+        "FunctionsReader.graph": "the reader of a definition",
+        "FunctionsReader.kernel": "the reader of a definition",
+    },
+    "report.py": {
+        "Report.failure": "a class of errors",
+        "Statements.read": "the reader of statements",
+    },
+    "scope.py": {"": "Python's built-in functions, by the names in a list"},
+    "signature.py": {"SignatureReader.variable": "a class of variables"},
+    "text.py": {
+        "parse_text": "an iterator over lines",
+        "_command_line": "the text of `python -c`, compiled to be compared",
+    },
+    "tirwords.py": {
+        "intrinsic": "an intrinsic by its name",
+        "ignoring_dtype.word": "a function of a namespace",
+        "leading_dtype.word": "a function of a namespace",
+    },
+    "type_params.py": {"type_parameters": "the reader's error; a dict"},
+}
+
+#: Who opens the door, all of them behind `Evaluator.invoke`, which asks the guard first.
+OPENED_BY = {
+    "Evaluator.on_call",
+    "GraphEvaluator.on_call",
+    "GraphUnrolled.help",
+    "KernelEvaluator.on_call",
+    "KernelState.help",
+}
+#: Who makes those open it.
+CALLED_BY = {
+    "on_call": {"Evaluator.invoke"},
+    "help": {"GraphEvaluator.on_call", "KernelEvaluator.on_call"},
+}
+
+
+def parameters(node: FUNCTION) -> set[str]:
+    spec = node.args
+    named = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]
+    return {arg.arg for arg in (*named, *filter(None, (spec.vararg, spec.kwarg)))}
+
+
+def bound(node: ast.FunctionDef) -> set[str]:
+    """The names that a function gives to values: what they are, only a running program knows."""
+    names = parameters(node)
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            names.add(part.id)
+        if isinstance(part, (ast.MatchAs, ast.MatchStar)) and part.name:
+            names.add(part.name)
+    return names
+
+
+def calls(tree: ast.AST, values: frozenset[str], where: str) -> Iterator[tuple[str, ast.Call]]:
+    """Every call of a value, with the function in which it stands."""
+    for node in ast.iter_child_nodes(tree):
+        inside, name = values, where
+        if isinstance(node, ast.ClassDef):
+            name = f"{where}{node.name}."
+        elif isinstance(node, ast.FunctionDef):
+            inside, name = values | bound(node), f"{where}{node.name}."
+        elif isinstance(node, ast.Lambda):
+            inside = values | parameters(node)
+        elif isinstance(node, ast.Call) and is_of_a_value(node, values):
+            yield where.removesuffix("."), node
+        yield from calls(node, frozenset(inside), name)
+
+
+def is_of_a_value(node: ast.Call, values: frozenset[str]) -> bool:
+    match node.func:
+        case ast.Name(id="getattr") if isinstance(node.args[1], ast.Constant):
+            return False
+        case ast.Name(id="next") if isinstance(node.args[0], ast.GeneratorExp):
+            return False
+        case ast.Name(id=name):
+            return name in REACHING or name in values
+        case ast.Attribute(value=ast.Name(id="operator")):
+            return True
+        case ast.Attribute(attr=name):
+            return name in HOLDERS
+        case _:
+            return True
+
+
+def found() -> Iterator[tuple[str, str, str]]:
+    for file in sorted(PARSER.glob("*.py")):
+        if file.name != "door.py":
+            tree = ast.parse(file.read_text())
+            for where, call in calls(tree, frozenset(), ""):
+                yield file.name, where, ast.unparse(call)
+
+
+def callers(name: str, owner: str | None = None) -> set[str]:
+    """The methods of the parser in which `owner.name(...)` stands, or that of whatever owner."""
+    return {
+        f"{kind.name}.{method.name}"
+        for file in PARSER.glob("*.py")
+        for kind in ast.walk(ast.parse(file.read_text()))
+        if isinstance(kind, ast.ClassDef)
+        for method in kind.body
+        if isinstance(method, ast.FunctionDef)
+        for node in ast.walk(method)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == name
+        and owner in (None, ast.unparse(node.func.value))
+    }
+
+
+def test_values_are_called_by_the_door_and_at_reviewed_places_alone() -> None:
+    places: dict[str, set[str]] = {}
+    for file, where, _ in found():
+        places.setdefault(file, set()).add(where)
+    assert places == {file: set(reviewed) for file, reviewed in REVIEWED.items()}
+
+
+def test_the_door_is_opened_behind_the_guard() -> None:
+    assert callers("call", "door") == OPENED_BY
+    assert callers("call", "self.guard") == {"Evaluator.invoke"}
+    for name, makers in CALLED_BY.items():
+        assert callers(name) == makers
+
+
+def test_a_call_past_the_door_would_be_found() -> None:
+    text = """
+def annotation(value):
+    kind, *arguments = parts(value)
+    return kind(*arguments)
+def decorated(node, decorators):
+    return decorators[0](node)
+def attribute(owner, name):
+    return getattr(owner, name), iter(owner), operator.add(owner, name), name.function()
+"""
+    seen = [ast.unparse(call) for _, call in calls(ast.parse(text), frozenset(), "")]
+    assert seen == [
+        "kind(*arguments)",
+        "decorators[0](node)",
+        "getattr(owner, name)",
+        "iter(owner)",
+        "operator.add(owner, name)",
+        "name.function()",
+    ]

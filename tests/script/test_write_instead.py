@@ -1,0 +1,135 @@
+"""What users of other libraries write is refused with what to write here."""
+
+import numpy as np
+import pytest
+
+from relaxpy import relax
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError
+from relaxpy.script import from_source, relax as R, tir as T
+
+TEXT = """
+@R.function
+def f(x: R.Tensor((4, 4), "float32"), b: R.Tensor((4, 4), "bool"), k: R.Tensor((4, 4), "int32")):
+    y = {written}
+    return y
+"""
+
+#: What is written, its hint, and what then is read in its place.
+HINTS = [
+    (
+        "x & x",
+        "write R.logical_and(x, x), or R.bitwise_and(x, x) for the bits of integers",
+        "R.logical_and(b, b)",
+    ),
+    (
+        "b | b",
+        "write R.logical_or(b, b), or R.bitwise_or(b, b) for the bits of integers",
+        "R.logical_or(b, b)",
+    ),
+    (
+        "k ^ k",
+        "write R.logical_xor(k, k), or R.bitwise_xor(k, k) for the bits of integers",
+        "R.bitwise_xor(k, k)",
+    ),
+    (
+        "~b",
+        "write R.logical_not(b), or R.bitwise_not(b) for the bits of integers",
+        "R.logical_not(b)",
+    ),
+    ("k << k", "write R.left_shift(k, k)", "R.left_shift(k, k)"),
+    ("k >> k", "write R.right_shift(k, k)", "R.right_shift(k, k)"),
+    ("+x", "write x", "x"),
+    (
+        "k + [1, 2, 3, 4]",
+        "for a tensor of these numbers write R.const([1, 2, 3, 4], dtype)",
+        "k + R.const([1, 2, 3, 4], 'int32')",
+    ),
+    (
+        "(1.5, 2) * x",
+        "for a tensor of these numbers write R.const([1.5, 2], dtype)",
+        "x * R.const([1.5, 2, 3, 4], 'float32')",
+    ),
+    (
+        "R.nn.linear(x, x)",
+        "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
+        "R.linear(x, x)",
+    ),
+    (
+        "R.tril(x)",
+        "write R.where(mask, x, R.const(0.0)) with mask = R.const(np.tri(n, dtype=bool))",
+        "R.where(R.const(np.tri(4, dtype=bool)), x, R.const(0.0))",
+    ),
+    ("R.transpose(x)", "did you mean `R.permute_dims`?", "R.permute_dims(x)"),
+    ("R.concatenate((x, x))", "did you mean `R.concat`?", "R.concat((x, x))"),
+    ("x.transpose()", "operators are functions: R.permute_dims(x, ...)", "R.permute_dims(x)"),
+]
+
+
+@pytest.mark.parametrize(("written", "hint", "instead"), HINTS)
+def test_what_other_libraries_have_is_refused_with_what_works(
+    written: str, hint: str, instead: str
+) -> None:
+    with pytest.raises(RelaxpyError) as caught:
+        from_source(TEXT.format(written=written))
+    assert caught.value.diagnostic.hint == hint
+    names = {"R": R, "T": T, "mask": np.tri(4, dtype=bool)}
+    from_source(TEXT.format(written=instead.replace("np.tri(4, dtype=bool)", "mask")), names)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("x / n", 'x / T.cast(n, "float32")'),
+        ("n * x", 'T.cast(n, "float32") * x'),
+        ("x + R.prim_value(n)", 'x + R.prim_value(T.cast(n, "float32"))'),
+    ],
+)
+def test_a_size_beside_a_tensor_is_converted_as_the_hint_says(written: str, instead: str) -> None:
+    text = """
+@R.function
+def f(x: R.Tensor(("n", 4), "float32")):
+    n = T.int64()
+    return {}
+"""
+    with pytest.raises(RelaxpyError) as caught:
+        from_source(text.format(written))
+    assert caught.value.diagnostic.hint == 'convert the scalar: write T.cast(n, "float32") for n'
+    found = from_source(text.format(instead))
+    assert str(found.body.struct_info) == 'R.Tensor((n, 4), dtype="float32")'
+
+
+def test_a_parameter_without_annotation_is_any_value() -> None:
+    """DER-15: a parameter has its annotation as struct info, and Object when it has none."""
+
+    @R.function
+    def f(x):
+        return x
+
+    assert isinstance(f.params[0].struct_info, relax.ObjectStructInfo)
+    assert f("anything") == "anything"
+
+
+@pytest.mark.rule("SI-2")
+def test_a_tensor_has_no_negative_dimension() -> None:
+    for make in (
+        lambda: R.Tensor((-1, 3)),
+        lambda: R.Tensor(("n", -2), "float32"),
+        lambda: relax.TensorStructInfo((3, -1), "float32"),
+        lambda: relax.TensorStructInfo(relax.ShapeExpr([-1, 3]), "float32"),
+        lambda: R.DTensor((-1, 3), "float32", "mesh[0]", "R"),
+    ):
+        with pytest.raises(
+            MisuseError, match=r"a tensor has no dimension of -\d elements \[SI-2\]"
+        ):
+            make()
+    with pytest.raises(ParseError, match=r"a tensor has no dimension of -1 elements \[SI-2\]") as e:
+        from_source("@R.function\ndef f(x: R.Tensor((-1, 3))):\n    return x\n")
+    assert (e.value.diagnostic.span.line, e.value.diagnostic.span.column) == (2, 20)
+
+
+def test_a_shape_value_may_hold_what_reshape_works_out() -> None:
+    @R.function
+    def f(x: R.Tensor((2, 6), "float32")):
+        return R.reshape(x, R.shape([-1, 3]))
+
+    assert str(f.body.struct_info) == 'R.Tensor((4, 3), dtype="float32")'
