@@ -58,6 +58,7 @@ REVIEWED = {
     "from_source.py": {"_Text.read": "the reader of a definition"},
     "graph.py": {"GraphReader.local_function": "the reader of a definition"},
     "graph_bindings.py": {"GraphBindings.new_var": "a class of variables"},
+    "graph_state.py": {"GraphState._global_var": "an iterator over names"},
     "graph_values.py": {
         "GraphEvaluator.iterable": "an iterator that door.members gave",
         "GraphEvaluator._on_listed_devices": "the module's devices or meshes",

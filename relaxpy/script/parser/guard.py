@@ -16,6 +16,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.inspect import TensorDtype
+from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.relax.shape_vars import sizes_of
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
@@ -31,6 +32,7 @@ MAX_STEPS = 3_000_000
 MAX_BITS = 4096
 MAX_ITEMS = 100_000
 PER_INFO = 100  # a field that an operator derives is so much work
+PER_OPERAND = 10  # and a member of what it is given
 MAX_CHARACTERS = 16_000_000
 CHARACTERS_PER_STEP = 16  # of a string that is handed to a function
 MAX_KEYS = 10_000  # of a dict or set, other than strings
@@ -189,21 +191,22 @@ class TextGuard(Guard):
                     raise at.error(node, "rounding to so many digits is refused in text")
         if function is range:
             return
+        times = PER_OPERAND if isinstance(function, OpDef) else 1
         for k, arg in enumerate(args):
-            args[k] = self._measured(arg, node, at)
+            args[k] = self._measured(arg, node, at, times)
         for value in kwargs.values():
-            self._measured(value, node, at)
+            self._measured(value, node, at, times)
         if (function is set or function is dict) and args and isinstance(args[0], Iterable):
             args[0] = list(args[0]) if not isinstance(args[0], dict) else args[0]
             pairs = function is dict and isinstance(args[0], list)
             keys = [k[0] for k in args[0] if isinstance(k, tuple) and k] if pairs else [*args[0]]
             self.keys(keys, node, at)
 
-    def _measured(self, value: Any, node: ast.expr, at: Evaluator) -> Any:
+    def _measured(self, value: Any, node: ast.expr, at: Evaluator, times: int = 1) -> Any:
         """A value that is handed to a function, which may go through it, however deep."""
         if isinstance(value, Iterator):
             return self.members(value, node, at)
-        self.step(node, at, _size(value))
+        self.step(node, at, times * _size(value))
         return value
 
     def _is_foreign(self, value: object) -> bool:
