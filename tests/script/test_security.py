@@ -50,7 +50,7 @@ def test_an_attack_is_refused_for_its_own_reason(
     attack, (kind, message, length) = ATTACKS[number], outcomes[number]
     assert kind in ("ParseError", "StructInfoError"), (attack.text[-300:], kind, message)
     assert attack.reason in message, attack.text[-300:]
-    assert length < 2_000
+    assert length < 5_000  # up to 20 errors
 
 
 def test_nothing_that_was_handed_in_inside_of_something_has_been_called(
