@@ -535,6 +535,7 @@ def test_the_truth_of_a_relax_value_is_not_known_while_reading() -> None:
             # hint: write an if statement with an else, or R.where(y, x, x)
             d = x & x
             #   ^^^^^ & is not defined between Var 'x' and Var 'x'
+            # hint: write R.logical_and(x, x), or R.bitwise_and(x, x) for the bits of integers
             e = x % x
             #   ^^^^^ % leaves the sign of the remainder open
             # hint: use R.floor_mod (as Python's %) or R.mod (as C's)
