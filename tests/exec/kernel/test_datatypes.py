@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy import compile, relax
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.special import erf
 from relaxpy.script import tir as T
@@ -143,19 +142,6 @@ def test_truth_values_are_divided() -> None:
     check(chained, np.ones(6, bool), np.zeros(6, bool))
     with pytest.raises(RuntimeCheckError, match="PX-3"):
         load(chained)(np.zeros(6, bool), np.zeros(6, bool))
-
-
-@pytest.mark.parametrize("target", ["numpy", "reference"])
-def test_means_of_truth_values_are_truth_values(target: str) -> None:
-    """The sum of a column is its parity, which divided by one is itself."""
-    x = relax.Var("x", relax.TensorStructInfo((1, 3), "bool"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(relax.op.mean(x, 0)))
-    data = np.array([[True, False, True]])
-    found = compile(builder.get(), target=target)["main"](data)
-    assert found.dtype == np.bool_
-    np.testing.assert_array_equal(found, data[0])
 
 
 @T.prim_func
