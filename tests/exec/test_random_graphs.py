@@ -1,0 +1,28 @@
+"""Random graph programs do what their twins in NumPy do; each day others, under its date."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.graphs import run, write
+
+PROGRAMS, AT_ONCE = 120, 20
+
+
+@pytest.mark.rule("EV-12", "EV-17", "EV-18", "EV-20")
+@pytest.mark.parametrize("batch", range(PROGRAMS // AT_ONCE))
+def test_programs_do_what_their_twins_do(batch: int, tmp_path: Path) -> None:
+    for k in range(AT_ONCE * batch, AT_ONCE * (batch + 1)):
+        seed = f"{date.today().isoformat()}.{k}"
+        program = write(seed)
+        try:
+            run(program, seed, tmp_path, ("numpy", "reference") if k % 10 == 0 else ("numpy",))
+        except Exception as error:
+            error.add_note(f"seed {seed}\n{program.relax}\n{program.python}")
+            raise
+
+
+def test_programs_are_the_same_for_one_seed() -> None:
+    assert write("a") == write("a")
+    assert write("a") != write("b")

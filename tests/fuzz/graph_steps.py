@@ -1,0 +1,641 @@
+"""The statements of random graph programs, each written as Relax and as its twin in NumPy."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.twin import COMPARISONS, FLOATS, SLOPES
+
+INTS = ("int8", "uint8", "int16", "int32", "int64")
+DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+LARGEST = 5
+"""The largest size of a symbolic dimension."""
+REACH = 200.0
+"""Floats stay below it, so that none of 16 bits overflows."""
+KERNELS = {
+    "doubled": (
+        "@T.prim_func(private=True)\n"
+        "def doubled(a: T.handle, b: T.handle):\n"
+        "    p, q = T.int64(), T.int64()\n"
+        '    A = T.match_buffer(a, (p, q), "float32")\n'
+        '    B = T.match_buffer(b, (p, q), "float32")\n'
+        "    for i, j in T.grid(p, q):\n"
+        '        with T.block("B"):\n'
+        '            vi, vj = T.axis.remap("SS", [i, j])\n'
+        "            B[vi, vj] = A[vi, vj] + A[vi, vj]\n"
+    ),
+    "columns": (
+        "@T.prim_func(private=True)\n"
+        "def columns(a: T.handle, b: T.handle):\n"
+        "    p, q = T.int64(), T.int64()\n"
+        '    A = T.match_buffer(a, (p, q), "int32")\n'
+        '    B = T.match_buffer(b, (q,), "int32")\n'
+        "    for j, i in T.grid(q, p):\n"
+        '        with T.block("B"):\n'
+        '            vj, vi = T.axis.remap("SR", [j, i])\n'
+        "            with T.init():\n"
+        "                B[vj] = 0\n"
+        "            B[vj] = B[vj] + A[vi, vj]\n"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A variable of a program: sizes are numbers or text over the symbolic ones.
+
+    Its elements are multiples of 2**-`quarters`, if that is not None, and at most `reach` large.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    reach: float = REACH
+    quarters: int | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether every rounding up to here is known to change nothing."""
+        if self.dtype not in FLOATS:
+            return True
+        return (
+            self.quarters is not None and self.reach * 2**self.quarters <= 2 ** DIGITS[self.dtype]
+        )
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in FLOATS
+
+
+def sinfo(dtype: str, shape: tuple[int | str, ...], *, binds: bool = False) -> str:
+    """The text of a tensor's struct info; one that `binds` symbols quotes them."""
+    sizes = "".join(f"{s!r}, " if binds else f"{s}, " for s in shape)
+    return f'R.Tensor(({sizes}), "{dtype}")'
+
+
+@dataclass
+class Body:
+    """The statements of one function, in both languages."""
+
+    source: Source
+    tensors: list[Tensor]
+    indent: str
+    impure: bool
+    symbols: tuple[str, ...]
+    depth: int = 0
+    relax: list[str] = field(default_factory=list)
+    python: list[str] = field(default_factory=list)
+    tuples: list[tuple[str, tuple[Tensor, ...]]] = field(default_factory=list)
+
+    @property
+    def rng(self) -> random.Random:
+        return self.source.rng
+
+    def line(self, relax: str, python: str | None = None) -> None:
+        self.relax.append(self.indent + relax)
+        self.python.append(self.indent + (relax if python is None else python))
+
+    def bind(self, like: Tensor, relax: str, python: str, **changes: Any) -> Tensor:
+        made = replace(like, name=self.source.fresh(), **changes)
+        if not made.exact:
+            made = replace(made, quarters=None)
+        self.line(f"{made.name} = {relax}", f"{made.name} = {python}")
+        self.tensors.append(made)
+        return made
+
+    def pick(self, accept: Callable[[Tensor], bool] = lambda t: True) -> Tensor | None:
+        found = [t for t in self.tensors if accept(t)]
+        return self.rng.choice(found) if found else None
+
+    def fill(self, count: int) -> None:
+        """Add so many statements, as far as there are any that fit."""
+        for _ in range(10 * count):
+            before = len(self.relax)
+            self.rng.choice(STEPS)(self)
+            count -= len(self.relax) > before
+            if count <= 0:
+                return
+
+
+@dataclass
+class Source:
+    """A whole program while it is written."""
+
+    rng: random.Random
+    counter: int = 0
+    helpers: list[tuple[str, str]] = field(default_factory=list)
+    functions: list[tuple[str, str]] = field(default_factory=list)
+    callable: list[tuple[str, tuple[Tensor, ...], Tensor]] = field(default_factory=list)
+    kernels: set[str] = field(default_factory=set)
+
+    def fresh(self, stem: str = "v") -> str:
+        self.counter += 1
+        return f"{stem}{self.counter}"
+
+    def parameter(self, symbols: tuple[str, ...]) -> Tensor:
+        dtype = self.rng.choice((*FLOATS, *FLOATS, *INTS, "bool"))
+        rank = self.rng.choice((0, 1, 2, 2, 2, 3))
+        shape = tuple(self.rng.choice((*symbols, *symbols, 1, 2, 3, 0)) for _ in range(rank))
+        return Tensor(self.fresh("x"), dtype, shape, *extent_of(dtype))
+
+
+def extent_of(dtype: str) -> tuple[float, int]:
+    if dtype in FLOATS:
+        return 3.0, 2
+    return {"bool": 1, "uint8": 255}.get(dtype, 127.0), 0
+
+
+# The kinds of statement: each adds one, or nothing where it does not fit.
+
+
+def unary(b: Body) -> None:
+    x = b.pick()
+    if x is None:
+        return
+    if x.dtype == "bool":
+        b.bind(x, f"R.logical_not({x.name})", f't.unary("logical_not", {x.name})')
+    elif not x.is_float:
+        name = b.rng.choice(("abs", "negative", "square", "sign", "bitwise_not", "nn.relu"))
+        b.bind(x, f"R.{name}({x.name})", f't.unary("{name}", {x.name})', reach=1e9)
+    elif x.exact and b.rng.random() < 0.5:
+        name = b.rng.choice(
+            ("abs", "negative", "floor", "ceil", "round", "trunc", "sign", "nn.relu")
+        )
+        b.bind(x, f"R.{name}({x.name})", f't.unary("{name}", {x.name})', reach=x.reach + 1)
+    else:
+        name = b.rng.choice(tuple(SLOPES))
+        if name == "exp" and x.reach > 4:
+            name = "tanh"
+        relax, python = f"{x.name}", x.name
+        if name in ("sqrt", "log", "rsqrt"):  # of 1 + |x|, written as one expression
+            one = f'R.const(1.0, "{x.dtype}")'
+            relax = f"R.add(R.abs({relax}), {one})"
+            python = f't.binary("add", t.unary("abs", {python}), t.number(1.0, "{x.dtype}"))'
+        reach = {"exp": 60.0, "sqrt": x.reach, "log": 6.0, "nn.silu": x.reach}.get(name, 2.0)
+        b.bind(x, f"R.{name}({relax})", f't.unary("{name}", {python})', reach=reach, quarters=None)
+
+
+def partner(b: Body, x: Tensor) -> Tensor | None:
+    """Another tensor that broadcasts with x, of its datatype."""
+
+    def fits(y: Tensor) -> bool:
+        pairs = zip(x.shape[::-1], y.shape[::-1], strict=False)
+        return x.dtype == y.dtype and all(p == q or 1 in (p, q) for p, q in pairs)
+
+    return b.pick(fits)
+
+
+def joint(x: Tensor, y: Tensor) -> tuple[int | str, ...]:
+    ndim = max(len(x.shape), len(y.shape))
+    a, c = ((1,) * (ndim - len(t.shape)) + t.shape for t in (x, y))
+    return tuple(q if p == 1 else p for p, q in zip(a, c, strict=True))
+
+
+def binary(b: Body) -> None:
+    x = b.pick()
+    y = None if x is None else partner(b, x)
+    if x is None or y is None:
+        return
+    quarters = None if None in (x.quarters, y.quarters) else max(x.quarters, y.quarters)  # type: ignore[type-var]
+    both = replace(x, shape=joint(x, y), quarters=quarters)
+    arguments = f"{x.name}, {y.name}"
+    if x.dtype == "bool":
+        name = b.rng.choice(("logical_and", "logical_or", "logical_xor", "equal"))
+        b.bind(both, f"R.{name}({arguments})", f't.binary("{name}", {arguments})')
+        return
+    choices = ["add", "subtract", "multiply", "maximum", "minimum"]
+    if x.exact and y.exact:
+        choices += [*COMPARISONS, "floor_divide", "floor_mod", "mod"]
+        choices += [] if x.is_float else ["bitwise_and", "bitwise_or", "bitwise_xor", "divide"]
+    name = b.rng.choice(choices)
+    signs = {"add": "+", "subtract": "-", "multiply": "*", "less": "<", "greater_equal": ">="}
+    text = f"R.{name}({arguments})"
+    if name in signs and b.rng.random() < 0.3:
+        text = f"{x.name} {signs[name]} {y.name}"
+    if name in COMPARISONS:
+        b.bind(both, text, f't.binary("{name}", {arguments})', dtype="bool", reach=1, quarters=0)
+    elif name in ("floor_divide", "floor_mod", "mod", "divide"):
+        division(b, name, x, y, both)
+    else:
+        reach = x.reach * y.reach if name == "multiply" else x.reach + y.reach
+        if x.is_float and reach > REACH:
+            return
+        if name == "multiply" and quarters is not None:
+            both = replace(both, quarters=x.quarters + y.quarters)  # type: ignore[operator]
+        b.bind(both, text, f't.binary("{name}", {arguments})', reach=min(reach, 1e9))
+
+
+def division(b: Body, name: str, x: Tensor, y: Tensor, both: Tensor) -> None:
+    """x by y where y is not 0, else by 3: nothing divides by 0, and nothing by -1."""
+    if y.is_float and y.reach > 60:
+        return
+    if not y.is_float and b.rng.random() < 0.5:
+        y = b.bind(y, f"R.abs({y.name})", f't.unary("abs", {y.name})')
+    three, zero, least = (f'R.const({v}, "{x.dtype}")' for v in (3, 0, -1))
+    if x.dtype == "uint8":
+        least = zero
+    small = f"R.logical_or(R.equal({y.name}, {zero}), R.equal({y.name}, {least}))"
+    bad = f't.binary("logical_or", t.binary("equal", {y.name}, t.number(0, "{x.dtype}")), '
+    bad += f't.binary("equal", {y.name}, t.number({0 if x.dtype == "uint8" else -1}, "{x.dtype}")))'
+    safe = b.bind(
+        y,
+        f"R.where({small}, {three}, {y.name})",
+        f't.where({bad}, t.number(3, "{x.dtype}"), {y.name})',
+        reach=max(3.0, y.reach),
+    )
+    arguments = f"{x.name}, {safe.name}"
+    if x.is_float:
+        quarters = 0 if name == "floor_divide" else both.quarters
+        assert y.quarters is not None
+        reach = x.reach * 2**y.quarters + 1 if name == "floor_divide" else x.reach + safe.reach
+        if reach > REACH or not replace(both, reach=reach, quarters=quarters).exact:
+            return
+        both = replace(both, quarters=quarters, reach=reach)
+    b.bind(both, f"R.{name}({arguments})", f't.binary("{name}", {arguments})')
+
+
+def choose(b: Body) -> None:
+    condition = b.pick(lambda t: t.dtype == "bool")
+    x = b.pick()
+    y = None if x is None else partner(b, x)
+    if condition is None or x is None or y is None:
+        return
+    both = replace(x, shape=joint(x, y))
+    whole = [p == q or 1 in (p, q) for p, q in zip(both.shape[::-1], condition.shape[::-1])]  # noqa: B905
+    if not all(whole):
+        return
+    arguments = f"{condition.name}, {x.name}, {y.name}"
+    quarters = None if None in (x.quarters, y.quarters) else max(x.quarters, y.quarters)  # type: ignore[type-var]
+    b.bind(
+        replace(both, shape=joint(both, condition), quarters=quarters),
+        f"R.where({arguments})",
+        f"t.where({arguments})",
+        reach=max(x.reach, y.reach),
+    )
+
+
+def convert(b: Body) -> None:
+    x = b.pick()
+    if x is None:
+        return
+    wanted = (*FLOATS, *INTS, "bool") if x.exact and x.reach < 100 else FLOATS
+    if not x.is_float and x.reach > REACH:
+        wanted = INTS
+    dtype = b.rng.choice(wanted)
+    if dtype == "uint8" and x.is_float:  # a negative float has no value there
+        return
+    reach, quarters = (x.reach, x.quarters) if dtype in FLOATS else (extent_of(dtype)[0] + 200.0, 0)
+    if dtype == "bool":
+        reach = 1
+    b.bind(
+        x,
+        f'R.astype({x.name}, "{dtype}")',
+        f't.astype({x.name}, "{dtype}")',
+        dtype=dtype,
+        reach=reach,
+        quarters=quarters,
+    )
+
+
+def reduction(b: Body) -> None:
+    x = b.pick(lambda t: len(t.shape) > 0)
+    if x is None:
+        return
+    axis = b.rng.randrange(len(x.shape))
+    axis -= b.rng.choice((0, len(x.shape)))
+    keep = b.rng.random() < 0.5
+    size = x.shape[axis]
+    names = ["sum"]
+    if isinstance(size, int) and size and x.dtype != "bool":
+        names += ["mean", "max", "min", *(("argmax", "argmin") if x.exact else ())]
+    name = b.rng.choice(names)
+    shape = list(x.shape)
+    if keep:
+        shape[axis] = 1
+    else:
+        del shape[axis]
+    text = f"{x.name}, axis={axis}, keepdims={keep}"
+    made = replace(x, shape=tuple(shape))
+    if name in ("argmax", "argmin"):
+        text = f"{x.name}, {axis}, {keep}"
+        made = replace(made, dtype="int64", reach=100, quarters=0)
+        b.bind(made, f"R.{name}({text})", f't.argument("{name}", {text})')
+        return
+    if name == "sum":
+        reach = x.reach * (size if isinstance(size, int) else 4 * LARGEST)
+        if x.is_float and reach > REACH:
+            return
+        made = replace(made, reach=reach)
+    if name == "mean":
+        made = replace(made, quarters=None if x.is_float else 0)
+    b.bind(made, f"R.{name}({text})", f't.reduce("{name}", {x.name}, {axis}, {keep})')
+
+
+def product(b: Body) -> None:
+    x = b.pick(lambda t: len(t.shape) == 2 and t.dtype != "bool")
+    if x is None:
+        return
+    y = b.pick(lambda t: len(t.shape) == 2 and t.dtype == x.dtype and t.shape[0] == x.shape[1])
+    if y is None:
+        return
+    reach = x.reach * y.reach * 4 * LARGEST
+    if x.is_float and reach > REACH:
+        return
+    made = replace(x, shape=(x.shape[0], y.shape[1]), reach=reach, quarters=None)
+    if not x.is_float:
+        made = replace(made, quarters=0)
+    b.bind(made, f"R.matmul({x.name}, {y.name})", f"t.matmul({x.name}, {y.name})")
+
+
+def softmax(b: Body) -> None:
+    x = b.pick(lambda t: t.is_float and len(t.shape) > 0 and isinstance(t.shape[-1], int))
+    if x is not None and x.shape[-1]:
+        b.bind(x, f"R.nn.softmax({x.name})", f"t.softmax({x.name}, -1)", reach=1, quarters=None)
+
+
+def move(b: Body) -> None:
+    """Elements in other places."""
+    x = b.pick()
+    if x is None:
+        return
+    rank = len(x.shape)
+    match b.rng.choice(("permute", "expand", "flatten", "concat", "stack", "slice", "split")):
+        case "permute" if rank:
+            axes = b.rng.sample(range(rank), rank)
+            shape = tuple(x.shape[a] for a in axes)
+            twin_ = f"t.place(lambda v: v.transpose({axes}), {x.name})"
+            b.bind(x, f"R.permute_dims({x.name}, {axes})", twin_, shape=shape)
+        case "expand" if rank < 4:
+            axis = b.rng.randrange(rank + 1)
+            shape = (*x.shape[:axis], 1, *x.shape[axis:])
+            twin_ = f"t.place(lambda v: np.expand_dims(v, {axis}), {x.name})"
+            b.bind(x, f"R.expand_dims({x.name}, {axis})", twin_, shape=shape)
+        case "flatten" if rank:
+            sizes = " * ".join(map(str, x.shape))
+            if all(isinstance(s, int) for s in x.shape):
+                sizes = str(np.prod(x.shape, dtype=int))
+            shape = (int(sizes) if sizes.isdigit() else f"({sizes})" if rank > 1 else sizes,)
+            twin_ = f"t.place(lambda v: v.reshape(-1), {x.name})"
+            b.bind(
+                x,
+                b.rng.choice((f"R.flatten({x.name})", f"R.reshape({x.name}, (-1,))"))
+                if 0 not in x.shape
+                else f"R.flatten({x.name})",
+                twin_,
+                shape=shape,
+            )
+        case "concat" if rank and len(str(x.shape)) < 40:
+            y = b.pick(
+                lambda t: t.dtype == x.dtype and t.shape[1:] == x.shape[1:] and len(t.shape) == rank
+            )
+            assert y is not None
+            first, second = x.shape[0], y.shape[0]
+            both_known = isinstance(first, int) and isinstance(second, int)
+            size = first + second if both_known else f"({first} + {second})"  # type: ignore[operator]
+            quarters = None if None in (x.quarters, y.quarters) else max(x.quarters, y.quarters)  # type: ignore[type-var]
+            twin_ = f"t.place(lambda v, w: np.concatenate((v, w)), {x.name}, {y.name})"
+            b.bind(
+                x,
+                f"R.concat(({x.name}, {y.name}))",
+                twin_,
+                shape=(size, *x.shape[1:]),
+                reach=max(x.reach, y.reach),
+                quarters=quarters,
+            )
+        case "stack" if rank < 4:
+            axis = b.rng.randrange(rank + 1)
+            shape = (*x.shape[:axis], 2, *x.shape[axis:])
+            twin_ = f"t.place(lambda v: np.stack((v, v), {axis}), {x.name})"
+            b.bind(x, f"R.stack([{x.name}, {x.name}], {axis})", twin_, shape=shape)
+        case "slice" if rank and isinstance(x.shape[0], int) and x.shape[0]:
+            first, last, step = b.rng.choice(((0, 1, 1), (0, x.shape[0], 2), (-1, -9, -1)))
+            size = len(range(x.shape[0])[first:last:step])
+            twin_ = f"t.place(lambda v: v[{first}:{last}:{step}], {x.name})"
+            b.bind(
+                x,
+                f"R.strided_slice({x.name}, [0], [{first}], [{last}], [{step}])",
+                twin_,
+                shape=(size, *x.shape[1:]),
+            )
+        case "split" if (
+            rank and isinstance(x.shape[-1], int) and x.shape[-1] % 2 == 0 and x.shape[-1]
+        ):
+            name, half = b.source.fresh("s"), x.shape[-1] // 2
+            b.line(
+                f"{name} = R.split({x.name}, 2, -1)",
+                f"{name} = [t.place(lambda v: np.split(v, 2, -1)[0], {x.name}),"
+                f" t.place(lambda v: np.split(v, 2, -1)[1], {x.name})]",
+            )
+            shape = (*x.shape[:-1], half)
+            b.tuples.append((name, (replace(x, shape=shape), replace(x, shape=shape))))
+
+
+def tuples(b: Body) -> None:
+    """A tuple made, or a field of one taken."""
+    if b.tuples and b.rng.random() < 0.6:
+        name, fields = b.rng.choice(b.tuples)
+        k = b.rng.randrange(len(fields))
+        b.bind(fields[k], f"{name}[{k}]", f"{name}[{k}]")
+        return
+    x, y = b.pick(), b.pick()
+    if x is not None and y is not None:
+        name = b.source.fresh("t")
+        b.line(f"{name} = ({x.name}, {y.name})")
+        b.tuples.append((name, (x, y)))
+
+
+def cast(b: Body) -> None:
+    """A tensor said to be what it is, perhaps after nothing was known of it."""
+    x = b.pick()
+    if x is None:
+        return
+    info = sinfo(x.dtype, x.shape)
+    vague = b.rng.choice(("", f"R.Tensor(ndim={len(x.shape)})", "R.Object", "R.Tensor"))
+    if vague:
+        name = b.source.fresh("w")
+        b.line(f"{name}: {vague} = {x.name}", f"{name} = {x.name}")
+        b.bind(x, f"R.match_cast({name}, {info})", name)
+    else:
+        b.bind(x, f"R.match_cast({x.name}, {info})", x.name)
+
+
+def effect(b: Body) -> None:
+    x = b.pick() if b.impure else None
+    if x is not None:
+        info = sinfo(x.dtype, x.shape)
+        packed = f'R.call_packed("tests.fuzz.record", {x.name}, sinfo_args={info})'
+        if b.rng.random() < 0.5:
+            b.line(f"_ = {packed}", f"_ = t.record({x.name})")
+        else:
+            b.bind(x, packed, f"t.record({x.name})")
+
+
+def kernel(b: Body) -> None:
+    name = b.rng.choice(tuple(KERNELS))
+    dtype = "float32" if name == "doubled" else "int32"
+    x = b.pick(lambda t: t.dtype == dtype and len(t.shape) == 2)
+    if x is None or x.reach * 2 > 1e9 or (x.is_float and x.reach * 2 > REACH):
+        return
+    shape = x.shape if name == "doubled" else x.shape[1:]
+    info = sinfo(dtype, shape)
+    b.source.kernels.add(name)
+    python = f't.binary("add", {x.name}, {x.name})'
+    reach = x.reach * 2
+    if name == "columns":
+        python, reach = f't.reduce("sum", {x.name}, 0, False)', 1e9
+    relax = f"R.call_tir(cls.{name}, ({x.name},), out_sinfo={info})"
+    b.bind(x, relax, python, shape=shape, reach=reach)
+
+
+def inner(b: Body, tensors: list[Tensor], count: int, **changes: Any) -> Body:
+    found = replace(
+        b,
+        tensors=tensors,
+        indent=b.indent + "    ",
+        depth=b.depth + 1,
+        relax=[],
+        python=[],
+        tuples=list(b.tuples),
+        **changes,
+    )
+    found.fill(count)
+    return found
+
+
+def branch(b: Body) -> None:
+    if b.depth > 1:
+        return
+    condition = b.pick(lambda t: t.dtype == "bool" and t.shape == ())
+    x = b.pick()
+    if condition is None or x is None:
+        return
+    name = b.source.fresh()
+    b.line(f"if {condition.name}:", f"if t.truth({condition.name}):")
+    ends = []
+    for keyword in ("", "else:"):
+        if keyword:
+            b.line(keyword)
+        arm = inner(b, list(b.tensors), b.rng.randint(0, 3))
+        # Both arms end in a tensor of one kind.
+        end = arm.pick(lambda t: (t.dtype, t.shape) == (x.dtype, x.shape))
+        assert end is not None
+        ends.append(end)
+        info = sinfo(x.dtype, x.shape)
+        arm.line(f"{name} = R.match_cast({end.name}, {info})", f"{name} = {end.name}")
+        b.relax += arm.relax
+        b.python += arm.python
+    quarters = [e.quarters for e in ends]
+    made = replace(
+        x,
+        name=name,
+        reach=max(e.reach for e in ends),
+        quarters=None if None in quarters else max(quarters),  # type: ignore[type-var]
+    )
+    b.tensors.append(made)
+
+
+def closure(b: Body) -> None:
+    """A local function that uses what is around it, called once or twice."""
+    if b.depth > 1:
+        return
+    x = b.pick()
+    if x is None:
+        return
+    name = b.source.fresh("f")
+    param = replace(x, name=b.source.fresh("p"))
+    info = sinfo(x.dtype, x.shape)
+    body = inner(b, [*b.tensors, param], b.rng.randint(1, 3), impure=False)
+    end = body.rng.choice(body.tensors)
+    out = sinfo(end.dtype, end.shape)
+    b.line("@R.function", "")
+    b.line(f"def {name}({param.name}: {info}) -> {out}:", f"def {name}({param.name}):")
+    body.line(f"return {end.name}")
+    b.relax += body.relax
+    b.python += body.python
+    for y in (
+        x,
+        b.pick(
+            lambda t: (
+                (t.dtype, t.shape) == (x.dtype, x.shape)
+                and t.reach <= x.reach
+                and (t.quarters == x.quarters)
+            )
+        ),
+    ):
+        if y is not None:
+            b.bind(end, f"{name}({y.name})", f"{name}({y.name})")
+
+
+def helper(b: Body) -> None:
+    """A Python function that is read where it is called: its values are values."""
+    x = b.pick(lambda t: t.is_float)
+    if x is None or x.reach * 2 > REACH:
+        return
+    name = b.source.fresh("h")
+    b.source.helpers.append(
+        (
+            f"def {name}(a, b):\n    c = R.add(R.tanh(a), b)\n    return c, R.maximum(c, a)\n",
+            f"def {name}(a, b):\n    c = t.binary('add', t.unary('tanh', a), b)\n"
+            "    return c, t.binary('maximum', c, a)\n",
+        )
+    )
+    first, second = b.source.fresh(), b.source.fresh()
+    b.line(f"{first}, {second} = {name}({x.name}, {x.name})")
+    made = replace(x, quarters=None, reach=x.reach + 1)
+    b.tensors += [replace(made, name=first), replace(made, name=second)]
+
+
+def call(b: Body) -> None:
+    """A call of another function of the module."""
+    if not b.source.callable:
+        return
+    name, params, result = b.rng.choice(b.source.callable)
+    sizes: dict[str, int | str] = {}
+    args = []
+    for param in params:
+
+        def fits(y: Tensor, param: Tensor = param) -> bool:
+            pairs = zip(param.shape, y.shape, strict=False)
+            return (
+                (y.dtype, len(y.shape)) == (param.dtype, len(param.shape))
+                and y.reach <= param.reach
+                and (
+                    param.quarters is None
+                    or (y.quarters is not None and y.quarters <= param.quarters)
+                )
+                and all(p == q or (isinstance(p, str) and sizes.get(p, q) == q) for p, q in pairs)
+                and not any(
+                    p != q and isinstance(p, str) and param.shape.count(p) > 1 for p, q in pairs
+                )
+            )
+
+        arg = b.pick(fits)
+        if arg is None:
+            return
+        for p, q in zip(param.shape, arg.shape, strict=True):
+            if isinstance(p, str) and sizes.setdefault(p, q) != q:
+                return
+        args.append(arg.name)
+
+    def substituted(size: int | str) -> int | str:
+        if isinstance(size, int):
+            return size
+        text = re.sub(r"[a-z]\w*", lambda m: str(sizes[m[0]]), size)
+        return int(text) if text.isdigit() else text
+
+    shape = tuple(map(substituted, result.shape))
+    made = replace(result, shape=shape)
+    b.bind(made, f"cls.{name}({', '.join(args)})", f"{name}({', '.join(args)})")
+
+
+STEPS: list[Callable[[Body], None]] = [
+    *(unary, unary, binary, binary, binary, binary, choose, convert, reduction, reduction),
+    *(product, softmax, move, move, move, tuples, cast, effect, kernel, branch, closure),
+    *(helper, call),
+]

@@ -1,0 +1,193 @@
+"""Random graph programs beside their twins in NumPy: `python -m tests.fuzz.graphs COUNT [SEED]`.
+
+A program is written twice at once, as Relax and as plain Python over `tests.fuzz.twin`, which share
+no code. Each runs for several sizes of its symbolic dimensions, zero among them.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import relaxpy
+from tests.fuzz import twin
+from tests.fuzz.graph_steps import KERNELS, LARGEST, Body, Source, Tensor, extent_of, sinfo
+from tests.fuzz.twin import agree, kind
+
+HEADER = "from relaxpy.script import ir as I, relax as R, tir as T\n\n"
+
+
+@dataclass(frozen=True)
+class Program:
+    """Both texts, and the parameters of `main`."""
+
+    relax: str
+    python: str
+    params: tuple[Tensor, ...]
+    symbols: tuple[str, ...]
+
+
+def _function(
+    source: Source, name: str, symbols: tuple[str, ...], count: int, *, impure: bool
+) -> tuple[tuple[Tensor, ...], Body]:
+    params = [source.parameter(symbols) for _ in range(source.rng.randint(1, 3))]
+    # Each symbol is bound by a parameter of its own.
+    extent = extent_of("float32")
+    params += [Tensor(source.fresh("x"), "float32", (symbol, 2), *extent) for symbol in symbols]
+    body = Body(source, list(params), "        ", impure, symbols)
+    body.fill(count)
+    return tuple(params), body
+
+
+def write(seed: object) -> Program:
+    """The program of this seed."""
+    rng = random.Random(str(seed))
+    source = Source(rng)
+    for k in range(rng.randint(0, 2)):
+        symbols = ("k",) if rng.random() < 0.7 else ()
+        params, body = _function(source, f"g{k}", symbols, rng.randint(2, 8), impure=False)
+        end = rng.choice(body.tensors)
+        body.line(f"return {end.name}")
+        _enter(source, f"g{k}", params, body, private=True)
+        source.callable.append((f"g{k}", params, end))
+    symbols = ("n", "m")[: rng.randint(0, 2)]
+    impure = rng.random() < 0.5
+    params, body = _function(source, "main", symbols, rng.randint(4, 24), impure=impure)
+    kept = [t for t in body.tensors if rng.random() < 0.8] or body.tensors[-1:]
+    results = [t.name for t in kept]
+    results += [name for name, _ in body.tuples[:1]]
+    body.line(f"return ({', '.join(results)},)")
+    _enter(source, "main", params, body, private=False)
+    kernels = "".join(_indented(KERNELS[k]) for k in sorted(source.kernels))
+    helpers = "\n".join(text for text, _ in source.helpers)
+    relax = HEADER + helpers + "\n@I.ir_module\nclass Module:\n" + kernels
+    relax += "\n".join(text for text, _ in source.functions)
+    python = "import numpy as np\nfrom tests.fuzz import twin as t\n"
+    python += "\n".join(text for _, text in (*source.helpers, *source.functions))
+    return Program(relax, python, params, symbols)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines()) + "\n"
+
+
+def _enter(
+    source: Source, name: str, params: tuple[Tensor, ...], body: Body, *, private: bool
+) -> None:
+    listed = ", ".join(f"{p.name}: {sinfo(p.dtype, p.shape, binds=True)}" for p in params)
+    options = [*(["private=True"] if private else []), *(["pure=False"] if body.impure else [])]
+    names = ", ".join(p.name for p in params)
+    relax = [f"    @R.function({', '.join(options)})" if options else "    @R.function"]
+    relax += [f"    def {name}({listed}):", "        cls = Module"]
+    python = [f"def {name}({names}):"]
+    for symbol in body.symbols:
+        relax.append(f"        {symbol} = T.int64()")
+        bound = next(p for p in params if p.shape == (symbol, 2))
+        python.append(f"        {symbol} = {bound.name}.shape[0]")
+    source.functions.append(
+        ("\n".join([*relax, *body.relax, ""]), "\n".join([*python, *body.python, ""]))
+    )
+
+
+def arguments(program: Program, seed: object) -> list[np.ndarray[Any, Any]]:
+    """Arrays for `main`, some of them views with strides of their own."""
+    rng = np.random.default_rng(abs(hash(str(seed))) if seed is None else _number(seed))
+    sizes = {s: int(rng.integers(0, LARGEST + 1)) for s in program.symbols}
+    found = []
+    for param in program.params:
+        shape = tuple(s if isinstance(s, int) else sizes[s] for s in param.shape)
+        steps = int(rng.integers(1, 3))
+        wide = (*shape[:-1], shape[-1] * steps) if shape else ()
+        if param.dtype == "bool":
+            array = rng.integers(0, 2, wide).astype("bool")
+        elif param.is_float:
+            array = (rng.integers(-12, 13, wide) / 4).astype(kind(param.dtype))
+        else:
+            info = np.iinfo(param.dtype)
+            array = rng.integers(max(-127, info.min), min(127, info.max), wide).astype(param.dtype)
+        array = np.asarray(array)
+        if shape:
+            array = array[..., ::steps]
+            if rng.integers(0, 3) == 0:
+                array = array[::-1]
+            if len(shape) == 2 and rng.integers(0, 3) == 0:
+                array = array.T.copy().T
+        found.append(array)
+    return found
+
+
+def _number(seed: object) -> int:
+    return int.from_bytes(str(seed).encode()) % 2**63
+
+
+relaxpy.register_func("tests.fuzz.record", lambda x: twin.RECORD.append(x) or x, override=True)
+
+
+def run(
+    program: Program, seed: object, folder: Path, targets: tuple[str, ...] = ("numpy",)
+) -> None:
+    """Run the program beside its twin for some arguments.
+
+    Errors:
+        AssertionError: they differ.
+    """
+    path = folder / f"program_{_number(seed)}.py"
+    path.write_text(program.relax, encoding="utf-8")
+    names: dict[str, Any] = {"__name__": path.stem}
+    exec(compile(program.relax, str(path), "exec"), names)
+    module = names["Module"]
+    other: dict[str, Any] = {}
+    exec(compile(program.python, f"<twin {seed}>", "exec"), other)
+    again = relaxpy.script.from_source(module.script())
+    relaxpy.ir.assert_structural_equal(again, module)
+    ready = [(target, relaxpy.compile(module, target)) for target in targets]
+    ready.append(("numpy without passes", relaxpy.compile(module, "numpy", relax_pipeline=None)))
+    for k in range(3):
+        arrays = arguments(program, f"{seed}.{k}")
+        with np.errstate(all="ignore"):
+            twin.RECORD.clear()
+            expected = other["main"](*map(twin.enter, arrays))
+            effects = list(twin.RECORD)
+            for target, executable in ready:
+                twin.RECORD.clear()
+                found = executable["main"](*arrays)
+                agree(found, expected, f"the result of {target}")
+                agree(list(twin.RECORD), effects, f"the effects of {target}")
+
+
+def failures(
+    count: int, seed: str, folder: Path, **options: Any
+) -> Iterator[tuple[str, Program, str]]:
+    """The programs among so many that do not do what their twins do, each with what happened."""
+    for k in range(count):
+        name = f"{seed}.{k}"
+        program = write(name)
+        try:
+            run(program, name, folder, **options)
+        except Exception:  # whatever it is, it is reported with its program
+            yield name, program, traceback.format_exc()
+
+
+def main(count: int, seed: str) -> int:
+    """Report failures of `count` programs; 1 if there are any."""
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, program, what in failures(count, seed, Path(folder)):
+            bad += 1
+            print(f"--- {name}\n{program.relax}\n{program.python}\n{what}", flush=True)
+    print(f"{count} programs from seed {seed}, {bad} failures")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    asked, begin, *_ = [*sys.argv[1:], "", ""]
+    sys.exit(main(int(asked or 1000), begin or date.today().isoformat()))
