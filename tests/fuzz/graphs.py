@@ -10,7 +10,7 @@ import random
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -23,6 +23,12 @@ from tests.fuzz import twin
 from tests.fuzz.graph_steps import KERNELS, LARGEST, Body, Source, Tensor, extent_of, sinfo
 from tests.fuzz.twin import agree, kind
 
+WAYS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "numpy": (("numpy",), {}),
+    "numpy without passes": (("numpy",), {"relax_pipeline": None}),
+    "reference": (("reference",), {}),
+}
+"""How a program is compiled; without passes, operators are legalised when they are called."""
 HEADER = "from relaxpy.script import ir as I, relax as R, tir as T\n\n"
 
 
@@ -133,7 +139,10 @@ relaxpy.register_func("tests.fuzz.record", lambda x: twin.RECORD.append(x) or x,
 
 
 def run(
-    program: Program, seed: object, folder: Path, targets: tuple[str, ...] = ("numpy",)
+    program: Program,
+    seed: object,
+    folder: Path,
+    ways: Sequence[str] = ("numpy", "numpy without passes"),
 ) -> None:
     """Run the program beside its twin for some arguments.
 
@@ -149,8 +158,7 @@ def run(
     exec(compile(program.python, f"<twin {seed}>", "exec"), other)
     again = relaxpy.script.from_source(module.script())
     relaxpy.ir.assert_structural_equal(again, module)
-    ready = [(target, relaxpy.compile(module, target)) for target in targets]
-    ready.append(("numpy without passes", relaxpy.compile(module, "numpy", relax_pipeline=None)))
+    ready = [(name, relaxpy.compile(module, *WAYS[name][0], **WAYS[name][1])) for name in ways]
     for k in range(3):
         arrays = arguments(program, f"{seed}.{k}")
         with np.errstate(all="ignore"):
