@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -28,6 +29,7 @@ from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.quiet import silence
 from relaxpy.exec.signatures import declared_result, function_info
 from relaxpy.exec.support import CompiledClosure
+from relaxpy.exec.tail_calls import self_tail_calls
 from relaxpy.exec.uses import functions_used, shared_constants
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -44,6 +46,21 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 
+@dataclass(slots=True)
+class Loop:
+    """The function that is being lowered, where some `calls` of itself are jumps to its beginning.
+
+    `callers` are the sizes by which earlier iterations check the result, where they may differ.
+    """
+
+    signature: Signature
+    params: Sequence[str]
+    full: ast.expr
+    calls: frozenset[rx.Call]
+    callers: str | None = None
+    start: list[ast.stmt] = field(default_factory=list)
+
+
 class FunctionLowering(CallLowering):
     """Writes the Python function for one Relax function of the module, local functions included."""
 
@@ -54,6 +71,7 @@ class FunctionLowering(CallLowering):
         nodes = list(walk(func))
         self._used_as_values = functions_used(nodes)
         self._shared = shared_constants(nodes, self._kernel)
+        self._loop: Loop | None = None
 
     def _kernel(self, var: rx.GlobalVar) -> PrimFunc | None:
         callee = self._module.callee(var)
@@ -65,13 +83,17 @@ class FunctionLowering(CallLowering):
         Errors:
             CompileError: something in the function cannot be lowered.
         """
-        return self._definition(self._func, self._name, python_name, None)
+        return self._definition(self._func, self._name, python_name, rx.GlobalVar(self._name))
 
     def _definition(
-        self, func: rx.Function, name: str, python_name: str, itself: rx.Var | None
+        self,
+        func: rx.Function,
+        name: str,
+        python_name: str,
+        itself: rx.Var | rx.GlobalVar | None,
     ) -> ast.FunctionDef:
         outer_scope, outer_out, outer_owned = self._scope, self._out, self._owned
-        outer_calls = self._loud, self._calls_out
+        outer_calls, outer_loop = (self._loud, self._calls_out), self._loop
         self._scope, self._out, self._owned = outer_scope.captured(itself), [], set()
         self._loud, self._calls_out = [], False
         signature = Signature.of(func, name)
@@ -79,6 +101,8 @@ class FunctionLowering(CallLowering):
         for param, param_name in zip(func.params, params, strict=True):
             self._scope.values[param] = py.path(param_name)
         full = self._check_arguments(signature, params, outer_scope)
+        calls = frozenset() if self._module.is_watched else self_tail_calls(func, itself)
+        self._loop = Loop(signature, params, full, calls)
         set_place(self._out, func.span)
         for param in func.params:
             self._scope.known[param] = param.struct_info or OBJECT
@@ -92,8 +116,10 @@ class FunctionLowering(CallLowering):
         doc = py.docstring(str(signature))
         made = py.function(python_name, params, [doc, *body])
         silence(made, self._loud, whole=not (self._calls_out or self._module.is_watched))
+        if calls:
+            made.body = [doc, *self._loop.start, ast.While(py.code(True), made.body[1:], [])]
         self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned
-        self._loud, self._calls_out = outer_calls
+        (self._loud, self._calls_out), self._loop = outer_calls, outer_loop
         return made
 
     # ---- checks
@@ -185,6 +211,9 @@ class FunctionLowering(CallLowering):
         """FN-8, FN-9, left out where what is surely known of the result fits."""
         ret = signature.ret
         if ret is None or is_base_of(ret, known, self._scope.sizes):
+            if self._loop is not None and self._loop.callers is not None:
+                result = self._named(result, "result")
+                self._check_for_callers(result)
             self._out.append(ast.Return(result))
             return
         value = self._named(result, "result")
@@ -195,7 +224,50 @@ class FunctionLowering(CallLowering):
             quick.finish(),
             py.call(py.attribute(full, "result"), value, *self._captured(inside)),
         )
+        self._check_for_callers(value)
         self._out.append(ast.Return(value))
+
+    # ---- calls that are jumps
+
+    def _jump(self, call: rx.Call, loop: Loop) -> None:
+        """A tail call of the function itself: other arguments, and the next iteration."""
+        known = [self._known(arg) for arg in call.args]
+        args = self._operands(call.args)
+        self._note_caller(loop, known)
+        moves = [
+            (param, arg)
+            for param, arg in zip(loop.params, args, strict=True)
+            if not (isinstance(arg, ast.Name) and arg.id == param)
+        ]
+        if len(moves) == 1:
+            self._out.append(py.assign(*moves[0]))
+        elif moves:
+            targets = ast.Tuple([ast.Name(p, ast.Store()) for p, _ in moves], ast.Store())
+            self._out.append(ast.Assign([targets], py.tuple_of(arg for _, arg in moves)))
+        self._out.append(ast.Continue())
+
+    def _note_caller(self, loop: Loop, known: Sequence[rx.StructInfo]) -> None:
+        """Keep the sizes by which the result is checked, unless the next iteration has the same."""
+        ret = loop.signature.ret
+        if ret is None:
+            return
+        sizes = self._captured(self._surroundings([ret], self._scope))
+        infos = [param.struct_info or OBJECT for param in loop.signature.params]
+        pairs = ((i, k) for i, k in zip(infos, known, strict=True) if free_shape_vars(i))
+        if not sizes or all(is_base_of(info, found, self._scope.sizes) for info, found in pairs):
+            return
+        if loop.callers is None:
+            loop.callers = self._names.fresh("callers")
+            loop.start.append(py.assign(loop.callers, ast.Dict([], [])))
+        self._out.append(py.do(py.call("rx.note_caller", loop.callers, py.tuple_of(sizes))))
+
+    def _check_for_callers(self, result: ast.expr) -> None:
+        """The checks of the result by those whose sizes were others, the last of them first."""
+        if self._loop is not None and self._loop.callers is not None:
+            check = py.attribute(self._loop.full, "result")
+            self._out.append(
+                py.do(py.call("rx.check_for_callers", check, result, self._loop.callers))
+            )
 
     # ---- expressions
 
@@ -267,6 +339,12 @@ class FunctionLowering(CallLowering):
 
     def _write_binding(self, binding: rx.Binding) -> None:
         var = binding.var
+        if self._loop is not None and binding.value in self._loop.calls:
+            assert isinstance(binding.value, rx.Call)
+            assert var is not None
+            self._jump(binding.value, self._loop)
+            self._scope.values[var] = py.code(None)
+            return
         if isinstance(binding.value, rx.Function):
             forced = isinstance(binding, rx.MatchCast)
             value = self._function_value(binding.value, var.name_hint if var else "v", var, forced)
@@ -336,13 +414,19 @@ class FunctionLowering(CallLowering):
         arms, infos = [], []
         for arm in (branch.true_branch, branch.false_branch):
             with self._branch() as statements:
-                statements.append(py.assign(name, self._body(arm, hint)))
+                result = self._body(arm, hint)
+                arms.append(statements)
+                if statements and isinstance(statements[-1], ast.Continue):
+                    continue
+                statements.append(py.assign(name, result))
                 if isinstance(arm, rx.SeqExpr):
                     set_place(statements[-1:], arm.body.span)
-                arms.append(statements)
                 infos.append(self._known(arm))
         self._out.append(ast.If(test, *arms))
-        self._branch_infos[branch] = self._common(*infos)
+        if not infos:
+            self._out.append(ast.Continue())
+            return py.code(None)
+        self._branch_infos[branch] = infos[0] if len(infos) == 1 else self._common(*infos)
         return py.path(name)
 
     def _common(self, first: rx.StructInfo, second: rx.StructInfo) -> rx.StructInfo:

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from relaxpy.exec.signatures import (
     signature_of,
 )
 from relaxpy.exec.support import call_tir_dyn, fields, packed_name, sizes, with_context
+from relaxpy.exec.tail_calls import split_result
 from relaxpy.exec.tir_reference import check_supported, run_prim_func
 from relaxpy.exec.values import (
     Array,
@@ -57,6 +59,7 @@ from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.python import python_callee
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.traverse import walk
 
@@ -153,6 +156,43 @@ class Scope:
         """Let `var` stand for `value`, itself and not a copy (EV-21)."""
         self.values[var] = value
         self.bindings.shapes[var] = value
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """A function of the program, with the scope that it was defined in."""
+
+    func: rx.Function
+    captured: Scope
+    signature: Signature
+
+    def checked_by(self, bindings: Bindings) -> object:
+        """What the check of the result depends on: the annotation, its sizes and shapes."""
+        ret = self.func.ret_struct_info
+        nodes = () if ret is None else walk(ret)
+        values = [bindings.sizes.get(n) for n in nodes if isinstance(n, tir.Var)]
+        shapes = [bindings.shapes.get(n) for n in nodes if isinstance(n, rx.Var)]
+        return self.func, *values, *shapes
+
+
+class _Defined(Closure):
+    """A closure of the evaluator's own."""
+
+    __slots__ = ("code",)
+    code: _Code
+
+
+@dataclass(frozen=True, slots=True)
+class _TailCall:
+    """The call that gives the result of the function that is being evaluated.
+
+    It `is_certain` if no If stands before it.
+    """
+
+    code: _Code
+    args: tuple[Value, ...]
+    place: Span | None
+    is_certain: bool
 
 
 class ReferenceEvaluator:
@@ -305,17 +345,61 @@ class ReferenceEvaluator:
     def _closure(self, func: rx.Function, captured: Scope, name: str) -> Closure:
         """EV-8: the function with the present values of what is free in it."""
         signature = Signature.of(func, name or "the local function")
+        code = _Code(func, captured, signature)
+        found = _Defined(
+            partial(self._run, code), function_info(func), name, captured.bindings.sizes
+        )
+        found.code = code
+        return found
 
-        def run(*args: Value) -> Value:
-            scope = captured.opened()
-            signature.bind(args, scope.bindings)
-            for param, arg in zip(func.params, args, strict=True):
-                scope.bind(param, arg)
-            result = self.value(func.body, scope)
-            signature.check_result(result, scope.bindings)
-            return result
+    def _run(self, code: _Code, *args: Value) -> Value:
+        """EV-18; what a tail call gives is checked by those who made it, the last one first."""
+        callers: dict[object, tuple[Signature, Bindings]] = {}
+        place: Span | None = None
+        certain: set[rx.Function] = set()
+        while True:
+            with _at(place):
+                scope = code.captured.opened()
+                code.signature.bind(args, scope.bindings)
+                for param, arg in zip(code.func.params, args, strict=True):
+                    scope.bind(param, arg)
+                result = self._result(code.func.body, scope)
+                if not isinstance(result, _TailCall):
+                    code.signature.check_result(result, scope.bindings)
+                    break
+            key = code.checked_by(scope.bindings)
+            callers.pop(key, None)
+            callers[key] = code.signature, scope.bindings
+            certain = certain | {code.func} if result.is_certain else set()
+            code, args, place = result.code, result.args, result.place
+            if code.func in certain:
+                raise RecursionError  # whatever the values are, this never ends
+        for signature, bindings in reversed(callers.values()):
+            signature.check_result(result, bindings)
+        return result
 
-        return Closure(run, function_info(func), name, captured.bindings.sizes)
+    def _result(
+        self, body: rx.Expr, around: Scope, *, is_certain: bool = True
+    ) -> Value | _TailCall:
+        """What a body evaluates to; a call of a Relax function at its end is not yet made."""
+        bindings, result = split_result(body)
+        if not isinstance(result, (rx.Call, rx.If)):
+            return self.value(body, around)
+        scope = around.opened()
+        for binding in bindings:
+            self._bind(binding, scope)
+        with _at(result.span):
+            if isinstance(result, rx.If):
+                test = truth(self.value(result.cond, scope))
+                branch = result.true_branch if test else result.false_branch
+                return self._result(branch, scope, is_certain=False)
+            if isinstance(result.op, Op):
+                return self.value(result, scope)
+            callee = self._callee(result.op, result, scope)
+            args = tuple(self.value(arg, scope) for arg in result.args)
+            if isinstance(callee, _Defined):
+                return _TailCall(callee.code, args, result.span, is_certain)
+            return self._invoke(callee, args, result)
 
     def _extern(self, name: str, span: Span | None) -> Value:
         """EV-13, EV-14: a registered function, else the module's own PrimFunc of that symbol."""

@@ -61,6 +61,7 @@ __all__ = [
     "ShapeTuple",
     "assert_op",
     "call_tir_dyn",
+    "check_for_callers",
     "dtype",
     "empty",
     "field",
@@ -72,6 +73,7 @@ __all__ = [
     "make_closure",
     "new_storage",
     "new_tensor",
+    "note_caller",
     "null_value",
     "planned_storage",
     "print_values",
@@ -192,6 +194,24 @@ def call_tir_dyn(kernel: Value, args: tuple[Value, ...]) -> tuple[()]:
     """Unit, after a kernel ran on all but the last of `args` and on the members of that."""
     invoke(kernel, *args[:-1], *args[-1])
     return ()
+
+
+def note_caller(callers: dict[tuple[Value, ...], None], sizes: tuple[Value, ...]) -> None:
+    """Keep the sizes by which an iteration checks the result: once, the latest last."""
+    callers.pop(sizes, None)
+    callers[sizes] = None
+
+
+def check_for_callers(
+    check: Callable[..., None], result: Value, callers: dict[tuple[Value, ...], None]
+) -> None:
+    """Check the result of a loop by the sizes of its iterations, the last one first.
+
+    Errors:
+        FunctionSignatureError: it does not fit.
+    """
+    for sizes in reversed(callers):
+        check(result, *sizes)
 
 
 def run_kernel(kernel: Callable[..., Value], *args: Value) -> Value:
