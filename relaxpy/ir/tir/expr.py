@@ -7,8 +7,7 @@ call, match datatypes first and fold constants.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from enum import IntEnum
 from types import FrameType
@@ -267,29 +266,16 @@ class CmpExpr(BinaryOpExpr):
         return DataType(BOOL + dtype.vector) if dtype.vector else BOOL
 
 
-#: Whether a text is being read: Python code that it calls cannot know whether scalars are equal.
-_while_reading: ContextVar[bool] = ContextVar("relaxpy_while_reading", default=False)
+#: Whether Python code runs that a text calls: it cannot know then whether scalars are equal, and
+#: the truth of an equation of different expressions is an error where a function of the user's asks
+#: for it, or a built-in one such as `sorted`. relaxpy itself asks for structural equality.
+CALLED_BY_TEXT: Final[ContextVar[bool]] = ContextVar("relaxpy_called_by_text", default=False)
 #: The global of a module that asks for truth values on behalf of a text.
 ASKS_FOR_TEXT: Final = "__asks_for_text__"
 
 
-@contextmanager
-def unknown_truth(*, refused: bool = True) -> Iterator[None]:
-    """A context in which Python code cannot take `a == b` for whether these are one expression.
-
-    The truth of an equation of different expressions is then an error, where it is asked by a
-    function of the user's, or by a built-in one such as `sorted` that a text calls. relaxpy itself
-    goes on to ask for structural equality.
-    """
-    token = _while_reading.set(refused)
-    try:
-        yield
-    finally:
-        _while_reading.reset(token)
-
-
 def _refused(frame: FrameType) -> bool:
-    return _while_reading.get() and (is_users(frame) or ASKS_FOR_TEXT in frame.f_globals)
+    return CALLED_BY_TEXT.get() and (is_users(frame) or ASKS_FOR_TEXT in frame.f_globals)
 
 
 class EQ(CmpExpr):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from relaxpy.ir.tir.expr import unknown_truth
+from relaxpy.ir.tir.expr import CALLED_BY_TEXT
 
 __asks_for_text__ = True
 
@@ -25,8 +25,11 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
     Errors: those of the function; MisuseError where it needs to know whether scalars are equal.
     """
-    with unknown_truth():
+    token = CALLED_BY_TEXT.set(True)
+    try:
         return function(*args, **kwargs)
+    finally:
+        CALLED_BY_TEXT.reset(token)
 
 
 def operate(function: Callable[..., Any], *operands: Any) -> Any:
@@ -34,8 +37,11 @@ def operate(function: Callable[..., Any], *operands: Any) -> Any:
 
     Errors: as of `call`.
     """
-    with unknown_truth():
+    token = CALLED_BY_TEXT.set(True)
+    try:
         return function(*operands)
+    finally:
+        CALLED_BY_TEXT.reset(token)
 
 
 def attribute(owner: Any, name: str) -> Any:
@@ -55,8 +61,11 @@ def members(value: Any) -> Iterator[Any]:
 
 def next_member(iterator: Iterator[Any], end: Any) -> Any:
     """The next member that an iterator of the user's gives, or `end`."""
-    with unknown_truth():
+    token = CALLED_BY_TEXT.set(True)
+    try:
         return next(iterator, end)
+    finally:
+        CALLED_BY_TEXT.reset(token)
 
 
 def truth(value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.tir.expr import unknown_truth
+from relaxpy.ir.tir.expr import CALLED_BY_TEXT
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.acting import word
 
@@ -53,7 +53,10 @@ def kernel_call(form: forms.TeForm, builder: BlockBuilder, names: Container[str]
     while free in names or (count and free in taken):
         count += 1
         free = f"{name}{count}"
-    with unknown_truth(refused=False):  # sizes of tensor expressions are compared by structure
+    token = CALLED_BY_TEXT.set(False)  # sizes of tensor expressions are compared by structure
+    try:
         return builder.call_te(
             form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **named
         )
+    finally:
+        CALLED_BY_TEXT.reset(token)
