@@ -9,9 +9,11 @@ Run `make mutants`, or `python tools/mutants.py --area relations --sample 100 --
 3. For each mutant of a random sample: a forked process imports the package with the mutated module
    and runs the tests that execute the changed line, fastest first, until one fails.
 
-A mutant that no test notices survives and is printed with its line. Survivors that cannot be
-noticed, because the changed program means the same, are listed with the reason in
-`tools/equivalent_mutants.txt`; they do not count.
+A mutant that no test notices survives and is printed with its line. A mutant counts as killed if a
+test fails, if the package cannot be imported, or if the process crashes or does not end; whatever
+else goes wrong stops the run, and so does a first trial without any change that does not survive.
+Survivors that cannot be noticed, because the changed program means the same, are listed with the
+reason in `tools/equivalent_mutants.txt`; they do not count.
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ import importlib.util
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +79,12 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 BUDGET = 60.0
 #: Seconds after which a mutant counts as noticed, because it does not end.
 LIMIT = 240.0
-SURVIVED = "survived"
+#: Bytes of address space after which a mutant runs out of memory.
+MEMORY = 8 << 30
+#: Verdicts that are not the name of a test.
+SURVIVED, NO_IMPORT, CRASH, NO_END = "survived", "no import", "a crash", "no end"
+#: Starts the answer of a process in which neither a test nor the package is at fault.
+FAULT = "fault: "
 #: Rewritten assertions would load the package past the mutated module, and its plugin too early.
 PYTEST = ["-q", "-p", "no:cacheprovider", "-p", "no:relaxpy", "--assert=plain"]
 
@@ -108,10 +116,14 @@ MESSAGES = ("error", "Error", "diagnostic", "warn", "hint")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one module: the nodes are counted in the order of `ast.walk`."""
+    """One change of one module: the nodes are counted in the order of `ast.walk`.
+
+    `statement` is the first line of the statement that the node is in.
+    """
 
     file: str
     line: int
+    statement: int
     change: str
     position: int
     variant: int
@@ -161,7 +173,7 @@ def _left_alone(tree: ast.Module) -> set[int]:
     return found
 
 
-def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST | None]]]:
+def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST]]]:
     """The changes of a node: what they are called, and how they turn the node into another."""
     match node:
         case ast.Compare(ops=ops):
@@ -286,12 +298,21 @@ def mutants_of(file: str) -> list[Mutant]:
     """Every mutant of a module, in the order of its text."""
     tree = ast.parse((ROOT / file).read_text())
     skipped = _left_alone(tree)
-    found = [
-        Mutant(file, _line(node), " ".join(change.split()), position, variant)
-        for position, node in enumerate(ast.walk(tree))
-        if id(node) not in skipped
-        for variant, (change, _) in enumerate(changes(node))
-    ]
+    statements: dict[int, int] = {}
+    for node in ast.walk(tree):  # inner statements come after those that contain them
+        if isinstance(node, ast.stmt):
+            statements.update((id(part), node.lineno) for part in ast.walk(node))
+    found: list[Mutant] = []
+    seen: Counter[tuple[int, str]] = Counter()
+    for position, node in enumerate(ast.walk(tree)):
+        if id(node) not in statements or id(node) in skipped:
+            continue
+        for variant, (change, _) in enumerate(changes(node)):
+            line, text = _line(node), " ".join(change.split())
+            seen[line, text] += 1
+            if (count := seen[line, text]) > 1:
+                text = f"{text} ({count})"
+            found.append(Mutant(file, line, statements[id(node)], text, position, variant))
     return sorted(found, key=lambda m: (m.line, m.position, m.variant))
 
 
@@ -304,19 +325,25 @@ def _line(node: ast.AST) -> int:
     return int(getattr(node, "lineno", 1))
 
 
-def mutated(mutant: Mutant) -> CodeType:
-    """The code of the module with the change applied."""
-    tree = ast.parse((ROOT / mutant.file).read_text())
-    target = next(n for k, n in enumerate(ast.walk(tree)) if k == mutant.position)
-    change = list(changes(target))[mutant.variant][1]
+def mutated(tree: ast.Module, position: int, variant: int) -> ast.Module:
+    """The tree with one change of one of its nodes applied."""
+    target = next(n for k, n in enumerate(ast.walk(tree)) if k == position)
+    change = list(changes(target))[variant][1]
     replacement = change(copy.deepcopy(target))
-    assert replacement is not None
 
     class Put(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             return replacement if node is target else self.generic_visit(node)
 
-    return compile(ast.fix_missing_locations(Put().visit(tree)), str(ROOT / mutant.file), "exec")
+    changed: ast.Module = Put().visit(tree)
+    return ast.fix_missing_locations(changed)
+
+
+def _code_of(mutant: Mutant) -> CodeType:
+    """The code of the module with the change applied."""
+    path = ROOT / mutant.file
+    changed = mutated(ast.parse(path.read_text()), mutant.position, mutant.variant)
+    return compile(changed, str(path), "exec")
 
 
 # --- which tests execute which lines --------------------------------------------------------------
@@ -388,8 +415,8 @@ def tests_for(mutant: Mutant, recorded: dict[str, Any], killers: dict[str, int])
     """The tests that execute the mutant's line: recent killers first, then the fastest."""
     lines = recorded["lines"][mutant.file]
     seconds = recorded["seconds"]
-    names = lines.get(str(mutant.line), ())
-    if not names:  # a line that runs on import, or one that coverage counts under another
+    names = lines.get(str(mutant.line)) or lines.get(str(mutant.statement), ())
+    if not names:  # a line that only the import executes
         names = sorted({name for covering in lines.values() for name in covering})
     ordered = sorted(names, key=lambda t: (-killers.get(t, 0), seconds.get(t, 0.0)))
     chosen, total = [], 0.0
@@ -413,13 +440,15 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return self.code
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class Finder(importlib.abc.MetaPathFinder):
     """Finds the mutated module before the usual finders do."""
 
-    def __init__(self, name: str, file: Path, code: CodeType) -> None:
-        self.name, self.file, self.code = name, file, code
+    def __init__(self, file: str, code: CodeType) -> None:
+        self.name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        self.file, self.code = ROOT / file, code
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
+        """The mutated module, if it is the one that is looked for."""
         if fullname != self.name:
             return None
         loader = _Loader(fullname, str(self.file), self.code)
@@ -427,7 +456,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _First:
-    """A pytest plugin: notes the first test that fails."""
+    """A pytest plugin: notes the first test that fails, or the first file that has no tests."""
 
     def __init__(self) -> None:
         self.failed = ""
@@ -436,18 +465,24 @@ class _First:
         if report.failed and not self.failed:
             self.failed = report.nodeid
 
+    pytest_collectreport = pytest_runtest_logreport
+
 
 @dataclass(frozen=True)
 class Trial:
     """A forked process in which the tests of one mutant run."""
 
-    mutant: Mutant
+    mutant: Mutant | None
     process: int
     answers: int
     started: float
 
     def verdict(self) -> str | None:
-        """Nothing yet (None), 'survived', or what noticed the mutant."""
+        """Nothing yet (None), 'survived', or what noticed the mutant.
+
+        Errors:
+            RuntimeError: the trial says nothing about the mutant.
+        """
         ended = os.waitpid(self.process, os.WNOHANG)[0] != 0
         late = time.monotonic() - self.started > LIMIT
         if not (ended or late):
@@ -458,37 +493,55 @@ class Trial:
             os.waitpid(self.process, 0)
         with os.fdopen(self.answers, "rb") as source:
             answer = source.read().decode()
-        return (answer or "a crash") if ended else "no end"
+        if answer.startswith(FAULT):
+            raise RuntimeError(f"{self.mutant}: {answer}")
+        return (answer or CRASH) if ended else NO_END
 
 
 def begin(mutant: Mutant, tests: list[str]) -> Trial:
     """Start the tests of a mutant in a process of their own."""
+    return start(mutant, Finder(mutant.file, _code_of(mutant)), tests)
+
+
+def start(mutant: Mutant | None, finder: Finder | None, tests: list[str]) -> Trial:
+    """Start tests in a process of their own, with the finder's module; without: nothing changed."""
     reading, writing = os.pipe()
     process = os.fork()
     if process == 0:
         os.close(reading)
         os.setpgrp()
-        _run_here(mutant, tests, writing)
+        _run_here(finder, tests, writing)
     os.close(writing)
     return Trial(mutant, process, reading, time.monotonic())
 
 
-def _run_here(mutant: Mutant, tests: list[str], writing: int) -> None:
+def _run_here(finder: Finder | None, tests: list[str], writing: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
-    name = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     try:
-        sys.meta_path.insert(0, _Finder(name, ROOT / mutant.file, mutated(mutant)))
-        import pytest
-
-        first = _First()
-        code = pytest.main([*PYTEST, "-x", *tests], [first])
-        answer = SURVIVED if code == 0 else first.failed or "the import"
+        answer = _answer(finder, tests)
     except BaseException as error:
-        answer = type(error).__name__
+        answer = f"{FAULT}{error!r}"
     os.write(writing, answer.encode())
     os._exit(0)
+
+
+def _answer(finder: Finder | None, tests: list[str]) -> str:
+    import pytest
+
+    if finder is not None:
+        sys.meta_path.insert(0, finder)
+        try:
+            importlib.import_module(finder.name)
+        except Exception:
+            return NO_IMPORT
+    first = _First()
+    code = pytest.main([*PYTEST, "-x", *tests], [first])
+    if code == pytest.ExitCode.OK:
+        return SURVIVED
+    return first.failed or f"{FAULT}pytest ends with {code!r} and no test failed"
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -508,17 +561,29 @@ def identity(mutant: Mutant) -> str:
     return f"{mutant.file}: {mutant.change} | {line}"
 
 
-def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, int, list[Mutant]]:
-    """Mutants tried, mutants killed, and the survivors of an area."""
+def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, list[Mutant]]:
+    """How many mutants of an area were tried, and those that survived."""
     recorded = record(area)
     known = answered()
-    candidates = [m for file in AREAS[area][0] if (ROOT / file).exists() for m in mutants_of(file)]
-    candidates = [m for m in candidates if identity(m) not in known]
-    random.Random(f"{seed}-{area}").shuffle(candidates)
-    chosen = candidates[: sample or len(candidates)]
-    print(f"{area}: {len(chosen)} of {len(candidates)} mutants, seed {seed}", flush=True)
-    killers: dict[str, dict[str, int]] = defaultdict(dict)
+    candidates = [m for file in _existing(AREAS[area][0]) for m in mutants_of(file)]
+    possible = [m for m in candidates if identity(m) not in known]
+    random.Random(f"{seed}-{area}").shuffle(possible)
+    chosen = possible[: sample or len(possible)]
+    print(
+        f"{area}: {len(chosen)} of {len(candidates)} mutants, seed {seed}; "
+        f"{len(candidates) - len(possible)} are answered as equivalent",
+        flush=True,
+    )
+    killers: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     survivors: list[Mutant] = []
+    verdicts: Counter[str] = Counter()
+
+    every = sorted(recorded["seconds"], key=recorded["seconds"].__getitem__)
+    control = start(None, None, every[: len(every) // 2 : 5])
+    while (verdict := control.verdict()) is None:
+        time.sleep(0.02)
+    if verdict != SURVIVED:
+        raise RuntimeError(f"{verdict} without any change")
 
     waiting, running = list(reversed(chosen)), list[Trial]()
     while waiting or running:
@@ -531,15 +596,16 @@ def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, int, li
             if verdict is None:
                 continue
             running.remove(trial)
+            mutant = trial.mutant
+            assert mutant is not None
+            verdicts["a test" if verdict.startswith("tests") else verdict] += 1
             if verdict == SURVIVED:
-                survivors.append(trial.mutant)
-                print(
-                    f"  survived  {trial.mutant}\n            {identity(trial.mutant)}", flush=True
-                )
+                survivors.append(mutant)
+                print(f"  survived  {mutant}\n            {identity(mutant)}", flush=True)
             else:
-                by = killers[trial.mutant.file]
-                by[verdict] = by.get(verdict, 0) + 1
-    return len(chosen), len(chosen) - len(survivors), sorted(survivors, key=str)
+                killers[mutant.file][verdict] += 1
+    print(f"{area}: noticed by {dict(verdicts)}")
+    return len(chosen), survivors
 
 
 def main() -> int:
@@ -561,7 +627,8 @@ def main() -> int:
         (a, *run_area(a, options.sample, options.seed, options.jobs)) for a in options.area or AREAS
     ]
     missed = False
-    for area, tried, killed, _ in rows:
+    for area, tried, survivors in rows:
+        killed = tried - len(survivors)
         share = 100.0 * killed / max(1, tried)
         missed |= share < options.bar
         print(f"{area:16} {killed:5} of {tried:5} killed: {share:5.1f} %")
