@@ -233,8 +233,8 @@ class KernelRun(ScalarEvaluator):
             case st.BufferStore():
                 self._store(stmt)
             case st.BlockRealize(iter_values=iter_values, predicate=predicate, block=block):
-                values = [self.value(v) for v in iter_values]
                 if self.value(predicate):
+                    values = [self.value(v) for v in iter_values]
                     with self._scope(
                         dict(zip((i.var for i in block.iter_vars), values, strict=True))
                     ):

@@ -502,23 +502,26 @@ class ArrayEmitter:
 
     def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
         """Whether the access is proved to lie inside the buffer in all rounds."""
+        return not self._unproved(buffer, indices)
+
+    def _unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """The indices that are not proved to lie inside their dimensions in all iterations."""
         axes = self._all_axes()
-        return all(
-            is_inside(index, size, axes, self.scope.sizes)
+        return [
+            index
             for index, size in zip(indices, buffer.shape, strict=True)
-        )
+            if not is_inside(index, size, axes, self.scope.sizes)
+        ]
 
     def is_unproved(self, access: Access) -> bool:
         """Whether the access may leave its buffer where some axis of the layout has no round.
 
-        Places that are gathered along all axes are none then.
+        An index that is gathered along all axes has no values then.
         """
-        if self.is_inside(access.buffer, access.indices):
-            return False
+        unproved = self._unproved(access.buffer, access.indices)
         gathered = any(affine(index, self.variables) is None for index in access.indices)
-        return not gathered or not all(
-            any(mentions(index, {var}) for index in access.indices) for var in self.variables
-        )
+        along_all = all(mentions(index, {v}) for index in unproved for v in self.variables)
+        return bool(unproved) and not (gathered and along_all)
 
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
         """Whether a view is possible: proved to be inside, or checked by a line before it."""

@@ -128,7 +128,10 @@ def _row(access: Access, axis: Axis) -> Row | None:
     if len(using) != 1:
         return None
     index = affine(access.indices[using[0]], {axis.var})
-    if index is None or not index.coefficients[axis.var].same(1) or index.offset.constant is None:
+    if index is None or index.offset.constant is None:
+        return None
+    factor = index.coefficients.get(axis.var)
+    if factor is None or not factor.same(1):
         return None
     return Row(using[0], index.offset.constant)
 

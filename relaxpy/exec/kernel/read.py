@@ -134,8 +134,13 @@ class _Reader:
             case SeqStmt(seq=seq):
                 for part in seq:
                     yield from self.items(part)
-            case For():
-                yield self._loop(stmt)
+            case For(min=start, extent=extent):
+                loop = self._loop(stmt)
+                if loop.body:
+                    yield loop
+                else:
+                    yield from self._unused(start)
+                    yield from self._unused(extent)
             case BlockRealize():
                 yield from self._realize(stmt)
             case Block():
@@ -175,7 +180,7 @@ class _Reader:
         name = self.func.attrs.get("global_symbol", "kernel")
         return CompileError(f"{name}: {message}", span=self.span, hint=hint)
 
-    def _loop(self, loop: For) -> Item:
+    def _loop(self, loop: For) -> Loop:
         var, body = loop.loop_var, loop.body
         if var in self.used:
             var = var.renamed(var.name)
@@ -190,21 +195,26 @@ class _Reader:
 
     def _realize(self, realize: BlockRealize) -> Iterator[Item]:
         block = realize.block
+        bare = replace(block, iter_vars=(), reads=(), writes=())
+        found: list[Item] = []
         values: dict[Var, PrimExpr] = {}
         reduced: list[tuple[PrimExpr, PrimExpr]] = []
         kept: set[Var] = set()
         for iter_var, bound in zip(block.iter_vars, realize.iter_values, strict=True):
-            values[iter_var.var] = ops.cast_to(bound, iter_var.var.dtype)
+            value = ops.cast_to(bound, iter_var.var.dtype)
+            if self._is_bound_here(iter_var.var, value, bare):
+                values[iter_var.var] = Var(iter_var.var.name, iter_var.var.dtype)
+                found.append(Bind(values[iter_var.var], self.value(value), self.span))
+            else:
+                values[iter_var.var] = value
             if iter_var.iter_type != IterVarKind.CommReduce:
                 kept |= {part for part in walk(bound) if isinstance(part, Var)}
             elif iter_var.dom is not None:
                 reduced.append((self.value(bound), iter_var.dom.min))
-        bare = replace(block, iter_vars=(), reads=(), writes=())
         inner = substitute(bare, values)
         for number in range(len(inner.match_buffers)):
             inner = substitute(inner, self.declared.layout_of(inner.match_buffers[number]))
         outer, self.block = self.block, block.name_hint or self.block
-        found: list[Item] = []
         for buffer in inner.alloc_buffers:
             found += self.declared.make(buffer, self.axes)
         for match in inner.match_buffers:
@@ -360,17 +370,7 @@ class _Reader:
             yield from self._store(replace(_scalar(store, number), value=var))
 
     def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Iterator[Item]:
-        written = {
-            self.declared.root(part.buffer if isinstance(part, BufferStore) else part.source.buffer)
-            for part in walk(body)
-            if isinstance(part, (BufferStore, MatchBufferRegion))
-        }
-        called = any(True for _ in outside_calls(value))
-        reads = {self.declared.root(load.buffer) for load in loads(value)}
-        handed_on = reads and any(True for _ in outside_calls(body))
-        changed = reads & written or self._may_meet(written, reads)
-        stops = may_fail(value, self.axes, self.sizes) and not is_evaluated(var, body)
-        if not (called or handed_on or changed or stops or _places(value) > _MOST_PLACES):
+        if not self._is_bound_here(var, value, body) and _places(value) <= _MOST_PLACES:
             yield from self.items(substitute(body, {var: value}))
         elif var.dtype.lanes == 1:
             yield Bind(var, value, self.span)
@@ -381,6 +381,26 @@ class _Reader:
                 part = self.value(lane_of(value, ops.const(number, "int32")))
                 yield Bind(lane, part, self.span)
             yield from self.items(substitute(body, {var: vector_of(lanes)}))
+
+    def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
+        """Whether `value` cannot be evaluated just as well wherever `body` uses `var`."""
+        written = {
+            self.declared.root(part.buffer if isinstance(part, BufferStore) else part.source.buffer)
+            for part in walk(body)
+            if isinstance(part, (BufferStore, MatchBufferRegion))
+        }
+        called = any(True for _ in outside_calls(value))
+        reads = {self.declared.root(load.buffer) for load in loads(value)}
+        handed_on = reads and any(True for _ in outside_calls(body))
+        changed = reads & written or self._may_meet(written, reads)
+        stops = may_fail(value, self.axes, self.sizes) and not is_evaluated(var, body)
+        return bool(called or handed_on or changed or stops)
+
+    def _unused(self, value: PrimExpr) -> Iterator[Item]:
+        """The evaluation of `value`, if that may stop the program; nothing uses it."""
+        read = self.value(value)
+        if may_fail(read, self.axes, self.sizes):
+            yield from self._let(Var("unused", value.dtype), read, Evaluate(0))
 
     def _evaluate(self, value: PrimExpr) -> Iterator[Item]:
         match value:
@@ -394,6 +414,11 @@ class _Reader:
                 pass
             case _:
                 read = self.value(value)
+                if not (isinstance(read, Call) and is_outside(read)):
+                    evaluated = tuple(self._unused(value))
+                    if evaluated:
+                        yield from evaluated
+                        return
                 for call in _outermost(read):
                     # Of a statement by itself, what the function gives is of no interest.
                     alone = Call(VOID, call.op, call.args) if call is read else call

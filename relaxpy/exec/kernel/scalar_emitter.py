@@ -127,7 +127,7 @@ class ScalarEmitter:
             case Branch(condition=condition, body=body, orelse=orelse):
                 return [when(self.value(condition), self.items(body), self.items(orelse))]
             case Repeat(condition=condition, body=body):
-                return [ast.While(self.value(condition), self.items(body), [])]
+                return [ast.While(self.value(condition), self.items(body) or [ast.Pass()], [])]
             case Store():
                 return [self.store(part)]
             case Bind(var=var, value=value):

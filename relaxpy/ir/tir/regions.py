@@ -221,7 +221,7 @@ class Accesses:
     def _is_relaxed(self, node: Node) -> bool:
         """Whether `node` means something only in a loop, or buffer, inside the block."""
         if isinstance(node, BufferLoad):
-            return node.buffer in self.hidden
+            return node.buffer in self.hidden or node.buffer in self.views
         return isinstance(node, Var) and node in self.bounds
 
     @contextmanager

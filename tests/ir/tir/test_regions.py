@@ -122,6 +122,11 @@ def test_an_index_of_unknown_range_covers_the_dimension() -> None:
             "B[v, 0:32]",
         ),
         (
+            "M = T.match_buffer(A[v:v + 1, 0:1], (1, 1))\nB[T.cast(M[0, 0], 'int32'), v] = 1.0",
+            "A[v, 0]",
+            "B[0:32, v]",
+        ),
+        (
             "C = T.alloc_buffer((4,), 'int32')\nC[0] = v\nB[C[0], v] = A[C[0] + 1, v]",
             "A[0:32, v]",
             "B[0:32, v]",
