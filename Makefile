@@ -10,12 +10,13 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	&& echo $$python && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types mutants format clean
+.PHONY: help demo test fuzz check lint types mutants format clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
 	@echo "make test    run the tests, the notebooks among them"
 	@echo "make check   lint, types and tests: everything that has to pass"
+	@echo "make fuzz    run N=$(N) random kernels and hold them against plain Python loops"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  let ruff lay out and tidy the code"
 	@echo "make clean   remove the environment and all caches"
@@ -42,6 +43,11 @@ types: $(READY)
 	$(PY) -m basedpyright --level error examples/digits
 
 check: lint types test
+
+# N random kernels, drawn with SEED (today's date).
+N ?= 100000
+fuzz: $(READY)
+	PYTHONPATH=. $(PY) -m tests.fuzz.kernels $(N) $(SEED)
 
 # SAMPLE mutants of each area (0: all of them), drawn with SEED.
 SAMPLE ?= 100

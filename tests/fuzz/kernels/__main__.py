@@ -1,0 +1,17 @@
+"""Run many random kernels: `make fuzz N=100000 SEED=seed`."""
+
+import os
+import sys
+from datetime import date
+
+from tests.fuzz.kernels.run import main
+
+if __name__ == "__main__":
+    count, seed, jobs, *_ = [*sys.argv[1:], "", "", ""]
+    sys.exit(
+        main(
+            int(count or 100_000),
+            seed or date.today().isoformat(),
+            int(jobs or len(os.sched_getaffinity(0))),
+        )
+    )

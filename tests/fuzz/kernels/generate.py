@@ -1,0 +1,587 @@
+"""Random kernels: the text of a PrimFunc and the arguments to call it with.
+
+What is varied, each by itself:
+
+- names: single letters, or those of builtins, of the runtime and of generated code (`names`);
+- parameters: handles matched in the body, buffers annotated in the signature, scalars of any
+  datatype, in any order; buffers declared in another order than they are filled in;
+- sizes: literals, shape variables, scalar arguments (zero and negative ones too), and sums,
+  products, differences and quotients of these, among them divisions by zero;
+- arguments: other sizes in each of several calls of one kernel, the same memory twice, overlapping
+  views, gaps, offsets, negative and zero strides, read-only arrays, arrays from a pickle, wrong
+  shapes; strides and offsets that the buffer declares;
+- buffers: arguments, scratch of the whole function or of a block, views of the memory of others,
+  matched regions; ranks 0 to 3; every datatype; buffers of no elements;
+- loops: of every kind, over sizes, scalars and data, from other starts than zero, triangular,
+  split, fused, permuted, with no iteration, left early; while loops;
+- guards: `if` and `else`, `T.where`, always, at times and never true;
+- statements: elementwise, recurrences, colliding stores at affine, divided, clamped and indirect
+  places, updates in place, reductions with and without init, several statements to a loop, lets,
+  assertions, evaluations of what nothing uses;
+- blocks: spatial and reduction axes, remapped or bound to sums of loops, nested and opaque blocks;
+- values: small numbers whose sums are exact in any order, special ones (NaN, infinities, -0.0,
+  denormals, the extremes of the integers), any floats; literals, elements, lets, casts, choices,
+  conditions that short-circuit, arithmetic and intrinsics.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from random import Random
+from types import SimpleNamespace
+
+from tests.fuzz.kernels.expressions import Index, Size, Tensor
+from tests.fuzz.kernels.layouts import Arguments
+from tests.fuzz.kernels.program import Program
+from tests.fuzz.kernels.semantics import BITS
+
+_T = SimpleNamespace(min=min, max=max, int64=int, int32=int)
+_PALETTES = (
+    *(["float32"],) * 6,
+    ["float32", "int32"],
+    ["float32", "bool"],
+    ["int32"],
+    ["int64", "int32"],
+    ["int32", "bool"],
+    ["float64", "int64"],
+    ["bfloat16", "float32"],
+    ["float16", "int8"],
+    ["uint8", "int16"],
+    ["uint32", "uint64"],
+    ["int8", "float32"],
+    ["uint16", "bfloat16"],
+)
+
+
+def generate(seed: int | str) -> Program:
+    """The program of a seed."""
+    return Generator(Random(seed)).program()
+
+
+class Generator(Arguments):
+    """Writes one program."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self.palette = self.pick(_PALETTES)
+        self.symbols: list[str] = []
+        self.arguments: list[Tensor] = []
+
+    def program(self) -> Program:
+        """The program, and calls of it."""
+        name = self.fresh("f")
+        self._declare_integers()
+        declarations = self._declare_arguments()
+        local = self._declare_scratch()
+        views = self._declare_views()
+        for dtype in self.palette:
+            if self.chance(0.2):
+                self.carriers[dtype] = self.fresh("lv")
+        self._body(local)
+        self._order_parameters()
+        head = [f"{v} = T.{d}()" for d, v in self.carriers.items()]
+        head = [*self._symbol_lines(), *head]
+        if self.chance(0.3):
+            declarations = [*declarations, *local.values()]
+            self.random.shuffle(declarations)
+        else:
+            self.random.shuffle(declarations)
+            own = list(local.values())
+            self.random.shuffle(own)
+            declarations += own
+        params = ", ".join(f"{n}: {a}" for n, a in self.params)
+        body = ["    " + line for line in [*head, *declarations, *views]] + self.lines
+        text = "\n".join(["@T.prim_func", f"def {name}({params}):", *body]) + "\n"
+        first = self.call(self.values)
+        others = [self.call(self._other_values()) for _ in range(self.random.choice([0, 1, 2]))]
+        return Program(text, (first, *others))
+
+    # ---- sizes
+
+    def _declare_integers(self) -> None:
+        for _ in range(self.random.choice([0, 0, 1, 1, 2])):
+            name = self.fresh("n" if not self.symbols else "k")
+            self.symbols.append(name)
+            self.values[name] = self.pick([0, 1, 1, 2, 3, 4])
+        for _ in range(self.random.choice([0, 0, 0, 1, 1, 2])):
+            name = self.fresh("m")
+            dtype = self.pick(["int64", "int64", "int32"])
+            self.params.append((name, f"T.{dtype}"))
+            self.values[name] = self.pick([0, 1, 2, 3, 4, 5, -1, -2])
+        if self.chance(0.1):
+            name, dtype = self.fresh("s"), self.pick(["float32", "bool", "uint8", *self.palette])
+            self.params.append((name, f"T.{dtype}"))
+            self.scalars.append((name, dtype))
+        self.integers = [Index(n, v, v) for n, v in self.values.items()]
+
+    def _other_values(self) -> dict[str, int]:
+        return {
+            name: self.pick([0, 1, 2, 3, 4] if name in self.symbols else [0, 1, 2, 3, 5, -1, -3])
+            for name in self.values
+        }
+
+    def _symbol_lines(self) -> list[str]:
+        return [f"{name} = T.int64()" for name in self.symbols]
+
+    def size(self) -> Size:
+        """A size, mostly a small positive one."""
+        found = self._size()
+        for _ in range(4):
+            if 0 < found.value <= 6 or (found.value <= 0 and self.chance(0.08)):
+                break
+            found = self._size()
+        return found
+
+    def _size(self) -> Size:
+        if not self.values or self.chance(0.4):
+            value = self.pick([1, 2, 2, 3, 3, 4, 0])
+            text = [str(value), str(value), str(value), f"T.int64({value})", f"({value} + 0)"]
+            return self.sized(self.pick(text))
+        a, b = self.pick(list(self.values)), self.pick(list(self.values))
+        forms = [a] * 8 + [f"({a} + 1)", f"({a} * 2)", f"({a} - 1)", f"({a} // 2)", f"({a} + {b})"]
+        forms += [f"({a} + 2)", f"({a} - {b})", f"T.min({a}, {b})"]
+        forms += [f"({a} // {b})"] if a != b else []  # which simplifies to 1
+        forms += [f"T.max({a}, 1)", f"({a} * {b})", f"(({a} + 1) // 2)", f"({a} % 3)"]
+        return self.sized(self.pick(forms))
+
+    def sized(self, text: str) -> Size:
+        return Size(text, self.evaluated(text, self.values))
+
+    def evaluated(self, text: str, values: dict[str, int]) -> int:
+        """A size in one call; 0 where it divides by zero."""
+        try:
+            return int(eval(text, {"T": _T, **values}))
+        except ZeroDivisionError:
+            return 0
+
+    def shape(self) -> tuple[Size, ...]:
+        while True:
+            rank = self.random.choices([0, 1, 2, 3], [12, 50, 30, 8])[0]
+            found = tuple(self.size() for _ in range(rank))
+            if math.prod(max(s.value, 1) for s in found) <= 60:
+                return found
+
+    # ---- declarations
+
+    def _declare_arguments(self) -> list[str]:
+        shapes = [self.shape() for _ in range(self.random.choice([1, 2, 2, 3, 4]))]
+        for name in self.symbols:
+            if not any(s.text == name for shape in shapes for s in shape):
+                shapes.append((self.sized(name), *([self.size()] if self.chance(0.2) else [])))
+        declarations = []
+        self.random.shuffle(shapes)
+        for shape in shapes:
+            buffer = Tensor(self.fresh(), self.pick(self.palette), shape)
+            layout = self._declared_layout(buffer)
+            literal = all(
+                s.text not in self.symbols and not _mentions(s.text, self.symbols) for s in shape
+            )
+            if literal and "=" not in layout and self.chance(0.3):
+                self.params.append((buffer.name, f"T.Buffer({_tuple(shape)}, {buffer.dtype!r})"))
+                self.passed[buffer.name] = buffer
+            else:
+                handle = self.fresh(f"{buffer.name.lower()}_handle")
+                self.params.append((handle, "T.handle"))
+                self.passed[handle] = buffer
+                declarations.append(
+                    f"{buffer.name} = T.match_buffer"
+                    f"({handle}, {_tuple(shape)}, {buffer.dtype!r}{layout})"
+                )
+            self.arguments.append(buffer)
+        self.buffers += self.arguments
+        return declarations
+
+    def _declared_layout(self, buffer: Tensor) -> str:
+        more = ""
+        if buffer.shape and self.chance(0.06):
+            steps = []
+            step = 1
+            for size in reversed(buffer.shape):
+                kind = self.random.random()
+                if kind < 0.5:
+                    name = self.fresh("st")
+                    self.symbols.append(name)
+                    steps.insert(0, name)
+                else:
+                    steps.insert(0, str(step if kind < 0.9 else step + 1))
+                step *= max(size.value, 1)
+            self.strides[buffer] = steps
+            more += f", strides=[{', '.join(steps)}]"
+        if self.chance(0.04):
+            more += f", elem_offset={self.pick(['0', '0', '1'])}"
+        return more
+
+    def _order_parameters(self) -> None:
+        """Any order in which sizes stand before the annotations that use them."""
+        scalars = [p for p in self.params if not p[1].startswith(("T.Buffer", "T.handle"))]
+        others = [p for p in self.params if p not in scalars]
+        self.random.shuffle(others)
+        for scalar in scalars:
+            last = next(
+                (k for k, (_, a) in enumerate(others) if _mentions(a, [scalar[0]])), len(others)
+            )
+            others.insert(self.random.randint(0, last), scalar)
+        self.params = others
+
+    def _declare_scratch(self) -> dict[str, str]:
+        lines = {}
+        for _ in range(self.random.choice([0, 1, 1, 2, 3])):
+            shape = self.pick(self.arguments).shape if self.chance(0.5) else self.shape()
+            buffer = Tensor(self.fresh(), self.pick(self.palette), shape, filled=False)
+            scope = self.pick(["", "", "", ', scope="shared"', ', scope="local"'])
+            lines[buffer.name] = (
+                f"{buffer.name} = T.alloc_buffer({_tuple(shape)}, {buffer.dtype!r}{scope})"
+            )
+            self.buffers.append(buffer)
+        return lines
+
+    def _declare_views(self) -> list[str]:
+        if not self.chance(0.1):
+            return []
+        base = self.pick(self.buffers)
+        dtype = base.dtype if self.chance(0.8) else self.pick(["int32", "float32", "uint8"])
+        shape = base.shape if self.chance(0.4) else self.shape()
+        more = f", elem_offset={self.random.randint(0, 2)}" if self.chance(0.3) else ""
+        if shape and self.chance(0.3):
+            more += f", strides=[{', '.join(str(self.random.randint(0, 3)) for _ in shape)}]"
+        view = Tensor(self.fresh(), dtype, shape, filled=base.filled)
+        self.buffers.append(view)
+        return [
+            f"{view.name} = T.decl_buffer({_tuple(shape)}, {dtype!r}, data={base.name}.data{more})"
+        ]
+
+    # ---- statements
+
+    def _body(self, local: dict[str, str]) -> None:
+        scratch = [b for b in self.buffers if b.name in local]
+        self.random.shuffle(scratch)
+        for buffer in scratch:
+            if self.chance(0.2):
+                self.statement(2)
+            if self.chance(0.95):
+                self.fill(buffer)
+        for _ in range(self.random.choice([1, 1, 1, 2, 3])):
+            self.statement(self.pick([1, 1, 2, 3]))
+
+    def several(self, depth: int) -> None:
+        for _ in range(self.random.choice([1, 1, 1, 2, 3])):
+            self.statement(depth)
+
+    def statement(self, depth: int) -> None:
+        """One statement, perhaps with others inside."""
+        if depth <= 0:
+            self.store()
+            return
+        kinds = {
+            self.loop: 14,
+            self.store: 6 if self.loops else 2,
+            self.elementwise: 10,
+            self.reduction: 8,
+            self.recurrence: 6,
+            self.collision: 6,
+            self.branch: 5 if self.loops else 2,
+            self.block: 8,
+            self.let: 3,
+            self.evaluation: 1,
+            self.repeat: 1,
+        }
+        kind = self.random.choices(list(kinds), list(kinds.values()))[0]
+        kind(depth)
+
+    def targets(self) -> list[Tensor]:
+        found = [b for b in self.buffers if b.stored and (not b.empty or self.dead)]
+        return found or [b for b in self.buffers if b.stored]
+
+    def store(self, depth: int = 0, target: Tensor | None = None, places: str = "") -> None:
+        """A store, perhaps an update of what is there."""
+        buffer = target or self.pick(self.targets())
+        at = places or self.places(buffer)
+        element = f"{buffer.name}[{at}]"
+        value = self.value(buffer.dtype, self.random.choice([1, 1, 2, 3]))
+        if not buffer.filled or self.chance(0.6):
+            self.write(f"{element} = {value}")
+        else:
+            self.write(f"{element} = {self.updated(buffer.dtype, element, value)}")
+
+    def updated(self, dtype: str, element: str, value: str) -> str:
+        """`element` combined with `value`."""
+        if dtype == "bool":
+            return f"({element} {self.pick(['and', 'or'])} {value})"
+        kinds = ["+", "+", "+", "*", "-", "min", "max"]
+        if dtype in BITS:
+            kinds += ["^", "&", "|"]
+        kind = self.pick(kinds)
+        a, b = (element, value) if self.chance(0.85) else (value, element)
+        return f"T.{kind}({a}, {b})" if kind in ("min", "max") else f"({a} {kind} {b})"
+
+    def fill(self, buffer: Tensor) -> None:
+        """Give every element of scratch a value."""
+        if self.chance(0.2) and buffer.shape:
+            self._filling_block(buffer)
+        else:
+            with self.nest(buffer.shape) as at:
+                self.store(0, buffer, _at(at))
+        buffer.filled = True
+
+    def _filling_block(self, buffer: Tensor) -> None:
+        head = f'with T.block("{self.pick(["b", "fill", "root"])}"):'
+        with self.nest(buffer.shape) as at, self.suite(head):
+            axes = self._axes("S" * len(at), at, buffer.shape)
+            self.store(0, buffer, _at(axes))
+
+    def elementwise(self, depth: int) -> None:
+        buffer = self.pick(self.targets())
+        with self.nest(buffer.shape) as at:
+            if self.chance(0.2):
+                with self.suite(f"if {self.condition()}:"):
+                    self.store(0, buffer, _at(at))
+            else:
+                self.store(0, buffer, _at(at))
+            if self.chance(0.3):
+                self.statement(depth - 1)
+        if not buffer.filled and self.chance(0.8):
+            self.fill(buffer)
+
+    def recurrence(self, depth: int) -> None:
+        """Each element made of the one before it, or after it."""
+        found = [b for b in self.targets() if b.shape and b.filled]
+        if not found:
+            self.store()
+            return
+        buffer = self.pick(found)
+        axis = self.random.randrange(len(buffer.shape))
+        shape = list(buffer.shape)
+        size = shape.pop(axis)
+        step = self.pick([1, 1, 1, 2])
+        with (
+            self.nest(shape) as at,
+            self.loop_over(f"range({step}, {size})", step, size.value - 1) as i,
+        ):
+            here, there = list(at), list(at)
+            back = self.chance(0.3)
+            end = f"({size} - 1 - {i})"
+            here.insert(axis, Index(end, 0, 0) if back else i)
+            there.insert(axis, Index(f"({end} + {step})" if back else f"({i} - {step})", 0, 0))
+            before = f"{buffer.name}[{_at(there)}]"
+            value = self.value(buffer.dtype, 1)
+            self.write(f"{buffer.name}[{_at(here)}] = {self.updated(buffer.dtype, before, value)}")
+            if self.chance(0.3):
+                self.store()
+
+    def collision(self, depth: int) -> None:
+        """Stores of several iterations to one element, beside others."""
+        with self.nest([self.size() for _ in range(self.random.choice([1, 2, 2]))]):
+            for _ in range(self.random.choice([1, 2, 2, 3])):
+                self.store()
+
+    def reduction(self, depth: int) -> None:
+        """A sum, a product, an extreme along some axes."""
+        targets = [b for b in self.targets() if b.filled] or self.targets()
+        buffer = self.pick(targets)
+        over = [self.size() for _ in range(self.random.choice([1, 1, 2]))]
+        if self.chance(0.6):
+            self._reduction_block(buffer, over)
+            return
+        order = self.chance(0.7)
+        shapes = (buffer.shape, over) if order else (over, buffer.shape)
+        with self.nest(shapes[0]) as first, self.nest(shapes[1]) as second:
+            at = _at(first if order else second)
+            element = f"{buffer.name}[{at}]"
+            value = self.value(buffer.dtype, 2)
+            if self.chance(0.3):
+                value = self.product(buffer.dtype)
+            line = f"{element} = {self.updated(buffer.dtype, element, value)}"
+            if self.chance(0.2):
+                with self.suite(f"if {self.condition()}:"):
+                    self.write(line)
+            else:
+                self.write(line)
+
+    def product(self, dtype: str) -> str:
+        """A product of elements, as in a matrix multiplication."""
+        if dtype == "bool":
+            return self.condition()
+        return "(" + " * ".join(self.leaf(dtype) for _ in range(self.pick([2, 2, 3]))) + ")"
+
+    def _reduction_block(self, buffer: Tensor, over: Sequence[Size]) -> None:
+        shape = [*buffer.shape, *over]
+        letters = "S" * len(buffer.shape) + "R" * len(over)
+        with self.nest(shape) as at, self.suite(f'with T.block("{self.pick(["b", "sum"])}"):'):
+            axes = self._axes(letters, at, shape)
+            if self.chance(0.2):
+                self.write(f"T.where({self.condition_over(at)})")
+            place = _at(axes[: len(buffer.shape)])
+            element = f"{buffer.name}[{place}]"
+            if self.chance(0.8):
+                with self.suite("with T.init():"):
+                    kept = self.loops
+                    self.loops = axes[: len(buffer.shape)]
+                    value = (
+                        self.literal(buffer.dtype) if self.chance(0.8) else self.leaf(buffer.dtype)
+                    )
+                    self.write(f"{element} = {value}")
+                    self.loops = kept
+            value = self.value(buffer.dtype, 2) if self.chance(0.6) else self.product(buffer.dtype)
+            self.write(f"{element} = {self.updated(buffer.dtype, element, value)}")
+            if self.chance(0.1):
+                self.store()
+
+    def condition_over(self, at: Sequence[Index]) -> str:
+        """A condition on the loops themselves."""
+        loops, self.loops = self.loops, list(at)
+        found = self.condition(1)
+        self.loops = loops
+        return found
+
+    def _axes(self, letters: str, at: Sequence[Index], shape: Sequence[Size]) -> list[Index]:
+        """Axes of a block, bound to what the loops count."""
+        names = [self.fresh(f"v{'ijklmo'[k % 6]}") for k in range(len(at))]
+        axes = [Index(n, i.low, i.high) for n, i in zip(names, at, strict=True)]
+        plain = all(i.text.isidentifier() for i in at) and at
+        if plain and self.chance(0.6):
+            values = ", ".join(map(str, at))
+            self.write(f'{", ".join(names)} = T.axis.remap("{letters}", [{values}])')
+        else:
+            for name, letter, index, size in zip(names, letters, at, shape, strict=True):
+                kind = "spatial" if letter == "S" else "reduce"
+                bound = self.index(size) if self.chance(0.06) else index
+                self.write(f"{name} = T.axis.{kind}({size}, {bound})")
+        self.loops += axes
+        return axes
+
+    def block(self, depth: int) -> None:
+        """A block with axes or without, with scratch or a region of its own."""
+        sizes = [self.size() for _ in range(self.random.choice([0, 1, 1, 2]))]
+        with self.nest(sizes) as at, self.suite(f'with T.block("{self.pick(["b", "opaque"])}"):'):
+            self._axes("S" * len(at), at, sizes)
+            if at and self.chance(0.25):
+                self.write(f"T.where({self.condition_over(at)})")
+            if self.chance(0.25):
+                self._scratch_of_block()
+            if self.chance(0.3):
+                self._region()
+            self.several(depth - 1)
+
+    def _scratch_of_block(self) -> None:
+        shape = self.shape()
+        buffer = Tensor(self.fresh(), self.pick(self.palette), shape, filled=False)
+        self.write(f"{buffer.name} = T.alloc_buffer({_tuple(shape)}, {buffer.dtype!r})")
+        self.buffers.append(buffer)
+        if self.chance(0.95):
+            self.fill(buffer)
+
+    def _region(self) -> None:
+        found = [b for b in self.buffers if b.shape and (not b.empty or self.dead)]
+        if not found:
+            return
+        base = self.pick(found)
+        parts, shape = [], []
+        for axis, size in enumerate(base.shape):
+            if self.chance(0.4) and len(parts) == axis and not shape:
+                parts.append(self.index(size))
+                continue
+            extent = self.random.randint(1, max(size.value, 1)) if self.chance(0.95) else 5
+            low = self.random.randint(0, max(size.value - extent, 0))
+            start = str(low)
+            near = [i for i in self.loops if i.low >= 0 and i.high + extent <= size.value]
+            if near and self.chance(0.5):
+                start = str(self.pick(near))
+            if self.chance(0.2):
+                parts.append(f"0:{size}")
+                shape.append(size)
+            else:
+                parts.append(f"{start}:{start} + {extent}")
+                shape.append(Size(str(extent), extent))
+        if not shape and not self.chance(0.3):
+            return
+        view = Tensor(self.fresh(), base.dtype, tuple(shape), base.filled)
+        region = f"{base.name}[{', '.join(parts)}]"
+        self.write(f"{view.name} = T.match_buffer({region}, {_tuple(shape)}, {base.dtype!r})")
+        self.buffers.append(view)
+
+    def branch(self, depth: int) -> None:
+        with self.suite(f"if {self.condition()}:"):
+            self.several(depth - 1)
+        if self.chance(0.35):
+            with self.suite("else:"):
+                self.several(depth - 1)
+
+    def let(self, depth: int) -> None:
+        dtype = self.pick([*self.palette, "int32"])
+        value = self.value(dtype, 2)
+        name = self.fresh("t")
+        self.write(f"{name}: T.{dtype} = {value}" if self.chance(0.2) else f"{name} = {value}")
+        self.lets.append((name, dtype))
+        self.statement(depth - 1)
+
+    def evaluation(self, depth: int) -> None:
+        if self.chance(0.3):
+            self.write(f'assert {self.condition()}, "asserted"')
+        else:
+            self.write(f"T.evaluate({self.value(self.pick(self.palette), 2)})")
+
+    def repeat(self, depth: int) -> None:
+        """A while loop that counts in a buffer of its own."""
+        with self.suite('with T.block("while"):'):
+            name = self.fresh("count")
+            self.write(f'{name} = T.alloc_buffer((1,), "int32")')
+            self.write(f"{name}[0] = 0")
+            self.buffers.append(Tensor(name, "int32", (Size("1", 1),), stored=False))
+            test = f"{name}[0] < {self.random.randint(0, 3)}"
+            with self.suite(
+                f"while {test if self.chance(0.7) else f'{test} and {self.condition()}'}:"
+            ):
+                self.several(depth - 1)
+                self.write(f"{name}[0] = {name}[0] + 1")
+
+    # ---- loops
+
+    def loop(self, depth: int) -> None:
+        """A loop, or a few, over anything."""
+        kind = self.random.random()
+        if kind < 0.6:
+            with self.nest([self.size() for _ in range(self.random.choice([1, 1, 2, 3]))]):
+                self.several(depth - 1)
+            return
+        head, low, high = self._bounds()
+        with self.loop_over(head, low, high):
+            self.several(depth - 1)
+            if self.chance(0.05):
+                with self.suite(f"if {self.condition()}:"):
+                    self.write(self.pick(["break", "continue"]))
+                if self.chance(0.5):
+                    self.store()
+
+    def _bounds(self) -> tuple[str, int, int]:
+        kind = self.random.randint(0, 5)
+        serial = self.pick(["range", "T.serial"])
+        if kind == 0 and self.loops:
+            i = self.pick(self.loops)
+            return f"{serial}({i} + 1)", 0, i.high
+        if kind == 1 and self.loops:
+            i, size = self.pick(self.loops), self.size()
+            return f"{serial}({i}, {size})", i.low, size.value - 1
+        if kind == 2 and self.integers:
+            i = self.pick(self.integers)
+            return f"{serial}({i})", 0, i.high - 1
+        if kind == 3:
+            found = [b for b in self.readable() if b.dtype in ("int32", "int64") and not b.empty]
+            if found:
+                buffer = self.pick(found)
+                return f"{serial}({buffer.name}[{self.places(buffer)}])", 0, 1
+        low, size = self.random.randint(0, 2), self.size()
+        return f"{serial}({low}, {size})", low, size.value - 1
+
+
+def _tuple(shape: Sequence[Size]) -> str:
+    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+
+
+def _at(indices: Sequence[Index]) -> str:
+    return ", ".join(map(str, indices)) or "()"
+
+
+def _mentions(text: str, names: Sequence[str]) -> bool:
+    return bool(set(re.findall(r"[A-Za-z_]\w*", text)) & set(names))

@@ -1,0 +1,145 @@
+"""A random program: its text, and the arguments it is called with, all of it as Python to read."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tests.fuzz.kernels.memory import Array, kind_of
+
+Origin = Literal["view", "copy", "pickle"]
+"""Whether the elements are those of the memory itself, or copied, perhaps by way of a pickle."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that is passed."""
+
+    value: int | float | bool
+
+
+@dataclass(frozen=True)
+class View:
+    """An array that is passed: some elements of one of the call's memories.
+
+    Units:
+        offset, strides  elements
+    """
+
+    memory: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    frozen: bool = False
+    origin: Origin = "view"
+
+
+Argument = Scalar | View
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Elements in a row, of which several arguments may be parts."""
+
+    dtype: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of one call."""
+
+    memories: tuple[Memory, ...]
+    arguments: tuple[Argument, ...]
+
+    def source(self) -> str:
+        """Python that makes the list `args`."""
+        lines = []
+        for number, memory in enumerate(self.memories):
+            values = ", ".join(map(_literal, memory.values))
+            lines.append(f'm{number} = np.array([{values}], "{memory.dtype}")')
+        found = []
+        for argument in self.arguments:
+            if isinstance(argument, Scalar):
+                found.append(_literal(argument.value))
+                continue
+            layout = f"{argument.offset}, {argument.shape}, {argument.strides}"
+            more = ", frozen=True" if argument.frozen else ""
+            more += f", origin={argument.origin!r}" if argument.origin != "view" else ""
+            found.append(f"part(m{argument.memory}, {layout}{more})")
+        lines.append(f"args = [{', '.join(found)}]")
+        return "\n".join(lines)
+
+    def build(self) -> tuple[list[Any], list[Array]]:
+        """The arguments, and all memory that can be looked at after the call."""
+        memories = [np.array(m.values, kind_of(m.dtype)) for m in self.memories]
+        args = [
+            a.value
+            if isinstance(a, Scalar)
+            else part(
+                memories[a.memory], a.offset, a.shape, a.strides, frozen=a.frozen, origin=a.origin
+            )
+            for a in self.arguments
+        ]
+        return args, [*memories, *(a for a in args if isinstance(a, np.ndarray))]
+
+
+def part(
+    memory: Array,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    *,
+    frozen: bool = False,
+    origin: Origin = "view",
+) -> Array:
+    """Elements of `memory` from `offset` on, `strides` elements apart."""
+    kind = memory.dtype
+    bits = memory.view(f"u{kind.itemsize}")[offset:]
+    steps = [s * kind.itemsize for s in strides]
+    array = np.lib.stride_tricks.as_strided(bits, shape, steps).view(kind)
+    if origin == "copy":
+        array = array.copy()
+    if origin == "pickle":
+        array = pickle.loads(pickle.dumps(array))
+    if frozen:
+        array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True)
+class Program:
+    """One function, and calls of it one after the other: a kernel is one for all sizes."""
+
+    text: str
+    calls: tuple[Call, ...]
+
+    def standalone(self, notes: Sequence[str] = ()) -> str:
+        """A script that runs the program and prints its arguments afterwards."""
+        lines = [f"# {line}" for note in notes for line in note.splitlines()]
+        lines += [
+            "import ml_dtypes",
+            "import numpy as np",
+            "",
+            "import relaxpy",
+            "from relaxpy.script import from_source",
+            "from tests.fuzz.kernels.program import part",
+            "",
+            'f = from_source("""',
+            self.text.strip("\n"),
+            '""")',
+            "executable = relaxpy.compile(f)",
+        ]
+        for call in self.calls:
+            lines += [call.source(), 'executable[f.attrs["global_symbol"]](*args)', "print(*args)"]
+        return "\n".join(lines) + "\n"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, float) and not np.isfinite(value):
+        return "np.nan" if value != value else "np.inf" if value > 0 else "-np.inf"
+    return repr(value)

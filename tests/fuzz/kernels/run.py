@@ -1,0 +1,119 @@
+"""Run many random kernels in several processes, and report what failed by kind."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from types import FrameType
+
+from tests.fuzz.kernels.compare import Failure, Outcome, examine
+from tests.fuzz.kernels.generate import generate
+from tests.fuzz.kernels.shrink import shrink
+
+CHUNK = 200
+"""Programs that one process runs, if it does not crash."""
+SHORTENED = 20
+"""Kinds of failures of which a program is shortened."""
+SECONDS = 30
+"""Of computing, after which a program is taken to hang."""
+
+
+class Hangs(BaseException):
+    """A program takes far too long."""
+
+
+def _alarm(number: int, frame: FrameType | None) -> None:
+    raise Hangs
+
+
+def work(pipe: Connection, seed: str, start: int, stop: int) -> None:
+    """Send through `pipe`, for each program, what became of its calls and what failed."""
+    signal.signal(signal.SIGVTALRM, _alarm)
+    for number in range(start, stop):
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        try:
+            outcome = examine(generate(f"{seed}/{number}"))
+        except Hangs:
+            outcome = Outcome([Failure("hangs", "")])
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        pipe.send(outcome)
+    pipe.close()
+
+
+def outcomes(seed: str, start: int, stop: int) -> Iterator[tuple[str, Outcome]]:
+    """The outcomes of some programs, run in a process that may crash: another one goes on then."""
+    context = get_context("spawn")
+    while start < stop:
+        mine, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=work, args=(theirs, seed, start, stop))
+        process.start()
+        theirs.close()
+        while start < stop:
+            try:
+                outcome = mine.recv()
+            except EOFError:
+                process.join()
+                outcome = Outcome([Failure("the interpreter crashed", f"{process.exitcode}")])
+            yield f"{seed}/{start}", outcome
+            start += 1
+            if not process.is_alive() and process.exitcode:
+                break
+        process.join()
+
+
+def main(count: int, seed: str, jobs: int) -> int:
+    """Run `count` programs, report the failures by kind with a small program for each."""
+    print(f"{count} programs of seed {seed} on {jobs} processes", flush=True)
+    begin = time.perf_counter()
+    calls: Counter[str] = Counter()
+    kinds: dict[str, list[tuple[str, Failure]]] = {}
+
+    def share(start: int) -> list[tuple[str, Outcome]]:
+        return list(outcomes(seed, start, min(start + CHUNK, count)))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for found in pool.map(share, range(0, count, CHUNK)):
+            for own, outcome in found:
+                calls += outcome.calls
+                for failure in outcome.failures:
+                    kinds.setdefault(_alike(failure), []).append((own, failure))
+    spent = time.perf_counter() - begin
+    print(f"calls: {dict(calls)}; {count / spent:.0f} programs a second", flush=True)
+    shortened = 0
+    for kind, failed in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        own, failure = min(failed, key=lambda f: len(generate(f[0]).text))
+        print(f"\n#### {len(failed)} times {kind}\n# e.g. seed {own}", flush=True)
+        small = generate(own)
+        if shortened < SHORTENED and "crash" not in failure.kind and failure.kind != "hangs":
+            small = shrink(small, failure)
+            shortened += 1
+        print(small.standalone([f"{failure}"[:500]]), flush=True)
+    print(f"\n{sum(map(len, kinds.values()))} failures of {len(kinds)} kinds")
+    return int(bool(kinds))
+
+
+_COMMON = (
+    *("cannot be written", "do not fit", "should be", "larger than its memory", "is outside"),
+    *("division by zero", "is not bound", "has no scalar form", "declared over memory with gaps"),
+)
+"""What messages have in common that differ in names."""
+
+
+def _alike(failure: Failure) -> str:
+    """What failures of one cause have in common."""
+    if failure.kind.startswith("wrong"):
+        return failure.kind
+    if failure.kind.startswith("no error"):
+        return f"{failure.kind}: {failure.detail.split(':')[0]}"
+    for words in _COMMON:
+        if words in failure.detail:
+            return f"{failure.kind}: {words}"
+    plain = re.sub(r"\d+|\[[^]]*\]|'[^']*'|`[^`]*`|\([^)]*\)", "#", failure.detail)
+    return f"{failure.kind}: {' '.join(plain.split()[:14])}"

@@ -1,0 +1,139 @@
+"""Programs that the machine found, shortened: what each of them does, the oracle knows."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fuzz.kernels.compare import examine
+from tests.fuzz.kernels.memory import compact
+from tests.fuzz.kernels.program import Argument, Call, Memory, Program, Scalar, View
+
+
+def call(*args: Any) -> Call:
+    """A call with arrays that are compact and with numbers."""
+    memories: list[Memory] = []
+    arguments: list[Argument] = []
+    for arg in args:
+        if isinstance(arg, np.ndarray):
+            shape = tuple(map(int, arg.shape))
+            arguments.append(View(len(memories), 0, shape, compact(shape), origin="copy"))
+            memories.append(Memory(arg.dtype.name, tuple(arg.reshape(-1).tolist())))
+        else:
+            arguments.append(Scalar(arg))
+    return Call(tuple(memories), tuple(arguments))
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+FOUND = {
+    "an axis keeps the value it has where the block begins": (
+        """
+        def f(P: T.Buffer((1,), "int32"), B: T.Buffer((4,), "int32")):
+            for i in range(1):
+                with T.block("b"):
+                    v = T.axis.spatial(4, P[i])
+                    P[0] = 2
+                    B[v] = 1
+        """,
+        call(ints(3), ints(0, 0, 0, 0)),
+    ),
+    "what an axis is bound to is evaluated although nothing uses it": (
+        """
+        def f(A: T.Buffer((4,), "int32"), m: T.int64):
+            with T.block("b"):
+                v = T.axis.spatial(4, 1 // m)
+                A[0] = 1
+        """,
+        call(ints(0, 0, 0, 0), 0),
+        call(ints(0, 0, 0, 0), 1),
+    ),
+    "an axis has its value only where the block runs": (
+        """
+        def f(A: T.Buffer((4,), "int32"), m: T.int64):
+            for i in range(4):
+                with T.block("b"):
+                    v = T.axis.spatial(4, i // m)
+                    T.where(i < m)
+                    A[v] = A[v] + 1
+        """,
+        call(ints(0, 0, 0, 0), 0),
+        call(ints(0, 0, 0, 0), 2),
+    ),
+    "the ends of a loop that does nothing may stop the program": (
+        """
+        def f(A: T.Buffer((4,), "int32"), m: T.int64):
+            for i in range(4):
+                for j in range(i // m):
+                    T.evaluate(0)
+            A[0] = 1
+        """,
+        call(ints(0, 0, 0, 0), 0),
+        call(ints(0, 0, 0, 0), 2),
+    ),
+    "an evaluation may stop the program": (
+        """
+        def f(a: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (1, n), "int32")
+            T.evaluate(A[0, 0])
+            T.evaluate(T.float32(1))
+        """,
+        call(ints().reshape(1, 0)),
+        call(ints(1).reshape(1, 1)),
+    ),
+    "a while loop may be empty": (
+        """
+        def f(A: T.Buffer((4,), "int32"), m: T.int64):
+            while 4 // m > 5:
+                T.evaluate(0)
+            A[0] = 1
+        """,
+        call(ints(0, 0, 0, 0), 0),
+        call(ints(0, 0, 0, 0), 1),
+    ),
+    "an index may mention a loop and not depend on it": (
+        """
+        def f(w: T.handle):
+            n = T.int64()
+            W = T.match_buffer(w, (n, 1), "float32")
+            Z = T.alloc_buffer((n, 1), "float32")
+            for i, j in T.grid(n, 1):
+                Z[i, j] = W[i * j, 0]
+            for i, j in T.grid(n, 1):
+                W[i, j] = W[i, j] + Z[i, j] + W[i * j, 0]
+        """,
+        call(floats(3, 1)),
+        call(floats(0, 1)),
+    ),
+    "of places that are gathered together each is looked at where there is an iteration": (
+        """
+        def f(a: T.handle, w: T.int64):
+            A = T.match_buffer(a, (w, 3), "float32")
+            D = T.alloc_buffer((w, 2), "float32")
+            for i in range(w):
+                for j in range(2):
+                    D[i, 1] = A[j, i % 2]
+            for i in range(w):
+                A[i, 0] = D[i, 1]
+        """,
+        call(floats(0, 3), 0),
+        call(floats(1, 3), 1),
+        call(floats(2, 3), 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("fact", FOUND)
+def test_what_was_found_stays_mended(fact: str) -> None:
+    text, *calls = FOUND[fact]
+    lines = text.strip("\n").split("\n")
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    text = "\n".join(["@T.prim_func", *(line[indent:] for line in lines)])
+    assert examine(Program(text, tuple(calls))).failures == []
