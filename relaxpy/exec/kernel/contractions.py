@@ -161,7 +161,7 @@ class ContractionEmitter:
             return self._called("np.vecdot", [a, b], out)
         a = self._factor(first, (*batch, *left, *summed))
         b = self._factor(second, (*batch, *summed, *right))
-        return self._called("np.matmul", [a, b], out)
+        return self._called("rt.matmul" if self.dtype.is_int else "np.matmul", [a, b], out)
 
     def _called(self, name: str, args: Sequence[Code], out: ast.expr | None) -> ast.expr:
         return call(name, *args) if out is None else call(name, *args, out=out)

@@ -36,6 +36,7 @@ from relaxpy.exec.kernel.plan import (
     Step,
     Whole,
     accesses,
+    first_of,
     parts_in,
 )
 from relaxpy.exec.kernel.quiet import calls_out, may_warn
@@ -373,7 +374,8 @@ class NumpyEmitter:
         layout = layout_of(statement, step.axes, step.over)
         arrays = self._emitter(layout, statement)
         mask = arrays.restrict(statement.guards)
-        node = arrays.spread(update.operand)
+        first = first_of(step) if mask is None and layout[-1] in step.over else None
+        node = arrays.spread(update.operand if first is None else first)
         spatial = [a for a in layout if a in step.axes]
         over = [
             n - len(layout) if len(layout) > 1 else 0
@@ -400,6 +402,10 @@ class NumpyEmitter:
             keywords["initial"] = self.scope.index(start)
         if mask is not None:
             keywords["where"] = mask
+        if first is not None:
+            none = keywords["initial"]
+            arrays.lines.append(do(call("rt.first", node, none, out.node)))
+            return arrays.lines
         if initial is None:
             made = call(reduce, node, **keywords, dtype=dtype_name(statement.target.dtype))
             arrays.lines.append(do(call(combine, out.node, made, out=out.node)))

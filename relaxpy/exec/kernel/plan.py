@@ -14,7 +14,7 @@ from relaxpy.exec.kernel.nest import Axis, Nest, loads
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement, access
 from relaxpy.exec.kernel.updates import ArgExtreme, Update
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select, Var
 
 if TYPE_CHECKING:
     from relaxpy.ir.tir.function import PrimFunc
@@ -43,6 +43,24 @@ class Reduce:
     update: Update
     initial: PrimExpr | None = None
     begins_always: bool = True
+
+
+def first_of(step: Reduce) -> PrimExpr | None:
+    """The condition whose first position along the one reduced axis `step` finds, or None.
+
+    That is the least of `Select(condition, position, none)`, beginning with `none`.
+    """
+    match step.over, step.update.combine, step.update.operand, step.initial:
+        case (
+            [axis],
+            "min",
+            Select(condition=condition, true_value=position, false_value=IntImm(value=none)),
+            IntImm(value=start),
+        ) if position is axis.var and none == start and step.begins_always:
+            starts = isinstance(axis.start, IntImm) and axis.start.value == 0
+            return condition if starts else None
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

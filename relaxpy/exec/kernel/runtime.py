@@ -165,12 +165,22 @@ def scatter(
     Errors:
         RuntimeCheckError: an index is outside.
     """
-    wanted = np.broadcast_to(np.True_ if mask is None else mask, shape)
-    full = [np.broadcast_to(i, shape)[wanted] for i in indices]
-    chosen = np.broadcast_to(values, shape)[wanted]
+    full = [np.broadcast_to(i, shape) for i in indices]
+    chosen = np.broadcast_to(values, shape)
+    if mask is None:
+        full, chosen = [i.reshape(-1) for i in full], chosen.reshape(-1)
+    else:
+        wanted = np.broadcast_to(mask, shape)
+        full, chosen = [i[wanted] for i in full], chosen[wanted]
     for axis, index in enumerate(full):
         if index.size:
             inside(index.min(), index.max(), array.shape[axis], axis, title)
+    if len(full) > 1 and array.flags.c_contiguous:
+        # NumPy has a fast way for one index: the position in memory.
+        place = full[0].astype(np.intp)
+        for index, size in zip(full[1:], array.shape[1:], strict=True):
+            place = place * size + index
+        array, full = array.reshape(-1), [place]
     if ufunc is None:
         array[tuple(full)] = chosen
     else:
@@ -178,6 +188,29 @@ def scatter(
 
 
 # ---- contractions and arg-extremes
+
+
+def matmul(left: Array, right: Array, out: Array | None = None) -> Array:
+    """`np.matmul`, for integers through floats where these hold every sum exactly."""
+    wide = None
+    if left.dtype.kind in "iu" and left.size * right.shape[-1] >= MANY_PRODUCTS:
+        ends = [max(int(x.max()), -int(x.min())) for x in (left, right) if x.size]
+        bound = left.shape[-1] * math.prod(ends)
+        wide = next((kind for kind, limit in EXACT_SUMS if bound <= limit), None)
+    if wide is None:
+        product: Array = np.matmul(left, right, out=out)
+        return product
+    kind = np.result_type(left, right) if out is None else out.dtype
+    exact = np.matmul(left.astype(wide), right.astype(wide)).astype(np.int64)
+    if out is None:
+        return exact.astype(kind)
+    out[...] = exact
+    return out
+
+
+MANY_PRODUCTS = 1 << 14
+"""Fewer products are not worth a conversion."""
+EXACT_SUMS = ((np.float32, 1 << 24), (np.float64, 1 << 53))
 
 
 def contract(
@@ -199,9 +232,9 @@ def contract(
     head = np.broadcast_shapes(left.shape[:batch], right.shape[:batch])
     shape = (*head, *left.shape[batch : batch + own], *right.shape[batch + summed :])
     if out is not None and out.flags.c_contiguous:
-        np.matmul(a, b, out=out.reshape(*head, a.shape[-2], b.shape[-1]))
+        matmul(a, b, out.reshape(*head, a.shape[-2], b.shape[-1]))
         return out
-    product: Array = np.matmul(a, b).reshape(shape)
+    product = matmul(a, b).reshape(shape)
     if out is None:
         return product
     out[...] = product
@@ -233,6 +266,18 @@ def _matrix(array: Array, batch: int, rows: int) -> Any:
     height = math.prod(array.shape[batch : batch + rows])
     width = math.prod(array.shape[batch + rows :])
     return array.reshape(*head, height, width)
+
+
+def first(truths: Array, none: int, out: Array) -> None:
+    """Write to `out` the position of the first truth along the last axis, `none` without one."""
+    if not truths.shape[-1]:
+        out[...] = none
+        return
+    place = truths.argmax(axis=-1)
+    out[...] = place
+    found = np.take_along_axis(truths, np.expand_dims(place, -1), -1)[..., 0]
+    if not found.all():
+        out[np.logical_not(found)] = none
 
 
 def _arg_extreme(

@@ -10,6 +10,7 @@ from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise
 from relaxpy.ir.te.topi.shapes import Axes, is_const, normal_axes, product, ravel
+from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.expr import PrimExpr
@@ -169,11 +170,26 @@ def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return elementwise.as_dtype(root, x.dtype)
 
 
-def _arg(x: Tensor, best: Tensor, axis: Axes, *, keepdims: bool, last: bool, dtype: str) -> Tensor:
-    """Where the first (or last) element along axes stands that is `best` there, or NaN; else -1.
+def _arg(
+    reduction: Callable[..., Tensor],
+    x: Tensor,
+    axis: Axes,
+    *,
+    keepdims: bool,
+    last: bool,
+    dtype: str,
+) -> Tensor:
+    """Where the first (or last) extreme element along axes stands, or the first NaN; else -1.
 
-    If there is a NaN, it is best; so only then there are NaNs to be found.
+    If there is a NaN, it is the extreme; so only then there are NaNs to be found.
     """
+    if not x.ndim:
+        return elementwise.full(x.shape, dtype, 0)
+    if axis is None and x.ndim > 1:  # in the order of memory, which one axis has
+        flat = reshape(x, (product(x.shape),))
+        made = _arg(reduction, flat, 0, keepdims=False, last=last, dtype=dtype)
+        return reshape(made, (1,) * x.ndim) if keepdims else made
+    best = reduction(x, axis, keepdims=True)
     axes = normal_axes(axis, x.ndim)
     inner = _reduce_axes(x, axes)
     sizes = [x.shape[a] for a in axes]
@@ -212,10 +228,7 @@ def argmax(
 
     A NaN counts as largest.
     """
-    if not x.ndim:
-        return elementwise.full(x.shape, dtype, 0)
-    best = max(x, axis, keepdims=True)
-    return _arg(x, best, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
+    return _arg(max, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
 
 
 def argmin(
@@ -229,7 +242,4 @@ def argmin(
 
     A NaN counts as smallest.
     """
-    if not x.ndim:
-        return elementwise.full(x.shape, dtype, 0)
-    best = min(x, axis, keepdims=True)
-    return _arg(x, best, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
+    return _arg(min, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)

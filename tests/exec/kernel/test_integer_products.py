@@ -1,0 +1,73 @@
+"""Products of integer matrices are exact modulo the datatype, whichever way they are computed."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.compile import compile
+from relaxpy.exec.kernel import runtime
+from relaxpy.ir.module import IRModule
+from relaxpy.script import from_source
+
+LARGEST = {"int8": 127, "uint8": 255, "int16": 2**15 - 1, "int32": 2**31 - 1, "int64": 2**63 - 1}
+SHAPES = [((40, 50), (50, 30)), ((3, 40, 50), (50, 30)), ((50,), (50, 400)), ((400, 50), (50,))]
+
+
+@pytest.mark.parametrize("dtype", LARGEST)
+@pytest.mark.parametrize("reach", [3, 100, 10**6, 10**18])
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_sums_are_exact_modulo_the_range(
+    dtype: str, reach: int, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    rng = np.random.default_rng(6)
+    high = min(reach, LARGEST[dtype])
+    low = 0 if dtype[0] == "u" else -high
+    a, b = (rng.integers(low, high, s, endpoint=True).astype(dtype) for s in shapes)
+    for out in (dtype, "int32", "int64"):
+        func = from_source(
+            f'@R.function\ndef main(x: R.Tensor({a.shape}, "{dtype}"), '
+            f'y: R.Tensor({b.shape}, "{dtype}")):\n'
+            f'    z = R.matmul(x, y, out_dtype="{out}")\n    return z\n'
+        )
+        found = compile(IRModule({"main": func}), "numpy")["main"](a, b)
+        wide = [x.astype(out).astype(object) for x in (a, b)]
+        exact = np.asarray(np.dot(*wide), object)  # type: ignore[call-overload]
+        bits = np.dtype(out).itemsize * 8
+        wrapped = (exact + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+        if out[0] == "u":
+            wrapped = exact % 2**bits
+        np.testing.assert_array_equal(found, wrapped.astype(out))
+
+
+def test_large_products_of_small_integers_are_products_of_floats() -> None:
+    a = np.ones((64, 64), "int8")
+    kinds = []
+    matmul = np.matmul
+
+    def watched(x: np.ndarray, y: np.ndarray, **options: object) -> np.ndarray:
+        kinds.append(x.dtype.name)
+        return matmul(x, y, **options)  # type: ignore[call-overload, no-any-return]
+
+    with patch.object(runtime.np, "matmul", watched):
+        assert runtime.matmul(a, a)[0, 0] == 64
+        assert runtime.matmul(a[:2, :2], a[:2, :2])[0, 0] == 2
+        runtime.matmul(np.full((64, 64), 2**40), np.full((64, 64), 2**40))
+    assert kinds == ["float32", "int8", "int64"]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_scatters_reach_the_elements_of_all_their_indices(order: str, masked: bool) -> None:
+    rng = np.random.default_rng(7)
+    i, j = rng.integers(0, 4, 50).astype("uint8"), rng.integers(0, 90, (50, 2)).astype("int8")
+    found = np.zeros((4, 90), "int32", order=order)  # type: ignore[call-overload]
+    values = rng.integers(0, 9, (50, 2)).astype("int32")
+    mask = values > 4 if masked else None
+    runtime.scatter(found, (i[:, None], j), values, (50, 2), np.add, mask, "f: H")
+    expected = np.zeros((4, 90), "int32")
+    for k in range(50):
+        for m in range(2):
+            if not masked or values[k, m] > 4:
+                expected[i[k], j[k, m]] += values[k, m]
+    np.testing.assert_array_equal(found, expected)
