@@ -228,6 +228,8 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
         raise MisuseError(
             f"expected a table of variables and sizes, found {values!r:.60}", about=values
         )
+    if (key := next(iter(values), None)) is not None:  # of a large table, one stands for all
+        _check_variable(key)
     table = {var: _image(var, values[var]) for var in _in_sizes(info) if var in values}
     if not table:
         return info
@@ -257,9 +259,12 @@ def _in_sizes(info: rx.StructInfo) -> dict[tir.Var, None]:
     return found
 
 
-def _image(var: object, value: tir.ExprLike) -> tir.PrimExpr:
-    if not isinstance(var, tir.Var):
-        raise MisuseError(f"sizes stand for a tir.Var, found {var!r:.60}", about=var)
+def _check_variable(key: object) -> None:
+    if not isinstance(key, tir.Var):
+        raise MisuseError(f"sizes stand for a tir.Var, found {key!r:.60}", about=key)
+
+
+def _image(var: tir.Var, value: tir.ExprLike) -> tir.PrimExpr:
     image = value if isinstance(value, tir.PrimExpr) else ops.const(value, var.dtype)
     return ops.cast_to(image, var.dtype) if image.dtype.is_int else image
 
