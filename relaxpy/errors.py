@@ -473,6 +473,24 @@ class UnknownAttributeError(RelaxpyError, AttributeError):
     name = property(lambda self: None, lambda self, value: None)
 
 
+def unknown_attribute(
+    owner: object, name: str, spoken: str, functions: Iterable[str]
+) -> AttributeError:
+    """The error for an attribute that `owner`, whose functions are items, does not have."""
+    message = f"{type(owner).__name__} has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(message, name=name, obj=owner)
+    known = list(functions)
+    if name in known:
+        hint: str | None = f'functions are items: {spoken}["{name}"]'
+    else:
+        hint = close_names(name, (n for n in dir(type(owner)) if not n.startswith("_")))
+        if hint is None and known:
+            entry = "main" if "main" in known else known[0]
+            hint = f'functions are called by name, as in {spoken}["{entry}"](...)'
+    return UnknownAttributeError(message, hint=hint, about=name)
+
+
 class UnknownPackedFuncError(PackedFuncError, UnknownNameError):
     """No packed function is registered under a name."""
 

@@ -60,7 +60,8 @@ def compile(
     if target not in get_args(Target):
         raise MisuseError(
             f"there is no target {target!r}; targets are {', '.join(get_args(Target))}",
-            hint=close_names(str(target), get_args(Target)),
+            hint=close_names(str(target), get_args(Target))
+            or "relaxpy runs on NumPy, on any processor: leave the target out",
             about=target,
         )
     if isinstance(relax_pipeline, str):
@@ -191,7 +192,16 @@ def _as_module(mod: object) -> IRModule:
         if "global_symbol" not in mod.attrs:
             mod = mod.with_attr("global_symbol", "main")
         return IRModule.from_expr(mod)
-    raise MisuseError(f"compile takes an IRModule or a function, found {type(mod).__name__}")
+    found, hint = type(mod).__name__, None
+    if isinstance(mod, type):
+        found, hint = f"the class {mod.__name__}", f"decorate it: @I.ir_module class {mod.__name__}"
+    elif callable(mod) and hasattr(mod, "__code__"):
+        found, hint = "a plain Python function", "decorate it with @R.function or @T.prim_func"
+    elif isinstance(mod, str):
+        found, hint = "a string", "relaxpy.script.from_source(text) reads a program"
+    raise MisuseError(
+        f"compile takes an IRModule or a function, found {found}", about=mod, hint=hint
+    )
 
 
 def _for_reference(module: IRModule) -> Executable:

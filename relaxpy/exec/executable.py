@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from typing_extensions import override
@@ -22,6 +22,7 @@ from relaxpy.errors import (
     close_names,
     is_users,
     leave_foreign,
+    unknown_attribute,
 )
 from relaxpy.exec.checks import Signature
 from relaxpy.exec.instrument import Instrument
@@ -207,6 +208,21 @@ class Executable:
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        """The names that can be called."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+
+        @user_facing
+        def __getattr__(self, name):
+            """Errors: UnknownAttributeError (also AttributeError), which says what there is."""
+            functions = () if name.startswith("_") else self._entries
+            raise unknown_attribute(self, name, "ex", functions)
 
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Value:

@@ -66,7 +66,7 @@ class Scope:
     known: dict[rx.Var, rx.StructInfo] = field(default_factory=dict)
     functions: dict[rx.Var, tuple[str, int]] = field(default_factory=dict)
 
-    def captured(self, itself: rx.Var | None) -> Scope:
+    def captured(self, itself: rx.Var | rx.GlobalVar | None) -> Scope:
         """What the function `itself` sees here: itself, but no other DataflowVar (EV-9, EV-11)."""
         inner = self.opened()
         for var in [v for v in inner.values if isinstance(v, rx.DataflowVar) and v is not itself]:

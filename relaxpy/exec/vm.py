@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter, sleep
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
+from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unknown_attribute
 from relaxpy.exec.executable import EntryPoint, Executable
 from relaxpy.exec.instrument import Instrument, Profiler, ProfileReport
 from relaxpy.exec.registry import get_global_func
@@ -117,6 +118,26 @@ class VirtualMachine:
         """
         saved = self._saved.get(name) if isinstance(name, str) else None
         return saved or self._function(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._saved or name in self._executable
+
+    def __iter__(self) -> Iterator[str]:
+        """The names that can be called."""
+        yield from {**self._saved, **dict.fromkeys(self._executable)}
+
+    @user_facing
+    def __call__(self, *args: object, **kwargs: object) -> Value:
+        """What `main` returns for these arguments, or the only function there is (TOP-2)."""
+        names = list(self)
+        return self[names[0] if len(names) == 1 else "main"](*args, **kwargs)
+
+    if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+
+        @user_facing
+        def __getattr__(self, name):
+            """Errors: UnknownAttributeError (also AttributeError), which says what there is."""
+            raise unknown_attribute(self, name, "vm", () if name.startswith("_") else self)
 
     def _function(self, name: str) -> EntryPoint:
         found = self._executable[name]

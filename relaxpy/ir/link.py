@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import cast
 
+from relaxpy.ir.node import EMPTY_ATTRS
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
 from relaxpy.ir.structural import structural_equal
 from relaxpy.ir.traverse import rename, walk
@@ -51,7 +52,9 @@ def renamed_in(func: BaseFunc, names: Mapping[str, str]) -> BaseFunc:
 
 def alone(func: BaseFunc) -> BaseFunc:
     """`func` as a function of a module, which has those that it calls."""
-    return replace(func, callees={}) if isinstance(func, Function) and func.callees else func
+    return (
+        replace(func, callees=EMPTY_ATTRS) if isinstance(func, Function) and func.callees else func
+    )
 
 
 def with_callees(func: BaseFunc, name: str) -> tuple[str, dict[str, BaseFunc]]:

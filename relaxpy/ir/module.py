@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, close_names, unknown_attribute
 from relaxpy.ir import hooks
 from relaxpy.ir.link import alone, linked, renamed_in
 from relaxpy.ir.node import Attrs, Node, as_attrs
@@ -79,20 +79,31 @@ class IRModule(Node):
         return self._python_class is not None
 
     @user_facing
-    def __call__(self, device: object = None, target: object = None) -> Any:
+    def __call__(
+        self, device: object = None, target: object = None, *args: object, **kwargs: object
+    ) -> Any:
         """An instance of the class derived from BasePyModule that the module was written as.
 
         Errors:
             MisuseError (also TypeError): it was written as no such class.
         """
-        if self._python_class is None and self.pyfuncs:
-            return hooks.call("python_module", self, device, target)
-        if self._python_class is None:
-            raise MisuseError(
-                "a module by itself is not called",
-                hint="relaxpy.compile(mod)[name](...) runs a function of it",
-            )
-        return self._python_class(self, device, target)
+        if self._python_class is not None:
+            return self._python_class(self, device, target, *args, **kwargs)
+        if self.pyfuncs:
+            return hooks.call("python_module", self, device, target, *args, **kwargs)
+        entry = "main" if "main" in self._vars else next(iter(self._vars), "main")
+        raise MisuseError(
+            f"a module is not a function; its functions are {', '.join(self._vars) or 'none'}",
+            hint=f'compile it, then call one: relaxpy.compile(mod)["{entry}"](...)',
+        )
+
+    if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+
+        @user_facing
+        def __getattr__(self, name):
+            """Errors: UnknownAttributeError (also AttributeError), which says what there is."""
+            functions = () if name.startswith("_") else self._vars
+            raise unknown_attribute(self, name, "mod", functions)
 
     def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
         """The entries in alphabetical order."""

@@ -83,7 +83,9 @@ class Pass(ABC):
         if not isinstance(mod, IRModule):
             raise MisuseError(
                 f"pass {self.info.name} takes an IRModule, found {type(mod).__name__}",
-                hint="IRModule.from_expr makes a module of one function",
+                hint="decorate the class with @I.ir_module"
+                if isinstance(mod, type)
+                else "IRModule.from_expr makes a module of one function",
                 about=mod,
             )
         with evaluating(None):

@@ -138,7 +138,7 @@ def test_a_function_of_python_belongs_to_a_class_of_python() -> None:
         class Wrong(int):
             pass
 
-    with pytest.raises(RelaxpyError, match="a module by itself is not called"):
+    with pytest.raises(RelaxpyError, match="a module is not a function; its functions are f, g"):
         from_source("@R.function\ndef f(x): return x\n@R.function\ndef g(x): return x\n")()
 
 

@@ -256,8 +256,10 @@ class GraphBindings(GraphState):
         """The variable of a call on a line of its own, which gives unit."""
         expr = self.values.expression(value, node)
         with self.at(node):
-            bound = isinstance(expr, rx.Var) and expr is not value
-            var = expr if bound else self.builder.emit(expr, "_", span=self.program.span(node))
+            if isinstance(expr, rx.Var) and expr is not value:
+                var = expr
+            else:
+                var = self.builder.emit(expr, "_", span=self.program.span(node))
         if self.builder.struct_info_of(var) != rx.TupleStructInfo(()):
             raise self.error(
                 node,

@@ -14,6 +14,7 @@ from relaxpy.ir import hooks
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.link import linked, with_callees
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.node import Attrs
 from relaxpy.ir.python_function import python_function, reindented
 from relaxpy.ir.relax.analysis.calls import mentioned_globals, strongly_connected
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -495,7 +496,9 @@ def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> 
         if not report.errors and definition.options.check_well_formed:
             check(reader.read[name], reader.doubtful)
     func = reader.read[name]
-    return replace(func, callees=reader.captured) if isinstance(func, Function) else func
+    if not reader.captured:
+        return func
+    return replace(func, callees=Attrs(reader.captured)) if isinstance(func, Function) else func
 
 
 def read_module(

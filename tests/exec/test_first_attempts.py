@@ -1,0 +1,123 @@
+"""What users of TVM, NumPy and PyTorch write first: a result, or an error with a hint."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import relax
+from relaxpy.errors import MisuseError, RelaxpyError, UnknownAttributeError
+from relaxpy.script import ir as I, relax as R
+
+ONES = np.ones(4, "float32")
+
+
+@I.ir_module
+class MLP:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+        return x + w
+
+    @R.function(private=True)
+    def other(x: R.Tensor((4,), "float32")):
+        return x
+
+
+class Plain:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        return x
+
+
+class TvmTarget:
+    """What `tvm.target.Target("llvm")` looks like."""
+
+    kind = "llvm"
+
+    def __repr__(self) -> str:
+        return "llvm -keys=cpu"
+
+
+EX = relaxpy.compile(MLP)
+VM = relaxpy.VirtualMachine(EX)
+
+CALL = 'relaxpy.compile(mod)["main"](...)'
+NO_TARGET = "relaxpy runs on NumPy"
+REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "MLP(x, w)": (lambda: MLP(ONES, ONES), TypeError, CALL),
+    "MLP(x, w, x)": (lambda: MLP(ONES, ONES, ONES), TypeError, CALL),
+    "MLP(x=x)": (lambda: MLP(x=ONES, w=ONES), TypeError, CALL),
+    "MLP.main": (lambda: MLP.main, AttributeError, 'mod["main"]'),
+    "MLP.other": (lambda: MLP.other, AttributeError, 'mod["other"]'),
+    "MLP.forward": (lambda: MLP.forward, AttributeError, 'mod["main"](...)'),
+    "MLP.functons": (lambda: MLP.functons, AttributeError, "did you mean 'functions'?"),
+    "ex.main": (lambda: EX.main, AttributeError, 'ex["main"]'),
+    "ex.run": (lambda: EX.run, AttributeError, 'ex["main"](...)'),
+    "ex.reports": (lambda: EX.reports, AttributeError, "did you mean 'report'?"),
+    "vm.main": (lambda: VM.main, AttributeError, 'vm["main"]'),
+    "vm.invoke": (lambda: VM.invoke, AttributeError, 'vm["main"](...)'),
+    "vm.set_inputs": (lambda: VM.set_inputs, AttributeError, "did you mean 'set_input'?"),
+    "vm['man']": (lambda: VM["man"], KeyError, "did you mean 'main'?"),
+    "compile(Plain)": (lambda: relaxpy.compile(Plain), TypeError, "@I.ir_module class Plain"),
+    "compile(lambda)": (lambda: relaxpy.compile(lambda x: x), TypeError, "@R.function"),
+    "compile('def ...')": (lambda: relaxpy.compile("def"), TypeError, "from_source(text)"),
+    "a pass of a class": (
+        lambda: relax.transform.LegalizeOps()(Plain),
+        TypeError,
+        "@I.ir_module",
+    ),
+    "VirtualMachine(MLP)": (lambda: relaxpy.VirtualMachine(MLP), TypeError, "compile the module"),
+    "ex['main'](list)": (lambda: EX["main"]([1, 2, 3, 4], ONES), RuntimeError, "numpy.asarray"),
+    "float64": (lambda: EX["main"](np.ones(4), ONES), RuntimeError, '.astype("float32")'),
+    **{
+        f"{build.__name__} {target}": (partial(build, MLP, target), ValueError, NO_TARGET)
+        for target in ("llvm", "llvm -mcpu=apple-m1", "cuda", "c", TvmTarget(), {"kind": "llvm"})
+        for build in (relaxpy.compile, relax.build)
+    },
+    "target nunpy": (lambda: relaxpy.compile(MLP, "nunpy"), ValueError, "did you mean 'numpy'?"),
+}
+
+
+@pytest.mark.parametrize("attempt", REFUSED)
+def test_a_first_attempt_is_refused_with_what_to_write(attempt: str) -> None:
+    run, kind, hint = REFUSED[attempt]
+    with pytest.raises(kind) as caught:
+        run()
+    assert isinstance(caught.value, RelaxpyError)
+    assert hint in (caught.value.diagnostic.hint or "")
+
+
+def test_executables_and_machines_run_main_and_list_their_functions() -> None:
+    assert EX(ONES, ONES).tolist() == VM(ONES, ONES).tolist() == VM(x=ONES, w=ONES).tolist()
+    assert list(EX) == list(VM) == ["main"]
+    assert len(EX) == 1
+    assert "main" in VM
+    assert "other" not in VM
+    VM.save_function("main", "saved", ONES, ONES)
+    assert list(VM) == ["saved", "main"]
+    assert VM["saved"]().tolist() == [2] * 4
+
+
+@pytest.mark.parametrize("value", [MLP, EX, VM], ids=["module", "executable", "machine"])
+def test_attributes_that_python_looks_for_are_missed_as_python_expects(value: object) -> None:
+    assert not hasattr(value, "__array__")
+    assert not hasattr(value, "_repr_latex_")
+    with pytest.raises(AttributeError) as caught:
+        value.__array_interface__  # noqa: B018
+    assert not isinstance(caught.value, UnknownAttributeError)
+    assert copy.copy(value) is not None
+
+
+def test_copies_and_pickles_of_modules_have_their_functions() -> None:
+    again = pickle.loads(pickle.dumps(MLP))
+    relaxpy.ir.assert_structural_equal(again, MLP)
+    assert copy.deepcopy(MLP) is not MLP
+
+
+def test_a_module_without_functions_says_so() -> None:
+    with pytest.raises(MisuseError, match="its functions are none"):
+        relaxpy.IRModule()(ONES)
