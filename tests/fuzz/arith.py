@@ -299,6 +299,11 @@ def domains(session: Session, count: int = 2) -> dict[tir.Var, Any]:
     return found
 
 
+def may_lie_in(table: dict[tir.Var, Any], env: Env) -> bool:
+    """Whether the variables of `table` lie in their domains at `env`, as far as these are known."""
+    return all(lies_in(env[var], IntervalSet.of(domain), env) for var, domain in table.items())
+
+
 def ends_at(table: dict[tir.Var, Any], env: Env) -> bool:
     """Whether the variables of `table` lie in their domains at `env`."""
     found = {var: IntervalSet.of(domain) for var, domain in table.items()}
@@ -446,7 +451,7 @@ def inequalities(session: Session, points: list[Env]) -> None:
         if not satisfied(system, table, env):
             continue
         holds = all(value_at(r, env, exact=False) is not False for r in found.relations)
-        if not holds or not ends_at(dict(found.ranges), env):
+        if not holds or not may_lie_in(dict(found.ranges), env):
             raise session.wrong("solve_linear_inequalities", about, f"{found}: {shown(env)}")
     session.run(
         "solve_linear_inequalities",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from itertools import groupby
 from math import gcd, inf
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import interval, modular, poly, readable
+from relaxpy.ir.arith import folding, interval, modular, poly, readable
 from relaxpy.ir.arith.atoms import Positive, Quotient
 from relaxpy.ir.arith.interval import EVERYTHING, Interval
 from relaxpy.ir.arith.poly import Monomial, Poly
@@ -215,8 +216,9 @@ def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Inte
             return interval.divide(bound(a), bound(b), floor=isinstance(expr, tir.FloorDiv))
         case tir.FloorMod(a=a, b=b) | tir.Mod(a=a, b=b):
             return interval.remainder(bound(a), bound(b), floor=isinstance(expr, tir.FloorMod))
-        case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
-            return _extreme(type(expr), bound(a), bound(b))
+        case tir.Min() | tir.Max():
+            parts = map(bound, folding.operands(expr, type(expr)))
+            return reduce(partial(_extreme, type(expr)), parts)
         case tir.Select(condition=c, true_value=a, false_value=b):
             return _of_choice(engine, c, a, b)
         case tir.Cast(value=value) if value.dtype.is_int:

@@ -9,7 +9,8 @@ max(a, b) = b + max(a - b, 0), so that sums of them cancel by themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from dataclasses import replace
+from functools import cached_property, wraps
 from typing import ParamSpec, TypeVar
 
 from relaxpy.ir.arith import (
@@ -29,7 +30,7 @@ from relaxpy.ir.arith import (
 from relaxpy.ir.arith.atoms import Positive, Quotient, weight
 from relaxpy.ir.arith.facts import Facts, Residue
 from relaxpy.ir.arith.interval import Interval
-from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.arith.poly import Monomial, Poly
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_room
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
@@ -42,11 +43,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 #: Bits of the integers that floats of these types hold without gaps.
 _SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53}
-_MOST_ENTRIES = 1 << 13
+_MOST_ENTRIES = 1 << 12
 _PRODUCT_LIMIT = 256
 _WEIGHT_LIMIT = 160
-#: How deep conditions are assumed inside others.
-_DEPTH = 6
+#: How nested an expression may be for a condition to be assumed where it is chosen.
+_REACH = 8
 
 
 def is_integer(dtype: DataType) -> bool:
@@ -61,21 +62,49 @@ class Canonical:
     two questions once they are large, so that no engine keeps more than that alive.
     """
 
-    def __init__(self, facts: Facts | None = None, outer: Canonical | None = None) -> None:
+    def __init__(
+        self, facts: Facts | None = None, outer: Canonical | None = None, depth: int = 0
+    ) -> None:
         self.facts = facts or Facts()
         self._root = self if outer is None else outer._root
-        self._depth = 0 if outer is None else outer._depth + 1
+        self._depth = depth
         self._entries = 0
         self._forget()
 
     def _forget(self) -> None:
         self._entries = 0
+        self.__dict__.pop("without_inequalities", None)
         self._places: dict[tir.PrimExpr, Canonical] = {}
         self._polys: dict[tir.PrimExpr, Poly] = {}
         self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
         self._bounds: dict[tir.PrimExpr, Interval] = {}
         self.atom_bounds: dict[tir.PrimExpr, Interval] = {}
         self.atom_residues: dict[tir.PrimExpr, Residue] = {}
+
+    @cached_property
+    def without_inequalities(self) -> Canonical:
+        """Canonical forms under the same facts but for the inequalities between several terms."""
+        if not self.facts.negative:
+            return self
+        return Canonical(replace(self.facts, negative=()), self, self._depth)
+
+    @cached_property
+    def _inequalities(self) -> dict[Monomial, list[int]]:
+        """The places of the known inequalities by what stands in them."""
+        places: dict[Monomial, list[int]] = {}
+        for place, known in enumerate(self.facts.negative):
+            for monomial in known:
+                if monomial:
+                    places.setdefault(monomial, []).append(place)
+        return places
+
+    def known_about(self, p: Poly) -> list[Poly]:
+        """The known negative polynomials that have a term of p.
+
+        Others tell nothing of p: less such a one it is below 0 only where it is by itself.
+        """
+        found = {place for monomial in p for place in self._inequalities.get(monomial, ())}
+        return [self.facts.negative[place] for place in sorted(found)]
 
     def ask(self, work: Callable[[], T]) -> T:
         """What `work` finds out, the same wherever, whenever and in whichever thread."""
@@ -274,15 +303,15 @@ class Canonical:
     def where(self, condition: tir.PrimExpr, *exprs: tir.PrimExpr) -> Canonical:
         """Canonical forms of `exprs` where `condition`, which is simplified, holds as well.
 
-        Deep inside other conditions, and of nested expressions, it is not looked at: there are as
+        The more conditions hold already, the less nested may be what is looked at: there are as
         many places as ways to there.
         """
-        if self._depth == _DEPTH or any(map(is_nested, exprs)):
+        if any(expr.height > _REACH >> self._depth for expr in exprs):
             return self
         found = self._places.get(condition)
         if found is None:
             facts = logic.assume(self, self.facts, condition)
-            found = self._places[condition] = Canonical(facts, self)
+            found = self._places[condition] = Canonical(facts, self, self._depth + 1)
             self._root._entries += 1
         return found
 

@@ -19,14 +19,14 @@ def extremum(engine: Canonical, expr: tir.BinaryOpExpr) -> Poly:
     """The polynomial of a Min or Max; of more than two, operand by operand in order."""
     kind = type(expr)
     sign = 1 if kind is tir.Max else -1
-    operands = _operands(expr, kind)
+    parts = folding.operands(expr, kind)
     opposite = tir.Min if kind is tir.Max else tir.Max
-    if any(type(operand) is opposite for operand in operands):
-        inner = [[engine.poly(p) for p in _operands(operand, opposite)] for operand in operands]
+    if any(type(part) is opposite for part in parts):
+        inner = [[engine.poly(p) for p in folding.operands(part, opposite)] for part in parts]
         shared = [p for p in inner[0] if all(p in others for others in inner[1:])]
         if shared:
             return _around_shared(engine, sign, inner, shared)
-    candidates = [engine.poly(operand) for operand in operands]
+    candidates = [engine.poly(part) for part in parts]
     chosen = _of_choices(engine, kind, candidates, expr.dtype)
     return of_polys(engine, sign, candidates) if chosen is None else chosen
 
@@ -127,17 +127,6 @@ def without_squares(p: Poly) -> Poly:
             lower = poly.multiply({rest: factor}, dict(twice.inner))
             poly.accumulate(out, without_squares(lower))
     return out
-
-
-def _operands(expr: tir.PrimExpr, kind: type[tir.BinaryOpExpr]) -> list[tir.PrimExpr]:
-    found, stack = [], [expr]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, tir.BinaryOpExpr) and type(part) is kind:
-            stack += [part.b, part.a]
-        else:
-            found.append(part)
-    return found
 
 
 def _at_least(engine: Canonical, a: Poly, b: Poly, sign: int) -> bool:

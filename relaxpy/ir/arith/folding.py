@@ -130,6 +130,18 @@ def uses(expr: PrimExpr, var: Var) -> int:
     return found
 
 
+def operands(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
+    """The operands of a chain of Min, or of Max, from the left."""
+    found, stack = [], [expr]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, tir.BinaryOpExpr) and type(part) is kind:
+            stack += [part.b, part.a]
+        else:
+            found.append(part)
+    return found
+
+
 def _is_number(value: PrimExpr) -> bool:
     return isinstance(value, tir.IntImm) and value.value != 0
 

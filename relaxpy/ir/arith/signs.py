@@ -41,13 +41,17 @@ def is_negative(engine: Canonical, p: Poly) -> bool | None:
 
 
 def _follows(engine: Canonical, p: Poly, steps: int, slack: int = 0) -> bool:
-    """Whether p - slack < 0 follows from at most `steps` known negative polynomials."""
-    for known in engine.facts.negative:
+    """Whether p - slack < 0 follows from at most `steps` known negative polynomials.
+
+    What is known may be about expressions whose conditions it decides in turn: the interval of the
+    rest is found without it.
+    """
+    for known in engine.known_about(p):
         rest = poly.add(p, known, -1)
         if len(rest) > len(p) + 1:
             continue
         # known <= -1, hence p <= rest - 1.
-        if bounds.of_poly(engine, rest)[1] <= slack:
+        if bounds.of_poly(engine.without_inequalities, rest)[1] <= slack:
             return True
         if steps > 1 and _follows(engine, rest, steps - 1, slack + 1):
             return True

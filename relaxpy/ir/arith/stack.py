@@ -15,7 +15,7 @@ from relaxpy.ir.traverse import children
 
 T = TypeVar("T")
 
-BAND = 20
+BAND = 16
 """Expressions nested deeper than this are gone through from below, so many levels at a time."""
 _FRAMES = 1000
 """What Python allows by default, and the work on one band needs no more than."""

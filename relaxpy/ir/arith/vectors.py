@@ -114,7 +114,7 @@ def _binary(engine: Canonical, expr: tir.BinaryOpExpr, a: PrimExpr, b: PrimExpr)
         case tir.Div() | tir.Mod() if _not_negative(engine, p):
             floor = tir.FloorDiv if kind is tir.Div else tir.FloorMod
             return _divided(engine, floor, p, q)
-        case tir.Min() | tir.Max() if p.stride is q.stride:
+        case tir.Min() | tir.Max() if p.stride is q.stride and a.dtype.family == "int":
             return _of(engine, Lanes(kind(p.base, q.base), p.stride, p.count))
         case _:
             return None

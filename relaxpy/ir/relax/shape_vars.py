@@ -21,7 +21,7 @@ Division = tir.Div | tir.Mod | tir.FloorDiv | tir.FloorMod
 I = TypeVar("I", bound=rx.StructInfo)  # noqa: E741
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 10)
 def variables_of(size: tir.PrimExpr) -> tuple[tir.Var, ...]:
     """The variables in an expression, each once, from left to right."""
     if isinstance(size, tir.Var):
@@ -32,7 +32,7 @@ def variables_of(size: tir.PrimExpr) -> tuple[tir.Var, ...]:
     return tuple(node for node in walk(size) if isinstance(node, tir.Var) and node not in bound)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 10)
 def certain_divisions(size: tir.PrimExpr) -> tuple[Division, ...]:
     """The divisions of integers in an expression that are made whatever its conditions give."""
     found: list[Division] = []

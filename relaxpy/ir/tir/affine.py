@@ -170,7 +170,7 @@ def as_poly(value: Poly | PrimExpr | int) -> Poly:
     return _poly({(): value}) if isinstance(value, int) else _of(value)
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 10)
 def _of(value: PrimExpr) -> Poly:
     match value:
         case IntImm(value=number):

@@ -203,14 +203,14 @@ class Add(BinaryOpExpr):
     """a + b, in the datatype of both."""
 
     __slots__ = ()
-    _is_sum = True
+    _chain = "sum"
 
 
 class Sub(BinaryOpExpr):
     """a - b, in the datatype of both."""
 
     __slots__ = ()
-    _is_sum = True
+    _chain = "sum"
 
 
 class Mul(BinaryOpExpr):
@@ -247,12 +247,14 @@ class Min(BinaryOpExpr):
     """The smaller of a and b."""
 
     __slots__ = ()
+    _chain = "min"
 
 
 class Max(BinaryOpExpr):
     """The larger of a and b."""
 
     __slots__ = ()
+    _chain = "max"
 
 
 class CmpExpr(BinaryOpExpr):

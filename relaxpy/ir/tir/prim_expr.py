@@ -41,8 +41,8 @@ class PrimExpr(Node):
 
     __slots__ = ("dtype", "height")
     _stored: ClassVar[tuple[str, ...]] = ()
-    #: Sums of integers, as a + b - c, do not count as nested in each other.
-    _is_sum: ClassVar[bool] = False
+    #: Signed operations of one chain, as a + b - c, do not count as nested in each other.
+    _chain: ClassVar[str | None] = None
     dtype: DataType
     height: int
     """How deep expressions are nested in this one; 0 for leaves."""
@@ -70,9 +70,10 @@ class PrimExpr(Node):
     @classmethod
     def _height_over(cls, dtype: DataType, values: Iterable[object]) -> int:
         height = 0
+        chain = cls._chain if dtype.family == "int" and not dtype.vector else None
         for value in values:
             if isinstance(value, PrimExpr):
-                chained = cls._is_sum and value._is_sum and dtype.is_int and not dtype.vector
+                chained = chain is not None and chain == value._chain
                 height = max(height, value.height + (not chained))
             elif type(value) is tuple and value:
                 height = max(height, cls._height_over(dtype, value))

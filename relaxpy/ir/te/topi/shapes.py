@@ -52,7 +52,7 @@ def tidy(size: PrimExpr) -> PrimExpr:
     return found if _length(found) < _length(size) else size
 
 
-@functools.lru_cache(maxsize=1 << 14)
+@functools.lru_cache(maxsize=1 << 10)
 def _length(size: PrimExpr) -> int:
     """How many nodes the text of an expression has."""
     if not isinstance(size, BinaryOpExpr):
