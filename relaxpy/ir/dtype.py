@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, Self
 
 import ml_dtypes
@@ -58,7 +58,7 @@ class _Parts(NamedTuple):
 _VOID = _Parts("", "handle", 0, 0, False, "", "")
 
 
-@cache
+@lru_cache(maxsize=1 << 12)
 def _parse(text: str) -> _Parts:
     if text in ("", "void", "handle0", "handle0x0", "handle64x0"):
         return _VOID

@@ -527,10 +527,9 @@ def iterated(session: Session, points: list[Env]) -> None:
     indices = [index(session, iters) for _ in range(session.chosen.randint(1, 2))]
     predicate: E | bool = True
     if session.chosen.random() < 0.3:
-        limit = session.chosen.randint(-2, 20)
-        predicate = index(session, iters) < limit if indices[0].dtype == "int32" else True
-        if not isinstance(predicate, E) or not predicate.dtype.is_bool:
-            predicate = True
+        bounded_by = index(session, iters)
+        if bounded_by.dtype == "int32":
+            predicate = bounded_by < session.chosen.randint(-2, 20)
     level = session.chosen.choice((0, 1, 3))
     about = (indices, iters, predicate, level)
     found = session.run("detect_iter_map", about, lambda: arith.detect_iter_map(*about))
@@ -550,7 +549,10 @@ def iterated(session: Session, points: list[Env]) -> None:
     point = points[0] if points else session.source.point()
     for env in runs(iters):
         full = {**point, **env}
-        if isinstance(predicate, E) and value_at(predicate, full) is not True:
+        holds = value_at(predicate, full) if isinstance(predicate, E) else True
+        if holds is None:
+            return
+        if not holds:
             continue
         for before, after in forms:
             value = value_at(before, full)

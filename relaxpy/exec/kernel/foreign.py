@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -73,7 +73,7 @@ def overlay(
         return _Beyond(error)
 
 
-@cache
+@lru_cache(maxsize=256)
 def constant(data: str | tuple[Any, ...], kind: type[Any], shape: tuple[int, ...]) -> Array:
     """An array that is never written: its elements in order, or their packed bytes."""
     if isinstance(data, str):

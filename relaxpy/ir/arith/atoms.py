@@ -44,7 +44,7 @@ def positive_atom(inner: Poly) -> Positive:
     return Positive._make(INT64, tuple(sorted_terms(inner)))
 
 
-@lru_cache(maxsize=1 << 11)
+@lru_cache(maxsize=1 << 10)
 def _weight(atom: tir.PrimExpr) -> int:
     match atom:
         case Quotient(num=num, den=den):

@@ -239,16 +239,8 @@ def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Inte
 def _of_sum(engine: Canonical, expr: tir.PrimExpr) -> Interval:
     """Around a chain of sums, term by term."""
     total: Interval = (0, 0)
-    stack = [(expr, 1)]
-    while stack:
-        part, sign = stack.pop()
-        match part:
-            case tir.Add(a=a, b=b):
-                stack += [(b, sign), (a, sign)]
-            case tir.Sub(a=a, b=b):
-                stack += [(b, -sign), (a, sign)]
-            case _:
-                total = interval.add(total, interval.scale(engine.bound(part), sign))
+    for part, times in folding.terms(expr).items():
+        total = interval.add(total, interval.scale(engine.bound(part), times))
     return total
 
 

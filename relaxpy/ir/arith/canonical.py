@@ -43,7 +43,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 #: Bits of the integers that floats of these types hold without gaps.
 _SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53}
-_MOST_ENTRIES = 1 << 12
+_MOST_ENTRIES = 1 << 11
 _PRODUCT_LIMIT = 256
 _WEIGHT_LIMIT = 160
 #: How nested an expression may be for a condition to be assumed where it is chosen.
@@ -66,7 +66,7 @@ class Canonical:
         self, facts: Facts | None = None, outer: Canonical | None = None, depth: int = 0
     ) -> None:
         self.facts = facts or Facts()
-        self._root = self if outer is None else outer._root
+        self._root: Canonical = self if outer is None else outer._root
         self._depth = depth
         self._entries = 0
         self._forget()
@@ -231,16 +231,9 @@ class Canonical:
     def _sum(self, expr: tir.PrimExpr) -> Poly:
         """A chain of sums at once; deep chains are no deep recursion."""
         out: dict[poly.Monomial, int] = {}
-        stack = [(expr, 1)]
-        while stack:
-            part, sign = stack.pop()
-            match part:
-                case tir.Add(a=a, b=b):
-                    stack += [(b, sign), (a, sign)]
-                case tir.Sub(a=a, b=b):
-                    stack += [(b, -sign), (a, sign)]
-                case _:
-                    poly.accumulate(out, self.poly(part), sign)
+        for part, times in folding.terms(expr).items():
+            if times:
+                poly.accumulate(out, self.poly(part), times)
         return out
 
     def _product(self, expr: tir.PrimExpr, p: Poly, q: Poly) -> Poly:

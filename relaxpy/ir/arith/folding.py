@@ -131,15 +131,43 @@ def uses(expr: PrimExpr, var: Var) -> int:
 
 
 def operands(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
-    """The operands of a chain of Min, or of Max, from the left."""
-    found, stack = [], [expr]
+    """The operands of a chain of Min, Max, And or Or, from the left, shared parts of it once."""
+    found: list[PrimExpr] = []
+    seen: set[PrimExpr] = set()
+    stack = [expr]
     while stack:
         part = stack.pop()
-        if isinstance(part, tir.BinaryOpExpr) and type(part) is kind:
-            stack += [part.b, part.a]
-        else:
+        if type(part) is not kind:
             found.append(part)
+        elif part not in seen:
+            assert isinstance(part, (tir.BinaryOpExpr, tir.And))
+            seen.add(part)
+            stack += [part.b, part.a]
     return found
+
+
+def terms(expr: PrimExpr) -> dict[PrimExpr, int]:
+    """What a chain of sums and differences adds, and how often; shared parts are opened once."""
+    order: list[PrimExpr] = []
+    seen: set[PrimExpr] = set()
+    stack = [(expr, False)]
+    while stack:
+        part, ready = stack.pop()
+        if ready:
+            order.append(part)
+        elif part not in seen:
+            seen.add(part)
+            stack.append((part, True))
+            if isinstance(part, (tir.Add, tir.Sub)):
+                stack += [(part.b, False), (part.a, False)]
+    times = {expr: 1}
+    for part in reversed(order):
+        if isinstance(part, (tir.Add, tir.Sub)):
+            factor = times.pop(part)
+            times[part.a] = times.get(part.a, 0) + factor
+            sign = 1 if isinstance(part, tir.Add) else -1
+            times[part.b] = times.get(part.b, 0) + sign * factor
+    return times
 
 
 def _is_number(value: PrimExpr) -> bool:

@@ -37,8 +37,8 @@ def simplify(engine: Canonical, expr: tir.And, a: tir.PrimExpr, b: tir.PrimExpr)
     if conjunction or not engine.facts.extensions & AND_OF_ORS or not folding.is_safe(p):
         return join(engine, p, q)
     found: tir.PrimExpr = _TRUE
-    for one in parts_of(p, tir.And):
-        for other in parts_of(q, tir.And):
+    for one in folding.operands(p, tir.And):
+        for other in folding.operands(q, tir.And):
             found = both(engine, found, either(engine, one, other))
     return found
 
@@ -48,40 +48,29 @@ def _beside(
 ) -> tir.PrimExpr:
     """The parts of `expr` simplified where `other` decides nothing."""
     inside = engine.where(other if conjunction else logic.negation(engine, other), expr)
-    parts = [inside.simplify(part) for part in parts_of(expr, tir.And if conjunction else tir.Or)]
+    kind = tir.And if conjunction else tir.Or
+    parts = [inside.simplify(part) for part in folding.operands(expr, kind)]
     return (ops.all_of if conjunction else ops.any_of)(*parts)
 
 
 def both(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
     """a and b, which are simplified: parts that follow from others are left out."""
-    *first, last = parts_of(a, tir.And)
-    found = conjoined(engine, first, [last, *parts_of(b, tir.And)])
+    *first, last = folding.operands(a, tir.And)
+    found = conjoined(engine, first, [last, *folding.operands(b, tir.And)])
     return _FALSE if found is None else ops.all_of(*found) if found else _TRUE
 
 
 def either(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
     """a or b, which are simplified: parts that imply others are left out."""
-    given = [*parts_of(a, tir.Or), *parts_of(b, tir.Or)]
+    given = [*folding.operands(a, tir.Or), *folding.operands(b, tir.Or)]
     negated = [logic.negation(engine, part) for part in given]
     opposite = dict(zip(negated, given, strict=True))
-    known = len(given) - len(parts_of(b, tir.Or)) - 1
+    known = len(given) - len(folding.operands(b, tir.Or)) - 1
     found = conjoined(engine, negated[:known], negated[known:])
     if found is None:
         return _TRUE
     parts = [opposite.get(part, logic.negation(engine, part)) for part in found]
     return ops.any_of(*parts) if parts else _FALSE
-
-
-def parts_of(expr: tir.PrimExpr, kind: type[tir.And]) -> list[tir.PrimExpr]:
-    """What a chain of And, or of Or, joins, from the left."""
-    found, stack = [], [expr]
-    while stack:
-        part = stack.pop()
-        if type(part) is kind:
-            stack += [part.b, part.a]
-        else:
-            found.append(part)
-    return found
 
 
 def conjoined(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import division, junctions, poly, readable
+from relaxpy.ir.arith import division, folding, junctions, poly, readable
 from relaxpy.ir.arith.atoms import Positive, Quotient, divisor
 from relaxpy.ir.arith.facts import Facts
 from relaxpy.ir.arith.poly import ONE, Poly
@@ -66,7 +66,7 @@ def negation(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
             return a
         case tir.And():  # parts that are simple together are so when negated, too
             kind = type(expr)
-            negated = [negation(engine, part) for part in junctions.parts_of(expr, kind)]
+            negated = [negation(engine, part) for part in folding.operands(expr, kind)]
             return ops.all_of(*negated) if kind is tir.Or else ops.any_of(*negated)
         case tir.EQ(a=a, b=b):
             return tir.NE(a, b)
@@ -299,8 +299,8 @@ def _without_small_terms(engine: Canonical, p: Poly) -> Poly | None:
 
 def assume(engine: Canonical, facts: Facts, condition: tir.PrimExpr) -> Facts:
     """`facts` and what follows from `condition` being true."""
-    for part in junctions.parts_of(condition, tir.And):
-        for simple in junctions.parts_of(engine.simplify(part), tir.And):
+    for part in folding.operands(condition, tir.And):
+        for simple in folding.operands(engine.simplify(part), tir.And):
             facts = _assume_part(engine, facts, simple)
     return facts
 

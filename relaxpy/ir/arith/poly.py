@@ -21,20 +21,23 @@ ZERO: Poly = {}
 _KEY_PARTS = 256
 
 
-@lru_cache(maxsize=1 << 11)
-def text_key(node: tir.PrimExpr) -> str:
-    """A text to sort by: variables by name, before anything compound; the same in every run.
+@lru_cache(maxsize=1 << 10)
+def _text_key(node: tir.PrimExpr) -> tuple[str, tuple[int, ...]]:
+    """A text to sort by, and the numbers of the variables in it; the same in every run.
 
-    What lies behind the first few hundred nodes does not count, so that shared parts cost nothing.
+    Variables go by name, before anything compound. What lies behind the first few hundred nodes
+    does not count, so that shared parts cost nothing.
     """
     if isinstance(node, tir.Var):
-        return node.name
+        return node.name, (node.number,)
+    numbers: list[int] = []
     parts: list[str] = []
     stack: list[object] = [node]
     while stack and len(parts) < _KEY_PARTS:
         match stack.pop():
-            case tir.Var(name=name):
+            case tir.Var(name=name, number=number):
                 parts.append(name)
+                numbers.append(number)
             case tir.ConstExpr(value=value):
                 parts.append(f"{value!r:>20}")
             case tir.PrimExpr() as compound:
@@ -46,15 +49,18 @@ def text_key(node: tir.PrimExpr) -> str:
                 parts.append(str(getattr(other, "name", "")))
             case value:
                 parts.append(str(value))
-    return ",".join(parts)
+    return ",".join(parts), tuple(numbers)
 
 
-def atom_key(atom: tir.PrimExpr) -> tuple[str, int]:
-    """What atoms are ordered by: their text, then identity, as names are only hints."""
-    return text_key(atom), id(atom)
+Key: TypeAlias = tuple[str, tuple[int, ...], int]
 
 
-def monomial_key(monomial: Monomial) -> tuple[int, list[tuple[str, int]]]:
+def atom_key(atom: tir.PrimExpr) -> Key:
+    """What atoms are ordered by: their text, then their variables, as names are only hints."""
+    return *_text_key(atom), id(atom)
+
+
+def monomial_key(monomial: Monomial) -> tuple[int, list[Key]]:
     """What monomials are ordered by: higher degree first, the constant last."""
     return -len(monomial), [atom_key(atom) for atom in monomial]
 

@@ -21,7 +21,7 @@ def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
     return True if a is b else _decided(a, b)
 
 
-@lru_cache(maxsize=1 << 11)
+@lru_cache(maxsize=1 << 10)
 def _decided(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
     return GENERAL.prove_equal(a, b)
 

@@ -188,7 +188,7 @@ def _extremum(left: Poly, atom: Positive, times: int) -> Extremum:
     return _maximum(inner, poly.ZERO, shift, sign * moved, positive, times)
 
 
-@lru_cache(maxsize=1 << 11)
+@lru_cache(maxsize=1 << 10)
 def _sides(atom: Positive) -> tuple[Poly, Poly]:
     """The terms of what `atom` is the positive part of: those added, and those subtracted."""
     p: dict[Monomial, int] = {}

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from enum import IntEnum
+from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
@@ -27,15 +28,20 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 
+_numbers = count()
+
+
 class Var(PrimExpr):
     """A TIR variable; in shapes, a shape variable. Two of one name are two variables (AST-21)."""
 
-    __slots__ = ("name", "type_annotation")
+    __slots__ = ("name", "number", "type_annotation")
     __match_args__ = ("name", "dtype")
     _fields: ClassVar[tuple[str, ...]] = ("dtype",)
     _judged_by: ClassVar[Mapping[str, str]] = {"dtype": "value_type"}
     _variable = True
     name: str
+    number: int
+    """Greater than that of every variable made before: an order that is the same in every run."""
     type_annotation: PrimType | PointerType
 
     def __new__(
@@ -52,6 +58,7 @@ class Var(PrimExpr):
             annotation = dtype if isinstance(dtype, PrimType) else PrimType(DataType(dtype))
             plain = annotation.dtype
         object.__setattr__(node, "name", name)
+        object.__setattr__(node, "number", next(_numbers))
         object.__setattr__(node, "height", 0)
         object.__setattr__(node, "dtype", plain)
         object.__setattr__(node, "type_annotation", annotation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -138,3 +139,100 @@ def test_many_conditions_are_assumed_one_by_one() -> None:
     with made.constraint_scope(reduce(T.And, [T.LT(v, k) for k, v in enumerate(parts)])):
         assert made.can_prove(parts[0] < 0)
         assert made.can_prove(parts[-1] < 1999)
+
+
+def fresh(dtype: str = "int32") -> T.Var:
+    return T.Var("v", dtype)
+
+
+def binary(kind: type[T.BinaryOpExpr]) -> dict[str, Callable[[E], E]]:
+    """A node with something nested in either operand, beside a variable or a literal."""
+    return {
+        f"{kind.__name__} left": lambda e: kind(e, fresh()),
+        f"{kind.__name__} right": lambda e: kind(fresh(), e),
+        f"{kind.__name__} left of 3": lambda e: kind(e, ops.const(3)),
+        f"{kind.__name__} both": lambda e: kind(e, e + 1),
+    }
+
+
+def compared(kind: type[T.CmpExpr]) -> dict[str, Callable[[E], E]]:
+    return {
+        f"{kind.__name__} chosen": lambda e: T.Select(kind(e, fresh()), fresh(), y),
+        f"{kind.__name__} cast": lambda e: T.Cast("int32", kind(fresh(), e)),
+    }
+
+
+def let(value: Callable[[E], E], body: Callable[[E, E], E]) -> Callable[[E], E]:
+    def make(e: E) -> E:
+        var = fresh()
+        return T.Let(var, value(e), body(e, var))
+
+    return make
+
+
+BUFFER = T.decl_buffer((64,), "int32", "B")
+FLAG = T.Var("flag", "bool")
+NESTED: dict[str, Callable[[E], E]] = {
+    **{
+        name: make
+        for kind in (T.Add, T.Sub, T.Mul, T.FloorDiv, T.FloorMod, T.Div, T.Mod, T.Min, T.Max)
+        for name, make in binary(kind).items()
+    },
+    **{
+        name: make
+        for kind in (T.LT, T.LE, T.GE, T.EQ, T.NE)
+        for name, make in compared(kind).items()
+    },
+    "first value": lambda e: T.Select(fresh("bool"), e * 2, fresh()),
+    "second value": lambda e: T.Select(T.LT(fresh(), y), fresh(), e + 3),
+    "both values": lambda e: T.Select(fresh("bool"), e * 2, e + 3),
+    "condition and value": lambda e: T.Select(T.LT(e, y), y, e + 1),
+    "if_then_else": lambda e: T.Call("int32", "tir.if_then_else", (T.LT(fresh(), y), e * 2, y)),
+    "conjunction": lambda e: T.Select(T.And(T.LT(e, y), FLAG), fresh(), e * 2),
+    "disjunction": lambda e: T.Select(T.Or(FLAG, T.EQ(e, y)), y, fresh()),
+    "negation": lambda e: T.Select(T.Not(T.LT(y, e)), fresh(), y),
+    "let value": let(lambda e: e, lambda _, var: var * 2),
+    "let body": let(lambda _: fresh() + 1, lambda e, var: e + var),
+    "let both": let(lambda e: e + 1, lambda e, var: e * var),
+    "cast": lambda e: T.Cast("int32", T.Cast("int8", e) + T.Var("b", "int8")),
+    "float": lambda e: T.Cast("int32", T.Cast("float32", e) + T.FloatImm("float32", 1.0)),
+    "unsigned": lambda e: T.Cast("int32", T.Min(T.Cast("uint8", e), T.Var("u", "uint8"))),
+    "load": lambda e: T.BufferLoad(BUFFER, [e + y]),
+    "call": lambda e: T.Call("int32", "tir.bitwise_xor", (e, fresh())),
+    "shift": lambda e: T.Call("int32", "tir.shift_right", (e, ops.const(2))),
+}
+
+
+def grown(make: Callable[[E], E], size: int) -> E:
+    return reduce(lambda e, _: make(e), range(size), x)
+
+
+@pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
+@pytest.mark.parametrize("make", NESTED.values(), ids=NESTED.keys())
+def test_work_does_not_explode_in_any_argument(
+    make: Callable[[E], E], ask: Callable[[Analyzer, E], Any]
+) -> None:
+    once, twice = grown(make, 7), grown(make, 14)
+    first = calls(lambda: ask(Analyzer(), once))
+    assert calls(lambda: ask(Analyzer(), twice)) < 12 * first + 3000
+
+
+@pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
+def test_inequalities_that_tell_nothing_are_not_looked_at(
+    ask: Callable[[Analyzer, E], Any],
+) -> None:
+    def work(count: int) -> int:
+        made, parts = Analyzer(), variables(count)
+        chain = reduce(T.And, [T.LT(a, b) for a, b in pairwise(parts)])
+        expr = T.Select(T.LT(parts[0], parts[2]), x, y) + T.Max(parts[3], parts[4])
+        with made.constraint_scope(chain):
+            return calls(lambda: ask(made, expr))
+
+    assert work(80) < 1.2 * work(20)
+
+
+def test_maxima_of_many_values() -> None:
+    def work(count: int) -> int:
+        return calls(lambda: Analyzer().simplify(reduce(T.Max, variables(count))))
+
+    assert work(60) < 5 * work(30)

@@ -1,0 +1,125 @@
+"""What a process keeps does not grow with the number of programs: caches are bounded or weak."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import linecache
+import pkgutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import tir as T
+from relaxpy.arith import prove_equal
+from relaxpy.ir.arith import canonical
+from relaxpy.relax import transform
+from relaxpy.script import from_source
+
+#: Keyed by what a process has a few of: hooks, datatypes, positions of operands, or nothing.
+FEW = {
+    "relaxpy.exec.kernel.runtime._pool",
+    "relaxpy.exec.kernel.special._series",
+    "relaxpy.exec.operands._scalar",
+    "relaxpy.exec.operands._size",
+    "relaxpy.exec.values.holds_numbers",
+    "relaxpy.ir.dtype._numpy_type",
+    "relaxpy.ir.hooks._resolve",
+    "relaxpy.ir.tir.ops.float_range",
+    "relaxpy.ir.tir.ops.int_range",
+}
+MOST = 1 << 12
+
+
+def caches() -> Iterator[tuple[str, Any]]:
+    """All functions of the package that remember what they gave."""
+    for module in pkgutil.walk_packages(relaxpy.__path__, "relaxpy."):
+        loaded = importlib.import_module(module.name)
+        for value in vars(loaded).values():
+            if isinstance(value, functools._lru_cache_wrapper):
+                yield f"{value.__module__}.{value.__qualname__}", value
+
+
+def test_every_cache_has_a_bound_or_few_keys() -> None:
+    unbounded = {name for name, cache in caches() if cache.cache_parameters()["maxsize"] is None}
+    assert unbounded - FEW == set()
+    assert all((cache.cache_parameters()["maxsize"] or 0) <= MOST for _, cache in caches())
+
+
+PROGRAM = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, "m"), "float32")):
+        with R.dataflow():
+            y = R.nn.relu(R.matmul(x, w))
+            z = R.reshape(R.concat([y, y], axis=1), (-1,))
+            R.output(z)
+        return z
+"""
+
+
+def legalize() -> None:
+    transform.LegalizeOps()(from_source(PROGRAM))
+
+
+def compile_and_run() -> None:
+    built = relaxpy.compile(from_source(PROGRAM))
+    built["main"](np.ones((2, 8), "float32"), np.ones((8, 3), "float32"))
+
+
+def expressions() -> None:
+    n, m = T.Var("n", "int64"), T.Var("m", "int64")
+    assert prove_equal((n + 1) * (m // 3), n * (m // 3) + m // 3)
+    relaxpy.ir.arith.simplify(T.Select(n < m, T.Max(n, m + 1) // 2, n % 7))
+
+
+def living() -> Counter[str]:
+    """Objects of the package, and functions, alive once every bounded cache is empty, by kind."""
+    canonical.GENERAL._forget()
+    for _, cache in caches():
+        cache.cache_clear()
+    gc.collect()
+    kinds = map(type, gc.get_objects())
+    return Counter(
+        kind.__name__
+        for kind in kinds
+        if str(kind.__module__).startswith("relaxpy") or kind is FunctionType
+    )
+
+
+@pytest.mark.parametrize("work", [expressions, legalize, compile_and_run])
+def test_nothing_else_outlives_a_program(work: Callable[[], None]) -> None:
+    for _ in range(2):
+        work()
+    before, lines = living(), len(linecache.cache)
+    for _ in range(8):
+        work()
+    more = living() - before
+    assert {kind: count for kind, count in more.items() if count >= 8} == {}
+    assert len(linecache.cache) <= lines + 2
+
+
+def test_tables_of_canonical_forms_are_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canonical, "_MOST_ENTRIES", 50)
+    most = 0
+    for _ in range(60):
+        expressions()
+        most = max(most, entries(canonical.GENERAL))
+    one = entries(canonical.GENERAL)
+    canonical.GENERAL._forget()
+    expressions()
+    assert most <= 50 + 2 * max(one, entries(canonical.GENERAL))
+
+
+def entries(engine: canonical.Canonical) -> int:
+    """How much is in the tables of `engine`, and of those for what holds under conditions."""
+    tables = [value for value in vars(engine).values() if isinstance(value, dict)]
+    inner = [e for table in tables for e in table.values() if isinstance(e, canonical.Canonical)]
+    return sum(map(len, tables)) + sum(map(entries, inner))
