@@ -16,7 +16,7 @@ help:
 	@echo "make demo    train the digits model and run it through relaxpy"
 	@echo "make test    run the tests, the notebooks among them"
 	@echo "make check   lint, types and tests: everything that has to pass"
-	@echo "make fuzz    run N=$(N) random kernels and hold them against plain Python loops"
+	@echo "make fuzz    run N=$(N) random kernels and hold them against plain Python loops, and N/100 graphs"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  let ruff lay out and tidy the code"
 	@echo "make clean   remove the environment and all caches"
@@ -48,6 +48,7 @@ check: lint types test
 N ?= 100000
 fuzz: $(READY)
 	PYTHONPATH=. $(PY) -m tests.fuzz.kernels $(N) $(SEED)
+	PYTHONPATH=. $(PY) -m tests.fuzz.graphs $$(( $(N) / 100 )) $(SEED)
 
 # SAMPLE mutants of each area (0: all of them), drawn with SEED.
 SAMPLE ?= 100

@@ -89,6 +89,8 @@ class Body:
     impure: bool
     symbols: tuple[str, ...]
     depth: int = 0
+    alone: bool = False
+    """Whether the function is of no module, whose kernels and functions it then does not call."""
     relax: list[str] = field(default_factory=list)
     python: list[str] = field(default_factory=list)
     tuples: list[tuple[str, tuple[Tensor, ...]]] = field(default_factory=list)
@@ -131,6 +133,7 @@ class Source:
     counter: int = 0
     helpers: list[tuple[str, str]] = field(default_factory=list)
     functions: list[tuple[str, str]] = field(default_factory=list)
+    decorated: list[tuple[str, str]] = field(default_factory=list)
     callable: list[tuple[str, tuple[Tensor, ...], Tensor]] = field(default_factory=list)
     kernels: set[str] = field(default_factory=set)
 
@@ -479,7 +482,7 @@ def effect(b: Body) -> None:
 def kernel(b: Body) -> None:
     name = b.rng.choice(tuple(KERNELS))
     dtype = "float32" if name == "doubled" else "int32"
-    x = b.pick(lambda t: t.dtype == dtype and len(t.shape) == 2)
+    x = None if b.alone else b.pick(lambda t: t.dtype == dtype and len(t.shape) == 2)
     if x is None or x.reach * 2 > 1e9 or (x.is_float and x.reach * 2 > REACH):
         return
     shape = x.shape if name == "doubled" else x.shape[1:]
@@ -592,16 +595,17 @@ def helper(b: Body) -> None:
 
 
 def call(b: Body) -> None:
-    """A call of another function of the module."""
-    if not b.source.callable:
+    """A call of another function, of the module or decorated by itself."""
+    known = [c for c in b.source.callable if not (b.alone and c[0].startswith("cls."))]
+    if not known:
         return
-    name, params, result = b.rng.choice(b.source.callable)
+    name, params, result = b.rng.choice(known)
     sizes: dict[str, int | str] = {}
     args = []
     for param in params:
 
         def fits(y: Tensor, param: Tensor = param) -> bool:
-            pairs = zip(param.shape, y.shape, strict=False)
+            pairs = list(zip(param.shape, y.shape, strict=False))
             return (
                 (y.dtype, len(y.shape)) == (param.dtype, len(param.shape))
                 and y.reach <= param.reach
@@ -631,11 +635,16 @@ def call(b: Body) -> None:
 
     shape = tuple(map(substituted, result.shape))
     made = replace(result, shape=shape)
-    b.bind(made, f"cls.{name}({', '.join(args)})", f"{name}({', '.join(args)})")
+    text = f"{name}({', '.join(args)})"
+    if made.dtype == "float32" and made.exact is False and b.rng.random() < 0.3:
+        python = f't.binary("maximum", {text}, {text})'.replace("cls.", "")
+        b.bind(made, f"R.maximum({text}, {text})", python)
+    else:
+        b.bind(made, text, text.removeprefix("cls."))
 
 
 STEPS: list[Callable[[Body], None]] = [
     *(unary, unary, binary, binary, binary, binary, choose, convert, reduction, reduction),
     *(product, softmax, move, move, move, tuples, cast, effect, kernel, branch, closure),
-    *(helper, call),
+    *(helper, call, call, call),
 ]

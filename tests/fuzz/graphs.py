@@ -11,7 +11,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,28 @@ class Program:
 
 
 def _function(
-    source: Source, name: str, symbols: tuple[str, ...], count: int, *, impure: bool
+    source: Source,
+    symbols: tuple[str, ...],
+    count: int,
+    *,
+    impure: bool,
+    alone: bool = False,
+    private: bool = False,
 ) -> tuple[tuple[Tensor, ...], Body]:
     params = [source.parameter(symbols) for _ in range(source.rng.randint(1, 3))]
     # Each symbol is bound by a parameter of its own.
     extent = extent_of("float32")
     params += [Tensor(source.fresh("x"), "float32", (symbol, 2), *extent) for symbol in symbols]
-    body = Body(source, list(params), "        ", impure, symbols)
+    if not alone and not private:  # what other functions can be called with
+        wanted = [p for _, listed, _ in source.callable for p in listed]
+        size = source.rng.choice((*symbols, 2))
+        params += [
+            replace(
+                p, name=source.fresh("x"), shape=tuple(size if s == "k" else s for s in p.shape)
+            )
+            for p in wanted
+        ]
+    body = Body(source, list(params), "    " if alone else "        ", impure, symbols, alone=alone)
     body.fill(count)
     return tuple(params), body
 
@@ -60,25 +75,29 @@ def write(seed: object) -> Program:
     source = Source(rng)
     for k in range(rng.randint(0, 2)):
         symbols = ("k",) if rng.random() < 0.7 else ()
-        params, body = _function(source, f"g{k}", symbols, rng.randint(2, 8), impure=False)
+        alone = rng.random() < 0.5
+        count, name = rng.randint(2, 8), f"g{k}"
+        params, body = _function(
+            source, symbols, count, impure=False, alone=alone, private=not alone
+        )
         end = rng.choice(body.tensors)
         body.line(f"return {end.name}")
-        _enter(source, f"g{k}", params, body, private=True)
-        source.callable.append((f"g{k}", params, end))
+        _enter(source, name, params, body, private=not alone)
+        source.callable.append((name if alone else f"cls.{name}", params, end))
     symbols = ("n", "m")[: rng.randint(0, 2)]
     impure = rng.random() < 0.5
-    params, body = _function(source, "main", symbols, rng.randint(4, 24), impure=impure)
+    params, body = _function(source, symbols, rng.randint(4, 24), impure=impure)
     kept = [t for t in body.tensors if rng.random() < 0.8] or body.tensors[-1:]
     results = [t.name for t in kept]
     results += [name for name, _ in body.tuples[:1]]
     body.line(f"return ({', '.join(results)},)")
     _enter(source, "main", params, body, private=False)
     kernels = "".join(_indented(KERNELS[k]) for k in sorted(source.kernels))
-    helpers = "\n".join(text for text, _ in source.helpers)
+    helpers = "\n".join(text for text, _ in (*source.helpers, *source.decorated))
     relax = HEADER + helpers + "\n@I.ir_module\nclass Module:\n" + kernels
     relax += "\n".join(text for text, _ in source.functions)
     python = "import numpy as np\nfrom tests.fuzz import twin as t\n"
-    python += "\n".join(text for _, text in (*source.helpers, *source.functions))
+    python += "\n".join(text for _, text in (*source.helpers, *source.decorated, *source.functions))
     return Program(relax, python, params, symbols)
 
 
@@ -92,14 +111,17 @@ def _enter(
     listed = ", ".join(f"{p.name}: {sinfo(p.dtype, p.shape, binds=True)}" for p in params)
     options = [*(["private=True"] if private else []), *(["pure=False"] if body.impure else [])]
     names = ", ".join(p.name for p in params)
-    relax = [f"    @R.function({', '.join(options)})" if options else "    @R.function"]
-    relax += [f"    def {name}({listed}):", "        cls = Module"]
+    outer = body.indent[:-4]
+    relax = [outer + (f"@R.function({', '.join(options)})" if options else "@R.function")]
+    relax.append(f"{outer}def {name}({listed}):")
+    if not body.alone:
+        relax.append(f"{body.indent}cls = Module")
     python = [f"def {name}({names}):"]
     for symbol in body.symbols:
-        relax.append(f"        {symbol} = T.int64()")
+        relax.append(f"{body.indent}{symbol} = T.int64()")
         bound = next(p for p in params if p.shape == (symbol, 2))
-        python.append(f"        {symbol} = {bound.name}.shape[0]")
-    source.functions.append(
+        python.append(f"{body.indent}{symbol} = {bound.name}.shape[0]")
+    (source.decorated if body.alone else source.functions).append(
         ("\n".join([*relax, *body.relax, ""]), "\n".join([*python, *body.python, ""]))
     )
 

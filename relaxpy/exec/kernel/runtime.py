@@ -203,7 +203,7 @@ def matmul(left: Array, right: Array, out: Array | None = None) -> Array:
     kind = np.result_type(left, right) if out is None else out.dtype
     exact = np.matmul(left.astype(wide), right.astype(wide)).astype(np.int64)
     if out is None:
-        return exact.astype(kind)
+        out = np.empty(exact.shape, kind)
     out[...] = exact
     return out
 

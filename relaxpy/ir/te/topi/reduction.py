@@ -187,8 +187,8 @@ def _arg(
         return elementwise.full(x.shape, dtype, 0)
     if axis is None and x.ndim > 1:  # in the order of memory, which one axis has
         flat = reshape(x, (product(x.shape),))
-        made = _arg(reduction, flat, 0, keepdims=False, last=last, dtype=dtype)
-        return reshape(made, (1,) * x.ndim) if keepdims else made
+        place = _arg(reduction, flat, 0, keepdims=False, last=last, dtype=dtype)
+        return reshape(place, (1,) * x.ndim) if keepdims else place
     best = reduction(x, axis, keepdims=True)
     axes = normal_axes(axis, x.ndim)
     inner = _reduce_axes(x, axes)
