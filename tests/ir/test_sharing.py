@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.traverse import walk
@@ -41,6 +42,25 @@ def tuples(depth: int, innermost: int = 0) -> rx.Function:
     for _ in range(depth):
         expr = rx.Tuple([expr, expr])
     return function(x, expr)
+
+
+@pytest.mark.rule("EV-17")
+@pytest.mark.parametrize("in_branches", [False, True])
+def test_an_impure_call_that_stands_in_too_many_places_is_refused(in_branches: bool) -> None:
+    x = x_var()
+    expr: rx.Expr = rx.Call(rx.ExternFunc("f"), (x,))
+    for _ in range(DEPTH):
+        if in_branches:
+            expr = rx.If(rx.const(True), expr, rx.Call(rx.ExternFunc("g"), (expr,)))
+        else:
+            expr = rx.Call(rx.ExternFunc("g"), (expr, expr))
+    func = rx.Function([x], expr, is_pure=False, attrs={"global_symbol": "main"})
+    with pytest.raises(MisuseError, match="too many to go through"):
+        transform.Normalize()(IRModule({"main": func}))
+    with pytest.raises(RelaxpyError, match="too many to go through"):
+        relaxpy.compile(func)
+    with suppress(MisuseError):
+        assert "too many to go through" in str(analysis.check_well_formed(func))
 
 
 def sums(depth: int) -> rx.Function:

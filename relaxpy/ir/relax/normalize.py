@@ -187,14 +187,18 @@ class Normalizer:
 
         What `bound` holds are pure calls and tuples that an operand was before: where the very same
         node stands again, it is the same value as long as nothing impure has been done in between.
+        An impure call is made at each of its places, of which there may be too many.
         """
         stack: list[_Pending] = []
         bound: dict[Expr, Expr] = {}
+        places = Places(root)
         value = self._begin(root, stack)
         while stack:
             top = stack[-1]
             if value is not None:
                 top.done.append(self._operand(top, value, bound))
+                if not bound:
+                    places.pass_by(_SLOW)
             if len(top.done) < len(top.parts):
                 part = top.parts[len(top.done)]
                 value = bound.get(part)
