@@ -114,9 +114,10 @@ class CallLowering(ABC):
             case rx.If():
                 return self._branch_infos.get(expr, OBJECT)
             case rx.Call(
-                op=Op(name="relax.call_tir" | "relax.call_tir_with_grad" | "relax.call_dps_packed")
+                op=Op(name="relax.call_tir" | "relax.call_tir_with_grad" | "relax.call_dps_packed"),
+                sinfo_args=[info, *_],
             ):
-                return expr.sinfo_args[0]
+                return info
             case _:
                 return OBJECT
 

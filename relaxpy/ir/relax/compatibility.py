@@ -352,7 +352,11 @@ def _settled(a: rx.StructInfo, b: rx.StructInfo) -> rx.StructInfo:
 def _unequal(a: Sequence[tir.PrimExpr] | None, b: Sequence[tir.PrimExpr] | None) -> bool:
     if not a or not b:
         return False
-    return any(prove_equal(x, y) is False for x, y in zip(a, b, strict=True))
+    return len(a) != len(b) or any(map(_differ, a, b))
+
+
+def _differ(a: tir.PrimExpr, b: tir.PrimExpr) -> bool:
+    return prove_equal(a, b) is False
 
 
 @user_facing

@@ -245,7 +245,8 @@ class Function(BaseFunc):
             return self.ret_struct_info
         if isinstance(self.struct_info, FuncStructInfo):
             return self.struct_info.ret
-        return self.body.body.struct_info
+        result: Expr | Op = self.body.body
+        return None if isinstance(result, Op) else result.struct_info  # an Op is ill-formed (WF-9)
 
     @staticmethod
     def create_empty(
