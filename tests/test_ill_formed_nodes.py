@@ -24,7 +24,6 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.op.registry import find, registered_ops
-from relaxpy.ir.relax.relations import Compatibility
 from tests.ir.relax.graphs import kernel
 
 OPERATORS = [record.op for record in registered_ops().values()]
@@ -205,13 +204,12 @@ def test_a_tool_works_or_says_what_is_wrong(seed: int) -> None:
         assert "" not in [refusal(use, mod) for use in USES]
 
 
-@pytest.mark.rule("WF-14d")
-def test_infos_that_contradict_themselves_are_compared() -> None:
-    wrong = rx.TensorStructInfo((2, 3), "float32", ndim=3)  # type: ignore[arg-type]
-    right = rx.TensorStructInfo((2, 3, 4), "float32")  # type: ignore[arg-type]
-    answer = relax.analysis.check_compatibility(wrong, right)
-    assert answer is Compatibility.INCOMPATIBLE
-    assert relax.analysis.struct_info_base_check(right, wrong) is not None
+@pytest.mark.rule("WF-15b", "RES-19")
+def test_shapes_whose_members_are_not_as_many_as_they_state_are_disjoint() -> None:
+    wrong = rx.ShapeStructInfo((2, 3), 3)  # type: ignore[arg-type]
+    right = rx.ShapeStructInfo((2, 3, 4))  # type: ignore[arg-type]
+    answer = relax.analysis.struct_info_base_check(right, wrong)
+    assert answer is relax.analysis.BaseCheckResult.FAIL_L0
 
 
 @pytest.mark.rule("WF-9")
