@@ -16,7 +16,8 @@ help:
 	@echo "make demo    train the digits model and run it through relaxpy"
 	@echo "make test    run the tests, the notebooks among them"
 	@echo "make check   lint, types and tests: everything that has to pass"
-	@echo "make fuzz    run N=$(N) random kernels and hold them against plain Python loops, and N/100 graphs"
+	@echo "make fuzz    run N=$(N) random kernels and hold them against plain Python loops, N/100 graphs,"
+	@echo "             and N/10 sessions of questions to integer reasoning"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  let ruff lay out and tidy the code"
 	@echo "make clean   remove the environment and all caches"
@@ -44,11 +45,12 @@ types: $(READY)
 
 check: lint types test
 
-# N random kernels, drawn with SEED (today's date).
+# N random kernels, and a tenth as many sessions of integer reasoning, drawn with SEED (today's date).
 N ?= 100000
 fuzz: $(READY)
 	PYTHONPATH=. $(PY) -m tests.fuzz.kernels $(N) $(SEED)
 	PYTHONPATH=. $(PY) -m tests.fuzz.graphs $$(( $(N) / 100 )) $(SEED)
+	PYTHONPATH=. $(PY) -m tests.fuzz.arith $$(( $(N) / 10 )) $(SEED)
 
 # SAMPLE mutants of each area (0: all of them), drawn with SEED.
 SAMPLE ?= 100

@@ -1,6 +1,6 @@
 """Random questions to integer reasoning, and whether the answers are true.
 
-`python -m tests.fuzz.arith COUNT [SEED]` asks COUNT rounds of questions. An answer is compared with
+`python -m tests.fuzz.arith COUNT [SEED]` holds COUNT sessions. An answer is compared with
 the values of the expressions by definition; and no question gets anything but an answer or an
 error of the package's own.
 """
@@ -11,6 +11,7 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator
+from datetime import date
 from typing import Any
 
 from relaxpy import arith
@@ -22,6 +23,7 @@ from tests.fuzz.scalars import Env, Expressions, NoValueError, evaluate, limits,
 
 E = tir.PrimExpr
 POINTS = 24
+QUESTIONS_EACH = 8
 # What has an answer for every expression that divides by no literal 0.
 ANSWERED = (
     *("simplify", "rewrite_simplify", "canonical_simplify", "const_int_bound", "modular_set"),
@@ -38,7 +40,7 @@ class WrongAnswerError(AssertionError):
 class Session:
     """One analyzer with some facts, and the points at which these hold."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: str) -> None:
         self.chosen = random.Random(seed)
         self.seed = seed
         self.source = Expressions(self.chosen)
@@ -666,20 +668,14 @@ QUESTIONS: list[Callable[[Session, list[Env]], None]] = [
 ]
 
 
-def fuzz(count: int, seed: int, questions: int = 8) -> None:
-    """`count` sessions of some questions each. Errors: WrongAnswerError."""
-    for k in range(count):
-        Session(seed + k).ask(questions)
-
-
 def main() -> None:
     """Ask, and go on after wrong answers; say how many there were."""
     count = int(sys.argv[1])
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    seed = sys.argv[2] if len(sys.argv) > 2 else date.today().isoformat()
     failures = 0
     for k in range(count):
         try:
-            Session(seed + k).ask(8)
+            Session(f"{seed}:{k}").ask(QUESTIONS_EACH)
         except WrongAnswerError as error:
             failures += 1
             cause = error.__cause__
@@ -689,7 +685,7 @@ def main() -> None:
                 while last.tb_next is not None:
                     last = last.tb_next
                 print(f"  at {last.tb_frame.f_code.co_filename}:{last.tb_lineno}", flush=True)
-    print(f"{failures} of {count} sessions from seed {seed}")
+    print(f"seed {seed}: wrong answers in {failures} of {count} sessions")
     sys.exit(bool(failures))
 
 
