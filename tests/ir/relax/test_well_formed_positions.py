@@ -1,0 +1,259 @@
+"""Where a fault of a program is reported: at the innermost position that its nodes know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from relaxpy.errors import Source, Span
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.graphs import BOOL, function, seq, size
+from tests.ir.relax.infos import Object, shape, tensor
+
+SOURCE = Source("program.py", "")
+N = size("n")
+SEVEN, ZERO = tir.IntImm("int64", 7), tir.IntImm("int64", 0)
+
+
+def at(line: int | None) -> Span | None:
+    return None if line is None else Span(SOURCE, line, 1, line, 2)
+
+
+def places(program: rx.Function) -> list[tuple[str | None, int | None]]:
+    """The rule and the line of each fault."""
+    found = check_well_formed(program, check_struct_info=False)
+    return [(d.rule, d.span and d.span.line) for d in found]
+
+
+def var(name: str, info: rx.StructInfo | None = None, line: int | None = None) -> rx.Var:
+    return rx.Var(name, info, span=at(line))
+
+
+def main(
+    body: rx.Expr, *params: rx.Var, ret: rx.StructInfo | None = None, line: int | None = 1
+) -> rx.Function:
+    return replace(function([*params], body, ret), span=at(line))
+
+
+def bound(
+    target: rx.Var | None,
+    value: rx.Expr,
+    line: int | None = None,
+    cast: rx.StructInfo | None = None,
+) -> rx.BindingBlock:
+    span = at(line)
+    if cast is not None:
+        return rx.BindingBlock([rx.MatchCast(target, value, cast, span=span)])
+    assert target is not None
+    return rx.BindingBlock([rx.VarBinding(target, value, span=span)])
+
+
+def located(info: rx.StructInfo, line: int | None) -> rx.StructInfo:
+    return replace(info, span=at(line))  # type: ignore[call-arg]
+
+
+UNIT = rx.Tuple(())
+WRONG_RANK = rx.TensorStructInfo((2, 3), "float32", ndim=3)  # type: ignore[arg-type]
+
+
+def call(*args: rx.Expr, line: int | None, info: rx.StructInfo | None = None) -> rx.Call:
+    infos = () if info is None else (info,)
+    return rx.Call(rx.ExternFunc("f"), args, sinfo_args=infos, span=at(line))
+
+
+#: What is wrong, the program with positions on its nodes (innermost first), and the rules.
+FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
+    "the annotation of a parameter": (
+        lambda info, param, func: main(UNIT, var("p", located(WRONG_RANK, info), param), line=func),
+        ["WF-10", "WF-14d"],
+    ),
+    "a size in the annotation of a parameter": (
+        lambda info, param, func: main(
+            UNIT, var("p", located(tensor(N * 2), info), param), line=func
+        ),
+        ["WF-6a"],
+    ),
+    "a return annotation": (
+        lambda info, func: main(UNIT, ret=located(WRONG_RANK, info), line=func),
+        ["WF-14d"],
+    ),
+    "the annotation of a variable": (
+        lambda info, target, binding, func: main(
+            seq(bound(var("y", located(WRONG_RANK, info), target), UNIT, binding), UNIT), line=func
+        ),
+        ["WF-10", "WF-14d"],
+    ),
+    "what a cast says": (
+        lambda info, binding, func: main(
+            seq(bound(None, UNIT, binding, located(tensor(N * 2), info)), UNIT), line=func
+        ),
+        ["WF-5b"],
+    ),
+    "what an argument of a call says": (
+        lambda info, value, binding, func: main(
+            seq(bound(var("y"), call(line=value, info=located(WRONG_RANK, info)), binding), UNIT),
+            line=func,
+        ),
+        ["WF-14d"],
+    ),
+    "a variable as shape": (
+        lambda info, param, func: main(
+            UNIT,
+            var(
+                "p",
+                rx.TensorStructInfo(var("s", shape(2)), "float32", span=at(info)),
+                param,
+            ),
+            line=func,
+        ),
+        ["WF-2a", "WF-14b"],
+    ),
+    "a variable in a call": (
+        lambda value, binding, func: main(
+            seq(bound(var("y"), call(var("v"), line=value), binding), UNIT), line=func
+        ),
+        ["WF-2a"],
+    ),
+    "a variable in a result": (
+        lambda body, func: main(rx.SeqExpr((), var("v"), span=at(body)), line=func),
+        ["WF-2a"],
+    ),
+    "a size in a shape": (
+        lambda value, outer, binding, func: main(
+            seq(
+                bound(
+                    var("y"),
+                    call(rx.ShapeExpr((N,), span=at(value)), line=outer),
+                    binding,
+                ),
+                UNIT,
+            ),
+            line=func,
+        ),
+        ["WF-5a"],
+    ),
+    "a size in a scalar": (
+        lambda value, binding, func: main(
+            seq(bound(var("y"), rx.PrimValue(N, span=at(value)), binding), UNIT),
+            line=func,
+        ),
+        ["WF-5a", "WF-18"],
+    ),
+    "text in a scalar": (
+        lambda value, binding, func: main(
+            seq(
+                bound(
+                    var("y"),
+                    rx.PrimValue(tir.StringImm("s"), struct_info=Object, span=at(value)),
+                    binding,
+                ),
+                UNIT,
+            ),
+            line=func,
+        ),
+        ["WF-18"],
+    ),
+    "a division by zero": (
+        lambda value, binding, func: main(
+            seq(
+                bound(
+                    var("y"),
+                    rx.ShapeExpr((tir.FloorDiv(SEVEN, ZERO),), span=at(value)),
+                    binding,
+                ),
+                UNIT,
+            ),
+            line=func,
+        ),
+        ["PX-3"],
+    ),
+    "an operator in a tuple": (
+        lambda value, binding, func: main(
+            seq(
+                bound(var("y"), rx.Tuple([Op("relax.add")], span=at(value)), binding),  # type: ignore[list-item]
+                UNIT,
+            ),
+            line=func,
+        ),
+        ["WF-9"],
+    ),
+    "an operator as the tuple of a field": (
+        lambda value, binding, func: main(
+            seq(
+                bound(
+                    var("y"),
+                    rx.TupleGetItem(rx.Tuple([Op("relax.add")]), 0, span=at(value)),  # type: ignore[list-item]
+                    binding,
+                ),
+                UNIT,
+            ),
+            line=func,
+        ),
+        ["WF-9"],
+    ),
+    "a dataflow variable as parameter": (
+        lambda param, func: main(UNIT, rx.DataflowVar("p", Object, span=at(param)), line=func),
+        ["WF-1a"],
+    ),
+    "a dataflow variable in an ordinary block": (
+        lambda binding, value: main(
+            seq(bound(rx.DataflowVar("y"), call(line=value), binding), UNIT)
+        ),
+        ["WF-1a"],
+    ),
+    "a variable bound again": (
+        lambda target, binding, func: main(
+            seq(
+                bound(same := var("y", None, target), UNIT, 9),
+                bound(same, UNIT, binding),
+                UNIT,
+            ),
+            line=func,
+        ),
+        ["WF-2b"],
+    ),
+    "a parameter that stands twice": (
+        lambda param, func: main(UNIT, same := var("p", Object, param), same, line=func),
+        ["WF-2b"],
+    ),
+    "what a condition uses": (
+        lambda value, binding, func: main(
+            seq(
+                bound(
+                    var("y"),
+                    rx.If(var("c", BOOL), UNIT, UNIT, span=at(value)),
+                    binding,
+                ),
+                UNIT,
+            ),
+            line=func,
+        ),
+        ["WF-2a"],
+    ),
+    "what a branch uses": (
+        lambda branch, value, func: main(
+            rx.If(
+                rx.const(True, "bool"),
+                rx.SeqExpr((), var("v"), span=at(branch)),
+                UNIT,
+                span=at(value),
+            ),
+            line=func,
+        ),
+        ["WF-2a"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_is_reported_at_the_innermost_known_position(kind: str) -> None:
+    make, rules = FAULTS[kind]
+    count = make.__code__.co_argcount
+    for known in range(count):
+        lines = [None] * known + list(range(known + 1, count + 1))
+        assert places(make(*lines)) == [(rule, known + 1) for rule in rules]
