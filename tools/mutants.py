@@ -64,7 +64,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (
             *(
                 f"{OF_RELAX}/test_{n}.py"
-                for n in ("builder", "claims", "infer", "normalize", "utils")
+                for n in ("builder", "claims", "infer", "normalize", "utils", "well_formed")
             ),
             *(f"{OF_RELAX}/test_relations_{n}.py" for n in ("compatibility", "erasure", "order")),
             f"{OF_RELAX}/op/test_call.py",
@@ -80,7 +80,9 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             )
         ),
         (
-            *(f"{OF_RELAX}/test_{n}.py" for n in ("claims", "infer", "normalize", "well_formed")),
+            *(f"{OF_RELAX}/test_{n}.py" for n in ("claims", "infer", "normalize")),
+            f"{OF_RELAX}/test_well_formed.py",
+            *(f"{OF_RELAX}/test_well_formed_{n}.py" for n in ("positions", "scopes")),
             f"{OF_RELAX}/analysis",
             "tests/script/test_errors_relax.py",
         ),

@@ -166,7 +166,7 @@ class Surveyor:
         self._seen: set[Var] = set()
         self._sizes: set[tir.Var] = set()
         self._seen_sizes: set[tir.Var] = set()
-        self._binding: Var | None = None
+        self._being_bound: set[Var | None] = set()
         self._places: Places | None = None
 
     def module(self, mod: IRModule) -> Survey:
@@ -307,9 +307,9 @@ class Surveyor:
             name = var.name_hint if var is not None else "the function"
             self.function(FunctionSite(value, name, place.function, var), place.depth + 1)
         else:
-            outer, self._binding = self._binding, var
+            self._being_bound.add(var)
             self._expr(value, place, span)
-            self._binding = outer
+            self._being_bound.discard(var)
         if isinstance(binding, MatchCast):
             where = getattr(binding.struct_info, "span", None) or span
             self._annotation(binding.struct_info, "cast", where, _name(var), place)
@@ -387,7 +387,7 @@ class Surveyor:
         home = self._homes.get(var)
         if home is None:
             return "unbound"
-        if var is self._binding:
+        if var in self._being_bound:
             return "self"
         if var not in self._seen and id(home) in self._open:
             return "early"
