@@ -1,4 +1,4 @@
-"""Scopes of variables and sizes wherever an expression can stand (SC, WF-2a, WF-3, WF-5a, WF-24)."""
+"""Scopes of variables and sizes wherever an expression can stand (SC, WF-2, WF-3, WF-5, WF-24)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,123 @@
+"""What moves when an inner sequence is flattened keeps its meaning, wherever it is mentioned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from relaxpy.errors import StructInfoError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.derive import normalize_function
+from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.graphs import (
+    BOOL,
+    bind,
+    bindings,
+    block,
+    called,
+    cast,
+    function,
+    pure,
+    seq,
+    size,
+    var,
+)
+from tests.ir.relax.infos import func, prim, rank, shape, tensor, tuple_of
+
+U = var("u", rank(1))
+C = var("c", BOOL)
+
+#: Bindings that mention a size, one for each kind of node that can.
+MENTIONS: dict[str, Callable[[tir.Var], list[rx.Binding]]] = {
+    "shape": lambda n: [bind(var("y"), rx.ShapeExpr((n, n * 2)))],
+    "scalar": lambda n: [bind(var("y"), rx.PrimValue(n + 1))],
+    "argument": lambda n: [bind(var("y"), pure("f", rx.ShapeExpr((n,))))],
+    "sinfo_args": lambda n: [bind(var("y"), pure("f", U, info=tensor(n)))],
+    "sinfo_args of a call of a call": lambda n: [
+        bind(var("y"), pure("f", pure("g", U), info=tuple_of(tensor(n), prim(n))))
+    ],
+    "annotation": lambda n: [
+        cast(z := var("z"), U, tensor(n)),
+        bind(var("y", tensor(n)), z),
+    ],
+    "annotation of a cast": lambda n: [cast(var("y", tensor(n)), U, tensor(n))],
+    "second cast": lambda n: [cast(None, U, tensor(n))],
+    "signature": lambda n: [
+        bind(var("y"), function([p := var("p", tensor(n))], p, tensor(n))),
+    ],
+    "body of a function": lambda n: [bind(var("y"), function([], rx.ShapeExpr((n,))))],
+    "branch": lambda n: [bind(var("y"), rx.If(C, rx.ShapeExpr((n,)), rx.PrimValue(n)))],
+    "function that mentions itself": lambda n: [
+        bind(
+            f := var("f"),
+            function([p := var("p", tensor(n))], rx.Call(f, (p,)), tensor(n)),
+        )
+    ],
+    "cast function that mentions itself": lambda n: [
+        cast(
+            f := var("f"),
+            function([p := var("p", tensor(n))], rx.Call(f, (p,)), tensor(n)),
+            func(tensor(n), ret=tensor(n)),
+        )
+    ],
+    "variable as shape": lambda n: [
+        bind(s := var("s", shape(n)), rx.ShapeExpr((n,))),
+        cast(var("y"), U, rx.TensorStructInfo(s, "float32")),
+    ],
+}
+
+
+@pytest.mark.rule("NF-14", "NF-23", "NF-20")
+@pytest.mark.parametrize("where", MENTIONS)
+def test_each_mention_of_a_size_follows_the_cast_that_binds_it(where: str) -> None:
+    n = size("n")
+
+    def part() -> rx.SeqExpr:
+        mentions = MENTIONS[where](n)
+        result = mentions[-1].var
+        return seq(block(cast(None, U, tensor(n)), *mentions), result or U)
+
+    before = function([U, C], rx.Tuple((part(), part())))
+    assert check_well_formed(before) == []
+    found = normalize_function(before)
+    assert check_well_formed(found, normal_form=True) == []
+    casts = [b.struct_info for b in bindings(found) if isinstance(b, rx.MatchCast) and not b.var]
+    sizes = {info.get_shape()[0] for info in casts}  # type: ignore[union-attr,index]
+    assert len(sizes) == 2
+    assert n not in sizes
+
+
+@pytest.mark.rule("DER-3")
+def test_an_argument_that_is_not_in_scope_is_an_error_even_if_the_callee_asks_nothing_of_it() -> (
+    None
+):
+    y = var("y", tensor(2))
+    values = (
+        pure("f", y),
+        pure("f", U, y),
+        pure("f", rx.Tuple((U, y))),
+        pure("f", pure("g"), y),
+        rx.Call(U, (y,)),
+        rx.Tuple((y,)),
+        rx.Tuple((pure("f"), y)),
+        y,
+    )
+    for value in values:
+        for program in (value, seq(block(bind(var("z"), value)), U)):
+            with pytest.raises(StructInfoError, match=r"variable y is not in scope \[DER-3\]"):
+                normalize_function(function([U], program))
+
+
+@pytest.mark.rule("RES-68")
+def test_an_operand_that_is_evaluated_again_is_bound_once() -> None:
+    x = var("x", tensor(2))
+    bb = BlockBuilder()
+    shared = pure("g", pure("h", x))
+    with bb.function("main", [x]):
+        first = bb.evaluate(pure("f", shared))
+        second = bb.evaluate(pure("k", shared))
+        bb.emit_func_output(rx.Tuple((first, second)))
+    assert called(bb.finalize()["main"]) == ["h", "g", "f", "k"]
