@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relaxpy.errors import Source, Span
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
@@ -13,6 +14,12 @@ from relaxpy.ir.tir.stmt import Evaluate
 
 BOOL = rx.TensorStructInfo((), "bool")  # type: ignore[arg-type]
 UNIT = rx.TupleStructInfo(())
+SOURCE = Source("program.py", "")
+
+
+def at(line: int | None) -> Span | None:
+    """A position in a program without text."""
+    return None if line is None else Span(SOURCE, line, 1, line, 2)
 
 
 def size(name: str) -> tir.Var:

@@ -7,21 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from relaxpy.errors import Source, Span
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.graphs import BOOL, function, seq, size
+from tests.ir.relax.graphs import BOOL, at, function, seq, size
 from tests.ir.relax.infos import Object, shape, tensor
 
-SOURCE = Source("program.py", "")
 N = size("n")
 SEVEN, ZERO = tir.IntImm("int64", 7), tir.IntImm("int64", 0)
-
-
-def at(line: int | None) -> Span | None:
-    return None if line is None else Span(SOURCE, line, 1, line, 2)
 
 
 def places(program: rx.Function) -> list[tuple[str | None, int | None]]:

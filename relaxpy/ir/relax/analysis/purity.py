@@ -50,7 +50,7 @@ def calls_made(expr: Expr) -> Iterator[Call]:
 
 def _is_pure(call: Call, own_name: Var | GlobalVar | None) -> bool:
     callee = call.op
-    if callee is own_name and own_name is not None:
+    if callee is own_name:
         return True
     if isinstance(callee, Op) or callee.struct_info is not None:
         return is_pure_call(call, _CONTEXT)

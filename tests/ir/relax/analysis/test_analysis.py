@@ -10,7 +10,7 @@ from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.calls import call_graph, detect_recursion, strongly_connected
-from relaxpy.ir.relax.analysis.purity import contains_impure_call
+from relaxpy.ir.relax.analysis.purity import calls_made, contains_impure_call
 from relaxpy.ir.relax.analysis.variables import (
     all_global_vars,
     all_vars,
@@ -161,7 +161,19 @@ def test_a_function_may_call_itself_by_its_own_name() -> None:
     recursive = function([p], main(p), prim())
     assert contains_impure_call(recursive)
     assert not contains_impure_call(recursive, main)
+    other = rx.GlobalVar("other")
+    assert contains_impure_call(rx.Tuple((main(p), other(p))), main)
+    assert contains_impure_call(rx.Tuple((other(p), main(p))), main)
     assert not contains_impure_call(rx.Call(function([], rx.const(1)), ()))
+    assert contains_impure_call(rx.Call(function([], rx.const(1), is_pure=False), ()))
+
+
+@pytest.mark.rule("PU-16")
+def test_a_call_that_stands_in_many_places_is_made_known_once() -> None:
+    value: rx.Expr = var("x", tensor(2))
+    for _ in range(12):
+        value = pure("f", value, value)
+    assert len(list(calls_made(value))) == 12
 
 
 def test_sizes_are_no_relax_variables() -> None:

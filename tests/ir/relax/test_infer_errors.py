@@ -1,0 +1,270 @@
+"""Errors and warnings of derivation: class, rule, position, and what to write instead."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from relaxpy.errors import RelaxpyWarning, StructInfoError, StructInfoTypeError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.derive import normalize_function
+from tests.ir.relax.graphs import at, function, pure, size, var
+from tests.ir.relax.infos import Object, func, prim, rank, shape, tensor, tuple_of
+
+UNIT = rx.Tuple(())
+N = size("n")
+F = var("f", func(tensor(2), ret=tensor(2)))
+X, Y, Z = var("x", tensor(2)), var("y", tensor(N)), var("z", tensor(3))
+ANY, T, S = var("o", Object), var("t", tuple_of(prim())), var("s", shape(2))
+PARAMS = [F, X, Y, Z, ANY, T, S]
+CAST = "say what it is first: R.match_cast(..., {})"
+
+#: Lines: of the operand at fault, of the call or value, of the binding, of the function.
+OPERAND, VALUE, BINDING, FUNCTION = 1, 2, 3, 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """A value (or binding) with what is reported of it; `at` is its line if all have theirs."""
+
+    make: Callable[[int | None, int | None], rx.Expr]
+    kind: type[StructInfoError]
+    rule: str
+    at: int
+    hint: str | None = None
+    target: rx.Var | None = None
+    cast: rx.StructInfo | None = None
+
+
+def const(line: int | None) -> rx.Constant:
+    """A literal of shape (3,)."""
+    return replace(rx.const([1.0, 2.0, 3.0]), span=at(line))
+
+
+def call(callee: rx.Expr, *args: rx.Expr, line: int | None) -> rx.Call:
+    return rx.Call(callee, args, span=at(line))
+
+
+WRONG, WRONG_KIND = StructInfoError, StructInfoTypeError
+CASES = {
+    "a tensor is called": Case(
+        lambda operand, value: call(const(operand), X, line=value), WRONG_KIND, "DER-37", OPERAND
+    ),
+    "a variable that is no function is called": Case(
+        lambda _, value: call(X, X, line=value), WRONG_KIND, "DER-37", VALUE
+    ),
+    "an object is called": Case(
+        lambda _, value: call(ANY, X, line=value),
+        WRONG_KIND,
+        "DER-37",
+        VALUE,
+        "say with R.match_cast that it is a function",
+    ),
+    "too many arguments": Case(
+        lambda operand, value: call(F, X, const(operand), X, line=value),
+        WRONG_KIND,
+        "DER-39",
+        OPERAND,
+    ),
+    "too few arguments": Case(lambda _, value: call(F, line=value), WRONG_KIND, "DER-39", VALUE),
+    "an argument of another length": Case(
+        lambda operand, value: call(F, const(operand), line=value), WRONG, "DER-41", OPERAND
+    ),
+    "an argument of another rank": Case(
+        lambda _, value: call(F, var("r", rank(2)), line=value), WRONG, "DER-41", VALUE
+    ),
+    "an argument of another datatype": Case(
+        lambda operand, value: call(F, replace(rx.const([1, 2]), span=at(operand)), line=value),
+        WRONG_KIND,
+        "DER-41",
+        OPERAND,
+    ),
+    "an argument of another kind": Case(
+        lambda operand, value: call(F, rx.Tuple((), span=at(operand)), line=value),
+        WRONG_KIND,
+        "DER-41",
+        OPERAND,
+    ),
+    "an argument of which too little is known": Case(
+        lambda _, value: call(F, ANY, line=value),
+        WRONG_KIND,
+        "DER-41",
+        VALUE,
+        CAST.format(tensor(2)),
+    ),
+    "a function of which another is expected": Case(
+        lambda _, value: call(
+            var("g", func(func(tensor(2), ret=prim()), ret=prim())), F, line=value
+        ),
+        WRONG,
+        "DER-41",
+        VALUE,
+    ),
+    "a field of a tensor": Case(
+        lambda _, value: rx.TupleGetItem(X, 0, span=at(value)),
+        WRONG_KIND,
+        "DER-32",
+        VALUE,
+        "to index a tensor use R.take or R.strided_slice",
+    ),
+    "a field of a shape": Case(
+        lambda _, value: rx.TupleGetItem(S, 0, span=at(value)), WRONG_KIND, "DER-32", VALUE
+    ),
+    "a field that a tuple has not": Case(
+        lambda _, value: rx.TupleGetItem(pure("g", info=tuple_of(prim())), 1, span=at(value)),
+        WRONG,
+        "DER-33",
+        VALUE,
+    ),
+    "a condition that is no Boolean": Case(
+        lambda operand, value: rx.If(const(operand), UNIT, UNIT, span=at(value)),
+        WRONG_KIND,
+        "DER-9",
+        OPERAND,
+    ),
+    "a condition of which too little is known": Case(
+        lambda _, value: rx.If(ANY, UNIT, UNIT, span=at(value)),
+        WRONG_KIND,
+        "DER-9",
+        VALUE,
+        CAST.format(tensor(dtype="bool")),
+    ),
+    "a variable of another length": Case(
+        lambda _, value: call(F, X, line=value), WRONG, "DER-18", VALUE, target=var("r", tensor(3))
+    ),
+    "a variable of another kind": Case(
+        lambda _, value: call(F, X, line=value),
+        WRONG_KIND,
+        "DER-18",
+        VALUE,
+        target=var("r", prim()),
+    ),
+    "a variable of which too little is known": Case(
+        lambda _, value: replace(pure("g"), span=at(value)),
+        WRONG_KIND,
+        "DER-18",
+        VALUE,
+        CAST.format(tensor(2)),
+        target=var("r", tensor(2)),
+    ),
+    "a cast whose variable is of another length": Case(
+        lambda _, value: replace(pure("g"), span=at(value)),
+        WRONG,
+        "DER-25",
+        VALUE,
+        target=var("r", tensor(3)),
+        cast=tensor(2),
+    ),
+}
+
+
+def program(
+    case: Case,
+    operand: int | None,
+    value: int | None,
+    binding: int | None,
+    line: int | None,
+) -> rx.Function:
+    target = case.target or var("r")
+    made = case.make(operand, value)
+    bound: rx.Binding = rx.VarBinding(target, made, span=at(binding))
+    if case.cast is not None:
+        bound = rx.MatchCast(target, made, case.cast, span=at(binding))
+    body = rx.SeqExpr((rx.BindingBlock([bound]),), UNIT)
+    used = [v for v in rx_vars(made) if v not in PARAMS]
+    return replace(function([*PARAMS, *used], body), span=at(line))
+
+
+def rx_vars(value: rx.Expr) -> list[rx.Var]:
+    """The variables that a call applies, or applies something to."""
+    if not isinstance(value, rx.Call):
+        return []
+    return [v for v in (value.op, *value.args) if isinstance(v, rx.Var)]
+
+
+@pytest.mark.rule("DER-9", "DER-18", "DER-25", "DER-32", "DER-33", "DER-37", "DER-39", "DER-41")
+@pytest.mark.parametrize("kind", CASES)
+def test_an_error_names_its_rule_and_position_and_what_to_write_instead(kind: str) -> None:
+    case = CASES[kind]
+    for known in range(OPERAND, FUNCTION + 1):
+        lines = [line if line >= known else None for line in (OPERAND, VALUE, BINDING, FUNCTION)]
+        with pytest.raises(StructInfoError) as caught:
+            normalize_function(program(case, *lines))
+        [found] = caught.value.diagnostics
+        assert type(caught.value) is case.kind
+        assert (found.rule, found.hint) == (case.rule, case.hint)
+        assert found.span == at(max(known, case.at))
+
+
+G = var("g", func(tensor(4), ret=tensor(4)))
+GIVES_Y = pure("g", Y, info=tensor(N))
+
+
+def bound(binding: rx.Binding) -> rx.SeqExpr:
+    return rx.SeqExpr((rx.BindingBlock([binding]),), UNIT)
+
+
+#: Each warning: the function that causes it with positions on its nodes, the rule and the hint.
+WARNINGS: dict[str, tuple[Callable[..., rx.Function], str, str | None]] = {
+    "an argument": (
+        lambda value: function([G, Y], call(G, Y, line=value)),
+        "DER-41",
+        CAST.format(tensor(4)),
+    ),
+    "a variable": (
+        lambda value: function(
+            [Y], bound(rx.VarBinding(var("r", tensor(4)), replace(GIVES_Y, span=at(value))))
+        ),
+        "DER-20",
+        CAST.format(tensor(4)),
+    ),
+    "the variable of a cast": (
+        lambda value: function(
+            [Y],
+            bound(rx.MatchCast(var("r", tensor(4)), replace(GIVES_Y, span=at(value)), tensor(N))),
+        ),
+        "DER-25",
+        CAST.format(tensor(4)),
+    ),
+    "a result, which is checked when the program runs": (
+        lambda value: function([Y], replace(GIVES_Y, span=at(value)), tensor(4)),
+        "DER-45",
+        None,
+    ),
+    "a cast that always fails": (
+        lambda value: function(
+            [X],
+            bound(
+                rx.MatchCast(None, replace(pure("g", info=tensor(2)), span=at(value)), tensor(3))
+            ),
+        ),
+        "DER-26",
+        None,
+    ),
+}
+
+
+@pytest.mark.rule("DER-20", "DER-25", "DER-26", "DER-41", "DER-45", "SI-14")
+@pytest.mark.parametrize("kind", WARNINGS)
+def test_a_warning_names_its_rule_and_position_and_what_to_write_instead(kind: str) -> None:
+    make, rule, hint = WARNINGS[kind]
+    count = make.__code__.co_argcount
+    with pytest.warns(RelaxpyWarning) as caught:
+        normalize_function(make(*range(1, count + 1)))
+    [found] = [w.message.diagnostic for w in caught]  # type: ignore[union-attr]
+    assert (found.rule, found.hint) == (rule, hint)
+    assert found.span == at(1)
+
+
+@pytest.mark.rule("DER-26", "DER-20", "DER-41")
+@pytest.mark.parametrize("kind", WARNINGS)
+def test_a_program_that_was_derived_before_warns_no_more(kind: str) -> None:
+    make, *_ = WARNINGS[kind]
+    with pytest.warns(RelaxpyWarning):
+        once = normalize_function(make(*[None] * make.__code__.co_argcount))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert normalize_function(once) is once
