@@ -244,7 +244,12 @@ class _Collector:
                     reason = "a loop whose end is decided while it runs"
                     yield self.group((item,), box, guards, ordered, reason)
                 else:
-                    yield from self.collect(body, (*box, axis), guards, ordered | moving)
+                    parts = list(self.collect(body, (*box, axis), guards, ordered | moving))
+                    drawn_in = next((p for p in parts if len(p.axes) <= len(box)), None)
+                    if isinstance(drawn_in, Group) and len(parts) > 1:
+                        # A group has taken the loop for its own, which others need as well.
+                        parts = [self.group((item,), box, guards, ordered, drawn_in.reason)]
+                    yield from parts
             case Branch():
                 yield from self.branch(item, box, guards, ordered)
             case Store() if (called := _called(item)) is not None:

@@ -99,6 +99,7 @@ class _PlanRun:
         self.env: Env = sizes_of(self.text.func, self.text.args)
         self.stretch: tuple[frozenset[Buffer], int] = frozenset(), 0
         self.serial: list[Var] = []
+        self.named: dict[str, int] = {}
         self.left: defaultdict[object, deque[Stored]] = defaultdict(deque)
         self.by_cell: defaultdict[Cell, deque[Stored]] = defaultdict(deque)
         self.done: set[int] = set()
@@ -214,7 +215,10 @@ class _PlanRun:
                 f"the store in {place} to {cell[0]}[{cell[1]}] from {reads or 'nothing'} "
                 "is not in the text, or not so often"
             )
-        stored = queue.popleft()
+        # Of stores that look alike, the one in this iteration: by the names of loops.
+        left = (s for s in queue if s.number not in self.done)
+        here = (s for s in left if all(self.named.get(v.name) == n for v, n in s.loops.items()))
+        stored = next(here, queue[0])
         self.done.add(stored.number)
         return stored
 
@@ -252,18 +256,23 @@ class _PlanRun:
 
     # -- iterations
 
+    def iterate(self, var: Var, value: int) -> None:
+        self.env[var] = self.named[var.name] = value
+
     def rounds(self, axes: Sequence[Axis]) -> Iterator[None]:
         if not axes:
             yield
             return
         first, *rest = axes
         for n in range(self.index(first.start), self.index(first.stop)):
-            self.env[first.var] = n
+            self.iterate(first.var, n)
             yield from self.rounds(rest)
 
     def takes_part(self, part: Part, axes: Sequence[Axis]) -> bool:
         """Whether this iteration of the loops around is one of the part's, which has any."""
         free = {a.var for a in axes}
+        outer = {var: self.env[var] for var in self.serial}
+        self.named = {var.name: value for var, value in outer.items()}
         for axis in part.axes:
             start, stop = self.bound(axis.start), self.bound(axis.stop)
             if axis.var in self.serial:
@@ -272,9 +281,9 @@ class _PlanRun:
             elif axis.var not in free:
                 if start >= stop:
                     return False
-                self.env[axis.var] = start
+                self.iterate(axis.var, start)
             else:
-                self.env[axis.var] = start
+                self.iterate(axis.var, start)
         return True
 
     def bound(self, expr: PrimExpr) -> int:
@@ -296,7 +305,7 @@ class _PlanRun:
             case Serial(axis=axis, steps=steps):
                 self.serial.append(axis.var)
                 for n in range(self.bound(axis.start), self.bound(axis.stop)):
-                    self.env[axis.var] = n
+                    self.iterate(axis.var, n)
                     self.steps(steps)
                 self.serial.pop()
             case Blocked(axis=axis, low=low, high=high, steps=inner, local=local):
@@ -400,10 +409,10 @@ class _PlanRun:
             match item:
                 case Loop(axis=axis, body=body):
                     for n in range(self.bound(axis.start), self.bound(axis.stop)):
-                        self.env[axis.var] = n
+                        self.iterate(axis.var, n)
                         if self.jumps(lambda body=body: self.items(body)) == "break":
                             break
-                case Branch(condition=condition, body=body, orelse=orelse, first=()):
+                case Branch(condition=condition, body=body, orelse=orelse):
                     self.items(body if self.holds((condition,)) else orelse)
                 case Repeat(condition=condition, body=body):
                     while self.holds((condition,)):

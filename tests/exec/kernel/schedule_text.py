@@ -161,7 +161,7 @@ class Stored:
 
     number: int
     place: str
-    iteration: str
+    loops: Mapping[e.Var, int]
     cell: Cell
     sources: frozenset[Cell]
     reads: Mapping[Cell, set[Token]]
@@ -170,7 +170,8 @@ class Stored:
 
     def __str__(self) -> str:
         name, where = self.cell
-        return f"{self.place} at {self.iteration or 'once'} (stores {name}[{where}])"
+        iteration = ", ".join(f"{var.name}={value}" for var, value in self.loops.items())
+        return f"{self.place} at {iteration or 'once'} (stores {name}[{where}])"
 
 
 def place_of(store: Any) -> str:
@@ -378,10 +379,10 @@ class TextRun:
         for condition in self.conditions:
             for asked, tokens in condition.items():
                 reads.setdefault(asked, set()).update(tokens)
-        iteration = ", ".join(f"{v.name}={self.env[v]}" for v in self.loops)
+        loops = {v: self.env[v] for v in self.loops}
         self.values[key] = wrapped(value, store.buffer.dtype)
         self.stores.append(
-            Stored(number, place_of(store), iteration, cell, sources, reads, kind, before)
+            Stored(number, place_of(store), loops, cell, sources, reads, kind, before)
         )
 
     def results(self) -> Iterator[tuple[Cell, Token]]:

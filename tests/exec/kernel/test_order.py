@@ -262,3 +262,36 @@ def test_tiles_that_share_a_buffer_are_multiplied_one_after_the_other(
     c = np.ones((64, 64), np.int32)
     load(tiled(n, 8))(a, b, c)
     np.testing.assert_array_equal(c, 1 + a @ b)
+
+
+def test_a_block_that_may_begin_without_an_iteration_stays_beside_what_shares_its_loops() -> None:
+    func = from_source("""
+@T.prim_func
+def f(n: T.int64, C: T.Buffer((4,), "int32"), E: T.Buffer((4,), "int32"),
+      S: T.Buffer((), "int32")):
+    for i in range(4):
+        for k in range(n):
+            if C[i] > 0:
+                with T.block("sum"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = 1
+                    C[vi] = C[vi] + 1
+            S[()] = S[()] * 3 + C[i]
+            E[(i + k) % 4] = S[()]
+""")
+    for n in (0, 1, 3):
+        c, e, s = np.array([1, 0, 2, -1], np.int32), np.zeros(4, np.int32), np.ones((), np.int32)
+        wanted_c, wanted_e, wanted_s = c.tolist(), e.tolist(), 1
+        for i in range(4):
+            if n == 0 and wanted_c[i] > 0:
+                wanted_c[i] = 1
+            for k in range(n):
+                if wanted_c[i] > 0:
+                    wanted_c[i] = (1 if k == 0 else wanted_c[i]) + 1
+                wanted_s = wanted_s * 3 + wanted_c[i]
+                wanted_e[(i + k) % 4] = wanted_s
+        load(func)(n, c, e, s)
+        wanted = [np.array(w).astype(np.int32) for w in (wanted_c, wanted_e, wanted_s % (1 << 32))]
+        for found, right in zip((c, e, s), wanted, strict=True):
+            np.testing.assert_array_equal(found, right)
