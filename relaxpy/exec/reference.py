@@ -383,7 +383,7 @@ class ReferenceEvaluator:
     ) -> Value | _TailCall:
         """What a body evaluates to; a call of a Relax function at its end is not yet made."""
         bindings, result = split_result(body)
-        if not isinstance(result, (rx.Call, rx.If)):
+        if not isinstance(result, (rx.Call, rx.If)) or declared_result(result) is not None:
             return self.value(body, around)
         scope = around.opened()
         for binding in bindings:
