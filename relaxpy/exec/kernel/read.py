@@ -203,8 +203,9 @@ class _Reader:
         for iter_var, bound in zip(block.iter_vars, realize.iter_values, strict=True):
             value = ops.cast_to(bound, iter_var.var.dtype)
             if self._is_bound_here(iter_var.var, value, bare):
-                values[iter_var.var] = Var(iter_var.var.name, iter_var.var.dtype)
-                found.append(Bind(values[iter_var.var], self.value(value), self.span))
+                var = Var(iter_var.var.name, iter_var.var.dtype)
+                values[iter_var.var] = var
+                found.append(Bind(var, self.value(value), self.span))
             else:
                 values[iter_var.var] = value
             if iter_var.iter_type != IterVarKind.CommReduce:
@@ -400,7 +401,7 @@ class _Reader:
         """The evaluation of `value`, if that may stop the program; nothing uses it."""
         read = self.value(value)
         if may_fail(read, self.axes, self.sizes):
-            yield from self._let(Var("unused", value.dtype), read, Evaluate(0))
+            yield from self._let(Var("unused", value.dtype), read, Evaluate(ops.const(0)))
 
     def _evaluate(self, value: PrimExpr) -> Iterator[Item]:
         match value:

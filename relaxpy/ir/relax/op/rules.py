@@ -301,11 +301,12 @@ def of_bits(legalize: Legalize) -> Legalize:
     """
 
     def checked(builder: BlockBuilder, call: Call) -> Expr:
+        assert isinstance(call.op, Op)
         for arg in call.args:
             found = builder.struct_info_of(arg)
             assert isinstance(found, (TensorStructInfo, PrimStructInfo))
             if not found.dtype.is_int:
-                raise refuse_type(f"{call.op}: only integers have bits, found {found}", call)
+                raise refuse_type(f"{call.op.name}: only integers have bits, found {found}", call)
         return legalize(builder, call)
 
     return checked
