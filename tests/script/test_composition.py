@@ -292,3 +292,23 @@ def test_functions_that_all_have_one_name_call_each_other() -> None:
         func = after(func)
     assert len(names(relaxpy.IRModule.from_expr(func))) == 21
     assert func(ONES).tolist() == [22] * 4
+
+
+def test_a_builder_enters_the_functions_that_it_calls() -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", R.Tensor((4,), "float32"))
+    with builder.function("main", [x]):
+        y = builder.emit(double(double(x)))
+        z = builder.emit(relax.op.call_tir(add_one, (quadruple(y),), R.Tensor((4,), "float32")))
+        builder.emit_func_output(z)
+    assert names(builder.get()) == ["double", "add_one", "quadruple", "main"]
+    assert relaxpy.compile(builder.get())["main"](ONES).tolist() == [17] * 4
+
+
+def test_a_kernel_does_not_call_kernels_of_elsewhere() -> None:
+    with pytest.raises(RelaxpyError, match="a kernel calls kernels of its own module") as caught:
+
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            add_one(A.data, B.data)
+
+    assert "@I.ir_module" in (caught.value.diagnostics[0].hint or "")

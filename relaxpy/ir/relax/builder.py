@@ -91,6 +91,7 @@ class BlockBuilder:
         self._out.ctx.quiet = quiet
         self._broken_off: list[BindingBlock] = []
         self._normalizer = Normalizer(self._out)
+        self._normalizer.enter = self.add_func
         self._functions: list[_OpenFunction] = []
         self._alike: dict[type[BaseFunc], dict[int, list[GlobalVar]]] = {}
         self._numbers: dict[str, int] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never, cast
 
@@ -19,6 +19,7 @@ from relaxpy.ir.relax.infer import (
     signature_of,
 )
 from relaxpy.ir.relax.nodes import (
+    BaseFunc,
     Binding,
     BindingBlock,
     Call,
@@ -135,6 +136,8 @@ class Normalizer:
         self._vars: dict[Var, Var] = {}
         self._sizes: dict[tir.Var, tir.PrimExpr] = {}
         self._places: Places | None = None
+        #: Enters a public function that an operand is into the module, if there is one.
+        self.enter: Callable[[BaseFunc, str], GlobalVar] | None = None
 
     def value(self, expr: Expr) -> Expr:
         """`expr` as the value of a binding; what it needs bound before it is bound.
@@ -204,6 +207,8 @@ class Normalizer:
                 value = bound.get(part)
                 if value is None and self.out.remembers:
                     value = self.out.known(part)
+                if value is None and isinstance(part, BaseFunc):
+                    value = self._global_var(part)
                 if value is None:
                     value = self._begin(part, stack)
             else:
@@ -211,6 +216,13 @@ class Normalizer:
                 value = self._finish(top)
         assert value is not None
         return value
+
+    def _global_var(self, func: BaseFunc) -> GlobalVar | None:
+        """What an operand that is a public function becomes, where there is a module to enter."""
+        symbol = func.attrs.get("global_symbol")
+        if self.enter is None or not isinstance(symbol, str) or isinstance(func, ExternFunc):
+            return None
+        return self.enter(func, symbol)
 
     def _begin(self, expr: Expr, stack: list[_Pending]) -> Expr | None:
         """The value of an expression without parts, or None when its parts are on the stack."""

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.errors import ParseError, RelaxpyError, Span
 from relaxpy.ir.dtype import INT64, DataType
-from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import Var
@@ -56,6 +56,13 @@ class KernelEvaluator(Evaluator):
                 raise self.error(node.keywords[0], "a function of the module takes no keywords")
             values = [a.data if isinstance(a, Buffer) else ops.convert(a) for a in args]
             return tir.Call(self.returns(function) or "", function, values)
+        if isinstance(function, BaseFunc):
+            raise self.error(
+                node.func,
+                "a kernel calls kernels of its own module",
+                rule="TOP-7",
+                hint="put both into the class of an @I.ir_module, and write Module.name(...)",
+            )
         if isinstance(function, Macro) and self.expand is not None:
             return self.expand(function, args, kwargs, node)
         if is_helper(function) and self.help is not None:
