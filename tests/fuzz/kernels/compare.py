@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -11,6 +12,7 @@ import numpy as np
 
 import relaxpy
 from relaxpy.errors import ParseError, RelaxpyError, RuntimeCheckError
+from relaxpy.exec.kernel import runtime
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source
@@ -73,13 +75,26 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
             outcome.failures.append(Failure(f"bare exception when compiled ({target})", detail))
     for number, call in enumerate(program.calls):
         expected = _expected(oracle, call)
-        outcome.calls[type(expected).__name__.lower()] += 1
+        outcome.calls[type(expected).__name__.removesuffix("Error").lower()] += 1
         for target, executable in executables.items():
-            found = _found(target, executable, oracle.name, call, expected)
+            with _blocks(program.block):
+                found = _found(target, executable, oracle.name, call, expected)
             if found is not None:
                 kind = f"{found.kind} ({target})"
                 outcome.failures.append(Failure(kind, found.detail, number))
     return outcome
+
+
+@contextmanager
+def _blocks(size: int) -> Iterator[None]:
+    """Rows are divided into blocks of `size` bytes, if it is given."""
+    before = runtime.TARGET, runtime.WORTH_THREADS
+    if size:
+        runtime.TARGET = runtime.WORTH_THREADS = size
+    try:
+        yield
+    finally:
+        runtime.TARGET, runtime.WORTH_THREADS = before
 
 
 def _round_trip(func: Any) -> list[Failure]:

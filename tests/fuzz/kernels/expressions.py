@@ -42,6 +42,8 @@ class Index:
     text: str
     low: int
     high: int
+    over: str = ""
+    """The size that it runs over, if it takes all its values."""
 
     def __str__(self) -> str:
         return self.text
@@ -77,6 +79,8 @@ class Expressions:
         self.scalars: list[tuple[str, str]] = []
         self.lets: list[tuple[str, str]] = []
         self.buffers: list[Tensor] = []
+        self.tame = False
+        """Whether every access is at the place that the loops count, as in most kernels."""
         self.carriers: dict[str, str] = {}
         """Variables for `T.Let`, by datatype."""
 
@@ -110,6 +114,9 @@ class Expressions:
 
     def index(self, size: Size) -> str:
         """An index for a dimension, mostly inside it."""
+        fitting = [i for i in self.loops if i.over == size.text]
+        if fitting and (self.tame or self.chance(0.2)):
+            return self.pick(fitting).text
         found = self.affine(size)
         for _ in range(5):
             if (found.low >= 0 and found.high < size.value) or self.dead or self.chance(0.01):
@@ -228,6 +235,10 @@ class Expressions:
 
     def readable(self) -> list[Tensor]:
         found = [b for b in self.buffers if b.filled and (not b.empty or self.dead)]
+        if self.tame:
+            over = {i.over for i in self.loops}
+            fitting = [b for b in found if {s.text for s in b.shape} <= over]
+            return fitting or found
         return found if not self.chance(0.01) else self.buffers
 
     def literal(self, dtype: str) -> str:
@@ -288,6 +299,11 @@ class Expressions:
 
     def value(self, dtype: str, depth: int) -> str:
         """An expression of `dtype`."""
+        if self.tame and dtype != "bool" and depth > 0:
+            a, b = self.leaf(dtype), self.leaf(dtype)
+            if self.chance(0.3):
+                return f"T.{self.pick(['min', 'max'])}({a}, {b})"
+            return f"({a} {self.pick(['+', '-', '*', '*'])} {b})" if self.chance(0.7) else a
         if depth <= 0 or self.chance(0.2):
             return self.leaf(dtype)
         if dtype == "bool":

@@ -65,6 +65,9 @@ class Generator(Arguments):
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)
+        self.sizes: list[Size] = []
+        self.local: dict[str, str] = {}
+        """The lines that declare the scratch of the whole function."""
         self.palette = self.pick(_PALETTES)
         self.symbols: list[str] = []
         self.arguments: list[Tensor] = []
@@ -74,21 +77,21 @@ class Generator(Arguments):
         name = self.fresh("f")
         self._declare_integers()
         declarations = self._declare_arguments()
-        local = self._declare_scratch()
+        self._declare_scratch()
         views = self._declare_views()
         for dtype in self.palette:
             if self.chance(0.2):
                 self.carriers[dtype] = self.fresh("lv")
-        self._body(local)
+        self._body()
         self._order_parameters()
         head = [f"{v} = T.{d}()" for d, v in self.carriers.items()]
         head = [*self._symbol_lines(), *head]
         if self.chance(0.3):
-            declarations = [*declarations, *local.values()]
+            declarations = [*declarations, *self.local.values()]
             self.random.shuffle(declarations)
         else:
             self.random.shuffle(declarations)
-            own = list(local.values())
+            own = list(self.local.values())
             self.random.shuffle(own)
             declarations += own
         params = ", ".join(f"{n}: {a}" for n, a in self.params)
@@ -96,7 +99,7 @@ class Generator(Arguments):
         text = "\n".join(["@T.prim_func", f"def {name}({params}):", *body]) + "\n"
         first = self.call(self.values)
         others = [self.call(self._other_values()) for _ in range(self.random.choice([0, 1, 2]))]
-        return Program(text, (first, *others))
+        return Program(text, (first, *others), self.pick([0, 0, 8, 48]))
 
     # ---- sizes
 
@@ -126,12 +129,15 @@ class Generator(Arguments):
         return [f"{name} = T.int64()" for name in self.symbols]
 
     def size(self) -> Size:
-        """A size, mostly a small positive one."""
+        """A size, mostly a small positive one, and often one that was drawn before."""
+        if self.sizes and self.chance(0.5):
+            return self.pick(self.sizes)
         found = self._size()
         for _ in range(4):
             if 0 < found.value <= 6 or (found.value <= 0 and self.chance(0.08)):
                 break
             found = self._size()
+        self.sizes.append(found)
         return found
 
     def _size(self) -> Size:
@@ -225,17 +231,19 @@ class Generator(Arguments):
             others.insert(self.random.randint(0, last), scalar)
         self.params = others
 
-    def _declare_scratch(self) -> dict[str, str]:
-        lines = {}
+    def _declare_scratch(self) -> None:
         for _ in range(self.random.choice([0, 1, 1, 2, 3])):
             shape = self.pick(self.arguments).shape if self.chance(0.5) else self.shape()
-            buffer = Tensor(self.fresh(), self.pick(self.palette), shape, filled=False)
-            scope = self.pick(["", "", "", ', scope="shared"', ', scope="local"'])
-            lines[buffer.name] = (
-                f"{buffer.name} = T.alloc_buffer({_tuple(shape)}, {buffer.dtype!r}{scope})"
-            )
-            self.buffers.append(buffer)
-        return lines
+            self.buffers.append(self._scratch(self.pick(self.palette), shape))
+
+    def _scratch(self, dtype: str, shape: tuple[Size, ...]) -> Tensor:
+        """A new buffer of the whole function."""
+        buffer = Tensor(self.fresh(), dtype, shape, filled=False)
+        scope = self.pick(["", "", "", ', scope="shared"', ', scope="local"'])
+        self.local[buffer.name] = (
+            f"{buffer.name} = T.alloc_buffer({_tuple(shape)}, {dtype!r}{scope})"
+        )
+        return buffer
 
     def _declare_views(self) -> list[str]:
         if not self.chance(0.1):
@@ -254,8 +262,8 @@ class Generator(Arguments):
 
     # ---- statements
 
-    def _body(self, local: dict[str, str]) -> None:
-        scratch = [b for b in self.buffers if b.name in local]
+    def _body(self) -> None:
+        scratch = [b for b in self.buffers if b.name in self.local]
         self.random.shuffle(scratch)
         for buffer in scratch:
             if self.chance(0.2):
@@ -286,9 +294,14 @@ class Generator(Arguments):
             self.let: 3,
             self.evaluation: 1,
             self.repeat: 1,
+            self.contraction: 3,
+            self.extreme: 2 if not self.loops else 0,
         }
         kind = self.random.choices(list(kinds), list(kinds.values()))[0]
+        before = self.tame
+        self.tame = before or self.chance(0.35)
         kind(depth)
+        self.tame = before
 
     def targets(self) -> list[Tensor]:
         found = [b for b in self.buffers if b.stored and (not b.empty or self.dead)]
@@ -399,6 +412,55 @@ class Generator(Arguments):
             else:
                 self.write(line)
 
+    def contraction(self, depth: int) -> None:
+        """A sum of products over a dimension that two buffers share."""
+        found = [b for b in self.readable() if b.shape and b.dtype != "bool"]
+        targets = [b for b in self.targets() if b.filled and b.dtype != "bool"]
+        if not (found and targets):
+            self.store()
+            return
+        target, left = self.pick(targets), self.pick(found)
+        before, self.tame = self.tame, True
+        with self.nest([*target.shape, self.pick(left.shape)]) as at:
+            element = f"{target.name}[{_at(at[: len(target.shape)])}]"
+            self.write(f"{element} = ({element} + {self.product(target.dtype)})")
+        self.tame = before
+
+    def extreme(self, depth: int) -> None:
+        """The largest or smallest of a row, and where it is."""
+        found = [b for b in self.readable() if b.shape and b.dtype != "bool"]
+        if not found:
+            self.store()
+            return
+        source = self.pick(found)
+        best = self._scratch(source.dtype, source.shape[:-1])
+        place = self._scratch(self.pick(["int32", "int64"]), source.shape[:-1])
+        with self.nest(source.shape) as at, self.suite('with T.block("extreme"):'):
+            axes = self._axes("S" * (len(at) - 1) + "R", at, source.shape)
+            kept = _at(axes[:-1])
+            one, where = f"{best.name}[{kept}]", f"{place.name}[{kept}]"
+            value = f"{source.name}[{_at(axes)}]"
+            with self.suite("with T.init():"):
+                self.write(f"{where} = T.{place.dtype}({self.pick([-1, 0])})")
+                self.write(f"{one} = {self.literal(source.dtype)}")
+            test = f"{one} {self.pick(['>', '>=', '<', '<='])} {value}"
+            if self.chance(0.2):
+                test = f"({test} or ({one} == {value} and {where} < {axes[-1]}))"
+            names = self.fresh("t"), self.fresh("u")
+            number = f'T.Cast("{place.dtype}", {axes[-1]})'
+            self.write(f"{names[0]} = T.Select({test}, {where}, {number})")
+            self.write(f"{names[1]} = T.Select({test}, {one}, {value})")
+            stores = [f"{where} = {names[0]}", f"{one} = {names[1]}"]
+            self.random.shuffle(stores)
+            for line in stores:
+                self.write(line)
+        best.filled = place.filled = True
+        self.buffers += [best, place]
+        targets = [b for b in self.targets() if b.dtype in (best.dtype, place.dtype)]
+        for buffer in targets[:1]:
+            with self.nest(buffer.shape) as at:
+                self.store(0, buffer, _at(at))
+
     def product(self, dtype: str) -> str:
         """A product of elements, as in a matrix multiplication."""
         if dtype == "bool":
@@ -438,7 +500,7 @@ class Generator(Arguments):
     def _axes(self, letters: str, at: Sequence[Index], shape: Sequence[Size]) -> list[Index]:
         """Axes of a block, bound to what the loops count."""
         names = [self.fresh(f"v{'ijklmo'[k % 6]}") for k in range(len(at))]
-        axes = [Index(n, i.low, i.high) for n, i in zip(names, at, strict=True)]
+        axes = [Index(n, i.low, i.high, i.over) for n, i in zip(names, at, strict=True)]
         plain = all(i.text.isidentifier() for i in at) and at
         if plain and self.chance(0.6):
             values = ", ".join(map(str, at))

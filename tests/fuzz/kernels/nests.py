@@ -34,13 +34,13 @@ class Nests(Expressions):
         self.depth -= 1
 
     @contextmanager
-    def loop_over(self, head: str, low: int, high: int) -> Iterator[Index]:
+    def loop_over(self, head: str, low: int, high: int, over: str = "") -> Iterator[Index]:
         """One loop."""
         name = self._loop_name()
         if "range" in self.names and head.startswith("range"):
             head = "T.serial" + head.removeprefix("range")
         with self.suite(f"for {name} in {head}:"):
-            index = Index(name, low, high)
+            index = Index(name, low, high, over)
             self.names.add(name)
             self.loops.append(index)
             yield index
@@ -68,8 +68,8 @@ class Nests(Expressions):
             a, b = shape
             with self.loop_over(f"range({a} * {b})", 0, a.value * b.value - 1) as i:
                 empty = a.value * b.value <= 0
-                row = Index(f"({i} // {b})", 0, -1 if empty else a.value - 1)
-                column = Index(f"({i} % {b})", 0, -1 if empty else b.value - 1)
+                row = Index(f"({i} // {b})", 0, -1 if empty else a.value - 1, a.text)
+                column = Index(f"({i} % {b})", 0, -1 if empty else b.value - 1, b.text)
                 self.loops += [] if b.value <= 0 else [row, column]
                 yield [row, column]
         elif kind < 0.5 and len(shape) > 1:
@@ -78,7 +78,7 @@ class Nests(Expressions):
                 yield [outer, *inner]
         else:
             with (
-                self.loop_over(self._head(shape[0]), 0, shape[0].value - 1) as i,
+                self.loop_over(self._head(shape[0]), 0, shape[0].value - 1, shape[0].text) as i,
                 self.nest(shape[1:]) as r,
             ):
                 yield [i, *r]
@@ -96,7 +96,7 @@ class Nests(Expressions):
         self.names = before
         sizes = ", ".join(map(str, shape))
         with self.suite(f"for {', '.join(names)} in T.grid({sizes}):"):
-            at = [Index(n, 0, s.value - 1) for n, s in zip(names, shape, strict=True)]
+            at = [Index(n, 0, s.value - 1, s.text) for n, s in zip(names, shape, strict=True)]
             self.names |= set(names)
             self.loops += at
             yield at
@@ -110,7 +110,7 @@ class Nests(Expressions):
             self.loop_over(f"range({tiles})", 0, tiles.value - 1) as i,
             self.loop_over(f"range({factor})", 0, factor - 1) as j,
         ):
-            place = Index(f"({i} * {factor} + {j})", 0, size.value - 1)
+            place = Index(f"({i} * {factor} + {j})", 0, size.value - 1, size.text)
             with self.suite(f"if {place} < {size}:"):
                 self.loops.append(place)
                 yield place

@@ -117,6 +117,8 @@ class Program:
 
     text: str
     calls: tuple[Call, ...]
+    block: int = 0
+    """Bytes after which rows are divided into blocks, and among threads; 0 for the usual number."""
 
     def standalone(self, notes: Sequence[str] = ()) -> str:
         """A script that runs the program and prints its arguments afterwards."""
@@ -134,6 +136,11 @@ class Program:
             '""")',
             "executable = relaxpy.compile(f)",
         ]
+        if self.block:
+            lines += [
+                "from relaxpy.exec.kernel import runtime",
+                f"runtime.TARGET = runtime.WORTH_THREADS = {self.block}",
+            ]
         for call in self.calls:
             lines += [call.source(), 'executable[f.attrs["global_symbol"]](*args)', "print(*args)"]
         return "\n".join(lines) + "\n"

@@ -61,6 +61,8 @@ def _cause(failure: Failure) -> str:
 
 
 def _calls(program: Program) -> Iterator[Program]:
+    if program.block:
+        yield replace(program, block=0)
     if len(program.calls) > 1:
         for call in program.calls:
             yield replace(program, calls=(call,))
@@ -174,7 +176,8 @@ def _parameters(program: Program, tree: ast.Module) -> Iterator[Program]:
         calls = tuple(
             replace(c, arguments=c.arguments[:k] + c.arguments[k + 1 :]) for c in program.calls
         )
-        yield Program(ast.unparse(ast.Module([smaller], [])) + "\n", calls)
+        text = ast.unparse(ast.Module([smaller], [])) + "\n"
+        yield replace(program, text=text, calls=calls)
 
 
 def _expressions(program: Program) -> Iterator[Program]:

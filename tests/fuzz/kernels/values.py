@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from tests.fuzz.kernels.machine import Machine
 from tests.fuzz.kernels.reading import (
     DTYPES,
@@ -297,6 +299,7 @@ def _constant(code: str) -> Any:
     if names_in(code) - {"m"}:
         return None
     try:
-        return eval(code, {"m": Machine()})
+        with np.errstate(all="ignore"):
+            return eval(code, {"m": Machine()})
     except (RefusedError, UndefinedError, AttributeError):
         return None
