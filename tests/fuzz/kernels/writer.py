@@ -406,6 +406,11 @@ class Writer(Values):
         what it stands for, and evaluated where it is used.
         """
         match node:
+            case ast.AnnAssign(
+                target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value
+            ):
+                bound = self.as_type(self.value(value), name_of(annotation))
+                self.scopes[-1][name] = Variable(f"({bound.code})", bound.dtype)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if not (
                 isinstance(value, ast.Call) and name_of(value.func).endswith("_buffer")
             ):
