@@ -177,9 +177,7 @@ class Normalizer:
                 if replaced and arg in replaced:
                     return False
             elif kind is Tuple:
-                if arg.struct_info is None or not is_leaf(arg):
-                    return False
-                if (ctx.closed or replaced) and not self._are_final(cast("Tuple", arg).fields):
+                if arg.struct_info is None or not self._are_final(cast("Tuple", arg).fields):
                     return False
             elif kind not in ATOMS:
                 return False

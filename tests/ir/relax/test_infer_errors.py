@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from relaxpy.errors import RelaxpyWarning, StructInfoError, StructInfoTypeError
+from relaxpy.errors import RelaxpyWarning, StructInfoError, StructInfoTypeError, WellFormedError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.derive import normalize_function
 from tests.ir.relax.graphs import at, function, pure, size, var
@@ -245,6 +245,20 @@ WARNINGS: dict[str, tuple[Callable[..., rx.Function], str, str | None]] = {
         None,
     ),
 }
+
+
+@pytest.mark.rule("NF-15")
+def test_an_ordinary_block_in_a_dataflow_block_is_shown_where_it_begins() -> None:
+    for known in range(1, 6):
+        lines = [line if line >= known else None for line in range(1, 6)]
+        inner = rx.BindingBlock([rx.VarBinding(var("a"), X, span=at(lines[0]))], span=at(lines[1]))
+        value = rx.SeqExpr((inner,), X, span=at(lines[2]))
+        outer = rx.DataflowBlock([rx.VarBinding(var("b"), value, span=at(lines[3]))])
+        whole = function([X], rx.SeqExpr((outer,), X))
+        with pytest.raises(WellFormedError) as caught:
+            normalize_function(replace(whole, span=at(lines[4])))
+        [found] = caught.value.diagnostics
+        assert (found.rule, found.span) == ("NF-15", at(known))
 
 
 @pytest.mark.rule("DER-20", "DER-25", "DER-26", "DER-41", "DER-45", "SI-14")

@@ -474,6 +474,12 @@ def test_what_follows_from_a_failed_function_is_not_said(x: rx.Var) -> None:
     fails = seq(block(bind(var("a", tensor(3)), x)), x)
     uses = op.add(f(y), y)
     assert rules(module(f=function([x], fails), g=function([y], uses))) == ["DER-18"]
+    through = module(
+        f=function([x], fails),
+        g=function([y], f(y)),
+        h=function([z := var("z", tensor(2))], op.add(rx.GlobalVar("g")(z), z)),
+    )
+    assert rules(through) == ["DER-18"]
     typed = function([x], fails, tensor(4))
     assert len(found(module(f=typed, g=function([y], op.add(f(y), y))))) == 2
 

@@ -161,7 +161,7 @@ class Surveyor:
         self.found = Survey(module)
         self._homes: dict[Var, object] = {}
         self._size_homes: dict[tir.Var, set[int]] = {}
-        self._open: set[int] = set()
+        self._begun: set[int] = set()
         self._vars: dict[Var, int] = {}
         self._seen: set[Var] = set()
         self._sizes: set[tir.Var] = set()
@@ -225,7 +225,6 @@ class Surveyor:
         func = site.func
         found = self.found
         found.functions.append(site)
-        self._open.add(id(func))
         params = list(func.params)
         for param in params:
             found.binders.setdefault(param, []).append(param.span or func.span)
@@ -245,7 +244,6 @@ class Surveyor:
         self._expr(func.body, place, func.span)
         self._leave(params)
         self._sizes.difference_update(sizes)
-        self._open.discard(id(func))
 
     def _enter(self, var: Var, depth: int) -> None:
         self._vars[var] = depth
@@ -262,7 +260,7 @@ class Surveyor:
         return new
 
     def _sequence(self, seq: SeqExpr, place: _Place, span: Span | None) -> None:
-        self._open.add(id(seq))
+        self._begun.add(id(seq))
         bound: list[Var] = []
         sizes: list[tir.Var] = []
         for block in seq.blocks:
@@ -270,7 +268,6 @@ class Surveyor:
         self._expr(seq.body, place, seq.span or span)
         self._leave(bound)
         self._sizes.difference_update(sizes)
-        self._open.discard(id(seq))
 
     def _block(
         self,
@@ -283,13 +280,12 @@ class Surveyor:
         dataflow = isinstance(block, DataflowBlock)
         inside = _Place(place.function, place.depth, dataflow or place.dataflow)
         local: list[Var] = []
-        self._open.add(id(block))
+        self._begun.add(id(block))
         for binding in block.bindings:
             self._bind(binding, inside, dataflow, sizes, binding.span or span)
             if binding.var is not None:
                 (local if isinstance(binding.var, DataflowVar) else bound).append(binding.var)
         self._leave(local)
-        self._open.discard(id(block))
 
     def _bind(
         self,
@@ -389,7 +385,7 @@ class Surveyor:
             return "unbound"
         if var in self._being_bound:
             return "self"
-        if var not in self._seen and id(home) in self._open:
+        if var not in self._seen and id(home) in self._begun:
             return "early"
         return "block" if isinstance(var, DataflowVar) else "gone"
 
@@ -412,7 +408,7 @@ class Surveyor:
                 continue
             homes = self._size_homes.get(var, set())
             fault: Literal["unbound", "early", "gone"] = "unbound"
-            if homes & self._open and var not in self._seen_sizes:
+            if homes & self._begun and var not in self._seen_sizes:
                 fault = "early"
             elif homes:
                 fault = "gone"
