@@ -93,6 +93,7 @@ def test_changes(
     [
         "def f(x: a < b = c) -> a < b:\n    'docstring'",
         "x: a < b = c",
+        "X: TypeAlias = Literal['a']",
         "import a",
         "assert a < b",
         "__all__ = ['a']",

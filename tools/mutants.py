@@ -180,6 +180,8 @@ def _left_alone(tree: ast.Module) -> set[int]:
                 skip(annotation)
             case ast.FunctionDef(returns=returns):
                 skip(returns)
+            case ast.Subscript(value=ast.Name(id="Literal")):
+                skip(node)
             case ast.keyword(arg="strict"):  # of zip: says what is true anyway
                 skip(node)
             case ast.Assert() | ast.Import() | ast.ImportFrom() | ast.JoinedStr():
@@ -635,6 +637,8 @@ def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, list[Mu
                 print(f"  survived  {mutant}\n            {identity(mutant)}", flush=True)
             else:
                 killers[mutant.file][verdict] += 1
+            if (tried := verdicts.total()) % 25 == 0:
+                print(f"  {tried} tried, {len(survivors)} survived", flush=True)
     print(f"{area}: noticed by {dict(verdicts)}")
     return len(chosen), survivors
 

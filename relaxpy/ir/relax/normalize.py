@@ -10,6 +10,7 @@ from relaxpy.errors import Diagnostic, RelaxpyError, WellFormedError
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.base import set_fields
+from relaxpy.ir.relax.compatibility import shape_rank
 from relaxpy.ir.relax.emitter import Emitter
 from relaxpy.ir.relax.infer import (
     infer_call,
@@ -40,6 +41,7 @@ from relaxpy.ir.relax.nodes import (
     ShapeExpr,
     StringImm,
     StructInfo,
+    TensorStructInfo,
     Tuple,
     TupleGetItem,
     TupleStructInfo,
@@ -338,6 +340,9 @@ class Normalizer:
                 return self._vars.get(found)
             if isinstance(found, tir.Var):
                 return self._sizes.get(found)
+            if isinstance(found, TensorStructInfo) and found.ndim == -1 != shape_rank(found):
+                # A shape variable that had no info when `ndim` was left out (SI-11).
+                return replace(found, ndim=shape_rank(found))
             return None
 
         return cast("S", rewrite(info, rule))

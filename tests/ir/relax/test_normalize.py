@@ -78,6 +78,26 @@ def test_leaves_stay_where_they_are(leaf: rx.Expr) -> None:
     assert call.value.args == (leaf,)
 
 
+@pytest.mark.rule("NF-4")
+@pytest.mark.parametrize(
+    ("name", "stays"), [("relax.call_pure_packed", True), ("test.unregistered", False)]
+)
+def test_a_packed_function_stays_where_an_operator_calls_it(name: str, stays: bool) -> None:
+    extern = rx.ExternFunc("f")
+    value = rx.Call(Op(name), (extern, extern), sinfo_args=(Object,))
+    op = Op("test.unregistered")
+    op.set_attr("FPurity", True)
+    try:
+        found = normalize_function(function([], value))
+    finally:
+        op.reset_attr("FPurity")
+    call = bindings(found)[-1].value
+    assert isinstance(call, rx.Call)
+    assert [isinstance(arg, rx.Var) for arg in call.args] == [not stays, True]
+    assert len(bindings(found)) == (2 if stays else 3)
+    assert check_well_formed(found, check_struct_info=False, normal_form=True) == []
+
+
 @pytest.mark.rule("NF-3")
 def test_fields_of_a_tuple_that_are_no_leaves_are_bound(x: rx.Var) -> None:
     inner = rx.Tuple((shape_of(x), x))

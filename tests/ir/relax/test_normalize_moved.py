@@ -121,3 +121,19 @@ def test_an_operand_that_is_evaluated_again_is_bound_once() -> None:
         second = bb.evaluate(pure("k", shared))
         bb.emit_func_output(rx.Tuple((first, second)))
     assert called(bb.finalize()["main"]) == ["h", "g", "f", "k"]
+
+
+@pytest.mark.rule("SI-1", "SI-3", "WF-14b")
+def test_a_shape_follows_the_variable_that_is_given_its_info() -> None:
+    s, y = var("s"), var("y")
+    by_s = rx.TensorStructInfo(s, "float32")
+    value = pure("f", U, info=by_s)
+    for binding in (cast(y, U, by_s), bind(var("y", by_s), value), bind(y, value)):
+        body = seq(block(bind(s, rx.ShapeExpr((3,))), binding), rx.Tuple(()))  # type: ignore[arg-type]
+        found = normalize_function(function([U], body))
+        assert check_well_formed(found, normal_form=True) == []
+        first, second = (b.var for b in bindings(found))
+        assert first is not None
+        assert second is not None
+        assert first.struct_info == shape(3)
+        assert second.struct_info.shape is first  # type: ignore[union-attr]

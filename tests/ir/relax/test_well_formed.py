@@ -330,6 +330,11 @@ WRONG_SHAPE = rx.ShapeStructInfo((2, 3), ndim=-1)  # type: ignore[arg-type]
 def test_the_rank_is_the_number_of_dimensions(x: rx.Var) -> None:
     assert rules(params(tensor(2, 3), shape(2, 3))) == []
     assert rules(params(WRONG_RANK)) == ["WF-10", "WF-14d"]
+    for wrong, text in (
+        (WRONG_RANK, "gives a tensor 2 dimensions and ndim 3"),
+        (WRONG_SHAPE, "gives a shape 2 dimensions and ndim -1"),
+    ):
+        assert all(text in d.message for d in found(params(wrong)))
     assert rules(params(tuple_of(func(WRONG_SHAPE, ret=prim())))) == ["WF-10", "WF-15b"]
     given_back = function([x], x, WRONG_RANK)
     assert rules(given_back) == ["WF-14d"]
@@ -340,6 +345,10 @@ def test_the_rank_is_that_of_a_shape_variable() -> None:
     s = var("s", shape(2, 3))
     wrong = rx.TensorStructInfo(s, "float32", ndim=3)
     assert "WF-10" in rules(function([s, var("y", wrong)], s))
+    scalar, unknown = var("s", shape()), var("s", rx.ShapeStructInfo(None, -1))
+    for s, broken in ((scalar, ["WF-10", "WF-14d"]), (unknown, [])):
+        ranked = rx.TensorStructInfo(s, "float32", ndim=1)
+        assert rules(function([s, var("y", ranked)], s)) == broken
 
 
 @pytest.mark.rule("WF-14a", "LEG-8")
@@ -568,5 +577,7 @@ def test_a_division_that_need_not_be_made_is_left_to_the_run() -> None:
         if_then_else(n > 0, n, zero),
     ):
         assert rules(function([var("x", shape(n))], rx.PrimValue(value))) == []
+    real = tir.FloatImm("float64", 0.0)
+    assert rules(function([], rx.PrimValue(tir.Div(real, real)))) == []
     asked = tir.Select(zero > 0, n, n)
     assert rules(function([var("x", shape(n))], rx.PrimValue(asked))) == ["PX-3"]

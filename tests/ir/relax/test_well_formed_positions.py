@@ -10,11 +10,13 @@ import pytest
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.graphs import BOOL, at, function, seq, size
-from tests.ir.relax.infos import Object, shape, tensor
+from tests.ir.relax.infos import Object, func, shape, tensor, tuple_of
 
 N = size("n")
+MESH, SPLIT = DeviceMesh((2,), (0, 1)), Placement.from_text("S[0]")
 SEVEN, ZERO = tir.IntImm("int64", 7), tir.IntImm("int64", 0)
 
 
@@ -71,6 +73,46 @@ FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
             UNIT, var("p", located(tensor(N * 2), info), param), line=func
         ),
         ["WF-6a"],
+    ),
+    "a parameter in a function in a tuple in an annotation": (
+        lambda info, outer, outermost, param: main(
+            UNIT,
+            var(
+                "p",
+                located(
+                    tuple_of(located(func(located(WRONG_RANK, info), ret=Object), outer)),
+                    outermost,
+                ),
+                param,
+            ),
+        ),
+        ["WF-10", "WF-14d"],
+    ),
+    "a result in a return annotation": (
+        lambda info, outer, line: main(
+            UNIT, ret=located(func(ret=located(WRONG_RANK, info)), outer), line=line
+        ),
+        ["WF-14d"],
+    ),
+    "what a tensor on many devices is": (
+        lambda info, outer, line: main(
+            UNIT,
+            var(
+                "p",
+                located(DTensorStructInfo(located(WRONG_RANK, info), MESH, SPLIT), outer),  # type: ignore[arg-type]
+                line,
+            ),
+        ),
+        ["WF-10", "WF-14d"],
+    ),
+    "a field in what a cast says": (
+        lambda info, outer, line: main(
+            seq(
+                bound(None, UNIT, line, located(tuple_of(located(tensor(N * 2), info)), outer)),
+                UNIT,
+            )
+        ),
+        ["WF-5b"],
     ),
     "a return annotation": (
         lambda info, func: main(UNIT, ret=located(WRONG_RANK, info), line=func),

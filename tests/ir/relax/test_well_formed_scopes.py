@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -10,10 +11,12 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from tests.ir.relax.graphs import (
     BOOL,
+    at,
     bind,
     block,
     cast,
     function,
+    module,
     pure,
     seq,
     size,
@@ -96,3 +99,42 @@ def test_a_size_is_used_too_early_at_each_position(put: Put) -> None:
     n = size("n")
     early = seq(block(bind(var("a"), put(rx.ShapeExpr((n,)))), cast(None, U, tensor(n))), X)
     assert rules(early) == ["WF-5a"]
+
+
+@pytest.mark.rule("WF-4", "WF-5b", "WF-6a", "WF-24")
+def test_a_size_that_is_gone_is_reported_once_by_the_criterion_of_its_position() -> None:
+    n = size("n")
+    ends = rx.If(C, seq(block(cast(None, U, tensor(n))), X), X)
+    p = var("p", tensor(n * 2))
+    for binding, rule in (
+        (bind(var("b"), function([p], p)), "WF-6a"),
+        (bind(var("b"), function([], X, tensor(n))), "WF-4"),
+        (cast(None, U, tensor(n * 2)), "WF-5b"),
+        (bind(var("b"), rx.ShapeExpr((n,))), "WF-24"),
+    ):
+        assert rules(seq(block(bind(var("a"), ends), binding), X)) == [rule]
+
+
+@pytest.mark.rule("WF-24", "SC-1")
+def test_a_function_that_the_module_has_not_is_reported_once_for_each_position() -> None:
+    def missing(line: int | None) -> rx.Call:
+        return replace(pure("f", rx.GlobalVar("g")), span=at(line))
+
+    def reports(*lines: int | None) -> list[tuple[str | None, object]]:
+        mod = module(main=function([], rx.Tuple(tuple(map(missing, lines)))))
+        return [(d.rule, d.span) for d in check_well_formed(mod)]
+
+    assert reports(None, None) == [("WF-24", None)]
+    assert reports(1, 2, 1) == [("WF-24", at(1)), ("WF-24", at(2))]
+
+
+@pytest.mark.rule("WF-2a")
+def test_only_the_first_of_many_unknown_names_are_compared_with_those_that_are_known() -> None:
+    names = [f"parameter{i}" for i in range(200)]
+    body = rx.Tuple(tuple(var(name + "x") for name in names))
+    found = check_well_formed(function([var(name, tensor(2)) for name in names], body))
+    assert len(found) == 200
+    near = ["did you mean" in (d.hint or "") for d in found]
+    assert near[0]
+    assert not near[-1]
+    assert near == sorted(near, reverse=True)

@@ -239,8 +239,7 @@ class Surveyor:
                 where = param.span or func.span
                 self._annotation(param.struct_info, "param", where, param.name_hint, place)
         if func.ret_struct_info is not None:
-            span = func.ret_struct_info.span or func.span  # type: ignore[attr-defined]
-            self._annotation(func.ret_struct_info, "return", span, site.name, place)
+            self._annotation(func.ret_struct_info, "return", func.span, site.name, place)
         self._expr(func.body, place, func.span)
         self._leave(params)
         self._sizes.difference_update(sizes)
@@ -307,8 +306,7 @@ class Surveyor:
             self._expr(value, place, span)
             self._being_bound.discard(var)
         if isinstance(binding, MatchCast):
-            where = getattr(binding.struct_info, "span", None) or span
-            self._annotation(binding.struct_info, "cast", where, _name(var), place)
+            self._annotation(binding.struct_info, "cast", span, _name(var), place)
             sizes += self._enter_sizes(definable_shape_vars(binding.struct_info))
         if var is None:
             return
@@ -417,22 +415,26 @@ class Surveyor:
     def _annotation(
         self, root: StructInfo, role: Role, span: Span | None, of: str, place: _Place
     ) -> None:
-        """An annotation, part by part, with what the Func infos around each part own (SC-16)."""
+        """An annotation, part by part, with what the Func infos around each part own (SC-16).
+
+        A part without a position is where the one around it is.
+        """
         binds: set[tir.Var] = set()
-        waiting: list[tuple[StructInfo, frozenset[tir.Var]]] = [(root, frozenset())]
+        waiting: list[tuple[StructInfo, frozenset[tir.Var], Span | None]]
+        waiting = [(root, frozenset(), span)]
         while waiting:
-            info, own = waiting.pop()
-            self.found.annotations.append(Annotation(info, role, info_span(info) or span, of))
+            info, own, outer = waiting.pop()
+            where = info_span(info) or outer
+            self.found.annotations.append(Annotation(info, role, where, of))
             if isinstance(info, TupleStructInfo):
-                waiting += [(f, own) for f in reversed(in_parts(info).fields)]
+                waiting += [(f, own, where) for f in reversed(in_parts(info).fields)]
             elif isinstance(info, DTensorStructInfo):
-                waiting.append((info.tensor_sinfo, own))
+                waiting.append((info.tensor_sinfo, own, where))
             elif isinstance(info, FuncStructInfo):
                 inner = own | frozenset(own_shape_vars(info, self._sizes | own))
-                waiting.append((info.ret, inner))
-                waiting += [(p, inner) for p in reversed(info.params or ())]
+                waiting.append((info.ret, inner, where))
+                waiting += [(p, inner, where) for p in reversed(info.params or ())]
             else:
-                where = info_span(info) or span
                 if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
                     self._use(info.shape, place, where, as_shape=True)
                 for size in sizes_of(info):

@@ -174,6 +174,9 @@ def test_a_call_that_stands_in_many_places_is_made_known_once() -> None:
     for _ in range(12):
         value = pure("f", value, value)
     assert len(list(calls_made(value))) == 12
+    printed, literal = show(value), function([], value)
+    for parts in ((value, value, printed), (printed, value, value), (literal, printed, literal)):
+        assert contains_impure_call(rx.Tuple(parts))
 
 
 def test_sizes_are_no_relax_variables() -> None:
