@@ -227,11 +227,10 @@ def analyzer_of(axes: Sequence[Axis]) -> Analyzer:
     """An analyzer that knows what the loops `axes` run through."""
     analyzer = Analyzer()
     for axis in axes:
-        extent = as_poly(axis.stop) - as_poly(axis.start)
-        if extent.constant is not None and extent.constant <= 0:
-            continue  # there is no value to know anything about
-        size = ops.cast_to(extent.expr(), axis.var.dtype)
-        analyzer.bind(axis.var, Range.from_min_extent(axis.start, size))
+        extent = (as_poly(axis.stop) - as_poly(axis.start)).expr()
+        kind = axis.var.dtype
+        bounds = Range.from_min_extent(axis.start, ops.cast_to(extent, kind))
+        analyzer.bind(axis.var, bounds)
     return analyzer
 
 

@@ -127,6 +127,17 @@ FOUND = {
         call(floats(1, 3), 1),
         call(floats(2, 3), 2),
     ),
+    "a loop that never runs says nothing about its variable": (
+        """
+        def f(A: T.Buffer((4,), "int32"), m: T.int32, k: T.int64):
+            for i in T.serial(1, T.max(m, 1)):
+                for j in range(0):
+                    for a in range(k // 3):
+                        for b in range(3):
+                            A[1] = 1
+        """,
+        call(ints(0, 0, 0, 0), 5, 7),
+    ),
 }
 
 
