@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
-from relaxpy.exec.kernel.bounds import may_fail
+from relaxpy.exec.kernel.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Store, loads
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement, access
 from relaxpy.ir.op import Op
@@ -206,10 +206,18 @@ def _extreme(
         return None
     if order.by_place and (along.constant(free[0].var) or 0) < 1:
         return None
+    accesses = [access(one.buffer, one.indices, variables) for one in (store, place)]
+    for one in accesses:
+        maps = [m for m in one.maps if m is not None]
+        used = {v for m in maps for v in m.coefficients}
+        apart = len(maps) == len(one.maps) and is_one_to_one(maps, group.axes, ())
+        if not apart or used != variables - {free[0].var}:
+            return None
+    best, where = accesses
     return ArgExtreme(
-        access(store.buffer, store.indices, variables),
+        best,
         store.indices,
-        access(place.buffer, place.indices, variables),
+        where,
         place.indices,
         value,
         index,

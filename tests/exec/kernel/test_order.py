@@ -2,6 +2,7 @@
 
 from functools import partial
 from itertools import permutations, product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -295,3 +296,35 @@ def f(n: T.int64, C: T.Buffer((4,), "int32"), E: T.Buffer((4,), "int32"),
         wanted = [np.array(w).astype(np.int32) for w in (wanted_c, wanted_e, wanted_s % (1 << 32))]
         for found, right in zip((c, e, s), wanted, strict=True):
             np.testing.assert_array_equal(found, right)
+
+
+SOUGHT = ["i + j", "(i + j) % 3", "T.min(i, j)", "N[i, j]", "3 * i + j"]
+
+
+@pytest.mark.parametrize(
+    ("index", "other"), [*((i, i) for i in SOUGHT), ("3 * i + j", "i"), ("3 * i + j", "0")]
+)
+def test_extremes_that_are_sought_in_one_element_are_sought_one_after_the_other(
+    index: str, other: str
+) -> None:
+    func = from_source(f"""
+@T.prim_func
+def f(A: T.Buffer((3, 3, 4), "int32"), N: T.Buffer((3, 3), "int32"),
+      B: T.Buffer((9,), "int32"), P: T.Buffer((9,), "int32")):
+    for i, j, k in T.grid(3, 3, 4):
+        if A[i, j, k] > B[{index}]:
+            B[{index}] = A[i, j, k]
+            P[{other}] = k
+""")
+    rng = np.random.default_rng(3)
+    a = rng.integers(0, 9, (3, 3, 4)).astype(np.int32)
+    n = rng.integers(0, 9, (3, 3)).astype(np.int32)
+    b, p = np.ones(9, np.int32), np.full(9, -1, np.int32)
+    best, place = b.tolist(), p.tolist()
+    for i, j, k in product(range(3), range(3), range(4)):
+        names = {"i": i, "j": j, "N": n, "T": SimpleNamespace(min=min)}
+        where, beside = eval(index, names), eval(other, names)
+        if a[i, j, k] > best[where]:
+            best[where], place[beside] = int(a[i, j, k]), k
+    load(func)(a, n, b, p)
+    assert (b.tolist(), p.tolist()) == (best, place)
