@@ -67,6 +67,7 @@ STEPS = "reading the text takes more than 3000000 steps"
 BITS = "an integer of more than 4096 bits is refused in text"
 MEMBERS = "more than 100000 members are refused in text"
 TOKENS = "the text has more than 1000000 tokens"
+FIELDS = "f-strings of too many fields"
 UNROLLED = "unroll to more than 50000 statements"
 DEEP = "nested too deeply"
 NO_MEMBERS = "only a tuple whose fields are known can be gone through"
@@ -296,6 +297,11 @@ TEXTS = {
     ],
     "characters, more than 100000 are not read": [
         FUNCTION.replace("R.Tensor", "R.Tensor(('1,' * 500000,))")
+    ],
+    FIELDS: [
+        body("y = f'" + "{1}" * 300_000 + "'"),
+        body("y = f'" + "a" * 15_000_000 + "{1}" * 2000 + "'"),
+        FUNCTION.replace("R.Tensor", "R.Tensor((\"f'" + "{1}" * 30_000 + "'\",))"),
     ],
     TOKENS: [
         body("y = [" + "1," * 7_900_000 + "]"),

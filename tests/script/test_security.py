@@ -5,6 +5,8 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -20,6 +22,7 @@ from relaxpy.errors import (
     nearest,
 )
 from relaxpy.script import from_source, relax as R
+from relaxpy.script.parser import wording
 from tests.counting import calls
 from tests.script.attacks import HEADER, attacks
 
@@ -230,3 +233,89 @@ def test_namespaces_that_the_caller_forgot_are_named() -> None:
         "import relax as R"
     )
     assert from_source("from relaxpy.script import relax as R\n" + text, extra_vars={"n": 4})
+
+
+def test_braces_and_quotes_that_belong_to_no_f_string_are_no_fields() -> None:
+    """Python looks for the fields of each f-string from its beginning; for others it does not."""
+    text = f"{HEADER}    y = (R.str({'f{' * 90_000!r}), R.str(f'{{1}}'))\n    return x\n"
+    assert "f{f{f{" in from_source(text).script()
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_text() -> None:
+    assert from_source("\ufeff" + f"{HEADER}    return x\n").params
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@R.function\ndef f(x: R.Tensor, x: R.Tensor):\n    return x\n",
+        "@T.prim_func\ndef f(x: T.Buffer(3), x: T.Buffer(4)):\n    x[0] = 1.0\n",
+        f"@R.macro\ndef m(x, *, x):\n    return x\n{HEADER}    return m(x, x=x)\n",
+        f"{HEADER}    return (lambda x, x: x)(x, x)\n",
+    ],
+)
+def test_parameters_have_names_of_their_own(text: str) -> None:
+    """Python notices when it compiles, which a text is not."""
+    with pytest.raises(ParseError, match="two parameters are called 'x'") as caught:
+        from_source(text, check_well_formed=False)
+    span = caught.value.diagnostic.span
+    line = text.split("\n")[span.line - 1]
+    assert line[span.column - 1] == "x"
+    assert line.index("x") < span.column - 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["R.sum(x, axis=0, axis=1)", "R.sum(x, axis=0, **{'axis': 1})", "R.sum(x=x, **{'x': x})"],
+)
+def test_an_argument_is_given_once(call: str) -> None:
+    with pytest.raises(ParseError, match=r"argument '(axis|x)' is given twice"):
+        from_source(f"{HEADER}    return {call}\n")
+
+
+def read(text: str) -> None:
+    with suppress(ParseError):
+        from_source(text)
+
+
+def functions(count: int) -> str:
+    return "".join(f"@R.function\ndef f{k}(x: R.Tensor):\n    return x\n" for k in range(count))
+
+
+def matched(count: int) -> str:
+    """A kernel of so many parameters, each with its buffer."""
+    params = ", ".join(f"a{k}: T.handle" for k in range(count))
+    lines = "".join(f"    A{k} = T.match_buffer(a{k}, (4,))\n" for k in range(count))
+    return f"@T.prim_func\ndef f({params}):\n{lines}    A0[0] = 1.0\n"
+
+
+@pytest.mark.parametrize(("write", "first"), [(functions, 50), (matched, 50)])
+def test_reading_takes_work_and_memory_in_proportion_to_the_text(
+    write: Callable[[int], str], first: int
+) -> None:
+    def peak(text: str) -> int:
+        tracemalloc.start()
+        read(text)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    read(write(first))  # what is made once, is made
+    texts = [write(first), write(8 * first)]
+    few, many = (calls(lambda t=t: read(t)) for t in texts)
+    assert many < 10 * few
+    few, many = map(peak, texts)
+    assert many < 10 * few
+
+
+def test_each_error_looks_for_a_hint_in_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(errors: int) -> int:
+        wrong = "".join(f"    y = z{k}\n" for k in range(errors))
+        text = HEADER + wrong + "    y = x\n" * 3000 + "    return x\n"
+        with pytest.raises(ParseError) as caught:
+            from_source(text)
+        assert len(caught.value.diagnostics) == errors
+        return calls(lambda: read(text))
+
+    monkeypatch.setattr(wording, "MAX_LOOKED_AT", 100)
+    assert work(18) < work(1) + 18 * 10_000

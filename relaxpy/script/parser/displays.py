@@ -214,6 +214,8 @@ class Displays:
         spec = node.args
         if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.defaults:
             raise self.error(node, "a lambda here takes plain parameters only")
+        for error in self.program.repeated(spec):
+            raise error
         return Lambda(node, self)
 
     def _joined(self, node: ast.JoinedStr) -> str:

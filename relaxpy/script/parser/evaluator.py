@@ -306,12 +306,13 @@ class Evaluator(BuiltinCalls):
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
             given = self.value(keyword.value)
-            if keyword.arg is not None:
-                kwargs[keyword.arg] = given
-            elif isinstance(given, Mapping) and all(isinstance(k, str) for k in given):
-                kwargs.update(given)
-            else:
+            added = {keyword.arg: given} if keyword.arg is not None else given
+            if not isinstance(added, Mapping) or not all(isinstance(k, str) for k in added):
                 raise self.error(keyword.value, "** takes a dict keyed by strings")
+            for name in added:
+                if name in kwargs:
+                    raise self.error(keyword, f"argument {name!r} is given twice")
+            kwargs.update(added)
         return args, kwargs
 
     def _call(self, node: ast.Call) -> object:

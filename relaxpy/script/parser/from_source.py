@@ -59,7 +59,7 @@ def from_source(
     """
     if not isinstance(text, str):
         raise ParseError(f"a program is a string, found {type(text).__name__}", about=text)
-    program = parse_text(text, filename or "<string>", limit=MAX_TEXT)
+    program = parse_text(text.removeprefix("\ufeff"), filename or "<string>", limit=MAX_TEXT)
     names = dict(_USUAL | _SPACES if extra_vars is None else extra_vars)
     # The call of a module would make an instance of a class of Python's.
     handed_in = [v for v in names.values() if callable(v) and not isinstance(v, IRModule)]

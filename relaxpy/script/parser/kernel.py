@@ -58,6 +58,8 @@ class KernelReader(KernelState):
         spec = node.args
         for name in type_parameters(node, self.error, self.report):
             self.scope.set(name, self.size(name))
+        for error in self.program.repeated(spec):
+            self.report.add(error)
         for extra in (spec.vararg, spec.kwarg, *spec.kwonlyargs):
             if extra is not None:
                 self.report.add(self.error(extra, "a kernel has plain positional parameters only"))

@@ -72,7 +72,7 @@ class KernelBuilder:
     """
 
     def __init__(self) -> None:
-        self.params: list[Var] = []
+        self.params: dict[Var, None] = {}
         self.buffer_map: dict[Var, Buffer] = {}
         self.attrs: dict[str, object] = {}
         self.ret_type: DataType | None = None
@@ -137,11 +137,11 @@ class KernelBuilder:
     def parameter(self, name: str, given: Buffer | Var) -> None:
         """Append a parameter: a variable, or a buffer behind a handle called `name`."""
         if isinstance(given, Var):
-            self.params.append(given)
+            self.params[given] = None
             self.named.add(given)
             return
         handle = Var(name, "handle")
-        self.params.append(handle)
+        self.params[handle] = None
         self.buffer_map[handle] = given
         self.pointers.add(given.data)
 

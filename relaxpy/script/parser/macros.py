@@ -57,6 +57,8 @@ class Macro(FromText):
     def signature(self, values: Evaluator) -> inspect.Signature:
         """What the macro takes; `values` reads the defaults, where the macro stands."""
         spec, kinds = self.node.args, inspect.Parameter
+        for error in self.program.repeated(spec):
+            raise error
         plain = [*spec.posonlyargs, *spec.args]
         given: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults))
         found = [

@@ -328,9 +328,10 @@ def in_order(definitions: Sequence[Definition]) -> Iterator[Definition]:
         yield from definitions
         return
     by_name = {d.node.name: d for d in definitions}
+    position = {name: k for k, name in enumerate(by_name)}
     mentions = {name: mentioned(d.node, derived) for name, d in by_name.items()}
     for group in strongly_connected(mentions):
-        yield from (d for d in definitions if d.node.name in group)
+        yield from (by_name[name] for name in sorted(group, key=position.__getitem__))
 
 
 def mentioned(node: ast.FunctionDef, known: Container[str]) -> list[str]:

@@ -127,11 +127,8 @@ class Scope:
         return found
 
     def around(self, *first: Mapping[str, object]) -> Scope:
-        """A scope for a function defined here: it sees what is bound now, then `first`."""
-        merged: dict[str, object] = {}
-        for frame in self.frames:
-            merged.update(frame)
-        return Scope(merged, *first, *self._around)
+        """A scope for a function defined here: it sees the names of this one, then `first`."""
+        return Scope(*reversed(self.frames), *first, *self._around)
 
 
 def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapping[str, object]]:

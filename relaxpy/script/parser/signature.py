@@ -95,7 +95,9 @@ class SignatureReader:
         self.found.complete &= len(self.found.params) == len(args)
 
     def refuse_extras(self, spec: ast.arguments) -> None:
-        """A function has plain positional parameters."""
+        """A function has plain positional parameters, each with a name of its own."""
+        for error in self.values.program.repeated(spec):
+            self.wrong(error)
         for extra in _extras(spec):
             self.wrong(
                 self.values.error(

@@ -6,6 +6,7 @@ import ast
 import inspect
 import io
 import linecache
+import re
 import sys
 import tokenize
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ MAX_DEPTH = 90
 #: takes up to 1,800 bytes while Python makes it.
 MAX_TOKENS = 1_000_000
 MAX_QUOTED = 100_000
+#: The fields of an f-string, times its characters: before 3.12, Python looks for each of them from
+#: the beginning of the string.
+MAX_SEARCHED = 4_000_000_000
+MAX_QUOTED_SEARCHED = 40_000_000
+_FORMATTED = re.compile(r"\b(?:f|rf|fr)['\"]", re.IGNORECASE)
 #: Bytes of UTF-8 that begin no character, and how many bytes of a long line are counted at once.
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
 _CHUNK = 4096
@@ -75,6 +81,18 @@ class Program:
         """The error `message` about what stands at `node`."""
         return ParseError(message, span=self.span(node), **details)  # type: ignore[arg-type]
 
+    def repeated(self, spec: ast.arguments) -> Iterator[ParseError]:
+        """An error for each parameter that is called like one before it.
+
+        Python notices when it compiles a definition, and a text is not compiled.
+        """
+        names: set[str] = set()
+        plain = (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)
+        for arg in (*plain, *filter(None, (spec.vararg, spec.kwarg))):
+            if arg.arg in names:
+                yield self.error(arg, f"two parameters are called {arg.arg!r}")
+            names.add(arg.arg)
+
 
 def _characters(line: str, offset: int) -> int:
     """How many characters the first `offset` bytes of a line are."""
@@ -98,15 +116,21 @@ def _counted_characters(line: str) -> tuple[bytes, list[int]]:
 def check_size(text: str) -> None:
     """Check that Python's parser can read `text` in little memory.
 
-    Errors: ParseError if it has more than MAX_TOKENS tokens.
+    Errors: ParseError if it has more than MAX_TOKENS tokens, or f-strings of very many fields.
     """
-    if len(text) <= MAX_TOKENS or _most_tokens(text) <= MAX_TOKENS:
+    few = len(text) <= MAX_TOKENS or _most_tokens(text) <= MAX_TOKENS
+    if few and _searched(text) <= MAX_SEARCHED:
         return
-    # Punctuation inside of strings was counted: look closer.
+    # Punctuation inside of strings was counted, and braces outside of them: look closer.
+    count = searched = 0
     try:
-        for count in accumulate(_tokens(text)):
+        for more, fields in _tokens(text):
+            count += more
+            searched += fields
             if count > MAX_TOKENS:
                 raise ParseError(f"the text has more than {MAX_TOKENS} tokens, which are not read")
+            if searched > MAX_SEARCHED:
+                raise ParseError("the text has f-strings of too many fields, which are not read")
     except (tokenize.TokenError, SyntaxError) as error:
         raise ParseError(f"the text is no Python: {error.args[0]}") from None
 
@@ -118,11 +142,19 @@ def _most_tokens(text: str) -> int:
     return kinds.count(b"p") + words + kinds.startswith(b"w")
 
 
-def _tokens(text: str) -> Iterator[int]:
-    """For each token how many it stands for: the expressions in an f-string belong to it."""
+def _searched(text: str) -> int:
+    """At least as many characters as Python looks at to find the fields of f-strings in `text`."""
+    return text.count("{") * len(text) if _FORMATTED.search(text) else 0
+
+
+def _tokens(text: str) -> Iterator[tuple[int, int]]:
+    """For each token how many it stands for, and how many characters are looked at for its fields.
+
+    The expressions in an f-string belong to it.
+    """
     for kind, token, *_ in tokenize.generate_tokens(io.StringIO(text).readline):
-        formatted = kind == tokenize.STRING and "f" in token[:2].lower()
-        yield _most_tokens(token) if formatted else 1
+        formatted = kind == tokenize.STRING and _FORMATTED.match(token)
+        yield (_most_tokens(token), _searched(token)) if formatted else (1, 0)
 
 
 def parse_text(text: str, name: str, *, first_line: int = 1, limit: int | None = None) -> Program:
@@ -236,6 +268,8 @@ def quoted_tree(text: str) -> ast.Expression | str:
     """The tree of the expression that a string holds, or what is wrong with it."""
     if len(text) > MAX_QUOTED:
         return f"has {len(text)} characters, more than {MAX_QUOTED} are not read"
+    if _searched(text) > MAX_QUOTED_SEARCHED:
+        return "has f-strings of too many fields, which are not read"
     try:
         return ast.parse(text, mode="eval")
     except (SyntaxError, ValueError):

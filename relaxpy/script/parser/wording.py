@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import islice
 
 import numpy as np
 
@@ -43,6 +44,9 @@ __all__ = [
     "truth_hint",
     "unknown_member",
 ]
+
+#: Parts of a function in which a hint is looked for: each error of a text may look for one.
+MAX_LOOKED_AT = 20_000
 
 
 def as_parse_error(error: RelaxpyError, span: Span) -> RelaxpyError:
@@ -236,22 +240,19 @@ def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
 
 def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
     """Where in the same function an unknown name is bound all the same."""
-    around: ast.AST = tree
-    inside: list[ast.AST] = [tree]
-    while inside:
-        part = inside.pop()
-        if isinstance(part, ast.FunctionDef) and _holds(part, node):
-            around = part
-        if _is_size_in(part, node):
-            return (
-                f"in a signature sizes are strings: {node.id!r}"
-                if _in_signature(around, node)
-                else f"declare a new size before: {node.id} = T.int64()"
-            )
-        inside += ast.iter_child_nodes(part)
+    around = _innermost(tree, node)
+    parts = list(islice(ast.walk(around), MAX_LOOKED_AT + 1))
+    if len(parts) > MAX_LOOKED_AT:
+        return None
+    if any(_is_size_in(part, node) for part in parts):
+        return (
+            f"in a signature sizes are strings: {node.id!r}"
+            if _in_signature(around, node)
+            else f"declare a new size before: {node.id} = T.int64()"
+        )
     lines = [
         part.lineno
-        for part in ast.walk(around)
+        for part in parts
         if isinstance(part, ast.Name) and part.id == node.id and isinstance(part.ctx, ast.Store)
     ]
     if not lines:
@@ -259,10 +260,22 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
     first = min(lines)
     if first >= node.lineno:
         return "it is bound further down: move that before its first use"
-    branches = (part for part in ast.walk(around) if isinstance(part, ast.If))
+    branches = (part for part in parts if isinstance(part, ast.If))
     if not any(part.lineno <= first <= (part.end_lineno or first) for part in branches):
         return "what a block binds ends with it: use it there, or bind it before"
     return "what a branch binds ends with it: bind the same name last in both branches"
+
+
+def _innermost(tree: ast.AST, node: ast.Name) -> ast.AST:
+    """The innermost function in whose lines `node` stands, or `tree` where there is none."""
+    around, inside = tree, [tree]
+    while inside:
+        part = inside.pop()
+        if isinstance(part, ast.FunctionDef):
+            around = part
+        held = (s for s in ast.iter_child_nodes(part) if isinstance(s, ast.stmt))
+        inside += (s for s in held if s.lineno <= node.lineno <= (s.end_lineno or s.lineno))
+    return around
 
 
 def _is_size_in(part: ast.AST, node: ast.Name) -> bool:
@@ -279,10 +292,6 @@ def _in_signature(function: ast.AST, node: ast.Name) -> bool:
         return False
     parts = [function.args, *filter(None, [function.returns])]
     return any(n is node for part in parts for n in ast.walk(part))
-
-
-def _holds(outer: ast.FunctionDef, node: ast.Name) -> bool:
-    return outer.lineno <= node.lineno <= (outer.end_lineno or outer.lineno)
 
 
 _NAMES: dict[type[ast.expr], tuple[str, str | None]] = {
