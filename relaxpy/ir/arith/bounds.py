@@ -236,7 +236,7 @@ def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Inte
             return whole
 
 
-def _of_sum(engine: Canonical, expr: tir.PrimExpr) -> Interval:
+def _of_sum(engine: Canonical, expr: tir.Add | tir.Sub) -> Interval:
     """Around a chain of sums, term by term."""
     total: Interval = (0, 0)
     for part, times in folding.terms(expr).items():

@@ -108,7 +108,7 @@ class Canonical:
 
     def ask(self, work: Callable[[], T]) -> T:
         """What `work` finds out, the same wherever, whenever and in whichever thread."""
-        if WORKING.active:
+        if WORKING.band is not None:
             return work()
         for engine in (self._root, GENERAL):
             if engine._entries > _MOST_ENTRIES:
@@ -134,11 +134,11 @@ class Canonical:
 
     def remember(self, table: dict[K, T], key: K, work: Callable[[K], T]) -> T:
         """What `work` finds for `key`, which was not in `table`, entered there."""
-        band = key.height // BAND
-        if not WORKING.active:
+        outer = WORKING.band
+        if outer is None:
             return self.ask(lambda: self.remember(table, key, work))
-        if band and band != WORKING.band:
-            outer = WORKING.band
+        band = key.height // BAND
+        if band and band != outer:
             self._prepare(key)
             WORKING.band = band
             try:
@@ -228,7 +228,7 @@ class Canonical:
             return poly.constant(bound[0])
         return poly.atom(var)
 
-    def _sum(self, expr: tir.PrimExpr) -> Poly:
+    def _sum(self, expr: tir.Add | tir.Sub) -> Poly:
         """A chain of sums at once; deep chains are no deep recursion."""
         out: dict[poly.Monomial, int] = {}
         for part, times in folding.terms(expr).items():

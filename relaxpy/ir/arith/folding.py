@@ -146,11 +146,15 @@ def operands(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
     return found
 
 
-def terms(expr: PrimExpr) -> dict[PrimExpr, int]:
+def terms(expr: tir.Add | tir.Sub) -> dict[PrimExpr, int]:
     """What a chain of sums and differences adds, and how often; shared parts are opened once."""
+    a, b = expr.a, expr.b
+    if not isinstance(a, (tir.Add, tir.Sub)) and not isinstance(b, (tir.Add, tir.Sub)):
+        sign = 1 if isinstance(expr, tir.Add) else -1
+        return {a: 1, b: sign} if a is not b else {a: 1 + sign}
     order: list[PrimExpr] = []
     seen: set[PrimExpr] = set()
-    stack = [(expr, False)]
+    stack: list[tuple[PrimExpr, bool]] = [(expr, False)]
     while stack:
         part, ready = stack.pop()
         if ready:
@@ -160,7 +164,7 @@ def terms(expr: PrimExpr) -> dict[PrimExpr, int]:
             stack.append((part, True))
             if isinstance(part, (tir.Add, tir.Sub)):
                 stack += [(part.b, False), (part.a, False)]
-    times = {expr: 1}
+    times: dict[PrimExpr, int] = {expr: 1}
     for part in reversed(order):
         if isinstance(part, (tir.Add, tir.Sub)):
             factor = times.pop(part)

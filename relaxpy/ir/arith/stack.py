@@ -22,10 +22,9 @@ _FRAMES = 1000
 
 
 class _Working(threading.local):
-    """Whether this thread is at work on a question, and in which band of heights."""
+    """In which band of heights this thread is at work on a question; None if it is on none."""
 
-    active = False
-    band = 0
+    band: int | None = None
 
 
 WORKING = _Working()
@@ -34,15 +33,15 @@ _changing_limit = threading.Lock()
 
 def with_room(work: Callable[[], T]) -> T:
     """What `work` gives, in a thread of its own where the caller's stack is too small for it."""
-    if WORKING.active:
+    if WORKING.band is not None:
         return work()
-    WORKING.active = True
+    WORKING.band = 0
     try:
         return work()
     except RecursionError:
         pass  # only here, outside of everything, is there room to begin anew
     finally:
-        WORKING.active = False
+        WORKING.band = None
     return _in_thread(work)
 
 
@@ -53,7 +52,7 @@ def _in_thread(work: Callable[[], T]) -> T:
     done.acquire()
 
     def run() -> None:
-        WORKING.active = True
+        WORKING.band = 0
         try:
             found.append(_with_frames(work))
         except RecursionError:

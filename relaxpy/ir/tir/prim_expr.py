@@ -24,6 +24,8 @@ _interned: WeakValueDictionary[tuple[object, ...], PrimExpr] = WeakValueDictiona
 # Two threads that build one expression get one object; what the collector runs may build more.
 _entering = RLock()
 
+_CHAINED = frozenset(DataType(f"int{bits}") for bits in (8, 16, 32, 64))
+
 
 def _identity(value: object) -> object:
     """What stands for a field in the table of interned nodes."""
@@ -58,7 +60,7 @@ class PrimExpr(Node):
         if node is None:
             made = object.__new__(cls)
             object.__setattr__(made, "dtype", dtype)
-            object.__setattr__(made, "height", cls._height_over(dtype, values))
+            object.__setattr__(made, "height", cls._height_over(values))
             for name, value in zip(cls._stored, values, strict=True):
                 object.__setattr__(made, name, value)
             with _entering:
@@ -68,15 +70,19 @@ class PrimExpr(Node):
         return cast("Self", node)
 
     @classmethod
-    def _height_over(cls, dtype: DataType, values: Iterable[object]) -> int:
-        height = 0
-        chain = cls._chain if dtype.family == "int" and not dtype.vector else None
+    def _height_over(cls, values: Iterable[object]) -> int:
+        height, chain = 0, cls._chain
         for value in values:
             if isinstance(value, PrimExpr):
-                chained = chain is not None and chain == value._chain
-                height = max(height, value.height + (not chained))
+                above = value.height
+                if chain is None or chain != value._chain or value.dtype not in _CHAINED:
+                    above += 1
             elif type(value) is tuple and value:
-                height = max(height, cls._height_over(dtype, value))
+                above = cls._height_over(value)
+            else:
+                continue
+            if above > height:
+                height = above
         return height
 
     @override
