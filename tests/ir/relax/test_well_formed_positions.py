@@ -293,3 +293,22 @@ def test_a_fault_is_reported_at_the_innermost_known_position(kind: str) -> None:
     for known in range(count):
         lines = [None] * known + list(range(known + 1, count + 1))
         assert places(make(*lines)) == [(rule, known + 1) for rule in rules]
+
+
+@pytest.mark.rule("WF-14d")
+def test_a_fault_of_an_annotation_names_what_is_annotated() -> None:
+    u, callee = var("u", Object), var("callee", Object)
+    cases = {
+        "p": main(UNIT, var("p", WRONG_RANK)),
+        "y": main(seq(bound(var("y", WRONG_RANK), UNIT), UNIT)),
+        "the function": main(UNIT, ret=WRONG_RANK),
+        "cast": main(seq(bound(var("cast"), u, cast=WRONG_RANK), UNIT), u),
+        "this": main(seq(bound(None, u, cast=WRONG_RANK), UNIT), u),
+        "f": main(call(line=None, info=WRONG_RANK)),
+        "callee": main(rx.Call(callee, (), sinfo_args=(WRONG_RANK,)), callee),
+        "relax.add": main(rx.Call(Op("relax.add"), (), sinfo_args=(WRONG_RANK,))),
+        "symbol": main(UNIT, ret=WRONG_RANK).with_attr("global_symbol", "symbol"),
+    }
+    for name, program in cases.items():
+        *_, found = check_well_formed(program, check_struct_info=False)
+        assert found.message.startswith(f"the annotation of {name} gives a tensor 2 dimensions")
