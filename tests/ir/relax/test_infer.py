@@ -246,6 +246,15 @@ def test_a_cast_to_more_or_less_is_no_warning(wanted: rx.StructInfo) -> None:
     derived([x], seq(block(cast(None, x, wanted)), x))
 
 
+@pytest.mark.rule("DER-2", "DER-15", "DER-44")
+def test_a_parameter_without_annotation_is_any_value_to_callers_in_a_cycle() -> None:
+    f, g = rx.GlobalVar("f"), rx.GlobalVar("g")
+    p, q = var("p"), var("q")
+    mod = module(f=function([p], g(p), prim()), g=function([q], f(q), prim()))
+    found = normalize_module(mod)
+    assert found["f"].struct_info == found["g"].struct_info == func(Object, ret=prim())
+
+
 def test_warnings_come_once() -> None:
     x, y = var("x", tensor(size("n"))), var("y", tensor(4))
     func = function([x], seq(block(bind(y, x)), y))

@@ -48,6 +48,18 @@ MENTIONS: dict[str, Callable[[tir.Var], list[rx.Binding]]] = {
     "signature": lambda n: [
         bind(var("y"), function([p := var("p", tensor(n))], p, tensor(n))),
     ],
+    "parameter as shape": lambda n: [
+        bind(
+            var("y"),
+            function(
+                [
+                    p := var("p", rx.TensorStructInfo(s := var("s", shape(n)), "float32")),
+                    s,
+                ],
+                p,
+            ),
+        )
+    ],
     "body of a function": lambda n: [bind(var("y"), function([], rx.ShapeExpr((n,))))],
     "branch": lambda n: [bind(var("y"), rx.If(C, rx.ShapeExpr((n,)), rx.PrimValue(n)))],
     "function that mentions itself": lambda n: [

@@ -112,3 +112,13 @@ def test_sizes_are_put_in_for_variables_only() -> None:
             substitute_info(info, values)  # type: ignore[arg-type]
     with pytest.raises(MisuseError):
         substitute_info(3, {n: n})  # type: ignore[type-var]
+
+
+@pytest.mark.rule("MAP-9")
+def test_sizes_that_do_not_change_stay_as_they_are_written() -> None:
+    n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
+    info = rx.TensorStructInfo((n + n, 2), "float32")
+    assert substitute_info(info, {n: n, m: 4}) is info
+    assert substitute_info(info, {m: 4}) is info
+    assert substitute_info(info, {n: m}).get_shape() == (m + m, 2)
+    assert substitute_info(info, {n: m + 1}).get_shape() == (m * 2 + 2, 2)

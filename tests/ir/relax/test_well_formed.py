@@ -265,6 +265,10 @@ def test_a_dataflow_block_has_no_if(x: rx.Var) -> None:
     [only] = found(function([x, c], seq(dataflow(bind(var("y"), value)), x)))
     assert (only.rule, only.hint) == ("WF-7c", "end the dataflow block before it")
     assert rules(function([x, c], seq(block(bind(var("y"), value)), x))) == []
+    nested = seq(block(bind(z := var("z"), value)), z)
+    program = function([x, c], seq(dataflow(bind(var("y"), nested)), x))
+    [only] = check_well_formed(program, check_struct_info=False)
+    assert only.rule == "WF-7c"
     inner = function([], rx.If(c, x, x))
     assert rules(function([x, c], seq(dataflow(bind(var("y"), inner)), x))) == []
 
@@ -476,6 +480,10 @@ def test_what_derivation_finds_in_sound_functions_is_said_too(x: rx.Var) -> None
         hides=function([w], seq(block(bind(var("c"), show(w))), w)),
     )
     assert rules(mod) == ["WF-2a", "PU-5", "PU-8"]
+    u, v = var("u", tensor(2)), var("v", tensor(2))
+    mod["helper"] = function([u], u, global_symbol="helper")
+    mod["uses"] = function([v], rx.GlobalVar("helper")(v), tensor(3), global_symbol="uses")
+    assert rules(mod) == ["WF-2a", "PU-5", "PU-8", "DER-45"]
 
 
 def test_what_follows_from_a_failed_function_is_not_said(x: rx.Var) -> None:
@@ -519,8 +527,9 @@ def test_derivation_is_tried_only_on_what_is_well_formed(x: rx.Var) -> None:
 
 
 def test_only_programs_are_checked() -> None:
-    with pytest.raises(MisuseError, match="expected a module or a function"):
+    with pytest.raises(MisuseError, match="expected a module or a function") as caught:
         check_well_formed(3)  # type: ignore[arg-type]
+    assert caught.value.about == 3
 
 
 def test_kernels_are_none_of_its_business() -> None:
