@@ -486,7 +486,7 @@ def test_folding_sees_literals_in_their_own_precision():
     third = ops.const(1.1)
     assert float(tenth + third) == float(np.float32(0.1) + np.float32(1.1))
     assert ops.const(16777217.0).astype("int32") is ops.const(16777216)
-    assert ops.const(0.1).astype("float64") is ops.const(0.1, "float64")
+    assert ops.const(0.1).astype("float64") is ops.const(float(np.float32(0.1)), "float64")
 
 
 @pytest.mark.parametrize("function", [ops.minimum, ops.maximum])
