@@ -6,6 +6,7 @@ what one element at a time, which buffers share memory, and what is done in bloc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,6 +16,7 @@ from relaxpy.exec.kernel.parts import Access, Group, Part, Statement, access
 from relaxpy.exec.kernel.updates import ArgExtreme, Update
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select, Var
+from relaxpy.ir.tir.ops import int_range
 
 if TYPE_CHECKING:
     from relaxpy.ir.tir.function import PrimFunc
@@ -48,7 +50,8 @@ class Reduce:
 def first_of(step: Reduce) -> PrimExpr | None:
     """The condition whose first position along the one reduced axis `step` finds, or None.
 
-    That is the least of `Select(condition, position, none)`, beginning with `none`.
+    That is the least of `Select(condition, position, none)`, beginning with `none`, which is no
+    less than any position.
     """
     match step.over, step.update.combine, step.update.operand, step.initial:
         case (
@@ -58,7 +61,9 @@ def first_of(step: Reduce) -> PrimExpr | None:
             IntImm(value=start),
         ) if position is axis.var and none == start and step.begins_always:
             starts = isinstance(axis.start, IntImm) and axis.start.value == 0
-            return condition if starts else None
+            stop = axis.stop.value if isinstance(axis.stop, IntImm) else math.inf
+            last = min(stop - 1, int_range(position.dtype)[1])
+            return condition if starts and last <= none else None
         case _:
             return None
 

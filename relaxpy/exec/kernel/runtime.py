@@ -179,7 +179,7 @@ def scatter(
         # NumPy has a fast way for one index: the position in memory.
         place = full[0].astype(np.intp)
         for index, size in zip(full[1:], array.shape[1:], strict=True):
-            place = place * size + index
+            place = place * size + index.astype(np.intp)
         array, full = array.reshape(-1), [place]
     if ufunc is None:
         array[tuple(full)] = chosen

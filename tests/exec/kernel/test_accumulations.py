@@ -22,6 +22,7 @@ from relaxpy.ir.tir.expr import (
     Min,
     Mul,
     PrimExpr,
+    Select,
     Sub,
     Var,
 )
@@ -158,3 +159,17 @@ def test_a_conversion_is_that_of_scalars(source: str) -> None:
         agrees(PrimFunc([b.x, y], loops(BufferStore(y, value, [i, j]), (i, 4), (j, 3))))
         single = b.x[2, 1] if kind == source else Cast(kind, b.x[2, 1])
         agrees(PrimFunc([b.x, y], BufferStore(y, single, [size(0), size(1)])))
+
+
+@pytest.mark.parametrize("none", [-1, 0, 1, 2, 100])
+@pytest.mark.parametrize("begin", [-1, 0, 1, 100])
+@pytest.mark.parametrize("start", [0, 1])
+def test_the_least_of_selected_places_is_that_of_the_text(
+    none: int, begin: int, start: int
+) -> None:
+    x, y = decl_buffer([size(5), size(3)], "bool", "X"), decl_buffer([size(5)], "int64", "Y")
+    chosen = Min(y[i], Select(x[i, k], k, size(none)))
+    least = For(k, size(start), size(3 - start), ForKind.SERIAL, BufferStore(y, chosen, [i]))
+    body = SeqStmt([BufferStore(y, size(begin), [i]), least])
+    truths = np.array([[1, 0, 1], [0, 1, 0], [0, 0, 1], [0, 1, 1], [0, 0, 0]], "bool")
+    check(PrimFunc([x, y], loops(body, (i, 5))), truths, np.zeros(5, "int64"))

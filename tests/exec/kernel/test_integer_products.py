@@ -58,9 +58,12 @@ def test_large_products_of_small_integers_are_products_of_floats() -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("masked", [False, True])
-def test_scatters_reach_the_elements_of_all_their_indices(order: str, masked: bool) -> None:
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64"])
+def test_scatters_reach_the_elements_of_all_their_indices(
+    order: str, masked: bool, kind: str
+) -> None:
     rng = np.random.default_rng(7)
-    i, j = rng.integers(0, 4, 50).astype("uint8"), rng.integers(0, 90, (50, 2)).astype("int8")
+    i, j = rng.integers(0, 4, 50).astype("uint8"), rng.integers(0, 90, (50, 2)).astype(kind)
     found = np.zeros((4, 90), "int32", order=order)  # type: ignore[call-overload]
     values = rng.integers(0, 9, (50, 2)).astype("int32")
     mask = values > 4 if masked else None
