@@ -27,7 +27,17 @@ def shrink(program: Program, failure: Failure, tries: int = TRIES) -> Program:
         left -= 1
         if left < 0:
             return False
-        found = examine(candidate, targets, trip="trip" in failure.kind).failures
+        try:
+            found = examine(candidate, targets, trip="trip" in failure.kind).failures
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ):
+            return False  # the oracle cannot make sense of it
         return any(_cause(f) == _cause(failure) for f in found)
 
     best = program

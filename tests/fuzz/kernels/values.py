@@ -165,7 +165,10 @@ class Values:
 
     def _folded(self, name: str, a: Value, b: Value) -> bool:
         """Whether TVM's constructors give a number without an operand, as 0 of 0 * x."""
-        first, second = _constant(a.code), _constant(b.code)
+        # What is folded itself may be a number, too.
+        first, second = (
+            0 if v.code.startswith("m.dropped(") else _constant(v.code) for v in (a, b)
+        )
         if name in ("floordiv", "truncdiv", "floormod", "truncmod"):
             return first == 0 or (second == 1 and name.endswith("mod"))
         return name == "mul" and (first == 0 or second == 0)
