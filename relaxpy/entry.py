@@ -41,9 +41,9 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
         try:
             try:
                 return function(*args, **kwargs)
-            except RecursionError:
-                if not is_users(sys._getframe(1)):
-                    raise  # further out there is room to say so
+            except RecursionError as error:
+                if isinstance(error, RelaxpyError) or not is_users(sys._getframe(1)):
+                    raise  # it is told already, or further out there is room to say so
                 raise nested_too_deeply() from None
         except RelaxpyError as error:
             tell(error, sys._getframe(1), args, kwargs)

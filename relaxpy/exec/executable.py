@@ -92,15 +92,15 @@ class EntryPoint:
                     args = self._converted(args)
                     break
             return self._run(*args)
+        except RelaxpyError as error:
+            if is_users(sys._getframe(1)):
+                error.leave_insides()
+            raise
         except RecursionError:
             raise RuntimeCheckError(
                 f"calls inside {self.signature.name} nest deeper than Python allows",
                 hint="sys.setrecursionlimit(...) allows more",
             ) from None
-        except RelaxpyError as error:
-            if is_users(sys._getframe(1)):
-                error.leave_insides()
-            raise
         except Exception as error:  # of whatever users' code raised: it goes on as it is
             if is_users(sys._getframe(1)):
                 leave_foreign(error)

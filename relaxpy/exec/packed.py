@@ -44,13 +44,17 @@ def failure_of(error: Exception, name: str, span: Span | None = None) -> PackedF
 
 
 def _failed(error: Exception, diagnostics: tuple[Diagnostic, ...]) -> PackedFuncError:
-    """An error of both classes, made without a call of the user's own `__init__`."""
+    """An error of both classes, made without a call of the user's own `__new__` and `__init__`."""
     found = PackedFuncError()
-    with suppress(TypeError):  # a user's __new__ that takes arguments, classes that do not mix
+    with suppress(TypeError):  # classes that do not mix
         raised: Any = type(error)
         kind = _both(raised)
-        # Not RelaxpyError's own __new__, which makes no room for the members of an OSError.
-        found = type(error).__new__(kind)
+        builtin = next(base for base in raised.__mro__ if base.__module__ == "builtins")
+        try:
+            # It makes room for its members, as those of an OSError.
+            found = builtin.__new__(kind, *error.args)
+        except TypeError:  # as MemoryError, which makes no instances but its own
+            found = Exception.__new__(kind)
         _take_over(found, error)
     found.diagnostics, found.about, found.failure = diagnostics, error, error
     found.__context__, found.__suppress_context__ = error.__context__, error.__suppress_context__
@@ -83,10 +87,7 @@ def _take_over(found: PackedFuncError, error: Exception) -> None:
     vars(found).update(vars(error))
     for base in type(error).__mro__:
         for name, member in vars(base).items():
-            if (
-                isinstance(member, (GetSetDescriptorType, MemberDescriptorType))
-                and name[:2] != "__"
-            ):
+            if isinstance(member, _SLOTS) and name[:2] != "__":
                 try:
                     setattr(found, name, getattr(error, name))
                 except (AttributeError, TypeError, ValueError):

@@ -22,6 +22,7 @@ from relaxpy.exec.registry import (
     register_func,
     remove_global_func,
 )
+from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.module import IRModule
 from relaxpy.script import relax as R
 
@@ -156,6 +157,9 @@ ERRORS = [
     StrictError("first"),
     StopIteration(4),
     ZeroDivisionError(),
+    MemoryError("the model is too large"),
+    RecursionError("a tree too deep"),
+    ExceptionGroup("several", [ValueError("first"), KeyError("second")]),
 ]
 
 
@@ -173,13 +177,20 @@ def test_what_a_packed_function_raises_is_a_packed_func_error_of_its_class(
     assert "packed function 'test.failing' raised" in str(error)
     assert str(raised) in str(error)
     assert "R.call_packed" in str(error), "the line of the program is shown"
-    if isinstance(raised, StrictError):  # no instance of it can be made without its argument
-        return
     assert isinstance(error, type(raised))
-    for name in ("args", "errno", "filename", "reason", "limit", "measure", "value"):
+    for name in ("args", "errno", "filename", "reason", "limit", "measure", "value", "exceptions"):
         assert getattr(error, name, None) == getattr(raised, name, None)
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     assert frames[-1] == "fail", "the innermost frame is the user's"
+
+
+@pytest.mark.rule("EV-19")
+def test_a_recursion_of_a_packed_function_is_told_as_its_own_through_each_call() -> None:
+    register_func("test.failing", failing(RecursionError("a tree too deep")), override=True)
+    vm = VirtualMachine(relaxpy.compile(IRModule({"run_failing": run_failing})))
+    vm.set_input("run_failing", X)
+    with pytest.raises(PackedFuncError, match=r"'test\.failing' raised RecursionError: a tree"):
+        vm.invoke_stateful("run_failing")
 
 
 @pytest.mark.rule("EV-19")
