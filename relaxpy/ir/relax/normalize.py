@@ -259,7 +259,7 @@ class Normalizer:
         if isinstance(value, ExternFunc) and isinstance(node, Call) and is_callee(node, index):
             return value
         var = self.out.bind(value, span=part.span)
-        if self.out.remembers and value is not part:
+        if self.out.remembers:
             self.out.remember(part, var, is_unnamed=True)
         if isinstance(part, (Call, TupleGetItem)):
             if not isinstance(value, Call) or is_pure_call(value, self.out.ctx):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,9 @@ MENTIONS: dict[str, Callable[[tir.Var], list[rx.Binding]]] = {
     "scalar": lambda n: [bind(var("y"), rx.PrimValue(n + 1))],
     "argument": lambda n: [bind(var("y"), pure("f", rx.ShapeExpr((n,))))],
     "sinfo_args": lambda n: [bind(var("y"), pure("f", U, info=tensor(n)))],
+    "one of several sinfo_args": lambda n: [
+        bind(var("y"), replace(pure("f", U), sinfo_args=(prim(), tensor(n), prim())))
+    ],
     "sinfo_args of a call of a call": lambda n: [
         bind(var("y"), pure("f", pure("g", U), info=tuple_of(tensor(n), prim(n))))
     ],
