@@ -53,7 +53,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "relations": (
         tuple(f"{RELAX}/{n}.py" for n in ("bounds", "compatibility", "erase", "mapping", "ty")),
         (
-            *(f"{OF_RELAX}/test_relations_{n}.py" for n in ("compatibility", "erasure")),
+            *(f"{OF_RELAX}/test_relations_{n}.py" for n in ("bounds", "compatibility", "erasure")),
             *(f"{OF_RELAX}/test_relations_{n}.py" for n in ("laws", "order")),
             *(f"{OF_RELAX}/test_{n}.py" for n in ("infer", "struct_info")),
             "tests/exec/test_match_cast.py",

@@ -147,18 +147,12 @@ def _aligned(
     return a, substitute_info(renamed, table)
 
 
-def _packed(a: rx.FuncStructInfo, b: rx.FuncStructInfo, *, purity: bool) -> rx.FuncStructInfo:
-    return replace(a, purity=purity, ret=a.ret if a.ret == b.ret else rx.ObjectStructInfo())
-
-
 def _function_lub(
     a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
 ) -> rx.FuncStructInfo | None:
-    """SUB-28 to SUB-30; None stands for Object."""
+    """SUB-28 to SUB-30, where neither is below the other; None stands for Object."""
     purity = a.purity and b.purity
     if a.params is None and b.params is None:
-        if a.derive_func == b.derive_func:
-            return _packed(a, b, purity=purity)
         return rx.FuncStructInfo(None, rx.ObjectStructInfo(), purity, derive_func=rx.EMPTY_DERIVE)
     if a.params is None or b.params is None or len(a.params) != len(b.params):
         return None
@@ -180,10 +174,10 @@ def _function_lub(
 def _function_glb(
     a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
 ) -> rx.FuncStructInfo | None:
-    """SUB-36 to SUB-38."""
+    """SUB-36 to SUB-38, where neither is below the other."""
     purity = a.purity or b.purity
     if a.params is None and b.params is None:
-        if a.derive_func == b.derive_func or b.derive_func == rx.EMPTY_DERIVE:
+        if b.derive_func == rx.EMPTY_DERIVE:
             return replace(a, purity=purity)
         return replace(b, purity=purity) if a.derive_func == rx.EMPTY_DERIVE else None
     if a.params is None or b.params is None or len(a.params) != len(b.params):

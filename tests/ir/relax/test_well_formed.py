@@ -32,6 +32,7 @@ from tests.ir.relax.graphs import (
 from tests.ir.relax.infos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 
 Program = IRModule | rx.Function
+G_OTHER = rx.GlobalVar("other")
 
 
 def rules(program: Program) -> list[str | None]:
@@ -234,6 +235,16 @@ def test_a_dataflow_block_does_not_call_its_own_function() -> None:
     assert rules(module(main=function([p], inside, prim()))) == ["WF-7a"]
     outside = seq(block(bind(var("y"), main(p))), p)
     assert rules(module(main=function([p], outside, prim()))) == []
+
+
+@pytest.mark.rule("WF-7a")
+def test_a_call_of_another_function_is_no_call_of_its_own(x: rx.Var) -> None:
+    f, y = var("f", func(tensor(2), ret=tensor(2))), var("y", tensor(2))
+    applies = seq(dataflow(bind(var("a"), f(x))), x)
+    assert rules(function([f, x], applies)) == []
+    inner = function([p := var("p", tensor(2))], seq(dataflow(bind(local("b"), G_OTHER(p))), p))
+    outer = function([x], seq(block(bind(var("other"), inner)), x))
+    assert rules(module(main=outer, other=function([y], y))) == []
 
 
 @pytest.mark.rule("WF-7a", "PU-20")

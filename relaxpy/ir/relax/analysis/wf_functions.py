@@ -40,7 +40,7 @@ def _is_self_call(site: CallSite) -> bool:
     callee, function = site.call.op, site.function
     if isinstance(callee, GlobalVar):
         return function.parent is None and callee.name_hint == function.name
-    return isinstance(callee, Var) and callee is function.var
+    return callee is function.var
 
 
 def self_call_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
