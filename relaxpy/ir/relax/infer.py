@@ -145,7 +145,7 @@ def _because(found: StructInfo, expected: StructInfo, ctx: Context) -> str:
 def _incompatible(found: StructInfo, expected: StructInfo, ctx: Context) -> type[StructInfoError]:
     """The class of the error: a wrong kind or datatype is a type error, too."""
     same = type(found) is type(expected)
-    if same and isinstance(found, TensorStructInfo) and isinstance(expected, TensorStructInfo):
+    if isinstance(found, TensorStructInfo) and isinstance(expected, TensorStructInfo):
         same = found.dtype == expected.dtype
     return StructInfoError if same else StructInfoTypeError
 

@@ -11,7 +11,7 @@ import pytest
 from relaxpy.errors import RelaxpyWarning, StructInfoError, StructInfoTypeError, WellFormedError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.derive import normalize_function
-from tests.ir.relax.graphs import at, function, pure, size, var
+from tests.ir.relax.graphs import at, function, pure, show, size, var
 from tests.ir.relax.infos import Object, func, prim, rank, shape, tensor, tuple_of
 
 UNIT = rx.Tuple(())
@@ -197,6 +197,30 @@ def test_an_error_names_its_rule_and_position_and_what_to_write_instead(kind: st
         assert type(caught.value) is case.kind
         assert (found.rule, found.hint) == (case.rule, case.hint)
         assert found.span == at(max(known, case.at))
+        about = caught.value.about
+        assert isinstance(about, rx.Expr)
+        if known == case.at == OPERAND:
+            assert about.span == at(OPERAND)
+
+
+@pytest.mark.rule("PU-5", "PU-8", "WF-7d")
+def test_an_impure_call_that_is_refused_is_shown_and_is_what_the_error_is_about() -> None:
+    for known in range(1, 4):
+        lines = [line if line >= known else None for line in range(1, 4)]
+        value = replace(show(X), span=at(lines[0]))
+        binding = rx.VarBinding(var("a"), value, span=at(lines[1]))
+        for kind, rule, hint in (
+            (rx.DataflowBlock, "PU-5", "move the call out of the dataflow block"),
+            (rx.BindingBlock, "PU-8", "declare the function with pure=False"),
+        ):
+            program = function([X], rx.SeqExpr((kind([binding]),), X))
+            with pytest.raises(StructInfoError) as caught:
+                normalize_function(replace(program, span=at(lines[2])))
+            [found] = caught.value.diagnostics
+            assert (found.rule, found.hint) == (rule, hint)
+            assert type(caught.value) is StructInfoError
+            assert caught.value.about.op == value.op  # type: ignore[attr-defined]
+            assert found.span in (at(known), at(lines[2]))
 
 
 G = var("g", func(tensor(4), ret=tensor(4)))

@@ -13,6 +13,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.derive import normalize_function
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.traverse import walk
 from tests.ir.relax.graphs import (
     BOOL,
     bind,
@@ -153,3 +154,33 @@ def test_a_shape_follows_the_variable_that_is_given_its_info() -> None:
         assert second is not None
         assert first.struct_info == shape(3)
         assert second.struct_info.shape is first  # type: ignore[union-attr]
+
+
+@pytest.mark.rule("SI-1", "NF-20")
+def test_arguments_of_a_builder_follow_the_variables_that_are_built_anew() -> None:
+    s = var("s")
+    y = var("y", rx.TensorStructInfo(s, "float32", ndim=1))
+    binding = cast(y, U, rx.TensorStructInfo(s, "float32", ndim=1))
+    for args in ((y,), (U, y), (rx.Tuple((U, y)),), (U, rx.Tuple((rx.Tuple((y,)),)))):
+        body = seq(block(bind(s, rx.ShapeExpr((3,))), binding, bind(var("z"), pure("f", *args))), U)  # type: ignore[arg-type]
+        bb = BlockBuilder()
+        with bb.function("main", [U]):
+            found = bb.normalize(body)
+            bb.emit_func_output(U)
+        *_, known, call = bindings(found)
+        assert known.var is not y
+        mentioned = [node for node in walk(call.value) if isinstance(node, rx.Var)]
+        assert known.var in mentioned
+        assert y not in mentioned
+
+
+def test_an_operand_may_be_named_after_it_was_bound() -> None:
+    x = var("x", tensor(2))
+    bb = BlockBuilder()
+    shared = pure("g", pure("h", x))
+    with bb.function("main", [x]):
+        value = bb.evaluate(pure("f", shared))
+        named = bb.name_evaluated(shared, "named", rx.Var)
+        assert named is not None
+        bb.emit_func_output(value)
+    assert [b.var.name_hint for b in bindings(bb.finalize()["main"]) if b.var][1] == "named"

@@ -246,6 +246,8 @@ def test_types_are_told_apart_by_each_of_their_fields() -> None:
     for i, j in product(range(len(TYPES)), repeat=2):
         assert (TYPES[i] == TYPES[j]) is (i == j)
         assert structural_equal(TYPES[i], TYPES[j]) is (i == j)
+    assert (ShapeType().ndim, DynTensorType().ndim) == (-1, -1)
+    assert DynTensorType().dtype == "float32"
     for make in (ShapeType, DynTensorType):
         assert make(0).ndim == 0
         for wrong in (-2, "2", 1.0):

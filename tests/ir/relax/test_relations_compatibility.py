@@ -430,6 +430,14 @@ def test_mapping(s1: rx.StructInfo, s2: rx.StructInfo, expected: Table) -> None:
     assert all(found[var] is image for var, image in images.items())
 
 
+@pytest.mark.rule("MAP-1", "MAP-3")
+def test_functions_of_two_forms_or_arities_map_nothing() -> None:
+    one, two = func(tensor(N), ret=Object), func(tensor(M), tensor(M), ret=Object)
+    for a, b in ((one, packed()), (packed(), one), (packed(), packed()), (one, two), (two, one)):
+        assert shape_var_map(tuple_of(a, tensor(N)), tuple_of(b, tensor(M))) == {N: M}
+        assert shape_var_map(a, b) == {}
+
+
 @pytest.mark.rule("MAP-7")
 def test_variables_in_scope_are_not_mapped() -> None:
     assert shape_var_map(tensor(N, M), tensor(2, 3), {N}) == {M: tir.IntImm("int64", 3)}

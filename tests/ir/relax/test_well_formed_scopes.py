@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
+from relaxpy.ir.relax.derive import normalize_function
 from tests.ir.relax.graphs import (
     BOOL,
     at,
     bind,
     block,
     cast,
+    dataflow,
     function,
     module,
     pure,
@@ -138,3 +140,48 @@ def test_only_the_first_of_many_unknown_names_are_compared_with_those_that_are_k
     assert near[0]
     assert not near[-1]
     assert near == sorted(near, reverse=True)
+
+
+#: Values that are in normal form only when they stand in a sequence of their own.
+NOT_NORMAL: dict[str, tuple[Callable[[], rx.SeqExpr], str]] = {
+    "result": (lambda: seq(pure("f", X)), "NF-12"),
+    "empty block": (lambda: seq(block(), X), "NF-11"),
+    "blocks": (lambda: seq(block(bind(var("a"), X)), block(bind(var("b"), X)), X), "NF-8"),
+    "dataflow blocks": (
+        lambda: seq(dataflow(bind(var("a"), X)), dataflow(bind(var("b"), X)), X),
+        "NF-9",
+    ),
+    "operand": (lambda: seq(block(bind(var("a"), pure("f", pure("g", X)))), X), "NF-2"),
+    "field": (lambda: seq(block(bind(var("a"), rx.Tuple((pure("g", X),)))), X), "NF-2"),
+    "cast": (lambda: seq(block(cast(None, pure("f", pure("g", X)), tensor(2))), X), "NF-2"),
+    "sequence": (lambda: seq(block(bind(var("a"), seq(X))), X), "NF-5"),
+    "condition": (
+        lambda: seq(block(bind(var("a"), rx.If(pure("f", info=BOOL), X, X))), X),
+        "NF-13",
+    ),
+}
+
+
+@pytest.mark.rule("NF-2", "NF-5", "NF-8", "NF-9", "NF-11", "NF-12", "NF-13", "WF-23")
+@pytest.mark.parametrize("kind", NOT_NORMAL)
+def test_what_is_not_in_normal_form_is_found_in_functions_and_branches(kind: str) -> None:
+    make, rule = NOT_NORMAL[kind]
+    programs = (
+        make(),
+        seq(block(bind(var("r"), rx.If(C, make(), X))), X),
+        seq(block(bind(var("r"), rx.If(C, X, make()))), X),
+        seq(block(bind(var("r"), function([], make()))), X),
+        seq(dataflow(bind(var("r"), function([], make()))), X),
+    )
+    for body in programs:
+        program = function([X, C], body)
+        assert [d.rule for d in check_well_formed(program, False, normal_form=True)] == [rule]
+        assert not well_formed(program, False, normal_form=True)
+        assert well_formed(program, False)
+        assert check_well_formed(normalize_function(program), normal_form=True) == []
+
+
+@pytest.mark.rule("NF-10")
+def test_blocks_of_two_kinds_may_alternate() -> None:
+    parts = [make(bind(var("a"), X)) for make in (block, dataflow, block, dataflow)]
+    assert well_formed(function([X], seq(*parts, X)), normal_form=True)
