@@ -223,6 +223,13 @@ class RelaxpyError(RuntimeError):
         self.diagnostics = tuple(replace(d, hint=hint) for d in self.diagnostics)
         return self
 
+    def noted(self, note: str | None) -> Self:
+        """This error with one more note on its first diagnostic."""
+        if note is not None:
+            first, *rest = self.diagnostics
+            self.diagnostics = (replace(first, notes=(*first.notes, note)), *rest)
+        return self
+
     def leave_insides(self) -> None:
         """Make this error what users meet: with their frames alone.
 

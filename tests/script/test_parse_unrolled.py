@@ -164,7 +164,8 @@ def test_loops_that_cannot_be_unrolled() -> None:
                 # hint: use recursion, or a @T.prim_func with loops
                 x = R.exp(x)
             for j in range(n):
-                #    ^^^^^^^^ range: 'Var' object cannot be interpreted as an integer
+                #          ^ range is for Python's values, found `n` of int64
+                # hint: loops that run so often are statements of kernels: for k in range(n):
                 y = R.exp(x)
             for k in T.serial(4):
                 #    ^^^^^^^^^^^ a loop in Relax runs over what is known while it is read, found a

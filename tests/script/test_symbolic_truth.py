@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from relaxpy import compile, tir
-from relaxpy.errors import ParseError
+from relaxpy import compile, relax, tir
+from relaxpy.errors import ParseError, StructInfoTypeError
 from relaxpy.script import from_source, relax as R, tir as T
 
 KERNEL = """
@@ -90,7 +90,18 @@ UNKNOWN = [
     ("{i: 1} == {m: 1}", "are equal is known only when the program runs"),
     ("{i} == {m}", "are equal is known only when the program runs"),
     ("[i] < [m]", "has no truth"),
-    ("{0: 1}[i]", "KeyError"),
+    ("{0: 1}[i]", "the members of a dict are chosen while the program is read"),
+    ("[0, 1][i]", "the members of a list are chosen while the program is read"),
+    ("(0, 1)[i:]", "the members of a tuple are chosen while the program is read"),
+    ("range(9)[i]", "the members of a range are chosen while the program is read"),
+    ("i is m", "whether scalars are one is known only when the program runs"),
+    ("i is not m", "whether scalars are one is known only when the program runs"),
+    ("i is 0", "whether scalars are one is known only when the program runs"),
+    ("X == Y", "whether buffers are equal is known only when the program runs"),
+    ("X != Y", "whether buffers are equal is known only when the program runs"),
+    ("X in [Y]", "whether buffers are equal is known only when the program runs"),
+    ("int(i) == 0", "int is for Python's values, found `i` of int32"),
+    ("len(X) == 8", "buffer X has no length"),
     ("i == h", "cannot match types int32 and handle"),
     ("any([i])", "expected a Boolean, found `i` of int32"),
     ("bool(i)", "expected a Boolean, found `i` of int32"),
@@ -213,3 +224,81 @@ def f(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
 """
     with pytest.raises(ParseError, match="whether tensors are equal is known only when"):
         from_source(text)
+
+
+KNOWN = [
+    "i is i",
+    "i is not None",
+    "X is X",
+    "X is not Y",
+    "{i: 1}[i] == 1",
+    "m == m",
+    "4 is not None",
+]
+
+
+@pytest.mark.parametrize("condition", KNOWN)
+def test_what_is_known_chooses_while_the_program_is_read(condition: str) -> None:
+    text = KERNEL.format(condition=f"T.bool(True) if {condition} else T.bool(False)")
+    kernel = compile(from_source(text))
+    given, result = np.arange(8, dtype="int32") + 1, np.zeros(8, "int32")
+    kernel(given, result, 2)
+    assert result.tolist() == given.tolist()
+
+
+def of_shape(x: relax.Expr) -> relax.Expr:
+    """A helper as people write them: it asks for what is known of a value."""
+    info = x.struct_info
+    if len(info.shape) == 2 and info.dtype == "float32" and info.shape[0] == info.shape[0]:
+        return R.exp(x) if info.shape[1] == 4 else x
+    return x
+
+
+def test_programs_choose_by_what_is_known_of_a_shape() -> None:
+    count, flag = 2, True
+
+    @R.function
+    def f(x: R.Tensor(("n", 4), "float32")):
+        for i in range(count):
+            x = R.exp(x) if i % 2 == 0 and flag is True else R.sin(x)
+        y = R.cos(x) if x.shape[1] == 4 else x
+        y = R.cos(y) if x.shape[0] == x.shape[0] else x
+        if x.shape[1] == 4:
+            y = R.tan(y)
+            z = of_shape(y)
+        else:
+            z = y
+        return R.negative(z)
+
+    ops = [b.value.op.name for b in f.body.blocks[0].bindings if isinstance(b.value, relax.Call)]
+    assert ops == [
+        f"relax.{name}" for name in ("exp", "sin", "cos", "cos", "tan", "exp", "negative")
+    ]
+
+
+def test_what_depends_on_a_size_chooses_no_tensor() -> None:
+    start = "@R.function\ndef f(x: R.Tensor(('n', 4))):\n    n = T.int64()\n"
+    with pytest.raises(ParseError) as caught:
+        from_source(start + "    y = x if n == 4 else R.exp(x)\n    return y\n")
+    assert caught.value.diagnostic.message == (
+        "`n == T.int64(4)` of bool chooses between scalars, found Var 'x'"
+    )
+    with pytest.raises(StructInfoTypeError) as caught:
+        from_source(
+            start + "    if n == 4:\n        y = x\n    else:\n        y = R.exp(x)\n    return y\n"
+        )
+    assert caught.value.diagnostic.message == (
+        "a condition is a Boolean tensor of rank 0, found `n == T.int64(4)` of bool"
+    )
+    assert "@T.prim_func" in caught.value.diagnostic.hint
+
+
+def test_the_line_of_a_helper_that_asks_is_named() -> None:
+    def decide(i: object) -> float:
+        return 1.0 if i == 0 else 2.0
+
+    with pytest.raises(ParseError) as caught:
+        kernel_with(decide)
+    line = decide.__code__.co_firstlineno + 1
+    assert caught.value.diagnostic.notes == (f"raised at {__file__}:{line}",)
+    assert caught.value.diagnostic.hint.startswith("choose by T.if_then_else(condition, a, b)")

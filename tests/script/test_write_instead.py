@@ -98,6 +98,26 @@ def f(x: R.Tensor(("n", 4), "float32")):
     assert str(found.body.struct_info) == 'R.Tensor((n, 4), dtype="float32")'
 
 
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        (
+            "np.exp(x)",
+            "operators are functions of R, as in R.exp(x), in kernels of T, as in T.exp(x)",
+        ),
+        ("torch.relu(x)", "operators are functions of R, as in R.exp(x), in kernels of T"),
+        ("R.prim_value(round(x.shape[0]))", "write T.round(x.shape[0])"),
+        ("R.prim_value(int(x.shape[0]))", 'write T.cast(x.shape[0], "int32")'),
+        ("R.prim_value(abs(x.shape[0]))", "write T.abs(x.shape[0])"),
+    ],
+)
+def test_names_of_other_libraries_and_of_python(written: str, hint: str) -> None:
+    text = TEXT.replace("(4, 4)", '("n", 4)', 1)
+    with pytest.raises(ParseError) as caught:
+        from_source(text.format(written=written))
+    assert caught.value.diagnostic.hint.startswith(hint)
+
+
 def test_a_parameter_without_annotation_is_any_value() -> None:
     """DER-15: a parameter has its annotation as struct info, and Object when it has none."""
 

@@ -62,13 +62,14 @@ def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> 
 
 
 def raised_at(error: BaseException) -> str | None:
-    """Where in a Python function that was called an error was raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    """The last line of the user's Python that ran before an error was raised in what was called."""
+    place, trace = None, error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_HERE):
+            place = f"raised at {file}:{trace.tb_lineno}"
         trace = trace.tb_next
-    if trace is None or trace.tb_frame.f_code.co_filename.startswith(_HERE):
-        return None
-    return f"raised at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return place
 
 
 _HERE = __file__.rpartition("script")[0]

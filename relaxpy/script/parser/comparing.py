@@ -15,6 +15,7 @@ from typing import Any
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import door
 
@@ -29,7 +30,7 @@ def is_of_program(value: object) -> bool:
     waiting: list[Any] = [value]
     while waiting:
         found = waiting.pop()
-        if isinstance(found, (Expr, PrimExpr)):
+        if isinstance(found, (Expr, PrimExpr, Buffer, BufferRegion)):
             return True
         if isinstance(found, dict):
             waiting += found.values()
@@ -54,6 +55,12 @@ def equal(left: Any, right: Any) -> PrimExpr | bool:
         if isinstance(one, PrimExpr):
             comparable = isinstance(other, (PrimExpr, int, float)) or hasattr(other, "__index__")
             return ops.compare(tir.EQ, left, right) if comparable else False
+        if isinstance(one, (Buffer, BufferRegion)):
+            raise MisuseError(
+                "whether buffers are equal is known only when the program runs",
+                about=one,
+                hint="compare elements, inside loops; `A is B` asks whether they are one buffer",
+            )
     if not (is_of_program(left) or is_of_program(right)):
         return bool(door.operate(operator.eq, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
@@ -69,11 +76,59 @@ def equal(left: Any, right: Any) -> PrimExpr | bool:
     return False
 
 
+def decided(condition: object) -> object:
+    """`condition`, or whether it holds where that is known already, as of `4 == 4` and `n == n`."""
+    match condition:
+        case tir.IntImm() if condition.dtype.is_bool:
+            return bool(condition)
+        case tir.EQ(a, b) | tir.NE(a, b) if a is b and a.dtype.is_int:
+            return isinstance(condition, tir.EQ)
+        case _:
+            return condition
+
+
 def all_equal(left: Sequence[Any], right: Sequence[Any]) -> PrimExpr | bool:
     """Whether sequences have as many members, equal one by one."""
     if len(left) != len(right):
         return False
     return joined(ops.all_of, [equal(a, b) for a, b in zip(left, right, strict=True)])
+
+
+def identical(left: Any, right: Any) -> bool:
+    """Whether two values are one object.
+
+    Errors: MisuseError: one is a scalar that may be equal to the other.
+    """
+    pair = (left, right)
+    scalars = all(isinstance(value, (PrimExpr, int, float)) for value in pair)
+    if left is not right and scalars and any(isinstance(value, PrimExpr) for value in pair):
+        raise MisuseError(
+            "whether scalars are one is known only when the program runs",
+            about=left if isinstance(left, PrimExpr) else right,
+            hint="write == or !=",
+        )
+    return left is right
+
+
+def check_index(owner: object, index: Any) -> None:
+    """Check that a container of Python's is indexed by what is known.
+
+    Errors: MisuseError about the part of the index that is not.
+    """
+    if not isinstance(owner, (*_CONTAINERS, str, range)):
+        return
+    parts = (index.start, index.stop, index.step) if isinstance(index, slice) else (index,)
+    if isinstance(owner, dict) and (index in owner or not is_of_program([index, *owner])):
+        return
+    for part in parts:
+        if is_of_program(part):
+            raise MisuseError(
+                f"the members of a {type(owner).__name__} are chosen while the program is read, and"
+                " this is known only when it runs",
+                about=part,
+                hint="choose by a condition, as in T.if_then_else(i == 0, a, b), or read from a "
+                "buffer or tensor",
+            )
 
 
 def contains(container: Any, value: Any) -> PrimExpr | bool:

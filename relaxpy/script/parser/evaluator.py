@@ -27,7 +27,15 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import door
 from relaxpy.script.parser.builtin_calls import IN_PLACE_OF, BuiltinCalls
 from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
-from relaxpy.script.parser.comparing import check_lookup, contains, equal, is_of_program
+from relaxpy.script.parser.comparing import (
+    check_index,
+    check_lookup,
+    contains,
+    decided,
+    equal,
+    identical,
+    is_of_program,
+)
 from relaxpy.script.parser.displays import VALUE_ERRORS
 from relaxpy.script.parser.guard import OPEN, Guard, offers, public_names
 from relaxpy.script.parser.scope import (
@@ -50,9 +58,11 @@ from relaxpy.script.parser.wording import (
     describe,
     instead,
     last_name,
+    library_hint,
     member_hint,
     operator_hint,
     operators_called,
+    scalar_hint,
     shown,
     truth_hint,
 )
@@ -84,13 +94,14 @@ _COMPARE: dict[type[ast.cmpop], tuple[Callable[[Any, Any], object], str]] = {
     ast.LtE: (operator.le, "<="),
     ast.Gt: (operator.gt, ">"),
     ast.GtE: (operator.ge, ">="),
-    ast.Is: (operator.is_, "is"),
-    ast.IsNot: (operator.is_not, "is not"),
+    ast.Is: (identical, "is"),
+    ast.IsNot: (identical, "is not"),
     ast.In: (contains, "in"),
     ast.NotIn: (contains, "not in"),
 }
 _MEMBERSHIP = ("in", "not in")
 _EQUALITY = ("==", "!=")
+_IDENTITY = ("is", "is not")
 _IN_ORDER: dict[str, type[tir.CmpExpr]] = {
     "<": tir.LT,
     "<=": tir.LE,
@@ -233,7 +244,7 @@ class Evaluator(BuiltinCalls):
                 hint = f"extra_vars stands in place of I, R and T: add {node.id!r} to it, or {hint}"
             return self.error(node, error.diagnostic.message, hint=hint)
         bound = binding_hint(self.program.tree, node)
-        hint = error.diagnostic.hint or bound or self.elsewhere(node.id)
+        hint = error.diagnostic.hint or bound or self.elsewhere(node.id) or library_hint(node.id)
         return self.error(node, error.diagnostic.message, hint=hint)
 
     def elsewhere(self, name: str) -> str | None:
@@ -342,7 +353,8 @@ class Evaluator(BuiltinCalls):
                     error = error.hinted(f"write T.{ast.unparse(node)}")
             missing = isinstance(error, MissingArgumentError)
             where = node.func if missing else culprit(node, args, kwargs, error.about) or node
-            raise as_parse_error(error, self.span(where)) from None
+            place = raised_at(error) if isinstance(error, MisuseError) else None
+            raise as_parse_error(error, self.span(where)).noted(place) from None
         except VALUE_ERRORS as error:
             raise self._call_error(node, function, args, kwargs, error) from None
 
@@ -361,11 +373,13 @@ class Evaluator(BuiltinCalls):
             if isinstance(value, Node) and _is_numpys(function):
                 hint = array_hint(node, name.rpartition(".")[2], value)
                 return self.error(arg, f"{name} takes arrays, found {describe(value)}", hint=hint)
-            if isinstance(value, Expr) and function is len:
-                hint = member_hint("shape", ast.unparse(arg))
+            if isinstance(value, (Expr, Buffer)) and function is len:
+                tensor, spoken = isinstance(value, Expr), shown(arg)
+                hint = member_hint("shape", spoken) if tensor else f"write {spoken}.shape[0]"
                 return self.error(arg, f"{describe(value)} has no length", hint=hint)
-            if isinstance(value, Expr) and function is BUILTINS.get(name):
-                hint = member_hint(name, ast.unparse(arg))
+            if isinstance(value, Node) and function is BUILTINS.get(name):
+                tensor, spoken = isinstance(value, Expr), shown(arg)
+                hint = member_hint(name, spoken) if tensor else scalar_hint(name, spoken)
                 message = f"{name} is for Python's values, found {describe(value)}"
                 return self.error(arg, message, hint=hint)
         wrong = self._misfit(node, function, args, kwargs)
@@ -399,6 +413,7 @@ class Evaluator(BuiltinCalls):
         index = self.value(node.slice)
         self.guard.subscript(owner, index, node, self)
         try:
+            check_index(owner, index)
             return self.on_subscript(owner, index, node)
         except RelaxpyError as error:
             found = part_about(node.slice, index, error.about)
@@ -518,6 +533,8 @@ class Evaluator(BuiltinCalls):
             self.guard.binary(sign, left, right, node, self)
             if sign in _MEMBERSHIP:
                 return _denied_if(sign == "not in", contains(right, left))
+            if sign in _IDENTITY:
+                return identical(left, right) != (sign == "is not")
             tensors = isinstance(left, Expr) or isinstance(right, Expr)
             if sign in _EQUALITY and not tensors and is_of_program([left, right]):
                 return _denied_if(sign == "!=", equal(left, right))
@@ -553,17 +570,17 @@ class Evaluator(BuiltinCalls):
             raise as_parse_error(error, self.span(node)) from None
 
     def _ifexp(self, node: ast.IfExp) -> object:
-        condition = self.value(node.test)
+        condition = decided(self.value(node.test))
         if not isinstance(condition, PrimExpr):
             truth = self.truth(condition, node.test, node)
             return self.value(node.body if truth else node.orelse)
-        return self._prim(
-            node,
-            intrin.if_then_else,
-            condition,
-            self.value(node.body),
-            self.value(node.orelse),
-        )
+        chosen = [self.value(part) for part in (node.body, node.orelse)]
+        for part, value in zip((node.body, node.orelse), chosen, strict=True):
+            if isinstance(value, (Expr, Buffer)):
+                message = f"{describe(condition)} chooses between scalars, found {describe(value)}"
+                hint = "it is known only when the program runs; in a kernel, choose by element"
+                raise self.error(part, message, hint=hint)
+        return self._prim(node, intrin.if_then_else, condition, *chosen)
 
 
 def _denied_if(denied: bool, found: PrimExpr | bool) -> PrimExpr | bool:

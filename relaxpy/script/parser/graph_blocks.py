@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from relaxpy.errors import WellFormedError
+from relaxpy.errors import StructInfoTypeError, WellFormedError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms
+from relaxpy.script.parser.comparing import decided
 from relaxpy.script.parser.graph_bindings import GraphBindings
 from relaxpy.script.parser.graph_state import Dataflow, Said, ends_in, first_word
 from relaxpy.script.parser.graph_values import is_plain
@@ -118,7 +119,14 @@ class GraphBlocks(GraphBindings):
     def branch(self, node: ast.If) -> None:
         """Read `if`: the name that both branches bind last is the result."""
         said = self.said()
-        condition = self.values.value(node.test)
+        condition = decided(self.values.value(node.test))
+        if isinstance(condition, PrimExpr):
+            raise StructInfoTypeError(
+                f"a condition is a Boolean tensor of rank 0, found {describe(condition)}",
+                rule="DER-9",
+                span=self.program.span(node.test),
+                hint="what depends on sizes is chosen inside kernels, in a @T.prim_func",
+            )
         written = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
         if isinstance(node.test, ast.Constant) and isinstance(condition, bool) and node.orelse:
             # Both branches are meant: what is chosen while reading is chosen by a name of Python's.

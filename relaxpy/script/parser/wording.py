@@ -37,9 +37,11 @@ __all__ = [
     "index_hint",
     "instead",
     "last_name",
+    "library_hint",
     "member_hint",
     "operator_hint",
     "operators_called",
+    "scalar_hint",
     "shown",
     "truth_hint",
     "unknown_member",
@@ -72,7 +74,7 @@ def describe(value: object) -> str:
         return f"class {value.__name__}"
     hint = getattr(value, "name_hint", None) if isinstance(value, Node) else None
     kind = getattr(value, "spoken", type(value).__name__)
-    article = "an" if kind[:1] in "AEIOU" or kind[:2] == "R." else "a"
+    article = "an" if kind[:1] in "AEIOUaeiou" or kind[:2] == "R." else "a"
     return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article} {kind}"
 
 
@@ -180,6 +182,31 @@ def member_hint(name: str, spoken: str) -> str | None:
     record = registered_ops()[found[0].replace("R.", "relax.", 1)]
     rest = ", ..." if len(record.parameters) > 1 else ""
     return f"operators are functions: {found[0]}({spoken}{rest})"
+
+
+#: What to write for built-in functions of Python on scalars of the program.
+_OF_SCALARS = {
+    "abs": "write T.abs({0})",
+    "divmod": "write // and %",
+    "float": 'write T.cast({0}, "float32")',
+    "int": 'write T.cast({0}, "int32")',
+    "range": "loops that run so often are statements of kernels: for k in range({0}):",
+    "round": "write T.round({0})",
+    "sum": "add the terms in a loop, to an element of a buffer",
+}
+
+
+def scalar_hint(name: str, spoken: str) -> str | None:
+    """What to write for a built-in function of Python on a scalar of the program."""
+    found = _OF_SCALARS.get(name)
+    return None if found is None else found.format(spoken)
+
+
+def library_hint(name: str) -> str | None:
+    """What to write for an unknown name by which other libraries go."""
+    if name not in ("F", "jnp", "math", "np", "numpy", "tf", "torch", "tvm"):
+        return None
+    return "operators are functions of R, as in R.exp(x), in kernels of T, as in T.exp(x)"
 
 
 def truth_hint(node: ast.expr) -> str | None:
