@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
+from relaxpy.exec import pytree as py
+
 
 def delete_after_last_use(body: list[ast.stmt], owned: Collection[str]) -> list[ast.stmt]:
     """`body` with each name in `owned` deleted once nothing mentions it any more.
@@ -74,7 +76,7 @@ def _with_deletions(
                 parts = [Counter(_mentions(s, set())) for s in suite]
                 suite[:] = _with_deletions(suite, parts, inside.get(i, ()), totals)
         out.append(stmt)
-        ends = isinstance(stmt, ast.Return) or (i + 2 == len(body) and _only_returns(body[-1]))
+        ends = py.leaves([stmt]) or (i + 2 == len(body) and _only_returns(body[-1]))
         if i in dying and not ends:
             out.append(ast.Delete([ast.Name(name, ast.Del()) for name in dying[i]]))
     return out

@@ -19,6 +19,7 @@ from relaxpy.exec.lower_scope import GlobalCallee
 from relaxpy.exec.python_functions import symbol_of, symbols
 from relaxpy.exec.signatures import function_info, signature_of
 from relaxpy.exec.support import WatchedPackedCall, invoke_watched
+from relaxpy.exec.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.uses import written_params
 from relaxpy.exec.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
@@ -62,6 +63,9 @@ class ModuleLowering:
         self._shared: dict[int, tuple[object, str]] = {}
         self._without_checks: set[str] = set()
         functions = module.functions_by_name
+        graphs = {own: func for own, func in functions.items() if isinstance(func, rx.Function)}
+        # An instrument sees every call, so that there all of them are calls.
+        self.jumps: Mapping[FunctionKey, Jumps] = {} if is_watched else find_jumps(graphs)
         names = {own: self.names.fresh(own) for own in functions}
         self._own_names = {
             own: name
@@ -76,7 +80,9 @@ class ModuleLowering:
     def _callee(self, own: str, name: str, func: rx.BaseFunc) -> GlobalCallee:
         signature = signature_of(func, own)
         if not isinstance(func, PrimFunc):
-            return GlobalCallee(name, signature)
+            by_steps = (own, None) in self.jumps and self.jumps[own, None].by_steps
+            step = self.names.fresh(f"{name}_step") if by_steps else None
+            return GlobalCallee(name, signature, step=step)
         unchecked = self.names.fresh(f"{name}_unchecked")
         kernel = self._compile_kernel(func, name, unchecked, self._own_names)
         return GlobalCallee(name, signature, func, kernel, written_params(func))
@@ -138,11 +144,11 @@ class ModuleLowering:
             self.dtypes[dtype] = self.names.fresh("boolean" if dtype == "bool" else dtype)
         return self.dtypes[dtype]
 
-    def definition(self, func: rx.Function, var: rx.GlobalVar) -> ast.FunctionDef:
-        """The Python function for a Relax function."""
+    def definitions(self, func: rx.Function, var: rx.GlobalVar) -> list[ast.FunctionDef]:
+        """The Python function for a Relax function, after its step if it has one."""
         callee = self.callee(var)
         assert isinstance(callee, GlobalCallee)
-        return FunctionLowering(self, func, var.name_hint).lower(callee.name)
+        return FunctionLowering(self, func, var.name_hint).lower(callee)
 
 
 def lower_module(
@@ -166,9 +172,10 @@ def lower_module(
     is_watched = instrument is not None
     lowering = ModuleLowering(module, compile_kernel, DynamicPrograms(build), is_watched=is_watched)
     functions_of_graphs = [
-        lowering.definition(func, var)
+        definition
         for var, func in module.functions.items()
         if isinstance(func, rx.Function)
+        for definition in lowering.definitions(func, var)
     ]
     kernels: dict[str, Kernel] = {}
     definitions: list[ast.stmt] = []

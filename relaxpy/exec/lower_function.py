@@ -29,7 +29,7 @@ from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.quiet import silence
 from relaxpy.exec.signatures import declared_result, function_info
 from relaxpy.exec.support import CompiledClosure
-from relaxpy.exec.tail_calls import self_tail_calls
+from relaxpy.exec.tail_calls import Jumps
 from relaxpy.exec.uses import functions_used, shared_constants
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Loop:
-    """The function that is being lowered, where some `calls` of itself are jumps to its beginning.
+    """The function that is being lowered, where some calls are `jumps`.
 
     `callers` are the sizes by which earlier iterations check the result, where they may differ.
     """
@@ -56,7 +56,7 @@ class Loop:
     signature: Signature
     params: Sequence[str]
     full: ast.expr
-    calls: frozenset[rx.Call]
+    jumps: Jumps
     callers: str | None = None
     start: list[ast.stmt] = field(default_factory=list)
 
@@ -72,25 +72,26 @@ class FunctionLowering(CallLowering):
         self._used_as_values = functions_used(nodes)
         self._shared = shared_constants(nodes, self._kernel)
         self._loop: Loop | None = None
+        self._local_steps: dict[rx.Var, tuple[str, Signature]] = {}
 
     def _kernel(self, var: rx.GlobalVar) -> PrimFunc | None:
         callee = self._module.callee(var)
         return callee.prim_func if isinstance(callee, GlobalCallee) else None
 
-    def lower(self, python_name: str) -> ast.FunctionDef:
-        """The definition, under `python_name`.
+    def lower(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
+        """The definitions: that of the step, if there is one, and that under the callee's name.
 
         Errors:
             CompileError: something in the function cannot be lowered.
         """
-        return self._definition(self._func, self._name, python_name, rx.GlobalVar(self._name))
+        jumps = self._module.jumps.get((self._name, None), Jumps())
+        if callee.step is None:
+            return [self._definition(self._func, self._name, callee.name, None, jumps)]
+        step = self._definition(self._func, self._name, callee.step, None, jumps)
+        return [step, self._run_of(step, callee.name)]
 
     def _definition(
-        self,
-        func: rx.Function,
-        name: str,
-        python_name: str,
-        itself: rx.Var | rx.GlobalVar | None,
+        self, func: rx.Function, name: str, python_name: str, itself: rx.Var | None, jumps: Jumps
     ) -> ast.FunctionDef:
         outer_scope, outer_out, outer_owned = self._scope, self._out, self._owned
         outer_calls, outer_loop = (self._loud, self._calls_out), self._loop
@@ -101,14 +102,13 @@ class FunctionLowering(CallLowering):
         for param, param_name in zip(func.params, params, strict=True):
             self._scope.values[param] = py.path(param_name)
         full = self._check_arguments(signature, params, outer_scope)
-        calls = frozenset() if self._module.is_watched else self_tail_calls(func, itself)
-        self._loop = Loop(signature, params, full, calls)
+        self._loop = Loop(signature, params, full, jumps)
         set_place(self._out, func.span)
         for param in func.params:
             self._scope.known[param] = param.struct_info or OBJECT
         result = self._body(func.body, "v")
-        known = self._known(func.body)
-        self._check_result(signature, result, known, full, outer_scope)
+        if not py.leaves(self._out):
+            self._check_result(signature, result, self._known(func.body), full, outer_scope)
         if isinstance(func.body, rx.SeqExpr):
             set_place(self._out[-1:], func.body.body.span)
         set_place(self._out, func.span)
@@ -116,7 +116,7 @@ class FunctionLowering(CallLowering):
         doc = py.docstring(str(signature))
         made = py.function(python_name, params, [doc, *body])
         silence(made, self._loud, whole=not (self._calls_out or self._module.is_watched))
-        if calls:
+        if jumps.calls and not jumps.by_steps:
             made.body = [doc, *self._loop.start, ast.While(py.code(True), made.body[1:], [])]
         self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned
         (self._loud, self._calls_out), self._loop = outer_calls, outer_loop
@@ -231,6 +231,9 @@ class FunctionLowering(CallLowering):
 
     def _jump(self, call: rx.Call, loop: Loop) -> None:
         """A tail call of the function itself: other arguments, and the next iteration."""
+        if loop.jumps.by_steps:
+            self._return_call(call, loop)
+            return
         known = [self._known(arg) for arg in call.args]
         args = self._operands(call.args)
         self._note_caller(loop, known)
@@ -245,6 +248,24 @@ class FunctionLowering(CallLowering):
             targets = ast.Tuple([ast.Name(p, ast.Store()) for p, _ in moves], ast.Store())
             self._out.append(ast.Assign([targets], py.tuple_of(arg for _, arg in moves)))
         self._out.append(ast.Continue())
+
+    def _return_call(self, call: rx.Call, loop: Loop) -> None:
+        """A tail call in a step: whoever runs the steps makes it, and checks the result last."""
+        if isinstance(call.op, rx.Var):
+            self._variable(call.op)
+            step, callee = self._local_steps[call.op]
+        else:
+            assert isinstance(call.op, rx.GlobalVar)
+            found = self._module.callee(call.op)
+            assert isinstance(found, GlobalCallee)
+            assert found.step is not None
+            step, callee = found.step, found.signature
+        made = [py.path(step), py.tuple_of(self._operands(call.args))]
+        ret = loop.signature.ret
+        sizes = self._captured(self._surroundings([ret], self._scope))
+        if ret is not None and (sizes or not _implies(callee.ret, ret)):
+            made += [py.attribute(loop.full, "result"), py.tuple_of(sizes)]
+        self._out.append(ast.Return(py.call("rx.TailCall", *made)))
 
     def _note_caller(self, loop: Loop, known: Sequence[rx.StructInfo]) -> None:
         """Keep the sizes by which the result is checked, unless the next iteration has the same."""
@@ -339,7 +360,7 @@ class FunctionLowering(CallLowering):
 
     def _write_binding(self, binding: rx.Binding) -> None:
         var = binding.var
-        if self._loop is not None and binding.value in self._loop.calls:
+        if self._loop is not None and binding.value in self._loop.jumps.calls:
             assert isinstance(binding.value, rx.Call)
             assert var is not None
             self._jump(binding.value, self._loop)
@@ -416,7 +437,7 @@ class FunctionLowering(CallLowering):
             with self._branch() as statements:
                 result = self._body(arm, hint)
                 arms.append(statements)
-                if statements and isinstance(statements[-1], ast.Continue):
+                if py.leaves(statements):
                     continue
                 statements.append(py.assign(name, result))
                 if isinstance(arm, rx.SeqExpr):
@@ -424,7 +445,6 @@ class FunctionLowering(CallLowering):
                 infos.append(self._known(arm))
         self._out.append(ast.If(test, *arms))
         if not infos:
-            self._out.append(ast.Continue())
             return py.code(None)
         self._branch_infos[branch] = infos[0] if len(infos) == 1 else self._common(*infos)
         return py.path(name)
@@ -450,6 +470,16 @@ class FunctionLowering(CallLowering):
 
     # ---- functions
 
+    def _run_of(self, step: ast.FunctionDef, name: str) -> ast.FunctionDef:
+        """The function that runs `step`, and what steps return to be called next, to the end."""
+        params = [arg.arg for arg in step.args.args]
+        returned = self._names.fresh("returned")
+        run = py.assign(returned, py.call(step.name, *params))
+        is_call = py.compare(py.call("type", returned), ast.Is, "rx.TailCall")
+        finish = py.when(is_call, [py.assign(returned, py.call(f"{returned}.result"))])
+        body = [step.body[0], run, finish, ast.Return(py.path(returned))]
+        return py.function(name, params, body)
+
     def _function_value(
         self, func: rx.Function, hint: str, var: rx.Var | None, forced: bool = False
     ) -> ast.expr:
@@ -460,16 +490,28 @@ class FunctionLowering(CallLowering):
         if var is not None:
             self._scope.functions[var] = (name, len(func.params))
             self._scope.values[var] = py.path(value_name)
-        self._out.append(self._definition(func, hint, name, var))
+        jumps = self._module.jumps.get((self._name, var), Jumps()) if var is not None else Jumps()
+        if var is not None and jumps.by_steps:
+            step = self._names.fresh(f"{hint}_step")
+            self._local_steps[var] = step, Signature.of(func, hint)
+            made = self._definition(func, hint, step, var, jumps)
+            self._out += [made, self._run_of(made, name)]
+        else:
+            self._out.append(self._definition(func, hint, name, var, jumps))
         if needs_value:
             info = function_info(func)
             around = self._scope.sizes
             sizes = tuple(v for v in free_shape_vars(info, around) if v in around)
-            made = self._module.share(f"{hint}_info", CompiledClosure(info, hint, sizes))
+            shared = self._module.share(f"{hint}_info", CompiledClosure(info, hint, sizes))
             captured = [py.path(self._scope.sizes[v]) for v in sizes]
-            closure = py.call(py.attribute(made, "make"), py.path(name), *captured)
+            closure = py.call(py.attribute(shared, "make"), py.path(name), *captured)
             self._out.append(py.assign(value_name, closure))
         return py.path(value_name)
+
+
+def _implies(found: rx.StructInfo | None, wanted: rx.StructInfo) -> bool:
+    """Whether a result of info `found` needs no other check for `wanted`."""
+    return found is not None and not free_shape_vars(wanted) and is_base_of(wanted, found)
 
 
 def _unless(conditions: Sequence[ast.expr], then: ast.expr) -> ast.stmt:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from relaxpy.exec.checks import Signature
 from relaxpy.exec.dynamic import DynamicPrograms
 from relaxpy.exec.kernel import Kernel, Unchecked
+from relaxpy.exec.tail_calls import FunctionKey, Jumps
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
@@ -19,7 +21,8 @@ from relaxpy.pysource import Names
 class GlobalCallee:
     """A function of the module: its Python name, and the signature that calls are checked by.
 
-    Of a kernel also what it was compiled to, and the parameters that it may write.
+    Of a kernel also what it was compiled to, and the parameters that it may write. Of a function
+    that calls others in circles also the name of its `step`, which returns before the next call.
     """
 
     name: str
@@ -27,6 +30,7 @@ class GlobalCallee:
     prim_func: PrimFunc | None = None
     kernel: Kernel | None = None
     written: frozenset[int] = frozenset()
+    step: str | None = None
 
 
 class Globals(Protocol):
@@ -36,6 +40,7 @@ class Globals(Protocol):
     is_watched: bool
     own_functions: dict[str, object]
     programs: DynamicPrograms
+    jumps: Mapping[FunctionKey, Jumps]
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
         """What a GlobalVar stands for."""
@@ -66,7 +71,7 @@ class Scope:
     known: dict[rx.Var, rx.StructInfo] = field(default_factory=dict)
     functions: dict[rx.Var, tuple[str, int]] = field(default_factory=dict)
 
-    def captured(self, itself: rx.Var | rx.GlobalVar | None) -> Scope:
+    def captured(self, itself: rx.Var | None) -> Scope:
         """What the function `itself` sees here: itself, but no other DataflowVar (EV-9, EV-11)."""
         inner = self.opened()
         for var in [v for v in inner.values if isinstance(v, rx.DataflowVar) and v is not itself]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import EllipsisType
 from typing import TypeAlias
 
@@ -140,6 +140,17 @@ def when(condition: Code, body: list[ast.stmt], orelse: list[ast.stmt] | None = 
 def within(contexts: Iterable[Code], body: list[ast.stmt]) -> ast.stmt:
     """`with contexts: body`."""
     return ast.With([ast.withitem(code(context), None) for context in contexts], body)
+
+
+def leaves(statements: Sequence[ast.stmt]) -> bool:
+    """Whether each path through `statements` leaves them, so that what follows is not reached."""
+    match statements:
+        case [*_, ast.Continue() | ast.Return()]:
+            return True
+        case [*_, ast.If(body=yes, orelse=no)]:
+            return leaves(yes) and leaves(no)
+        case _:
+            return False
 
 
 def function(

@@ -59,6 +59,7 @@ __all__ = [
     "CompiledPackedCall",
     "PrimFuncValue",
     "ShapeTuple",
+    "TailCall",
     "assert_op",
     "call_tir_dyn",
     "check_for_callers",
@@ -196,10 +197,10 @@ def call_tir_dyn(kernel: Value, args: tuple[Value, ...]) -> tuple[()]:
     return ()
 
 
-def note_caller(callers: dict[tuple[Value, ...], None], sizes: tuple[Value, ...]) -> None:
-    """Keep the sizes by which an iteration checks the result: once, the latest last."""
-    callers.pop(sizes, None)
-    callers[sizes] = None
+def note_caller(callers: dict[tuple[Value, ...], None], caller: tuple[Value, ...]) -> None:
+    """Keep that by which a caller checks the result, such as its sizes: once, the latest last."""
+    callers.pop(caller, None)
+    callers[caller] = None
 
 
 def check_for_callers(
@@ -212,6 +213,35 @@ def check_for_callers(
     """
     for sizes in reversed(callers):
         check(result, *sizes)
+
+
+@dataclass(slots=True)
+class TailCall:
+    """What a step of a function returns in place of calling the next one.
+
+    `check` is how its own function checks the result, by `sizes`, where the next one does not.
+    """
+
+    step: Callable[..., Value]
+    args: tuple[Value, ...]
+    check: Callable[..., None] | None = None
+    sizes: tuple[Value, ...] = ()
+
+    def result(self) -> Value:
+        """Make the call, and those that follow; the checks of those that made them come after.
+
+        Errors:
+            FunctionSignatureError: the result does not fit.
+        """
+        callers: dict[tuple[Value, ...], None] = {}
+        found: Value = self
+        while type(found) is TailCall:
+            if found.check is not None:
+                note_caller(callers, (found.check, found.sizes))
+            found = found.step(*found.args)
+        for check, sizes in reversed(callers):
+            check(found, *sizes)
+        return found
 
 
 def run_kernel(kernel: Callable[..., Value], *args: Value) -> Value:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
 
+from relaxpy.exec.signatures import declared_result
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.calls import strongly_connected
 from relaxpy.ir.traverse import walk
+
+FunctionKey: TypeAlias = tuple[str, rx.Var | None]
+"""A function of the module by its name, or one inside that by its variable."""
 
 
 def split_result(seq: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
@@ -29,19 +37,79 @@ def _is_plain(binding: rx.Binding) -> bool:
     return isinstance(binding, rx.VarBinding) and not isinstance(binding.var, rx.DataflowVar)
 
 
-def self_tail_calls(func: rx.Function, itself: rx.Var | rx.GlobalVar | None) -> frozenset[rx.Call]:
-    """The calls by which `func` goes by the name `itself` to its own beginning.
+@dataclass(frozen=True, slots=True)
+class Jumps:
+    """The tail calls of one function that take no stack.
 
-    There are none where each path through it takes such a call, which never ends, and none where
-    local functions hold on to its variables.
+    They go to its own beginning or, `by_steps`, return to a loop that makes the call.
     """
-    results = list(_results(func.body))
-    calls = [r for r in results if isinstance(r, rx.Call) and _is(r.op, itself)]
-    calls = [call for call in calls if len(call.args) == len(func.params)]
-    if not calls or len(calls) == len(results):
-        return frozenset()
-    local = any(isinstance(node, rx.Function) for node in walk(func.body))
-    return frozenset(() if local else calls)
+
+    calls: frozenset[rx.Call] = frozenset()
+    by_steps: bool = False
+
+
+def find_jumps(functions: Mapping[str, rx.Function]) -> dict[FunctionKey, Jumps]:
+    """The tail calls by which the functions of a module, local ones included, call in circles.
+
+    A function that calls itself is a loop, unless it defines functions, which hold on to the
+    variables of their iteration. Circles that no path leaves have no jumps: they never end.
+    """
+    members: dict[FunctionKey, rx.Function] = {}
+    for name, func in functions.items():
+        members[name, None] = func
+        members |= {(name, var): inner for var, inner in _local_functions(func.body)}
+    results = {key: list(_results(func.body)) for key, func in members.items()}
+    callees = {key: [_callee(r, key[0], members) for r in results[key]] for key in members}
+    graph = {key: [c for c in callees[key] if c is not None] for key in members}
+    found = {}
+    for group in map(frozenset, strongly_connected(graph)):
+        if all(callee in group for key in group for callee in callees[key]):
+            continue
+        for key in group:
+            pairs = zip(results[key], callees[key], strict=True)
+            calls = frozenset(r for r, c in pairs if c in group and isinstance(r, rx.Call))
+            if calls:
+                by_steps = len(group) > 1 or _defines_functions(members[key])
+                found[key] = Jumps(calls, by_steps)
+    return found
+
+
+def _callee(
+    result: rx.Expr, name: str, members: Mapping[FunctionKey, rx.Function]
+) -> FunctionKey | None:
+    """The function of the module that `result`, in the function `name`, calls."""
+    if not isinstance(result, rx.Call) or declared_result(result) is not None:
+        return None
+    match result.op:
+        case rx.GlobalVar(name_hint=other):
+            key: FunctionKey = (other, None)
+        case rx.Var() as var:
+            key = (name, var)
+        case _:
+            return None
+    func = members.get(key)
+    return key if func is not None and len(func.params) == len(result.args) else None
+
+
+def _local_functions(expr: rx.Expr) -> Iterator[tuple[rx.Var, rx.Function]]:
+    """The functions defined in `expr`, however deep, with their names."""
+    match expr:
+        case rx.SeqExpr(blocks=blocks):
+            for binding in chain.from_iterable(block.bindings for block in blocks):
+                if binding.var is not None and isinstance(binding.value, rx.Function):
+                    yield binding.var, binding.value
+                yield from _local_functions(binding.value)
+        case rx.If(true_branch=yes, false_branch=no):
+            yield from _local_functions(yes)
+            yield from _local_functions(no)
+        case rx.Function(body=body):
+            yield from _local_functions(body)
+        case _:
+            pass
+
+
+def _defines_functions(func: rx.Function) -> bool:
+    return any(isinstance(node, rx.Function) for node in walk(func.body))
 
 
 def _results(seq: rx.Expr) -> Iterator[rx.Expr]:
@@ -51,9 +119,3 @@ def _results(seq: rx.Expr) -> Iterator[rx.Expr]:
         yield from _results(found.false_branch)
     else:
         yield found
-
-
-def _is(callee: object, itself: rx.Var | rx.GlobalVar | None) -> bool:
-    if isinstance(itself, rx.GlobalVar):
-        return isinstance(callee, rx.GlobalVar) and callee.name_hint == itself.name_hint
-    return itself is not None and callee is itself

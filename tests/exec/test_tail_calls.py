@@ -6,7 +6,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import relax as R, tir as T
 
 TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
 
@@ -232,27 +232,3 @@ def test_an_instrument_sees_every_call() -> None:
     virtual_machine.set_instrument(lambda func, name, before, *rest: seen.append(name))
     assert virtual_machine["total"](3, 0) == 6
     assert seen.count("total") >= 6
-
-
-@TARGETS
-def test_functions_that_call_each_other(target: str) -> None:
-    @I.ir_module
-    class Parity:
-        @R.function
-        def even(k: R.Tensor((), "int64")) -> R.Tensor((), "bool"):
-            if k > 0:
-                found = Parity.odd(k - 1)
-            else:
-                found = R.const(True)
-            return found
-
-        @R.function
-        def odd(k: R.Tensor((), "int64")) -> R.Tensor((), "bool"):
-            if k > 0:
-                found = Parity.even(k - 1)
-            else:
-                found = R.const(False)
-            return found
-
-    run = relaxpy.compile(Parity, target)["even"]
-    assert (bool(run(10)), bool(run(11))) == (True, False)

@@ -1,0 +1,519 @@
+# ruff: noqa: SIM108
+"""Tail calls in circles take no stack: of several functions, and of ones that define functions."""
+
+import random
+import sys
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+
+TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+QUIET = pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
+
+
+def steps(target: str) -> int:
+    """More than Python's stack holds, and as many as the evaluator takes in a moment."""
+    return 100_000 if target == "numpy" else 2_000
+
+
+def depth() -> int:
+    """How many Python functions are running."""
+    frame, count = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def same_error(module: object, name: str, *args: object) -> None:
+    """Both targets refuse a call alike, at the same place."""
+    found = []
+    for target in ("numpy", "reference"):
+        with pytest.raises(RelaxpyError) as caught:
+            relaxpy.compile(module, target)[name](*args)
+        told = caught.value.diagnostic
+        assert told.span is not None
+        found.append((type(caught.value), told.rule, told.message, told.span))
+    assert found[0] == found[1]
+
+
+@I.ir_module
+class Parity:
+    @R.function
+    def even(k: R.Tensor((), "int64")) -> R.Tensor((), "bool"):
+        if k > 0:
+            found = Parity.odd(k - 1)
+        else:
+            found = R.const(True)
+        return found
+
+    @R.function
+    def odd(k: R.Tensor((), "int64")) -> R.Tensor((), "bool"):
+        if k > 0:
+            found = Parity.even(k - 1)
+        else:
+            found = R.const(False)
+        return found
+
+
+@TARGETS
+@pytest.mark.rule("SC-1")
+def test_two_functions_that_call_each_other(target: str) -> None:
+    parity = relaxpy.compile(Parity, target)
+    count = steps(target)
+    assert bool(parity["even"](count))
+    assert not parity["odd"](count)
+    assert bool(parity["odd"](count + 1))
+
+
+def test_the_text_says_what_is_called_next() -> None:
+    source = relaxpy.compile(Parity).source
+    assert "return rx.TailCall(odd_step, (" in source
+    assert "return rx.TailCall(even_step, (" in source
+
+
+def test_calls_that_run_in_no_circle_stay_calls() -> None:
+    @I.ir_module
+    class Chain:
+        @R.function
+        def last(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            return x + x
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            return Chain.last(x)
+
+    source = relaxpy.compile(Chain).source
+    assert "TailCall" not in source
+    assert "last(x)" in source
+
+
+@TARGETS
+def test_three_functions_of_different_parameters(target: str) -> None:
+    seen: list[tuple[str, int]] = []
+    depths: set[int] = set()
+
+    def see(name: str, k: np.ndarray) -> None:
+        seen.append((name, int(k)))
+        depths.add(depth())
+
+    relaxpy.register_func("tests.circle.see", see, override=True)
+
+    @I.ir_module
+    class Circle:
+        @R.function(pure=False)
+        def first(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            R.call_packed("tests.circle.see", R.str("first"), k, sinfo_args=R.Tuple())
+            if k > 0:
+                if R.equal(k, R.const(5, "int64")):
+                    more = Circle.first(k - 1)
+                else:
+                    more = Circle.second(k - 1, k)
+                found = more
+            else:
+                found = k
+            return found
+
+        @R.function(pure=False)
+        def second(k: R.Tensor((), "int64"), acc: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            R.call_packed("tests.circle.see", R.str("second"), k, sinfo_args=R.Tuple())
+            if k > 0:
+                found = Circle.third(acc, k - 1, R.const(2, "int64"))
+            else:
+                found = acc * R.const(10, "int64")
+            return found
+
+        @R.function(pure=False)
+        def third(
+            acc: R.Tensor((), "int64"), k: R.Tensor((), "int64"), by: R.Tensor((), "int64")
+        ) -> R.Tensor((), "int64"):
+            R.call_packed("tests.circle.see", R.str("third"), k, sinfo_args=R.Tuple())
+            R.call_packed("tests.circle.see", R.str("acc"), acc * by, sinfo_args=R.Tuple())
+            done = Circle.first(k)
+            return done
+
+    run = relaxpy.compile(Circle, target)["first"]
+    assert int(run(7)) == 0
+    assert seen == [
+        *[("first", 7), ("second", 6), ("third", 5), ("acc", 14)],
+        *[("first", 5), ("first", 4), ("second", 3), ("third", 2), ("acc", 8)],
+        *[("first", 2), ("second", 1), ("third", 0), ("acc", 4), ("first", 0)],
+    ]
+    assert int(run(3)) == 10
+    depths.clear()
+    run(20)
+    after_few = set(depths)
+    depths.clear()
+    run(200)
+    assert depths == after_few
+
+
+@QUIET
+def test_each_step_checks_its_arguments() -> None:
+    @I.ir_module
+    class Swap:
+        @R.function
+        def left(
+            x: R.Tensor((4,), "float32"), y: R.Tensor("float32", ndim=1), k: R.Tensor((), "int64")
+        ) -> R.Object:
+            if k > 0:
+                found = Swap.right(y, k - 1, x)
+            else:
+                found = x
+            return found
+
+        @R.function
+        def right(
+            x: R.Tensor("float32", ndim=1),
+            k: R.Tensor((), "int64"),
+            y: R.Tensor("float32", ndim=1),
+        ) -> R.Object:
+            if k > 0:
+                found = Swap.left(x, y, k - 1)
+            else:
+                found = x
+            return found
+
+    fits, other = np.ones(4, "float32"), np.zeros(5, "float32")
+    for target in ("numpy", "reference"):
+        run = relaxpy.compile(Swap, target)["left"]
+        assert run(fits, np.zeros(4, "float32"), 3).tolist() == [1] * 4
+        assert run(fits, other, 1).tolist() == [0] * 5
+        with pytest.raises(FunctionSignatureError, match="parameter x of left") as caught:
+            run(fits, other, 2)
+        assert caught.value.diagnostic.rule == "FN-5"
+        with pytest.raises(FunctionSignatureError, match="FN-"):
+            run(other, other, 0)
+    same_error(Swap, "left", fits, other, 2)
+
+
+@QUIET
+def test_callers_check_the_result_by_their_own_annotations() -> None:
+    @I.ir_module
+    class Grow:
+        @R.function
+        def named(x: R.Tensor(("n",), "float32"), k: R.Tensor((), "int64")) -> R.Tensor(
+            ("n",), "float32"
+        ):
+            if k > 0:
+                found = Grow.open(R.concat([x, x], axis=0), k - 1)
+            else:
+                found = x
+            return found
+
+        @R.function
+        def open(x: R.Tensor("float32", ndim=1), k: R.Tensor((), "int64")) -> R.Tensor(
+            "float32", ndim=1
+        ):
+            if k > 0:
+                found = Grow.named(x, k - 1)
+            else:
+                found = x
+            return found
+
+        @R.function
+        def fixed(x: R.Tensor(("n",), "float32"), k: R.Tensor((), "int64")) -> R.Tensor(
+            (12,), "float32"
+        ):
+            if k > 0:
+                found = Grow.loose(x, k - 1)
+            else:
+                found = R.zeros((12,), "float32")
+            return found
+
+        @R.function
+        def loose(x: R.Tensor(("n",), "float32"), k: R.Tensor((), "int64")) -> R.Tensor(
+            "float32", ndim=1
+        ):
+            if k > 0:
+                found = Grow.fixed(x, k - 1)
+            else:
+                found = x
+            return found
+
+    three = np.ones(3, "float32")
+    for target in ("numpy", "reference"):
+        run = relaxpy.compile(Grow, target)
+        assert run["named"](three, 0).shape == (3,)
+        # The last caller, for which n is 12, comes first.
+        with pytest.raises(FunctionSignatureError, match="is 24, but n = 12") as caught:
+            run["named"](three, 5)
+        assert caught.value.diagnostic.rule == "FN-8"
+        assert run["fixed"](three, 4).shape == (12,)
+        assert run["fixed"](np.ones(12, "float32"), 5).shape == (12,)
+        with pytest.raises(FunctionSignatureError, match="the result of fixed"):
+            run["fixed"](three, 5)
+    for name in ("named", "fixed"):
+        same_error(Grow, name, three, 5)
+
+
+@QUIET
+@TARGETS
+def test_a_shape_that_differs_between_steps_is_checked_by_each(target: str) -> None:
+    module = from_source("""
+@R.function
+def turn(
+    s: R.Shape(ndim=1),
+    t: R.Shape(ndim=1),
+    x: R.Tensor("float32", ndim=1),
+    k: R.Tensor((), "int64"),
+) -> R.Tensor(s, "float32"):
+    @R.function
+    def less(y: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        return y - R.const(1, "int64")
+
+    if k > R.const(0, "int64"):
+        found = turn(t, s, x, less(k))
+        result = found
+    else:
+        result = x
+    return result
+""")
+    run = relaxpy.compile(module, target)["turn"]
+    three, four = relaxpy.runtime.ShapeTuple((3,)), relaxpy.runtime.ShapeTuple((4,))
+    x = np.ones(3, "float32")
+    assert run(three, three, x, np.array(2)).shape == (3,)
+    with pytest.raises(FunctionSignatureError, match=r"the result of turn.*but s is"):
+        run(four, three, x, np.array(1))
+    with pytest.raises(FunctionSignatureError, match=r"the result of turn.*but s is"):
+        run(three, four, x, np.array(2))
+
+
+@TARGETS
+def test_closures_of_many_iterations_keep_their_values(target: str) -> None:
+    @R.function
+    def collect(k: R.Tensor((), "int64"), f: R.Object) -> R.Object:
+        twice = k + k
+
+        @R.function
+        def here(y: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            return y + twice
+
+        if R.equal(k, R.const(0, "int64")):
+            found = (f, here)
+        else:
+            found = collect(k - 1, (f, here))
+        return found
+
+    count = steps(target) // 5
+    found = relaxpy.compile(collect, target)["collect"](count, ())
+    values = []
+    while found:
+        found, function = found
+        if len(values) < 5:
+            assert int(function(10)) == 10 + 2 * len(values)
+        values.append(function)
+    assert len(values) == count + 1
+    assert int(values[-1](10)) == 10 + 2 * count
+
+
+@TARGETS
+def test_local_functions_call_themselves_and_the_one_around_them(target: str) -> None:
+    @R.function
+    def outer(k: R.Tensor((), "int64"), acc: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        @R.function
+        def inner(j: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            if j > 0:
+                found = inner(j - R.const(1, "int64"))
+            else:
+                if k > 0:
+                    back = outer(k - 1, acc + k)
+                else:
+                    back = acc
+                found = back
+            return found
+
+        done = inner(R.const(3, "int64"))
+        return done
+
+    count = steps(target) // 5
+    assert relaxpy.compile(outer, target)["outer"](count, 0) == count * (count + 1) // 2
+
+
+@TARGETS
+def test_a_local_loop_that_defines_functions(target: str) -> None:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), count: R.Tensor((), "int64")):
+        n = T.int64()
+
+        @R.function
+        def step(k: R.Tensor((), "int64"), acc: R.Tensor((n,), "float32")) -> R.Tensor(
+            (n,), "float32"
+        ):
+            @R.function
+            def add(y: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
+                return y + x
+
+            if k > 0:
+                found = step(k - 1, add(acc))
+            else:
+                found = acc
+            return found
+
+        return step(count, R.zeros_like(x)), step
+
+    count = steps(target) // 2
+    found, step = relaxpy.compile(main, target)["main"](np.ones(2, "float32"), count)
+    assert found.tolist() == [count, count]
+    assert step(3, np.zeros(2, "float32")).tolist() == [3, 3]
+
+
+@TARGETS
+def test_circles_that_no_path_leaves_are_refused(target: str) -> None:
+    @I.ir_module
+    class Endless:
+        @R.function
+        def first(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            found = Endless.second(k)
+            return found
+
+        @R.function
+        def second(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            found = Endless.first(k)
+            return found
+
+    with pytest.raises(RuntimeCheckError, match="nest deeper than Python allows"):
+        relaxpy.compile(Endless, target)["first"](1)
+
+
+@TARGETS
+def test_calls_in_a_circle_that_are_no_tail_calls_nest(target: str) -> None:
+    @I.ir_module
+    class Mixed:
+        @R.function
+        def first(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            if k > 0:
+                inner = Mixed.second(k - 1)
+                found = inner + k
+            else:
+                found = k
+            return found
+
+        @R.function
+        def second(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            if k > 10:
+                found = Mixed.third(k)
+            else:
+                found = Mixed.first(k)
+            return found
+
+        @R.function
+        def third(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            if R.equal(k, R.const(21, "int64")):
+                found = Mixed.second(k - 1)
+            else:
+                found = Mixed.first(k)
+            return found
+
+    run = relaxpy.compile(Mixed, target)["first"]
+    assert int(run(4)) == 4 + 3 + 2 + 1
+    assert int(run(30)) == sum(range(31)) - 21
+    with pytest.raises(RuntimeCheckError, match="nest deeper than Python allows"):
+        relaxpy.compile(Mixed, target)["first"](100_000)
+
+
+def test_a_function_under_two_names_calls_what_it_names() -> None:
+    module = Parity.clone()
+    module["same"] = module["even"]
+    for target in ("numpy", "reference"):
+        run = relaxpy.compile(module, target, relax_pipeline=None)
+        assert bool(run["even"](1001)) is False
+
+
+def test_an_instrument_sees_every_call() -> None:
+    for target in ("numpy", "reference"):
+        seen: list[str] = []
+        machine = relaxpy.VirtualMachine(relaxpy.compile(Parity, target))
+        machine.set_instrument(lambda func, name, before, *rest, to=seen: to.append(name))
+        assert bool(machine["even"](4))
+        assert [name for name in seen if name in ("even", "odd")].count("odd") == 4
+
+
+class Circles:
+    """A random module whose functions call each other last, under branches and inside others."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.params = [self.random.sample("abc", self.random.randint(1, 3)) for _ in range(3)]
+        bodies = [self.function(i) for i in range(3)]
+        self.text = "\n".join(["@I.ir_module", "class M:", *bodies])
+
+    def value(self, scope: list[str]) -> str:
+        one, two = self.random.choices(scope, k=2)
+        return self.random.choice([one, f"{one} + {two}", f"{one} - R.const(3, 'int64')"])
+
+    def call(self, scope: list[str]) -> str:
+        i = self.random.randrange(3)
+        args = ", ".join(self.value(scope) for _ in self.params[i])
+        return f"M.f{i}(k - R.const(1, 'int64'), {args})"
+
+    def branch(self, scope: list[str], callees: list[str], depth: int, var: str) -> list[str]:
+        """Statements that bind `var`."""
+        if depth:
+            remainder = f"R.floor_mod(k, R.const({self.random.randint(2, 3)}, 'int64'))"
+            yes, no = (self.branch(scope, callees, depth - 1, f"{var}{d}") for d in "01")
+            lines = [f"if R.equal({remainder}, R.const(0, 'int64')):"]
+            lines += [f"    {line}" for line in [*yes, f"{var} = {var}0"]]
+            lines += ["else:", *(f"    {line}" for line in [*no, f"{var} = {var}1"])]
+            return lines
+        kind = self.random.random()
+        if kind < 0.6:
+            return [f"{var} = {self.call(scope)}"]
+        if kind < 0.8 and callees:
+            return [f"{var} = {self.random.choice(callees)}({self.value(scope)})"]
+        if kind < 0.9:
+            return [f"inner{var} = {self.call(scope)}", f"{var} = inner{var} + k"]
+        return [f"{var} = {self.value(scope)}"]
+
+    def ended(self, scope: list[str], callees: list[str]) -> list[str]:
+        branch = self.branch(scope, callees, self.random.randint(1, 2), "r")
+        lines = ["if k > R.const(0, 'int64'):", *(f"    {line}" for line in branch)]
+        return [
+            *lines,
+            "    found = r",
+            "else:",
+            f"    found = {self.value(scope)}",
+            "return found",
+        ]
+
+    def see(self, name: str, scope: list[str]) -> str:
+        values = ", ".join(scope)
+        return f"R.call_packed('tests.circle.see', R.str('{name}'), {values}, sinfo_args=R.Tuple())"
+
+    def head(self, name: str, params: list[str]) -> list[str]:
+        scalar = "R.Tensor((), 'int64')"
+        typed = ", ".join(f"{p}: {scalar}" for p in params)
+        return ["@R.function(pure=False)", f"def {name}({typed}) -> {scalar}:"]
+
+    def function(self, i: int) -> str:
+        scope, callees, lines = ["k", *self.params[i]], [], []
+        if self.random.random() < 0.6:
+            inner = [self.see("here", ["k", "y"]), *self.ended([*scope, "y"], [])]
+            lines += self.head("here", ["y"]) + [f"    {line}" for line in inner]
+            callees = ["here"]
+        lines = [*lines, self.see(f"f{i}", scope), *self.ended(scope, callees)]
+        body = self.head(f"f{i}", scope) + [f"    {line}" for line in lines]
+        return "\n".join(f"    {line}" for line in body)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_circles_run_alike_on_both_targets(seed: int) -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def see(name: str, *values: np.ndarray) -> None:
+        seen.append((name, *map(int, values)))
+
+    relaxpy.register_func("tests.circle.see", see, override=True)
+    circles = Circles(seed)
+    module = from_source(circles.text)
+    found = []
+    for target in ("numpy", "reference"):
+        run = relaxpy.compile(module, target)
+        for i, params in enumerate(circles.params):
+            found.append((target, i, int(run[f"f{i}"](9, *range(5, 5 + len(params)))), seen[:]))
+            seen.clear()
+    middle = len(found) // 2
+    assert [f[1:] for f in found[:middle]] == [f[1:] for f in found[middle:]]
