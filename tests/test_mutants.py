@@ -96,6 +96,7 @@ def test_changes(
         "X: TypeAlias = Literal['a']",
         "import a",
         "assert a < b",
+        "raise AssertionError(a < b)",
         "__all__ = ['a']",
         "x = MisuseError('a')",
         "x = cast('a', b)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -398,7 +398,7 @@ class Surveyor:
         inside: Node,
         role: Role | None,
         span: Span | None,
-        own: frozenset[tir.Var] = frozenset(),
+        own: Set[tir.Var] = frozenset(),
     ) -> None:
         self.found.divisions += [(division, span) for division in certain_divisions(size)]
         for var in variables_of(size):
@@ -420,8 +420,8 @@ class Surveyor:
         A part without a position is where the one around it is.
         """
         binds: set[tir.Var] = set()
-        waiting: list[tuple[StructInfo, frozenset[tir.Var], Span | None]]
-        waiting = [(root, frozenset(), span)]
+        waiting: list[tuple[StructInfo, frozenset[tir.Var] | None, Span | None]]
+        waiting = [(root, None, span)]  # None: outside all Func infos
         while waiting:
             info, own, outer = waiting.pop()
             where = info_span(info) or outer
@@ -431,17 +431,17 @@ class Surveyor:
             elif isinstance(info, DTensorStructInfo):
                 waiting.append((info.tensor_sinfo, own, where))
             elif isinstance(info, FuncStructInfo):
-                inner = own | frozenset(own_shape_vars(info, self._sizes | own))
+                inner = frozenset((*(own or ()), *own_shape_vars(info)))
                 waiting.append((info.ret, inner, where))
                 waiting += [(p, inner, where) for p in reversed(info.params or ())]
             else:
                 if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
                     self._use(info.shape, place, where, as_shape=True)
                 for size in sizes_of(info):
-                    if role == "cast" and not own and isinstance(size, tir.Var):
+                    if role == "cast" and own is None and isinstance(size, tir.Var):
                         binds.add(size)
                     else:
-                        self._size(size, info, role, where, own | binds)
+                        self._size(size, info, role, where, binds.union(own or ()))
 
 
 def _parts(node: object) -> Iterator[object]:

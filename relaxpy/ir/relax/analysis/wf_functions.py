@@ -57,7 +57,8 @@ def self_call_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
 
 def cyclic_call_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
     """WF-7b: a dataflow block calls no function that calls back (WF-25)."""
-    group_of = {name: group for group in _cycles(found) for name in group}
+    groups = strongly_connected(_called_globals(found))
+    group_of = {name: group for group in groups for name in group}
     for site in found.calls:
         callee = site.call.op
         if not site.dataflow or not isinstance(callee, GlobalVar) or _is_self_call(site):
@@ -94,16 +95,6 @@ def _called_globals(found: Survey) -> dict[str, dict[str, None]]:
     return graph
 
 
-def _cycles(found: Survey) -> list[tuple[str, ...]]:
-    """Groups of global functions that call each other, those that call themselves included."""
-    graph = _called_globals(found)
-    return [
-        group
-        for group in strongly_connected(graph)
-        if len(group) > 1 or group[0] in graph[group[0]]
-    ]
-
-
 def _without_result(site: FunctionSite, rule: str, why: str) -> Iterator[Diagnostic]:
     if site.func.ret_struct_info is None:
         yield Diagnostic(
@@ -138,7 +129,7 @@ def recursion_without_annotation(found: Survey) -> Iterator[Diagnostic]:
 def cycle_without_annotation(found: Survey) -> Iterator[Diagnostic]:
     """WF-8b: global functions that call each other in a cycle have return annotations."""
     sites = {site.name: site for site in found.functions if site.parent is None}
-    for group in _cycles(found):
+    for group in strongly_connected(_called_globals(found)):
         if len(group) > 1:
             for name in group:
                 yield from _without_result(sites[name], "WF-8b", "is in a cycle of calls")
