@@ -17,7 +17,8 @@ help:
 	@echo "make test    run the tests, the notebooks among them"
 	@echo "make check   lint, types and tests: everything that has to pass"
 	@echo "make fuzz    run N=$(N) random kernels and hold them against plain Python loops, N/100 graphs,"
-	@echo "             and N/10 sessions of questions to integer reasoning"
+	@echo "             N/10 sessions of questions to integer reasoning, and N/5000 hostile texts for each"
+	@echo "             name of I, R and T"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  let ruff lay out and tidy the code"
 	@echo "make clean   remove the environment and all caches"
@@ -51,6 +52,7 @@ fuzz: $(READY)
 	PYTHONPATH=. $(PY) -m tests.fuzz.kernels $(N) $(SEED)
 	PYTHONPATH=. $(PY) -m tests.fuzz.graphs $$(( $(N) / 100 )) $(SEED)
 	PYTHONPATH=. $(PY) -m tests.fuzz.arith $$(( $(N) / 10 )) $(SEED)
+	PYTHONPATH=. $(PY) -m tests.fuzz.namespaces $$(( $(N) / 5000 )) $(SEED)
 
 # SAMPLE mutants of each area (0: all of them), drawn with SEED.
 SAMPLE ?= 100

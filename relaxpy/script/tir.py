@@ -139,7 +139,15 @@ else:
 
     @_user_facing
     def __getattr__(name):
-        raise _unknown_member(_sys.modules[__name__], "T", name)
+        found = _words.vector_word(name)
+        if found is None:
+            raise _unknown_member(_sys.modules[__name__], "T", name)
+        return found
+
+
+def _offers(name: str) -> Any:
+    """Whether there is such a name beside those listed: datatypes of any number of lanes."""
+    return _words.vector_word(name) is not None
 
 
 __all__ = ["Buffer", "BufferLoad", "BufferRegion", "IterVar", "Range", "handle"]

@@ -12,7 +12,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.types import PointerType, PrimType
-from relaxpy.script import from_source
+from relaxpy.script import from_source, tir as T
 
 A = decl_buffer((8, 8), "float32", "A")
 NOTHING = stmt.Evaluate(0)
@@ -391,3 +391,15 @@ def test_names_are_unique_and_the_same_every_time():
     assert shown == printed(PrimFunc(params, NOTHING))
     names = re.findall(r"(\w+): T.int32", shown)
     assert names == ["x", "x_1", "x_1_1", "x_2", "_", "_1", "max_1", "max_2"]
+
+
+@pytest.mark.parametrize("value", ["A[0:4] < A[1:5]", "A[0:3] < A[1:4]", "A[0:3] + A[1:4]"])
+def test_vectors_of_any_number_of_lanes_can_be_named(value: str) -> None:
+    func = from_source(f"@T.prim_func\ndef f(A: T.Buffer((8,))):\n    z = {value}\n")
+    assert_structural_equal(from_source(func.script()), func)
+
+
+def test_what_is_no_datatype_is_no_name() -> None:
+    for name in ("float32x0", "nothingx4", "float32x99999999999"):
+        with pytest.raises(AttributeError, match=f"T has no attribute '{name}'"):
+            getattr(T, name)

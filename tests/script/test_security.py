@@ -24,6 +24,7 @@ from relaxpy.errors import (
 from relaxpy.script import from_source, relax as R
 from relaxpy.script.parser import wording
 from tests.counting import calls
+from tests.fuzz import namespaces
 from tests.script.attacks import HEADER, attacks
 
 pytestmark = pytest.mark.timeout(60)  # what is refused is refused in bounded time
@@ -319,3 +320,24 @@ def test_each_error_looks_for_a_hint_in_a_bounded_part(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(wording, "MAX_LOOKED_AT", 100)
     assert work(18) < work(1) + 18 * 10 * 3000  # not each part of each statement
+
+
+@pytest.mark.timeout(300)
+def test_every_public_name_takes_hostile_arguments() -> None:
+    """In a process of little memory; `make fuzz` writes more of them."""
+    assert len(namespaces.NAMES) > 600
+    names = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "tests.fuzz.namespaces", "1", "0"]
+    done = subprocess.run(command, env=names, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), MemoryError(), TimeoutError()])
+def test_the_fuzzer_of_namespaces_would_notice(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(text: str) -> None:
+        raise error
+
+    monkeypatch.setattr(namespaces, "from_source", fail)
+    assert type(error).__name__ in (namespaces.examine("") or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
@@ -23,6 +24,7 @@ from relaxpy.script.parser.acting import word
 from relaxpy.script.parser.forms import BufferSpec, HandleWord, Word, as_dtype
 
 _LANES = (2, 4, 8, 16, 32, 64)
+_VECTOR = re.compile(r"[a-z]\w*x[1-9][0-9]*", re.ASCII)
 _FLOATS = (
     *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
     *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
@@ -33,15 +35,21 @@ _FLOATS = (
 
 def dtype_words() -> dict[str, Word | HandleWord]:
     """Every datatype by name, as `T.int32` and `T.float8_e4m3x4` name them."""
-    names = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-    words = {f"{n}x{lanes}": f"{n}x{lanes}" for n in names for lanes in _LANES} | {
-        n: n for n in names
-    }
-    for name in _FLOATS:
-        words[name] = name
-        words |= {f"{name}x{lanes}": f"{name}x{lanes}" for lanes in _LANES}
-    words |= {"bool": "bool", "boolean": "bool", "void": ""}
+    integers = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+    scalars = (*integers, *_FLOATS)
+    names = (*scalars, *(f"{name}x{lanes}" for name in scalars for lanes in _LANES))
+    words = {name: name for name in names} | {"bool": "bool", "boolean": "bool", "void": ""}
     return {name: Word(DataType(dtype)) for name, dtype in words.items()}
+
+
+def vector_word(name: str) -> Word | None:
+    """The datatype of vectors that a name such as `uint1x4` or `float32x3` means, if any."""
+    if not _VECTOR.fullmatch(name):
+        return None
+    try:
+        return Word(DataType(name))
+    except MisuseError:
+        return None
 
 
 # --- loops
