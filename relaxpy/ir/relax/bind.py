@@ -10,6 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
 from relaxpy.ir.relax.arguments import in_place_of_parameters
@@ -18,8 +19,12 @@ from relaxpy.ir.relax.nodes import (
     Constant,
     Expr,
     Function,
+    PrimStructInfo,
+    PrimValue,
     StructInfo,
     TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
     Var,
     const,
     convert_to_expr,
@@ -93,7 +98,7 @@ def _check_defined(after: Function, before: Function) -> None:
 def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Function:
     """`func` without the parameters in `binding_map`, which have the values given there.
 
-    Values are expressions, arrays or numbers. Shape variables follow from them. Where a value is
+    Values are expressions, arrays, numbers or tuples of these. Shape variables follow. Where one is
     not known to fit its parameter, a match_cast makes the check that the parameter made.
 
     Errors:
@@ -154,11 +159,28 @@ def _fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
 def _as_value(value: object, info: StructInfo | None) -> Expr:
     if isinstance(value, Expr):
         return value
-    if isinstance(value, (bool, int, float)) and isinstance(info, TensorStructInfo):
-        made = const(value, None if info.dtype.is_void else info.dtype)
-        if made.data != value and not (info.dtype.is_float or info.dtype.is_void):
-            raise MisuseError(f"{value} is no {info.dtype}", rule="MC-3", about=value)
-        return made
+    match info:
+        case PrimStructInfo(dtype=dtype) if isinstance(
+            value, (int, float, np.bool_, np.integer, np.floating)
+        ):
+            number = value if isinstance(value, (int, float)) else value.item()
+            _check_kind(number, dtype)
+            return PrimValue(ops.const(number, dtype))
+        case TensorStructInfo(dtype=dtype) if isinstance(value, (int, float)):
+            _check_kind(value, dtype)
+            return const(value, None if dtype.is_void else dtype)
+        case TupleStructInfo(fields=fields) if isinstance(value, (tuple, list)):
+            if len(value) == len(fields):
+                return Tuple(tuple(map(_as_value, value, fields)))
     if hasattr(value, "__array__"):
         return Constant(np.asanyarray(value))
     return convert_to_expr(value)
+
+
+def _check_kind(value: float, dtype: DataType) -> None:
+    """MC-3: a number that `dtype` does not have is not the value of a parameter."""
+    if dtype.is_float or dtype.is_void:
+        return
+    low, high = (0, 1) if dtype.is_bool else ops.int_range(dtype)
+    if not low <= value <= high or value != int(value):
+        raise MisuseError(f"{value} is no {dtype}", rule="MC-3", about=value)

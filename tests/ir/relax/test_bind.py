@@ -278,3 +278,48 @@ def test_a_declaration_has_a_signature_and_no_body_yet() -> None:
     assert func.struct_info == rx.FuncStructInfo((tensor(2),), tensor(3), False)
     assert func.attrs["a"] == 1
     assert [d.rule for d in check_well_formed(func)] != []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        *[("int32", 3), ("int8", -128), ("uint8", np.int64(255)), ("int64", np.int64(3))],
+        *[("float32", 0.5), ("float16", 1), ("float32", np.float64(0.25)), ("bool", np.True_)],
+    ],
+)
+@pytest.mark.parametrize("form", ["R.Prim({!r})", "R.Tuple(R.Prim({!r}))"])
+def test_numbers_take_the_datatype_of_scalar_parameters(
+    form: str, dtype: str, value: float
+) -> None:
+    func = from_source(f"@R.function\ndef f(k: {form.format(dtype)}):\n    return k\n")
+    nested = form.startswith("R.Tuple")
+    result = func.bind_params({"k": (value,) if nested else value}).body.body
+    literal = result.fields[0] if nested else result
+    assert isinstance(literal, rx.PrimValue)
+    assert (literal.value.dtype, literal.value.value) == (dtype, value)
+
+
+@pytest.mark.rule("MC-3")
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int8", 128), ("uint8", -1), ("int64", 0.5), ("int32", float("inf")), ("bool", 2)],
+)
+@pytest.mark.parametrize("info", ["R.Prim({!r})", "R.Tensor((), {!r})"])
+def test_numbers_that_a_datatype_does_not_have_are_refused(
+    info: str, dtype: str, value: float
+) -> None:
+    func = from_source(f"@R.function\ndef f(k: {info.format(dtype)}):\n    return k\n")
+    with pytest.raises(MisuseError, match=rf"{value} is no {dtype}") as caught:
+        func.bind_params({"k": value})
+    assert caught.value.diagnostic.rule == "MC-3"
+
+
+def test_arrays_and_numbers_in_tuples_are_bound() -> None:
+    func = from_source(
+        '@R.function\ndef f(t: R.Tuple(R.Tensor(("n",), "float32"), R.Tensor((), "int8")),\n'
+        '      x: R.Tensor(("n",), "float32")):\n    return (x, t[0], t[1])\n'
+    )
+    bound = func.bind_params({"t": (np.arange(2, dtype="float32"), 3)})
+    assert bound.params[0].struct_info == tensor(2)
+    found = relaxpy.compile(bound)["f"](np.ones(2, "float32"))
+    assert [x.tolist() for x in found] == [[1, 1], [0, 1], 3]
