@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import islice
@@ -268,6 +269,8 @@ def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
 def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
     """Where in the same function an unknown name is bound all the same."""
     around = _innermost(tree, node)
+    if len(getattr(around, "body", ())) > MAX_LOOKED_AT:
+        return None
     parts = list(islice(ast.walk(around), MAX_LOOKED_AT + 1))
     if len(parts) > MAX_LOOKED_AT:
         return None
@@ -300,9 +303,16 @@ def _innermost(tree: ast.AST, node: ast.Name) -> ast.AST:
         part = inside.pop()
         if isinstance(part, ast.FunctionDef):
             around = part
-        held = (s for s in ast.iter_child_nodes(part) if isinstance(s, ast.stmt))
-        inside += (s for s in held if s.lineno <= node.lineno <= (s.end_lineno or s.lineno))
+        for field in ("body", "orelse", "finalbody"):
+            inside += _statement_at(node.lineno, getattr(part, field, ()))
     return around
+
+
+def _statement_at(line: int, statements: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
+    """The one of these statements, which stand one after the other, that has this line."""
+    index = bisect_right(statements, line, key=lambda s: s.lineno) - 1
+    found = statements[max(index, 0) : index + 1]
+    return [s for s in found if line <= (s.end_lineno or s.lineno)]
 
 
 def _is_size_in(part: ast.AST, node: ast.Name) -> bool:
