@@ -238,7 +238,8 @@ class TailCall:
         while type(found) is TailCall:
             if found.check is not None:
                 note_caller(callers, (found.check, found.sizes))
-            found = found.step(*found.args)
+            args, found.args = found.args, ()  # which die with the step
+            found = found.step(*args)
         for check, sizes in reversed(callers):
             check(found, *sizes)
         return found

@@ -3,6 +3,7 @@
 
 import random
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -308,6 +309,42 @@ def test_closures_of_many_iterations_keep_their_values(target: str) -> None:
         values.append(function)
     assert len(values) == count + 1
     assert int(values[-1](10)) == 10 + 2 * count
+
+
+def test_arguments_die_with_their_step() -> None:
+    alive: list[weakref.ref[np.ndarray]] = []
+    counts: list[int] = []
+
+    def see(x: np.ndarray) -> None:
+        alive.append(weakref.ref(x))
+        counts.append(sum(ref() is not None for ref in alive))
+
+    relaxpy.register_func("tests.circle.keep", see, override=True)
+
+    @I.ir_module
+    class Turns:
+        @R.function(pure=False)
+        def left(x: R.Tensor((2,), "float32"), k: R.Tensor((), "int64")) -> R.Tensor(
+            (2,), "float32"
+        ):
+            R.call_packed("tests.circle.keep", x, sinfo_args=R.Tuple())
+            if k > 0:
+                found = Turns.right(k - 1, x + x)
+            else:
+                found = x
+            return found
+
+        @R.function(pure=False)
+        def right(k: R.Tensor((), "int64"), x: R.Tensor((2,), "float32")) -> R.Tensor(
+            (2,), "float32"
+        ):
+            R.call_packed("tests.circle.keep", x, sinfo_args=R.Tuple())
+            found = Turns.left(x + x, k)
+            return found
+
+    relaxpy.compile(Turns)["left"](np.ones(2, "float32"), 5)
+    assert len(counts) == 11
+    assert max(counts) == 2  # what the caller gave, and what the step was given
 
 
 @TARGETS
