@@ -255,6 +255,17 @@ def test_a_parameter_without_annotation_is_any_value_to_callers_in_a_cycle() -> 
     assert found["f"].struct_info == found["g"].struct_info == func(Object, ret=prim())
 
 
+@pytest.mark.rule("SI-1", "DER-5")
+def test_a_tuple_of_functions_of_the_module_has_an_info() -> None:
+    x, y = var("x", tensor(2)), var("y", tensor(2))
+    value = pure("f", rx.Tuple((y, rx.GlobalVar("g"))))
+    mod = normalize_module(module(g=function([x], x), main=function([y], value)))
+    call = bindings(mod["main"])[-1].value
+    assert isinstance(call, rx.Call)
+    [pair] = call.args
+    assert pair.struct_info == tuple_of(tensor(2), func(tensor(2), ret=tensor(2)))
+
+
 def test_warnings_come_once() -> None:
     x, y = var("x", tensor(size("n"))), var("y", tensor(4))
     func = function([x], seq(block(bind(y, x)), y))

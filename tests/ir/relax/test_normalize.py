@@ -28,7 +28,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import Object, shape, tensor
+from tests.ir.relax.infos import Object, packed, shape, tensor
 
 
 @pytest.fixture
@@ -96,6 +96,18 @@ def test_a_packed_function_stays_where_an_operator_calls_it(name: str, stays: bo
     assert [isinstance(arg, rx.Var) for arg in call.args] == [not stays, True]
     assert len(bindings(found)) == (2 if stays else 3)
     assert check_well_formed(found, check_struct_info=False, normal_form=True) == []
+
+
+@pytest.mark.rule("NF-4")
+def test_what_an_operator_calls_is_bound_if_it_is_no_packed_function() -> None:
+    value = pure("g", info=packed())
+    found = normalize_function(
+        function([], rx.Call(Op("relax.call_pure_packed"), (value,), sinfo_args=(Object,)))
+    )
+    assert called(found) == ["g", "relax.call_pure_packed"]
+    call = bindings(found)[-1].value
+    assert isinstance(call, rx.Call)
+    assert isinstance(call.args[0], rx.Var)
 
 
 @pytest.mark.rule("NF-3")

@@ -312,3 +312,20 @@ def test_a_fault_of_an_annotation_names_what_is_annotated() -> None:
     for name, program in cases.items():
         *_, found = check_well_formed(program, check_struct_info=False)
         assert found.message.startswith(f"the annotation of {name} gives a tensor 2 dimensions")
+
+
+@pytest.mark.rule("NF-2", "NF-8", "NF-11", "NF-12", "WF-23")
+def test_what_keeps_a_program_from_normal_form_is_shown_where_it_stands() -> None:
+    def shown(*blocks: rx.BindingBlock, body: rx.Expr = UNIT) -> list[object]:
+        program = main(rx.SeqExpr(blocks, body, span=at(1)))
+        found = check_well_formed(program, check_struct_info=False, normal_form=True)
+        return [(d.rule, d.span) for d in found]
+
+    first, second = (bound(var(name), UNIT) for name in "ab")
+    assert shown(rx.BindingBlock((), span=at(2))) == [("NF-11", at(2))]
+    assert shown(rx.BindingBlock(())) == [("NF-11", at(1))]
+    assert shown(first, replace(second, span=at(3))) == [("NF-8", at(3))]
+    assert shown(body=call(line=4)) == [("NF-12", at(4))]
+    for binding, value, line in ((5, 6, 5), (None, 6, 6)):
+        part = bound(var("c"), call(call(line=None), line=value), binding)
+        assert shown(part) == [("NF-2", at(line))]
