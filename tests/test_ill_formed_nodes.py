@@ -52,7 +52,7 @@ class Programs:
 
     def size(self) -> tir.PrimExpr:
         var = self.pick(SIZES)
-        literal = tir.IntImm("int64", self.pick((0, 1, 2, 4, -1, 2**62)))
+        literal = tir.IntImm("int64", self.pick((0, 1, 2, 4, 2**62)))
         return self.pick((literal, var, var + 1, var * 2, tir.FloorDiv(var, literal)))
 
     def maybe_info(self) -> rx.StructInfo | None:
