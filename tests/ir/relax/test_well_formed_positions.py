@@ -329,3 +329,16 @@ def test_what_keeps_a_program_from_normal_form_is_shown_where_it_stands() -> Non
     for binding, value, line in ((5, 6, 5), (None, 6, 6)):
         part = bound(var("c"), call(call(line=None), line=value), binding)
         assert shown(part) == [("NF-2", at(line))]
+
+
+@pytest.mark.rule("WF-14d", "WF-10")
+def test_a_part_of_an_annotation_is_looked_at_wherever_it_stands() -> None:
+    fine, many = tuple_of(Object), DTensorStructInfo(tensor(2), MESH, SPLIT)
+    for info in (
+        tuple_of(fine, WRONG_RANK, fine),
+        tuple_of(many, WRONG_RANK, many),
+        tuple_of(func(fine, ret=fine), WRONG_RANK, func(ret=fine)),
+        func(fine, many, WRONG_RANK, fine, ret=fine),
+        func(fine, func(fine, ret=many), ret=WRONG_RANK),
+    ):
+        assert places(main(UNIT, ret=info)) == [("WF-14d", 1)]
