@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.bounds import is_injective
+from relaxpy.exec.kernel.bounds import is_injective, is_inside
 from relaxpy.exec.kernel.nest import Axis, Local, Make, Memory, loads
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, Range
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.stmt import Allocate, MatchBufferRegion
+from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.stmt import Allocate, BufferStore, MatchBufferRegion
 from relaxpy.ir.traverse import walk
 from relaxpy.ir.types import PointerType
 
@@ -38,6 +39,11 @@ class Declared:
         self._arguments = frozenset(func.buffer_map.values())
         self._known: set[Buffer] = set(self._arguments)
         self._fixed: set[Var] = set(func.params)
+        self._stored = {
+            part.buffer.data if isinstance(part, BufferStore) else part.source.buffer.data
+            for part in walk(func.body)
+            if isinstance(part, (BufferStore, MatchBufferRegion))
+        }
         for param, buffer in func.buffer_map.items():
             self._memory[param] = self._memory[buffer.data] = buffer
             self._fixed |= variables_of(buffer)
@@ -118,8 +124,16 @@ class Declared:
 
     # ---- accesses
 
-    def resolve(self, buffer: Buffer, indices: Indices) -> tuple[Buffer, Indices]:
+    def resolve(
+        self,
+        buffer: Buffer,
+        indices: Indices,
+        axes: Sequence[Axis] = (),
+        sizes: Container[Var] = (),
+    ) -> tuple[Buffer, Indices]:
         """The access through matched regions and moving views: the buffer underneath.
+
+        In memory laid flat the place is -1 where an index leaves the view, or the view its memory.
 
         Errors:
             CompileError: the buffer has no memory.
@@ -135,14 +149,42 @@ class Declared:
         if buffer in self._known:
             return buffer, indices
         root = self._root(buffer)
-        if root not in self._late and self._is_fixed(buffer) and self._lies_apart(buffer):
+        apart = buffer.data not in self._stored or self._lies_apart(buffer)
+        if root not in self._late and self._is_fixed(buffer) and apart:
             self._known.add(buffer)
             self.views[buffer] = root
             return buffer, indices
-        place: PrimExpr = buffer.elem_offset
-        for index, step in zip(indices, strides_of(buffer), strict=True):
-            place = ops.add(*ops.match_dtypes(place, ops.mul(*ops.match_dtypes(index, step))))
+        inside = [*zip(indices, buffer.shape, strict=True), *self._ends(buffer, root)]
+        tests = [
+            ops.convert(test)
+            for index, size in inside
+            if not is_inside(index, size, axes, sizes)
+            for test in (index >= 0, index < size)
+        ]
+        place = _place(buffer, indices)
+        if tests:
+            place = if_then_else(ops.all_of(*tests), place, ops.const(-1, place.dtype))
         return self._laid_flat(root, buffer.dtype), (place,)
+
+    def _ends(self, buffer: Buffer, root: Buffer) -> Iterator[tuple[PrimExpr, PrimExpr]]:
+        """The first and the last place of `buffer` in `root`, each with the number of places.
+
+        Nothing where that number is not known when the kernel begins.
+        """
+        if not self._is_fixed(root):
+            return
+        count: PrimExpr = ops.const(root.dtype.itemsize, "int64")
+        for size in root.shape:
+            count = ops.mul(count, ops.cast_to(size, "int64"))
+        count = ops.floordiv(count, buffer.dtype.itemsize)
+        reach = [
+            ops.mul(ops.sub(n, 1), s) for n, s in zip(buffer.shape, strides_of(buffer), strict=True)
+        ]
+        for extreme in (ops.minimum, ops.maximum):
+            end: PrimExpr = buffer.elem_offset
+            for far in reach:
+                end = ops.add(end, extreme(far, 0))
+            yield end, count
 
     def is_argument(self, root: Buffer) -> bool:
         """Whether the caller brings the memory of `root`."""
@@ -205,6 +247,14 @@ def variables_of(buffer: Buffer) -> set[Var]:
     """The variables in the shape, strides and offset of `buffer`."""
     layout = (*buffer.shape, *buffer.strides, buffer.elem_offset)
     return {part for expr in layout for part in walk(expr) if isinstance(part, Var)}
+
+
+def _place(buffer: Buffer, indices: Indices) -> PrimExpr:
+    """How many elements after the beginning of its memory the element of `buffer` lies."""
+    place: PrimExpr = buffer.elem_offset
+    for index, step in zip(indices, strides_of(buffer), strict=True):
+        place = ops.add(place, ops.mul(index, step))
+    return place
 
 
 def strides_of(buffer: Buffer) -> list[PrimExpr]:

@@ -429,7 +429,7 @@ class _Reader:
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
     ) -> tuple[Buffer, tuple[PrimExpr, ...]]:
         try:
-            return self.declared.resolve(buffer, indices)
+            return self.declared.resolve(buffer, indices, self.axes, self.sizes)
         except CompileError as error:
             raise self.error(error.diagnostics[0].message) from None
 

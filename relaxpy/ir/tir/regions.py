@@ -107,7 +107,7 @@ class Accesses:
             self.expression(value)
         variables = [iter_var.var for iter_var in node.block.iter_vars]
         self.lets |= {
-            var: self.unfolded(value)
+            var: ops.cast_to(self.unfolded(value), var.dtype)
             for var, value in zip(variables, node.iter_values, strict=True)
         }
         with self.where(node.predicate, holds=True):

@@ -138,6 +138,43 @@ FOUND = {
         """,
         call(ints(0, 0, 0, 0), 5, 7),
     ),
+    "a view whose places overlap has its own shape": (
+        """
+        def f(A: T.Buffer((3,), "int32"), C: T.Buffer((1,), "int32"), m: T.int64):
+            V = T.decl_buffer((3,), "int32", data=A.data, strides=[0])
+            C[0] = V[m]
+        """,
+        *(call(ints(1, 2, 3), ints(0), m) for m in (-1, 0, 2, 3)),
+    ),
+    "a view whose places overlap and that is stored to has its own shape": (
+        """
+        def f(A: T.Buffer((3,), "int32"), m: T.int64):
+            V = T.decl_buffer((2, 2), "int32", data=A.data, strides=[1, 1])
+            V[0, m] = V[0, 1 - m] + 4
+        """,
+        *(call(ints(1, 2, 3), m) for m in (-1, 0, 1, 2)),
+    ),
+    "a view that moves has its own shape and fits its memory": (
+        """
+        def f(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32"), m: T.int64, k: T.int64):
+            for i in range(k):
+                V = T.decl_buffer((2,), "int32", data=A.data, elem_offset=i)
+                C[i] = V[m]
+        """,
+        *(call(ints(1, 2, 3, 4), ints(0, 0, 0, 0), m, k) for m in (-1, 0, 1, 2) for k in (3, 4)),
+    ),
+    "a view that moves over scratch is not larger than it": (
+        """
+        def f(A: T.Buffer((4,), "int32"), n: T.int64):
+            S = T.alloc_buffer((n,), "int32")
+            for i in range(n):
+                S[i] = T.Cast("int32", i)
+            for i in range(3):
+                V = T.decl_buffer((2, 1), "int32", data=S.data, elem_offset=2 - i, strides=[-1, 1])
+                A[i] = V[0, 0]
+        """,
+        *(call(ints(0, 0, 0, 0), n) for n in (2, 3, 4)),
+    ),
 }
 
 

@@ -102,6 +102,18 @@ for j in range(4):
     assert inferred(body) == ("A[v, 0:5]", "B[0:4, v]")
 
 
+def test_an_axis_has_the_datatype_of_its_domain_in_what_its_block_accesses() -> None:
+    body = """
+for i, k in T.grid(3, 3):
+    with T.block("inner"):
+        w = T.axis.spatial(T.int64(4), i // 3)
+        T.reads(A[T.max(w, k), v])
+        T.writes(B[v, w])
+        B[v, w] = A[T.max(w, k), v]
+"""
+    assert inferred(body) == ("A[T.int64(0):T.int64(3), v]", "B[v, T.int64(0)]")
+
+
 def test_an_index_of_unknown_range_covers_the_dimension() -> None:
     body = "for j in range(4):\n    B[v, (j * j) & 7] = A[v, j * n]"
     assert inferred(body) == ("A[v, 0:32]", "B[v, 0:32]")
