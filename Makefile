@@ -53,6 +53,7 @@ fuzz: $(READY)
 	PYTHONPATH=. $(PY) -m tests.fuzz.graphs $$(( $(N) / 100 )) $(SEED)
 	PYTHONPATH=. $(PY) -m tests.fuzz.arith $$(( $(N) / 10 )) $(SEED)
 	PYTHONPATH=. $(PY) -m tests.fuzz.namespaces $$(( $(N) / 5000 )) $(SEED)
+	PYTHONPATH=. $(PY) -m tests.fuzz.schedules $$(( $(N) / 10 )) $(SEED)
 
 # SAMPLE mutants of each area (0: all of them), drawn with SEED.
 SAMPLE ?= 100

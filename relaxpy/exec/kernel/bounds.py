@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from typing import TypeGuard
 
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly
 from relaxpy.ir.tir.buffer import BufferLoad, Range
-from relaxpy.ir.tir.expr import Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
+from relaxpy.ir.tir.expr import BinaryOpExpr, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
 from relaxpy.ir.traverse import walk
 
 
@@ -69,7 +70,26 @@ def may_fail(expr: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]) -> boo
     )
 
 
-def may_divide_by_zero(node: Node) -> bool:
+def keeps_divisions(expr: PrimExpr, found: PrimExpr, axes: Sequence[Axis] = ()) -> bool:
+    """Whether `found`, equal to `expr`, still stops the program where `expr` divides by zero.
+
+    Neither a size of a loop in `axes` is zero while it runs, nor a factor of one.
+    """
+    lost = {part.b for part in walk(expr) if may_divide_by_zero(part)}
+    if lost:
+        lost -= {part.b for part in walk(found) if may_divide_by_zero(part)}
+    if not lost:
+        return True
+    sizes = [as_poly(axis.stop) - as_poly(axis.start) for axis in axes]
+    factors = {atom for size in sizes if len(size.terms) == 1 for atom in size.atoms()}
+    return all(
+        any(as_poly(divisor).same(size) for size in sizes)
+        or (len(as_poly(divisor).terms) == 1 and factors.issuperset(as_poly(divisor).atoms()))
+        for divisor in lost
+    )
+
+
+def may_divide_by_zero(node: Node) -> TypeGuard[BinaryOpExpr]:
     """Whether `node` divides integers by what is not a number other than zero."""
     match node:
         case Div(b=b) | Mod(b=b) | FloorDiv(b=b) | FloorMod(b=b) if b.dtype.is_int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from relaxpy.exec.kernel.bounds import keeps_divisions
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.ir.arith.analyzer import Analyzer
 from relaxpy.ir.dtype import INT64
@@ -70,6 +71,8 @@ def _divide(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Division | 
         case And(a=a, b=b):
             return _both(a, b, box, sizes)
         case CmpExpr(a=a) if not a.dtype.is_int or any(True for _ in loads(condition)):
+            return None
+        case CmpExpr(a=a, b=b) if not keeps_divisions(condition, (as_poly(a) - as_poly(b)).expr()):
             return None
         case LT(a=a, b=b):
             return _at_least(as_poly(b) - as_poly(a) - 1, box, sizes)

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from relaxpy.exec.kernel.bounds import may_fail
+from relaxpy.exec.kernel.bounds import keeps_divisions, may_fail
 from relaxpy.exec.kernel.domain import conjuncts, divide, keeps_first
 from relaxpy.exec.kernel.nest import (
     Axis,
@@ -168,7 +168,7 @@ def _simpler(
 
     What a loop runs through says nothing outside of it, where it may have no round.
     """
-    change = _Simpler(analyzer_of(axes), frozenset(a.var for a in axes), sizes).expr
+    change = _Simpler(analyzer_of(axes), axes, sizes).expr
 
     def changed(item: Item) -> Item:
         match item:
@@ -197,7 +197,7 @@ class _Simpler:
     """
 
     analyzer: Analyzer
-    loops: frozenset[Var]
+    axes: Sequence[Axis]
     sizes: Container[Var]
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
@@ -208,7 +208,8 @@ class _Simpler:
         """An index, simplified where it divides."""
         if not _divides(index) or any(True for _ in loads(index)):
             return index
-        return ops.cast_to(self.analyzer.simplify(index), index.dtype)
+        found = ops.cast_to(self.analyzer.simplify(index), index.dtype)
+        return found if keeps_divisions(index, found, self.axes) else index
 
     def _rule(self, node: Node) -> Node | None:
         match node:
@@ -218,8 +219,9 @@ class _Simpler:
                 return None
 
     def _is_known(self, expr: PrimExpr) -> bool:
+        loops = {axis.var for axis in self.axes}
         return all(
-            part in self.loops or part in self.sizes for part in walk(expr) if isinstance(part, Var)
+            part in loops or part in self.sizes for part in walk(expr) if isinstance(part, Var)
         )
 
 
@@ -445,4 +447,5 @@ def place_in_order(
         if not (analyzer.can_prove(low) and analyzer.can_prove(high)):
             return None
         place = ops.add(ops.mul(place, ops.cast_to(size, INT64)), ops.cast_to(index, INT64))
-    return affine(analyzer.simplify(place), variables)
+    found = analyzer.simplify(place)
+    return affine(found, variables) if keeps_divisions(place, found, axes) else None

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never, cast
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.bounds import has_stretch, may_fail
+from relaxpy.exec.kernel.bounds import has_stretch, keeps_divisions, may_fail
 from relaxpy.exec.kernel.certain import is_evaluated
 from relaxpy.exec.kernel.declared import Declared
 from relaxpy.exec.kernel.nest import (
@@ -136,11 +136,11 @@ class _Reader:
                     yield from self.items(part)
             case For(min=start, extent=extent):
                 loop = self._loop(stmt)
+                for bound in (start, extent):
+                    if not (loop.body and keeps_divisions(bound, as_poly(bound).expr())):
+                        yield from self._unused(bound)
                 if loop.body:
                     yield loop
-                else:
-                    yield from self._unused(start)
-                    yield from self._unused(extent)
             case BlockRealize():
                 yield from self._realize(stmt)
             case Block():

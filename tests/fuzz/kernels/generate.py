@@ -148,7 +148,7 @@ class Generator(Arguments):
         a, b = self.pick(list(self.values)), self.pick(list(self.values))
         forms = [a] * 8 + [f"({a} + 1)", f"({a} * 2)", f"({a} - 1)", f"({a} // 2)", f"({a} + {b})"]
         forms += [f"({a} + 2)", f"({a} - {b})", f"T.min({a}, {b})"]
-        forms += [f"({a} // {b})"] if a != b else []  # which simplifies to 1
+        forms += [f"({a} // {b})"]
         forms += [f"T.max({a}, 1)", f"({a} * {b})", f"(({a} + 1) // 2)", f"({a} % 3)"]
         return self.sized(self.pick(forms))
 

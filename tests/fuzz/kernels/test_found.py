@@ -138,6 +138,33 @@ FOUND = {
         """,
         call(ints(0, 0, 0, 0), 5, 7),
     ),
+    "quotients that cancel in a condition are divided all the same": (
+        """
+        def f(A: T.Buffer((4,), "int32"), n: T.int64):
+            if 4 // n == 4 // n:
+                A[0] = 7
+        """,
+        *(call(ints(0, 0, 0, 0), n) for n in (0, 1)),
+    ),
+    "quotients that cancel in the ends of a loop are divided all the same": (
+        """
+        def f(A: T.Buffer((4,), "int32"), n: T.int64):
+            for i in range(4 // n - 4 // n + 1):
+                A[i] = 7
+        """,
+        *(call(ints(0, 0, 0, 0), n) for n in (0, 1)),
+    ),
+    "quotients that cancel in an index are divided where no loop shows that they may be": (
+        """
+        def f(A: T.Buffer((4,), "int32"), b: T.handle):
+            n = T.int64()
+            B = T.match_buffer(b, (n,), "int32")
+            for i in range(4):
+                A[(i * n) // n] = 7
+        """,
+        call(ints(0, 0, 0, 0), ints()),
+        call(ints(0, 0, 0, 0), ints(1)),
+    ),
     "a view whose places overlap has its own shape": (
         """
         def f(A: T.Buffer((3,), "int32"), C: T.Buffer((1,), "int32"), m: T.int64):
