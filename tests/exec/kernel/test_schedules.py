@@ -14,12 +14,11 @@ from relaxpy.exec.kernel import dependence
 from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source
-from tests.exec.kernel.adversarial import SIZE as SIX, Adversary
 from tests.exec.kernel.blocks import Blocks
 from tests.exec.kernel.programs import SIZE, program
 from tests.exec.kernel.schedule_checker import first_fault
-from tests.exec.kernel.schedule_text import TextRun, UnsupportedError
-from tests.exec.kernel.support import load
+from tests.exec.kernel.schedule_text import UnsupportedError
+from tests.fuzz.schedules import LENGTHS, kernel, perform
 
 
 def in_order(func: PrimFunc, *args: Any) -> None:
@@ -134,17 +133,6 @@ def test_the_checker_names_what_changed_places() -> None:
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 1 << 30), st.integers(1, 4), st.sampled_from([12, 16, 22]))
-def test_any_adversary_is_performed_as_its_text_says(seed: int, n: int, most: int) -> None:
-    func = from_source(Adversary(Random(seed), most=most).text())
-    rng = np.random.default_rng(seed)
-    shapes = {"X": (SIX,), "Y": (SIX,), "Z": (SIX, SIX), "W": (SIX, SIX), "S": ()}
-    arrays = [rng.integers(-3, 4, shape).astype(np.int32) for shape in shapes.values()]
-    arguments = (*arrays, rng.integers(0, SIX, n))
-    text = TextRun(func, arguments)
-    compiled = [array.copy() for array in arguments]
-    load(func)(*compiled)
-    for name, found in zip(shapes, compiled, strict=False):
-        wanted = [text.values[(name, place), 0] for place in range(found.size)]
-        assert found.reshape(-1).tolist() == wanted, name
-    assert first_fault(func, arguments) is None
+@given(st.integers(0, 1 << 30), st.integers(1, 4), st.sampled_from(LENGTHS))
+def test_any_adversary_is_performed_as_its_text_says(seed: int, places: int, most: int) -> None:
+    perform(kernel(seed, most), places, seed)
