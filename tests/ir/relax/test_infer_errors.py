@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from relaxpy.errors import RelaxpyWarning, StructInfoError, StructInfoTypeError, WellFormedError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.derive import normalize_function
 from tests.ir.relax.graphs import at, function, pure, show, size, var
 from tests.ir.relax.infos import Object, func, prim, rank, shape, tensor, tuple_of
@@ -306,3 +309,21 @@ def test_a_program_that_was_derived_before_warns_no_more(kind: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert normalize_function(once) is once
+
+
+@pytest.mark.rule("DER-2")
+def test_every_function_of_a_cycle_is_derived_where_one_has_no_normal_form() -> None:
+    f, g = rx.GlobalVar("f"), rx.GlobalVar("g")
+    table: dict[rx.GlobalVar, rx.Function] = {}
+    for own, other in ((f, g), (g, f)):
+        x, y = rx.Var("x", tensor(2)), rx.Var("y", tensor(3))
+        called, wrong = rx.Var("c"), rx.Var("w")
+        bindings = (
+            rx.VarBinding(called, rx.Call(other, (x, y))),
+            rx.VarBinding(wrong, rx.Call(Op("relax.add"), (x, y))),
+        )
+        body = rx.SeqExpr((rx.BindingBlock(bindings),), wrong)
+        attrs = {"global_symbol": own.name_hint}
+        table[own] = rx.Function((x, y), body, tensor(2), True, attrs)
+    found = check_well_formed(IRModule(table))
+    assert len([d for d in found if "do not broadcast" in d.message]) == 2
