@@ -121,6 +121,8 @@ class KernelRun(ScalarEvaluator):
         self.arrays: dict[Buffer, Array] = {}
         self.memory: dict[tir.Var, Array] = {}
         self.empty: frozenset[tir.Var] = frozenset()
+        self.regions: tuple[st.MatchBufferRegion, ...] = ()
+        """Of the blocks around one that may begin: matched where it does."""
         """The loops without any round, of which blocks begin."""
 
     def run(self, args: Sequence[Value]) -> Value | None:
@@ -383,9 +385,13 @@ class KernelRun(ScalarEvaluator):
         if block.init is None:
             bound = dict(zip((i.var for i in block.iter_vars), values, strict=True))
             inner = substitute(replace(block, iter_vars=()), bound)
+            for buffer in inner.alloc_buffers:
+                self._make(buffer)
+            outer = self.regions
+            self.regions = (*outer, *inner.match_buffers)
             with self._scope({}):
-                self._enter(inner)
                 self._begin(inner.body, conditions)
+            self.regions = outer
             return
         reducing, kept = set[object](), set[object]()
         for i, value in zip(block.iter_vars, values, strict=True):
@@ -393,7 +399,11 @@ class KernelRun(ScalarEvaluator):
             found.update(walk(value))
         tests = (test for condition in conditions for test in _conjuncts(condition))
         asked = [test for test in tests if self.empty.isdisjoint(walk(test))]
-        if self.empty <= reducing - kept and all(map(self.value, asked)):
+        if not self.empty <= reducing - kept:
+            return
+        for match in self.regions:
+            self._match_region(match.buffer, match.source)
+        if all(map(self.value, asked)):
             with self._scope(
                 {i.var: self.value(v) for i, v in zip(block.iter_vars, values, strict=True)}
             ):

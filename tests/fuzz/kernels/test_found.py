@@ -138,6 +138,42 @@ FOUND = {
         """,
         call(ints(0, 0, 0, 0), 5, 7),
     ),
+    "a region is matched only where a block begins in a loop without iteration": (
+        """
+        def f(A: T.Buffer((1,), "int32"), m: T.int64, k: T.int64):
+            Q = T.alloc_buffer((m,), "int32")
+            for i in range(m):
+                with T.block("opaque"):
+                    Y = T.match_buffer(Q[0:1], (1,), "int32")
+                    Y[0] = 1
+                    for j in range(k):
+                        with T.block("sum"):
+                            v = T.axis.reduce(k, j)
+                            with T.init():
+                                A[0] = 7
+                            A[0] = A[0] + Y[0]
+        """,
+        *(call(ints(0), m, k) for m in (0, 1) for k in (0, 2)),
+    ),
+    "a region is matched where a block begins": (
+        """
+        def f(A: T.Buffer((2,), "int32"), q: T.handle):
+            n = T.int64()
+            Q = T.match_buffer(q, (n,), "int32")
+            for i in range(n - 1):
+                with T.block("opaque"):
+                    Y = T.match_buffer(Q[0:1], (1,), "int32")
+                    with T.block("sum"):
+                        v = T.axis.reduce(n, i)
+                        T.where(Y[0] > 0)
+                        with T.init():
+                            Y[0] = 7
+                        Y[0] = Y[0] + A[v]
+        """,
+        call(ints(1, 2), ints(3)),
+        call(ints(1, 2), ints(-3)),
+        call(ints(1, 2), ints(3, 4)),
+    ),
     "quotients that cancel in a condition are divided all the same": (
         """
         def f(A: T.Buffer((4,), "int32"), n: T.int64):

@@ -35,6 +35,8 @@ class Writer(Values):
 
     def __init__(self, function: ast.FunctionDef) -> None:
         super().__init__()
+        self.regions: list[ast.stmt] = []
+        """The matched regions around a block that may begin: laid where it does."""
         self._function(function)
 
     # ---- the function and its arguments
@@ -416,6 +418,8 @@ class Writer(Values):
             ):
                 bound = self.value(value)
                 self.scopes[-1][name] = Variable(f"({bound.code})", bound.dtype)
+            case ast.Assign(targets=[ast.Name()]) if is_call_of(node, "match_buffer"):
+                self.regions.append(node)
             case ast.Assign(targets=[ast.Name()]):
                 self._statement(node)
             case _ if not any(is_init(part) for part in ast.walk(node)):
@@ -451,17 +455,23 @@ class Writer(Values):
         with self.indented():
             inits = [s for s in body if isinstance(s, ast.With) and is_init(s)]
             predicate = predicate_of(body)
-            self.depth += bool(inits)
+            self.depth += 2 * bool(inits)
             axes, lines, rest = self._axes(body, by_name=bool(inits))
-            self.depth -= bool(inits)
+            self.depth -= 2 * bool(inits)
             asked = [*conditions, *([(predicate, True)] if predicate is not None else [])]
             if not inits:
+                count = len(self.regions)
                 self._begin_all(rest, asked)
+                del self.regions[count:]
                 return
             loops = set(self.starts)
             reduced = {n for a in axes if a.reduces for n in names_in(a.binding)}
             kept = {n for a in axes if not a.reduces for n in names_in(a.binding)}
-            tests = [f"empty <= frozenset({sorted(loops & reduced - kept)!r})"]
+            self.write(f"if empty <= frozenset({sorted(loops & reduced - kept)!r}):")
+            self.depth += 1
+            for region in self.regions:
+                self._statement(region)
+            tests = ["True"]
             for condition, expected in asked:
                 for part in conjuncts(condition) if expected else [condition]:
                     code = self.truth(part)
@@ -476,3 +486,4 @@ class Writer(Values):
                         self._statement(part)
                 for init in inits:
                     self._init(axes, init)
+            self.depth -= 1
