@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.bounds import is_injective, is_inside
+from relaxpy.exec.kernel.bounds import is_injective, is_inside, may_divide_by_zero
 from relaxpy.exec.kernel.nest import Axis, Local, Make, Memory, loads
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import ops
@@ -58,7 +58,9 @@ class Declared:
         """Enter `buffer` with memory of its own, made anew in each round of `axes`."""
         self._known.add(buffer)
         self._memory[buffer.data] = buffer
-        if self._is_fixed(buffer):
+        # Where a loop has no iteration its sizes are not evaluated.
+        divides = axes and any(may_divide_by_zero(p) for size in buffer.shape for p in walk(size))
+        if self._is_fixed(buffer) and not divides:
             self.local.append(Local(buffer, tuple(axes)))
         else:
             self._late.add(buffer)

@@ -174,6 +174,17 @@ FOUND = {
         call(ints(1, 2), ints(-3)),
         call(ints(1, 2), ints(3, 4)),
     ),
+    "the size of scratch is evaluated where its block runs": (
+        """
+        def f(A: T.Buffer((4,), "int32"), k: T.int64, n: T.int64):
+            for i in range(k):
+                with T.block("b"):
+                    S = T.alloc_buffer((4 // n,), "int32")
+                    S[0] = 7
+                    A[i] = S[0]
+        """,
+        *(call(ints(0, 0, 0, 0), k, n) for k in (0, 2) for n in (0, 1, 2)),
+    ),
     "quotients that cancel in a condition are divided all the same": (
         """
         def f(A: T.Buffer((4,), "int32"), n: T.int64):
