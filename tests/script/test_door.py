@@ -96,6 +96,7 @@ REVIEWED = {
         "leading_dtype.word": "a function of a namespace",
     },
     "type_params.py": {"type_parameters": "the reader's error; a dict"},
+    "wording.py": {"_innermost": "the lists of statements of a syntax tree"},
 }
 
 #: Who opens the door, all of them behind `Evaluator.invoke`, which asks the guard first.

@@ -319,7 +319,7 @@ def test_each_error_looks_for_a_hint_in_a_bounded_part(monkeypatch: pytest.Monke
         return calls(lambda: read(text))
 
     monkeypatch.setattr(wording, "MAX_LOOKED_AT", 100)
-    assert work(18) < work(1) + 18 * 10 * 3000  # not each part of each statement
+    assert work(18) < work(1) + 18 * 10_000
 
 
 @pytest.mark.timeout(300)
@@ -329,7 +329,8 @@ def test_every_public_name_takes_hostile_arguments() -> None:
     names = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "tests.fuzz.namespaces", "1", "0"]
     done = subprocess.run(command, env=names, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(namespaces.NAMES)} names from seed 0, 0 failures" in done.stdout
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), MemoryError(), TimeoutError()])

@@ -413,7 +413,6 @@ class Evaluator(BuiltinCalls):
         index = self.value(node.slice)
         self.guard.subscript(owner, index, node, self)
         try:
-            check_index(owner, index)
             return self.on_subscript(owner, index, node)
         except RelaxpyError as error:
             found = part_about(node.slice, index, error.about)
@@ -426,6 +425,7 @@ class Evaluator(BuiltinCalls):
         """`owner[index]`."""
         if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
             raise self.error(node.value, f"{describe(owner)} cannot be indexed")
+        check_index(owner, index)
         return door.item(owner, index)
 
     def _slice(self, node: ast.Slice) -> slice:
