@@ -65,10 +65,14 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             *(
                 f"{OF_RELAX}/test_{n}.py"
                 for n in (
+                    "bind",
                     "builder",
                     "claims",
                     "infer",
+                    "growth",
                     "infer_errors",
+                    "inline",
+                    "struct_info",
                     "normalize",
                     "utils",
                     "well_formed",

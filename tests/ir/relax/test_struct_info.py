@@ -5,7 +5,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.relations import is_base_of, substitute_info
+from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
 from relaxpy.ir.tir import expr as tir
 
 N = tir.Var("n", "int64")
@@ -122,3 +122,9 @@ def test_sizes_that_do_not_change_stay_as_they_are_written() -> None:
     assert substitute_info(info, {m: 4}) is info
     assert substitute_info(info, {n: m}).get_shape() == (m + m, 2)
     assert substitute_info(info, {n: m + 1}).get_shape() == (m * 2 + 2, 2)
+
+
+def test_what_a_let_binds_is_no_shape_variable() -> None:
+    n, t = tir.Var("n", "int64"), tir.Var("t", "int64")
+    let = tir.Let(t, n + 1, t * 2)
+    assert free_shape_vars(rx.PrimStructInfo("int64", let)) == (n,)
