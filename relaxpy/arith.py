@@ -1,12 +1,19 @@
 """Integer reasoning over PrimExprs."""
 
-from relaxpy.ir.arith import analyzer, intset as int_set
-from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet, ProofStrength
-from relaxpy.ir.arith.constraints import IntConstraints, IntConstraintsTransform, IntGroupBounds
-from relaxpy.ir.arith.deduce import deduce_bound
-from relaxpy.ir.arith.equations import solve_linear_equations
-from relaxpy.ir.arith.inequalities import solve_linear_inequalities
-from relaxpy.ir.arith.intset import (
+from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.ir.arith.tvm import analyzer, intset as int_set
+from relaxpy.ir.arith.tvm.analyzer import (
+    Analyzer,
+    ConstIntBound,
+    Extension,
+    ModularSet,
+    ProofStrength,
+)
+from relaxpy.ir.arith.tvm.constraints import IntConstraints, IntConstraintsTransform, IntGroupBounds
+from relaxpy.ir.arith.tvm.deduce import deduce_bound
+from relaxpy.ir.arith.tvm.equations import solve_linear_equations
+from relaxpy.ir.arith.tvm.inequalities import solve_linear_inequalities
+from relaxpy.ir.arith.tvm.intset import (
     IntervalSet,
     IntSet,
     PresburgerSet,
@@ -14,7 +21,7 @@ from relaxpy.ir.arith.intset import (
     pos_inf,
     union_lower_bound,
 )
-from relaxpy.ir.arith.iter_expr import (
+from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapExpr,
     IterMapLevel,
     IterMark,
@@ -22,22 +29,21 @@ from relaxpy.ir.arith.iter_expr import (
     IterSumExpr,
     normalize_iter_map_to_expr,
 )
-from relaxpy.ir.arith.iter_inverse import inverse_affine_iter_map
-from relaxpy.ir.arith.iter_map import (
+from relaxpy.ir.arith.tvm.iter_inverse import inverse_affine_iter_map
+from relaxpy.ir.arith.tvm.iter_map import (
     IterMapResult,
     detect_iter_map,
     iter_map_simplify,
     normalize_to_iter_sum,
 )
-from relaxpy.ir.arith.iter_subspace import subspace_divide
-from relaxpy.ir.arith.narrow import narrow_predicate_expression
-from relaxpy.ir.arith.patterns import (
+from relaxpy.ir.arith.tvm.iter_subspace import subspace_divide
+from relaxpy.ir.arith.tvm.narrow import narrow_predicate_expression
+from relaxpy.ir.arith.tvm.patterns import (
     detect_clip_bound,
     detect_common_subexpr,
     detect_linear_equation,
 )
-from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.ir.arith.region import (
+from relaxpy.ir.arith.tvm.region import (
     estimate_region_lower_bound,
     estimate_region_strict_bound,
     estimate_region_upper_bound,

@@ -19,7 +19,7 @@ from relaxpy.exec.kernel.plan import (
     accesses,
     parts_in,
 )
-from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer

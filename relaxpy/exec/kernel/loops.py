@@ -25,7 +25,7 @@ from relaxpy.exec.kernel.nest import (
     loads,
     mapped,
 )
-from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops

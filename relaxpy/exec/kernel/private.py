@@ -20,7 +20,7 @@ from relaxpy.exec.kernel.nest import (
     loads,
     mapped,
 )
-from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import as_poly, mentions

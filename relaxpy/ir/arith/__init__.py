@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from relaxpy.ir.arith.prove import prove_equal, simplify
 
 if TYPE_CHECKING:
-    from relaxpy.ir.arith.analyzer import (
+    from relaxpy.ir.arith.tvm.analyzer import (
         Analyzer,
         ConstIntBound,
         Extension,
         ModularSet,
         ProofStrength,
     )
-    from relaxpy.ir.arith.intset import IntervalSet
+    from relaxpy.ir.arith.tvm.intset import IntervalSet
 
 __all__ = [
     "Analyzer",
@@ -36,4 +36,4 @@ if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = "intset" if name == "IntervalSet" else "analyzer"
-        return getattr(import_module(f"{__name__}.{home}"), name)
+        return getattr(import_module(f"{__name__}.tvm.{home}"), name)

@@ -13,24 +13,22 @@ from dataclasses import replace
 from functools import cached_property, wraps
 from typing import ParamSpec, TypeVar
 
-from relaxpy.ir.arith import (
+from relaxpy.ir.arith.algebra import folding, poly, readable
+from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, weight
+from relaxpy.ir.arith.algebra.facts import Facts, Residue
+from relaxpy.ir.arith.algebra.interval import Interval
+from relaxpy.ir.arith.algebra.poly import Monomial, Poly
+from relaxpy.ir.arith.rules import (
     bounds,
     division,
     extrema,
     finish,
-    folding,
     logic,
     modular,
-    poly,
-    readable,
     reductions,
     signs,
     vectors,
 )
-from relaxpy.ir.arith.atoms import Positive, Quotient, weight
-from relaxpy.ir.arith.facts import Facts, Residue
-from relaxpy.ir.arith.interval import Interval
-from relaxpy.ir.arith.poly import Monomial, Poly
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_room
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node

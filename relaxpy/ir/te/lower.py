@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.order import ordered_as
+from relaxpy.ir.arith.algebra.order import ordered_as
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.node import Attrs, Node

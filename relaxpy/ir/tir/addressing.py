@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, index_count
 from relaxpy.ir.tir.expr import Call, ExprLike, IntImm, PrimExpr

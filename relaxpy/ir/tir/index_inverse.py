@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.analyzer import Analyzer
-from relaxpy.ir.arith.iter_expr import IterMapLevel, IterSumExpr
-from relaxpy.ir.arith.iter_inverse import inverse_affine_iter_map, values_of_marks
-from relaxpy.ir.arith.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr
+from relaxpy.ir.arith.tvm.iter_inverse import inverse_affine_iter_map, values_of_marks
+from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.dtype import BOOL, INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Range

@@ -7,8 +7,14 @@ import itertools
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet, ProofStrength
-from relaxpy.ir.arith.intset import IntervalSet
+from relaxpy.ir.arith.tvm.analyzer import (
+    Analyzer,
+    ConstIntBound,
+    Extension,
+    ModularSet,
+    ProofStrength,
+)
+from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relaxpy.ir.arith.order import ordered_as
+from relaxpy.ir.arith.algebra.order import ordered_as
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.ir.arith import modular
-from relaxpy.ir.arith.analyzer import Analyzer, ModularSet
 from relaxpy.ir.arith.canonical import Canonical
+from relaxpy.ir.arith.rules import modular
+from relaxpy.ir.arith.tvm.analyzer import Analyzer, ModularSet
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Range
 from tests.ir.arith.integers import (

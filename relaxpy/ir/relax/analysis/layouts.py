@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted
-from relaxpy.ir.arith.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.shape_vars import variables_of
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range

@@ -6,8 +6,8 @@ import operator
 from functools import reduce
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.arith.analyzer import Analyzer
-from relaxpy.ir.arith.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.tir import expr as tir, ops

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.arith import finish, folding
-from relaxpy.ir.arith.analyzer import Analyzer, ConstIntBound
+from relaxpy.ir.arith.algebra import folding
 from relaxpy.ir.arith.canonical import GENERAL, asked
-from relaxpy.ir.arith.intset import NOTHING, IntervalSet, domains_of
+from relaxpy.ir.arith.rules import finish
+from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
+from relaxpy.ir.arith.tvm.intset import NOTHING, IntervalSet, domains_of
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range

@@ -8,7 +8,8 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith import folding, interval, modular
+from relaxpy.ir.arith.algebra import folding, interval
+from relaxpy.ir.arith.rules import modular
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import expr as tir, ops

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import folding, poly, readable
-from relaxpy.ir.arith.interval import Interval
-from relaxpy.ir.arith.intset import EVERYTHING, IntervalSet, around_lanes, domains_of
-from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.arith.algebra import folding, poly, readable
+from relaxpy.ir.arith.algebra.interval import Interval
+from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.stack import from_below, is_nested
+from relaxpy.ir.arith.tvm.intset import EVERYTHING, IntervalSet, around_lanes, domains_of
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions

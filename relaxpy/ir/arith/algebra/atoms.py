@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias
 
-from relaxpy.ir.arith.poly import ONE, Monomial, Poly, sorted_terms
+from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly, sorted_terms
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.tir import expr as tir
 

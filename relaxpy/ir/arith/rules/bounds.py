@@ -7,10 +7,11 @@ from itertools import groupby
 from math import gcd, inf
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import folding, interval, modular, poly, readable
-from relaxpy.ir.arith.atoms import Positive, Quotient
-from relaxpy.ir.arith.interval import EVERYTHING, Interval
-from relaxpy.ir.arith.poly import Monomial, Poly
+from relaxpy.ir.arith.algebra import folding, interval, poly, readable
+from relaxpy.ir.arith.algebra.atoms import Positive, Quotient
+from relaxpy.ir.arith.algebra.interval import EVERYTHING, Interval
+from relaxpy.ir.arith.algebra.poly import Monomial, Poly
+from relaxpy.ir.arith.rules import modular
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 

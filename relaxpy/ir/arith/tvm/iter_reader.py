@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.analyzer import Analyzer
-from relaxpy.ir.arith.iter_expr import (
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
     IterMark,
     IterSplitExpr,

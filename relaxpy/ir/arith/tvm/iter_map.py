@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.canonical import asked
-from relaxpy.ir.arith.iter_expr import (
+from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
     IterMark,
     IterSplitExpr,
@@ -17,7 +17,7 @@ from relaxpy.ir.arith.iter_expr import (
     marks_of,
     normalize_iter_map_to_expr,
 )
-from relaxpy.ir.arith.iter_reader import (
+from relaxpy.ir.arith.tvm.iter_reader import (
     AgainError,
     Padded,
     Reader,

@@ -8,18 +8,18 @@ from math import lcm
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith import poly, readable
-from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.algebra import poly, readable
+from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.canonical import GENERAL, asked
-from relaxpy.ir.arith.constraints import (
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.constraints import (
     IntConstraints,
     IntConstraintsTransform,
     IntGroupBounds,
     unsolvable,
 )
-from relaxpy.ir.arith.patterns import at_most_zero, linear_terms, simplified_negations
-from relaxpy.ir.arith.poly import ONE, Poly
-from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.tvm.patterns import at_most_zero, linear_terms, simplified_negations
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range

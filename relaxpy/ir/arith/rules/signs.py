@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import bounds, modular, poly
-from relaxpy.ir.arith.facts import TRANSITIVE
-from relaxpy.ir.arith.poly import ONE, Poly
+from relaxpy.ir.arith.algebra import poly
+from relaxpy.ir.arith.algebra.facts import TRANSITIVE
+from relaxpy.ir.arith.algebra.poly import ONE, Poly
+from relaxpy.ir.arith.rules import bounds, modular
 
 if TYPE_CHECKING:
     from relaxpy.ir.arith.canonical import Canonical

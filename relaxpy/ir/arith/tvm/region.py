@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.analyzer import Analyzer
 from relaxpy.ir.arith.canonical import asked
-from relaxpy.ir.arith.intset import IntervalSet
-from relaxpy.ir.arith.iter_expr import IterMapLevel, IterSumExpr, is_number
-from relaxpy.ir.arith.iter_map import detect_iter_map
-from relaxpy.ir.arith.iter_reader import analyzer_of
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.intset import IntervalSet
+from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr, is_number
+from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range

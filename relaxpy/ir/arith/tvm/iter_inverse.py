@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.canonical import asked
-from relaxpy.ir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr, marks_of
+from relaxpy.ir.arith.tvm.iter_expr import IterMark, IterSplitExpr, IterSumExpr, marks_of
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith import poly, readable
+from relaxpy.ir.arith.algebra import poly, readable
+from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, asked, is_integer
-from relaxpy.ir.arith.poly import Poly
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.op import Op

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import folding, logic
-from relaxpy.ir.arith.facts import Residue
-from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.arith.algebra import folding
+from relaxpy.ir.arith.algebra.facts import Residue
+from relaxpy.ir.arith.algebra.poly import Poly
+from relaxpy.ir.arith.rules import logic
 from relaxpy.ir.tir import expr as tir
 
 if TYPE_CHECKING:

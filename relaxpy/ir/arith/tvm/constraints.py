@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.analyzer import Analyzer
 from relaxpy.ir.arith.canonical import asked
-from relaxpy.ir.arith.intset import IntervalSet, domains_of
-from relaxpy.ir.arith.patterns import check_variables
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.intset import IntervalSet, domains_of
+from relaxpy.ir.arith.tvm.patterns import check_variables
 from relaxpy.ir.dtype import BOOL
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.interval import Interval, meet
-from relaxpy.ir.arith.poly import Poly
+from relaxpy.ir.arith.algebra.interval import Interval, meet
+from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.tir import expr as tir
 
 TRANSITIVE, AND_OF_ORS, BRANCHES = 1, 2, 4

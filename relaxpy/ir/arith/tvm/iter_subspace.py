@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith.canonical import asked
-from relaxpy.ir.arith.iter_expr import (
+from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
     IterMark,
     IterSplitExpr,
@@ -15,9 +15,9 @@ from relaxpy.ir.arith.iter_expr import (
     is_number,
     normalize_iter_map_to_expr,
 )
-from relaxpy.ir.arith.iter_map import detect_iter_map
-from relaxpy.ir.arith.iter_reader import RefusedError, analyzer_of
-from relaxpy.ir.arith.patterns import check_variables
+from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.iter_reader import RefusedError, analyzer_of
+from relaxpy.ir.arith.tvm.patterns import check_variables
 from relaxpy.ir.dtype import BOOL
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions

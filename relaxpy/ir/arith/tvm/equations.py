@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.arith import division, poly, readable
-from relaxpy.ir.arith.analyzer import Analyzer
+from relaxpy.ir.arith.algebra import poly, readable
+from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, asked
-from relaxpy.ir.arith.constraints import IntConstraints, IntConstraintsTransform, unsolvable
-from relaxpy.ir.arith.patterns import linear_terms
-from relaxpy.ir.arith.poly import Poly
 from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.rules import division
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.constraints import IntConstraints, IntConstraintsTransform, unsolvable
+from relaxpy.ir.arith.tvm.patterns import linear_terms
 from relaxpy.ir.dtype import BOOL, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions

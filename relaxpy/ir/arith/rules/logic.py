@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import division, folding, junctions, poly, readable
-from relaxpy.ir.arith.atoms import Positive, Quotient, divisor
-from relaxpy.ir.arith.facts import Facts
-from relaxpy.ir.arith.poly import ONE, Poly
-from relaxpy.ir.arith.signs import is_negative, never_zero
+from relaxpy.ir.arith.algebra import folding, poly, readable
+from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor
+from relaxpy.ir.arith.algebra.facts import Facts
+from relaxpy.ir.arith.algebra.poly import ONE, Poly
+from relaxpy.ir.arith.rules import division, junctions
+from relaxpy.ir.arith.rules.signs import is_negative, never_zero
 from relaxpy.ir.dtype import BOOL, DataType
 from relaxpy.ir.tir import expr as tir, ops
 

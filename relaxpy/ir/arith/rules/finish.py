@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import folding, poly, readable
-from relaxpy.ir.arith.atoms import Quotient, divisor, quotient_atom
-from relaxpy.ir.arith.poly import ONE, Monomial, Poly
+from relaxpy.ir.arith.algebra import folding, poly, readable
+from relaxpy.ir.arith.algebra.atoms import Quotient, divisor, quotient_atom
+from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir
 

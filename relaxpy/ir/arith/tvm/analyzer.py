@@ -11,12 +11,13 @@ from math import inf
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith import facts, logic, modular, poly, signs, vectors
+from relaxpy.ir.arith.algebra import facts, poly
+from relaxpy.ir.arith.algebra.facts import Facts, checked_residue
+from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.canonical import Canonical, is_integer
-from relaxpy.ir.arith.facts import Facts, checked_residue
-from relaxpy.ir.arith.image import evaluate_set
-from relaxpy.ir.arith.interval import Interval
-from relaxpy.ir.arith.intset import IntervalSet
+from relaxpy.ir.arith.rules import logic, modular, signs, vectors
+from relaxpy.ir.arith.tvm.image import evaluate_set
+from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 

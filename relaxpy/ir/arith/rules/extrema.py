@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import bounds, division, folding, poly, signs
-from relaxpy.ir.arith.atoms import Positive, Quotient, divisor, positive_atom
-from relaxpy.ir.arith.poly import ONE, Poly
+from relaxpy.ir.arith.algebra import folding, poly
+from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, positive_atom
+from relaxpy.ir.arith.algebra.poly import ONE, Poly
+from relaxpy.ir.arith.rules import bounds, division, signs
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir
 

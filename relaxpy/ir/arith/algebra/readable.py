@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import poly
-from relaxpy.ir.arith.atoms import Positive, Quotient, divisor, weight
-from relaxpy.ir.arith.poly import ONE, Monomial, Poly
+from relaxpy.ir.arith.algebra import poly
+from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, weight
+from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
 

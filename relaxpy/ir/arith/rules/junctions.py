@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import bounds, folding, logic, poly, readable
-from relaxpy.ir.arith.atoms import Quotient, divisor
-from relaxpy.ir.arith.facts import AND_OF_ORS, BRANCHES
-from relaxpy.ir.arith.poly import ONE, Poly
-from relaxpy.ir.arith.signs import is_negative, never_zero
+from relaxpy.ir.arith.algebra import folding, poly, readable
+from relaxpy.ir.arith.algebra.atoms import Quotient, divisor
+from relaxpy.ir.arith.algebra.facts import AND_OF_ORS, BRANCHES
+from relaxpy.ir.arith.algebra.poly import ONE, Poly
+from relaxpy.ir.arith.rules import bounds, logic
+from relaxpy.ir.arith.rules.signs import is_negative, never_zero
 from relaxpy.ir.dtype import BOOL, INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from math import gcd
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith import bounds, extrema, poly, readable, signs
-from relaxpy.ir.arith.atoms import Positive, Quotient, divisor, quotient_atom
-from relaxpy.ir.arith.poly import ONE, Poly
+from relaxpy.ir.arith.algebra import poly, readable
+from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, quotient_atom
+from relaxpy.ir.arith.algebra.poly import ONE, Poly
+from relaxpy.ir.arith.rules import bounds, extrema, signs
 from relaxpy.ir.tir import ops
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What integer expressions are as values: polynomials, intervals, residues, and their text."""

@@ -1,0 +1,1 @@
+"""How one kind of expression is bounded, simplified or decided, each by what an engine answers."""

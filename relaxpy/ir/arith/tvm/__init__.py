@@ -1,0 +1,1 @@
+"""What `tvm.arith` offers beyond proofs: the Analyzer, sets, solvers, patterns, iterator maps."""
