@@ -2,7 +2,8 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,18 @@ ROOMS = {
     "ir": {"errors", "entry", "ir"},
     "script": {"errors", "entry", "screen", "pysource", "ir", "script"},
     "exec": {"errors", "entry", "screen", "pysource", "ir", "exec"},
+}
+#: The rooms of a package whose files import each other in one direction only.
+INNER = {
+    "relaxpy.ir.arith": {
+        "algebra": {"algebra"},
+        "stack": set(),
+        "engine": {"algebra"},
+        "rules": {"algebra", "engine"},  # and no other rule
+        "canonical": {"algebra", "engine", "rules", "stack"},
+        "prove": {"canonical"},
+        "tvm": {"algebra", "canonical", "prove", "stack", "tvm"},
+    },
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used: the plugin is loaded by pytest alone.
@@ -46,6 +59,32 @@ def imported(node: ast.AST, file: str) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" if base == "relaxpy" else base for alias in names)
 
 
+def inner_room(package: str, module: str) -> str:
+    """The room of `module` in `package`, empty for its face and for what is not in it."""
+    return module.removeprefix(f"{package}.").split(".")[0] if module != package else ""
+
+
+def circle(package: str, texts: Mapping[str, str]) -> list[str]:
+    """Modules of `package` that import each other in turn, wherever the imports stand."""
+    modules = {module_of(file): file for file in texts if module_of(file) != package}
+    graph: dict[str, set[str]] = {}
+    for module, file in modules.items():
+        nodes = list(ast.walk(ast.parse(texts[file])))
+        names = {name for node in nodes for name in (*imported(node, file), *members(node))}
+        graph[module] = names & modules.keys()
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def members(node: ast.AST) -> Iterator[str]:
+    """What an absolute import takes from a module, by its full name: this may be a module too."""
+    if isinstance(node, ast.ImportFrom):
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 def run_on_import(tree: ast.Module) -> Iterator[ast.AST]:
     """The nodes outside all functions."""
     waiting: list[ast.AST] = [tree]
@@ -68,6 +107,14 @@ def faults(file: str, text: str) -> list[str]:
             for line, name in names
             if name.split(".")[0] == "relaxpy" and room_of(name) not in ROOMS[room]
         ]
+    for package, rooms in INNER.items():
+        inner = inner_room(package, module_of(file))
+        if module_of(file).startswith(f"{package}.") and inner in rooms:
+            found += [
+                f"{file}:{line}: {inner} imports {name}"
+                for line, name in names
+                if name.startswith(package) and inner_room(package, name) not in rooms[inner]
+            ]
     if room not in ROOMS or file in LAZY_FACES:
         found += [
             f"{file}:{node.lineno}: a face defines {node.name}"
@@ -102,6 +149,31 @@ def test_imports_follow_the_architecture(file: str) -> None:
     assert faults(file, (ROOT / file).read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.parametrize("package", INNER)
+def test_no_files_of_a_package_import_each_other_in_turn(package: str) -> None:
+    home = f"{package.replace('.', '/')}/"
+    texts = {f: (ROOT / f).read_text(encoding="utf-8") for f in FILES if f.startswith(home)}
+    assert circle(package, texts) == []
+
+
+def test_a_circle_of_imports_inside_functions_is_found() -> None:
+    package = "relaxpy.ir.arith"
+    texts = {
+        "relaxpy/ir/arith/__init__.py": "from relaxpy.ir.arith.a import x",
+        "relaxpy/ir/arith/a.py": "from relaxpy.ir.arith.b import y",
+        "relaxpy/ir/arith/b.py": "def f():\n from relaxpy.ir.arith import a",
+    }
+    assert sorted(set(circle(package, texts))) == [f"{package}.a", f"{package}.b"]
+    del texts["relaxpy/ir/arith/b.py"]
+    assert circle(package, texts) == []
+
+
+@pytest.mark.parametrize("package", INNER)
+def test_every_file_of_a_package_is_in_one_of_its_rooms(package: str) -> None:
+    modules = {m for m in map(module_of, FILES) if m.startswith(f"{package}.")}
+    assert {inner_room(package, module) for module in modules} == INNER[package].keys()
+
+
 @pytest.mark.parametrize(
     ("file", "text", "fault"),
     [
@@ -110,6 +182,21 @@ def test_imports_follow_the_architecture(file: str) -> None:
         ("relaxpy/ir/node.py", "import relaxpy", "ir imports relaxpy"),
         ("relaxpy/ir/relax/nodes.py", "from ...script import I", "ir imports relaxpy.script"),
         ("relaxpy/ir/a.py", "def f():\n from relaxpy.exec import b", "ir imports relaxpy.exec"),
+        (
+            "relaxpy/ir/arith/rules/signs.py",
+            "from relaxpy.ir.arith.rules.bounds import of_poly",
+            "rules imports relaxpy.ir.arith.rules.bounds",
+        ),
+        (
+            "relaxpy/ir/arith/algebra/poly.py",
+            "def f():\n from relaxpy.ir.arith import canonical",
+            "algebra imports relaxpy.ir.arith",
+        ),
+        (
+            "relaxpy/ir/arith/canonical.py",
+            "from relaxpy.ir.arith.tvm import analyzer",
+            "canonical imports relaxpy.ir.arith.tvm",
+        ),
         ("relaxpy/ir/a.py", "import importlib", "modules are named in strings"),
         ("relaxpy/script/__init__.py", "from ..exec import a", "script imports relaxpy.exec"),
         ("relaxpy/exec/a.py", "from relaxpy import tir", "exec imports relaxpy.tir"),

@@ -13,20 +13,26 @@ from dataclasses import replace
 from functools import cached_property, wraps
 from typing import ParamSpec, TypeVar
 
-from relaxpy.ir.arith.algebra import folding, poly, readable
-from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, weight
-from relaxpy.ir.arith.algebra.facts import Facts, Residue
+from relaxpy.ir.arith.algebra import folding, poly, writer
+from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, weight, without_squares
+from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
+from relaxpy.ir.arith.algebra.residue import Residue
 from relaxpy.ir.arith.rules import (
+    assumptions,
     bounds,
+    calls,
+    casts,
+    choices,
     division,
     extrema,
-    finish,
+    junctions,
     logic,
-    modular,
     reductions,
+    residues,
     signs,
+    sums,
     vectors,
 )
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_room
@@ -34,13 +40,11 @@ from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.ir.traverse import map_children, substitute, walk
+from relaxpy.ir.traverse import map_children, substitute
 
 K = TypeVar("K", bound=tir.PrimExpr)
 P = ParamSpec("P")
 T = TypeVar("T")
-#: Bits of the integers that floats of these types hold without gaps.
-_SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53}
 _MOST_ENTRIES = 1 << 11
 _PRODUCT_LIMIT = 256
 _WEIGHT_LIMIT = 160
@@ -59,6 +63,23 @@ class Canonical:
     What was found out is remembered, and never decides an answer. The tables are emptied between
     two questions once they are large, so that no engine keeps more than that alive.
     """
+
+    # Rules take the engine first, and so are methods of it.
+    assume = assumptions.assume
+    below_zero = logic.below_zero
+    bound_by_cases = bounds.by_cases
+    bound_of_poly = bounds.of_poly
+    extremum_of = extrema.of_polys
+    fits = bounds.fits
+    floor_by = division.floor_by
+    is_negative = signs.is_negative
+    is_nonzero = signs.is_nonzero
+    junction = junctions.simplify
+    negation = logic.negation
+    quotient = division.quotient
+    residue = residues.of_expr
+    residue_of_poly = residues.of_poly
+    written = sums.written
 
     def __init__(
         self, facts: Facts | None = None, outer: Canonical | None = None, depth: int = 0
@@ -126,7 +147,7 @@ class Canonical:
                 else:
                     self.simplify(part)
                     self.bound(part)
-                    modular.of_expr(self, part)
+                    self.residue(part)
         finally:
             WORKING.band = outer
 
@@ -168,18 +189,16 @@ class Canonical:
                 return self._sum(expr)
             case tir.Mul(a=a, b=b):
                 return self._product(expr, self.poly(a), self.poly(b))
-            case tir.Cast(value=tir.Cast(value=inner, dtype=through)) if (
-                through.is_float and self._is_exact(inner, through)
-            ):
-                return self._cast(expr, inner)
-            case tir.Cast(value=value):
-                return self._cast(expr, value)
+            case tir.Cast():
+                return casts.cast(self, expr)
             case tir.Let():
                 return self.poly(folding.inlined(expr))
-            case tir.Select(condition=c, true_value=a, false_value=b):
-                return self._choice(expr, c, a, b)
-            case tir.Call(args=args):
-                return self._call(expr, args)
+            case tir.Select() | tir.Call():
+                parts = folding.parts_of_choice(expr)
+                if parts is not None:
+                    return choices.choice(self, expr, parts)
+                assert isinstance(expr, tir.Call)
+                return calls.call(self, expr)
             case tir.BinaryOpExpr() if expr.dtype.family == "int":
                 found = self._binary(expr)
                 if found is None:
@@ -189,19 +208,6 @@ class Canonical:
             case _:
                 return self.opaque(expr)
 
-    def _cast(self, expr: tir.PrimExpr, value: tir.PrimExpr) -> Poly:
-        """The polynomial of `value` where `expr`, a cast of it, keeps the value.
-
-        Of a narrower datatype everything that is computed on the way has to fit as well.
-        """
-        dtype = expr.dtype
-        if not self._keeps_value(value, dtype):
-            return self.opaque(expr)
-        found = self.poly(value)
-        if dtype.bits < value.dtype.bits and not bounds.fits(self, found, dtype):
-            return self.opaque(expr)
-        return found
-
     def _binary(self, expr: tir.BinaryOpExpr) -> Poly | None:
         """Divisions and extrema of signed integers; None for what has no such form."""
         match expr:
@@ -210,7 +216,7 @@ class Canonical:
             case tir.FloorDiv() | tir.Div() | tir.FloorMod() | tir.Mod():
                 p, q = self.poly(expr.a), self.poly(expr.b)
                 floor = isinstance(expr, (tir.FloorDiv, tir.FloorMod))
-                found = division.quotient(self, p, q, floor=floor)
+                found = self.quotient(p, q, floor=floor)
                 if found is None or isinstance(expr, (tir.FloorDiv, tir.Div)):
                     return found
                 return poly.add(p, poly.multiply(q, found), -1)
@@ -238,58 +244,14 @@ class Canonical:
         if len(p) * len(q) <= _PRODUCT_LIMIT:
             found = poly.multiply(p, q)
             if poly.constant_of(p) is None and poly.constant_of(q) is None:
-                return extrema.without_squares(found)
+                return without_squares(found)
             return found
-        sides = [readable.expression(self, side, expr.dtype) for side in (p, q)]
+        sides = [writer.expression(side, expr.dtype) for side in (p, q)]
         match sorted((side for side in sides if side is not None), key=poly.atom_key):
             case [a, b]:
                 return poly.atom(tir.Mul(a, b))
             case _:  # a literal outgrows the datatype
                 return poly.atom(expr)
-
-    def _keeps_value(self, value: tir.PrimExpr, target: DataType) -> bool:
-        """Whether a cast is to a signed type that holds every value; overflow does not happen."""
-        source = value.dtype
-        if source.family != "int" or target.family != "int" or source.lanes != 1:
-            return False
-        if target.bits >= source.bits:
-            return True
-        low, high = bounds.of_expr(self, value)
-        least, greatest = ops.int_range(target)
-        return least <= low and high <= greatest
-
-    def _is_exact(self, value: tir.PrimExpr, target: DataType) -> bool:
-        """Whether a float of `target` is exactly what the integer `value` may be."""
-        digits = _SIGNIFICANT.get(target)
-        low, high = self.bound(value)
-        return digits is not None and -(1 << digits) <= low and high <= 1 << digits
-
-    def _choice(
-        self, expr: tir.PrimExpr, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
-    ) -> Poly:
-        test = self.simplify(condition)
-        if isinstance(test, tir.IntImm):
-            return self.poly(a if test.value else b)
-        if not (_chooses(a) or _chooses(b)):
-            p = self.poly(a)
-            return p if p == self.poly(b) else self.opaque(expr)
-        found = self._chosen(expr, test, a, b)
-        return poly.atom(found) if folding.parts_of_choice(found) else self.poly(found)
-
-    def _chosen(
-        self, expr: tir.PrimExpr, test: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
-    ) -> tir.PrimExpr:
-        """A choice whose values are simplified where they are chosen.
-
-        What a Select does not choose is evaluated all the same, and must not fail for that.
-        """
-        places = self.where(test, a), self.where(logic.negation(self, test), b)
-        free = not isinstance(expr, tir.Select)
-        yes, no = (
-            (place if free or folding.is_safe(side) else self).simplify(side)
-            for place, side in zip(places, (a, b), strict=True)
-        )
-        return folding.chosen(expr, test, yes, no)
 
     def where(self, condition: tir.PrimExpr, *exprs: tir.PrimExpr) -> Canonical:
         """Canonical forms of `exprs` where `condition`, which is simplified, holds as well.
@@ -301,27 +263,10 @@ class Canonical:
             return self
         found = self._places.get(condition)
         if found is None:
-            facts = logic.assume(self, self.facts, condition)
+            facts = self.assume(self.facts, condition)
             found = self._places[condition] = Canonical(facts, self, self._depth + 1)
             self._root._entries += 1
         return found
-
-    def _call(self, expr: tir.Call, args: tuple[tir.PrimExpr, ...]) -> Poly:
-        signed, bits = expr.dtype.family == "int", expr.dtype.bits
-        match getattr(expr.op, "name", ""), args:
-            case "tir.if_then_else", (c, a, b):
-                return self._choice(expr, c, a, b)
-            case "tir.likely", (a,):
-                return self.poly(a)
-            case "tir.shift_left", (a, tir.IntImm(value=by)) if 0 <= by < bits:
-                return poly.scaled(self.poly(a), 1 << by)
-            case "tir.shift_right", (a, tir.IntImm(value=by)) if signed and 0 <= by < bits:
-                found = division.quotient(self, self.poly(a), poly.constant(1 << by), floor=True)
-                return self.opaque(expr) if found is None else found
-            case "tir.bitwise_and", (a, tir.IntImm(value=mask)) if signed and _is_mask(mask, a):
-                return self.poly(tir.FloorMod(a, tir.IntImm(a.dtype, mask + 1)))
-            case _:
-                return self.opaque(expr)
 
     def opaque(self, expr: tir.PrimExpr) -> Poly:
         """The atom of an expression of which only the operands are simplified."""
@@ -346,7 +291,7 @@ class Canonical:
 
     def _simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):
-            found = finish.written(self, self.poly(expr), expr.dtype)
+            found = self.written(self.poly(expr), expr.dtype)
             return expr if found is None else found
         if expr.dtype.vector:
             return vectors.simplify(self, expr) if not isinstance(expr, tir.Var) else expr
@@ -357,8 +302,8 @@ class Canonical:
         if isinstance(expr, tir.Let):
             return self.let(expr)
         parts = folding.parts_of_choice(expr)
-        if parts is not None and (_chooses(parts[1]) or _chooses(parts[2])):
-            return self._chosen(expr, self.simplify(parts[0]), *parts[1:])
+        if parts is not None:
+            return choices.simplify(self, expr, parts)
         return self.over_simple_operands(expr)
 
     def let(self, expr: tir.Let) -> tir.PrimExpr:
@@ -401,19 +346,7 @@ class Canonical:
         if "uint" in (a.dtype.family, b.dtype.family):
             value = poly.constant_of(_wrapped(difference, a.dtype.bits))
             return False if value and a.dtype == b.dtype else None
-        return False if signs.never_zero(self, difference) else None
-
-
-def _chooses(expr: tir.PrimExpr) -> bool:
-    """Whether a condition stands in `expr`, which may be decided where another holds."""
-    if isinstance(expr, (tir.Var, tir.ConstExpr)):
-        return False
-    return any(isinstance(n, (tir.Select, tir.CmpExpr, tir.Min, tir.Max)) for n in walk(expr))
-
-
-def _is_mask(mask: int, value: tir.PrimExpr) -> bool:
-    """Whether `& mask` is the remainder by a power of two that the datatype has."""
-    return 0 < mask < ops.int_range(value.dtype)[1] and mask & (mask + 1) == 0
+        return False if self.is_nonzero(difference) else None
 
 
 def _wrapped(terms: Poly, bits: int) -> Poly:

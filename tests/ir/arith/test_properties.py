@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from relaxpy.ir.arith.canonical import Canonical
-from relaxpy.ir.arith.rules import modular
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ModularSet
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Range
@@ -47,7 +46,7 @@ def check_value(engine: Canonical, expr: tir.PrimExpr, env: Env) -> None:
     assert value_of(engine.simplify(expr), env) == value
     low, high = engine.bound(expr)
     assert low <= value <= high
-    coeff, base = modular.of_expr(engine, expr)
+    coeff, base = engine.residue(expr)
     assert expr.dtype.is_bool or (value == base if coeff == 0 else (value - base) % coeff == 0)
 
 

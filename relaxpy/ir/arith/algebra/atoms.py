@@ -1,7 +1,7 @@
 """Atoms of canonical polynomials that are no leaves: quotients, and positive parts.
 
 They are interned as all PrimExprs are, so that one value has one atom, and stay inside this
-package: `readable` turns them back into FloorDiv, FloorMod, Div, Mod, Min and Max.
+package: `writer` turns them back into FloorDiv, FloorMod, Div, Mod, Min and Max.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias
 
+from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly, sorted_terms
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.tir import expr as tir
@@ -64,3 +65,25 @@ def divisor(quotient: Quotient) -> int | None:
     """The divisor where it is a literal."""
     den = quotient.den
     return den[0][1] if len(den) == 1 and den[0][0] == ONE else None
+
+
+def without_squares(p: Poly) -> Poly:
+    """p with d * max(d, 0) for max(d, 0) * max(d, 0)."""
+    out: dict[Monomial, int] = {}
+    for monomial, factor in p.items():
+        twice = next(
+            (
+                atom
+                for place, atom in enumerate(monomial[1:])
+                if isinstance(atom, Positive) and monomial[place] is atom
+            ),
+            None,
+        )
+        if twice is None:
+            poly.accumulate(out, {monomial: factor})
+        else:
+            rest = poly.quotient(monomial, (twice,))
+            assert rest is not None
+            lower = poly.multiply({rest: factor}, dict(twice.inner))
+            poly.accumulate(out, without_squares(lower))
+    return out

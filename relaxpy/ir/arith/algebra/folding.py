@@ -199,6 +199,11 @@ def is_safe(expr: PrimExpr) -> bool:
     )
 
 
+def are_opposite(a: tir.PrimExpr, b: tir.PrimExpr) -> bool:
+    """Whether one is the negation of the other."""
+    return (isinstance(a, tir.Not) and a.a is b) or (isinstance(b, tir.Not) and b.a is a)
+
+
 _RULES: dict[type[PrimExpr], Callable[[PrimExpr], PrimExpr]] = {
     tir.Cast: _cast,
     tir.Add: _sum,

@@ -5,21 +5,17 @@ from __future__ import annotations
 from functools import partial, reduce
 from itertools import groupby
 from math import gcd, inf
-from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith.algebra import folding, interval, poly, readable
+from relaxpy.ir.arith.algebra import folding, interval, poly, terms
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient
 from relaxpy.ir.arith.algebra.interval import EVERYTHING, Interval
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
-from relaxpy.ir.arith.rules import modular
+from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.dtype import INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
 
-
-def of_poly(engine: Canonical, p: Poly) -> Interval:
+def of_poly(engine: Engine, p: Poly) -> Interval:
     """An interval around all values of p, term by term."""
     if not engine.facts.bounds and _hopeless(p):
         return EVERYTHING
@@ -29,7 +25,7 @@ def of_poly(engine: Canonical, p: Poly) -> Interval:
     return found
 
 
-def _by_corners(engine: Canonical, p: Poly, found: Interval) -> Interval:
+def _by_corners(engine: Engine, p: Poly, found: Interval) -> Interval:
     """`found`, or what is around k*a*b + l*a + m*b + n: between its values at the corners.
 
     Rule:
@@ -54,10 +50,10 @@ def _by_corners(engine: Canonical, p: Poly, found: Interval) -> Interval:
     return interval.meet(found, (min(values), max(values)))
 
 
-def by_cases(engine: Canonical, p: Poly) -> Interval:
+def by_cases(engine: Engine, p: Poly) -> Interval:
     """What is around p with 0 and with d for max(d, 0), if there is one such term."""
     found = of_poly(engine, p)
-    if readable.is_plain(p):
+    if terms.is_plain(p):
         return found
     positive = [m for m in p if any(isinstance(factor, Positive) for factor in m)]
     if len(positive) != 1 or len(positive[0]) != 1 or found[0] == found[1]:
@@ -70,7 +66,7 @@ def by_cases(engine: Canonical, p: Poly) -> Interval:
     return interval.meet(found, interval.join(of_poly(engine, rest), of_poly(engine, other)))
 
 
-def fits(engine: Canonical, p: Poly, dtype: DataType) -> bool:
+def fits(engine: Engine, p: Poly, dtype: DataType) -> bool:
     """Whether p and what its atoms are made of, at every depth, lie in the range of `dtype`."""
     least, greatest = ops.int_range(dtype)
     low, high = by_cases(engine, p)
@@ -79,7 +75,7 @@ def fits(engine: Canonical, p: Poly, dtype: DataType) -> bool:
     return all(_atom_fits(engine, factor, dtype) for monomial in p for factor in monomial)
 
 
-def _atom_fits(engine: Canonical, atom: tir.PrimExpr, dtype: DataType) -> bool:
+def _atom_fits(engine: Engine, atom: tir.PrimExpr, dtype: DataType) -> bool:
     match atom:
         case Quotient(num=num, den=den):
             return fits(engine, dict(num), dtype) and fits(engine, dict(den), dtype)
@@ -90,9 +86,9 @@ def _atom_fits(engine: Canonical, atom: tir.PrimExpr, dtype: DataType) -> bool:
             return atom.dtype.bits <= dtype.bits or (least <= low and high <= greatest)
 
 
-def _by_pieces(engine: Canonical, p: Poly) -> Interval:
+def _by_pieces(engine: Engine, p: Poly) -> Interval:
     total: Interval = (0, 0)
-    for piece in readable.pieces(p):
+    for piece in terms.grouped(p):
         part = interval.scale(_of_piece(engine, piece), piece.coefficient)
         total = interval.add(total, part)
         if part == EVERYTHING:
@@ -112,27 +108,27 @@ def _hopeless(p: Poly) -> bool:
     return free
 
 
-def _of_piece(engine: Canonical, piece: readable.Piece) -> Interval:
+def _of_piece(engine: Engine, piece: terms.Term) -> Interval:
     match piece:
-        case readable.Plain(monomial=monomial):
+        case terms.Plain(monomial=monomial):
             return _of_product(engine, monomial)
-        case readable.Extremum(kind=kind, a=a, b=b):
+        case terms.Extremum(kind=kind, a=a, b=b):
             return _extreme(kind, of_poly(engine, a), of_poly(engine, b))
-        case readable.Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
+        case terms.Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
             rest = interval.remainder(of_poly(engine, num), of_poly(engine, den), floor=floor)
             if piece.modulus is not None and engine.facts.residues:
                 rest = interval.meet(rest, _of_remainder(engine, num, piece.modulus))
             return interval.multiply(_of_product(engine, cofactor), rest)
 
 
-def _of_remainder(engine: Canonical, num: Poly, modulus: int) -> Interval:
+def _of_remainder(engine: Engine, num: Poly, modulus: int) -> Interval:
     """The remainders that the residue class of the dividend has."""
-    coeff, base = modular.of_poly(engine, num)
+    coeff, base = engine.residue_of_poly(num)
     common = gcd(coeff, modulus)
     return base % common, modulus - common + base % common
 
 
-def _of_product(engine: Canonical, monomial: Monomial) -> Interval:
+def _of_product(engine: Engine, monomial: Monomial) -> Interval:
     result: Interval = (1, 1)
     for factor, copies in groupby(monomial):
         bound, power = of_atom(engine, factor), len(list(copies))
@@ -152,7 +148,7 @@ def _extreme(kind: type[tir.PrimExpr], a: Interval, b: Interval) -> Interval:
     return min(a[0], b[0]), min(a[1], b[1])
 
 
-def of_atom(engine: Canonical, atom: tir.PrimExpr) -> Interval:
+def of_atom(engine: Engine, atom: tir.PrimExpr) -> Interval:
     """An interval around an atom: what is known of it, and what its kind says."""
     found = engine.atom_bounds.get(atom)
     if found is None:
@@ -160,7 +156,7 @@ def of_atom(engine: Canonical, atom: tir.PrimExpr) -> Interval:
     return found
 
 
-def _of_atom(engine: Canonical, atom: tir.PrimExpr) -> Interval:
+def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Interval:
     known = engine.facts.bounds.get(atom)
     match atom:
         case tir.SizeVar():
@@ -178,7 +174,7 @@ def _of_atom(engine: Canonical, atom: tir.PrimExpr) -> Interval:
     return found if known is None else interval.meet(known, found)
 
 
-def of_expr(engine: Canonical, expr: tir.PrimExpr) -> Interval:
+def of_expr(engine: Engine, expr: tir.PrimExpr) -> Interval:
     """An interval around an expression: by its operands, and by its canonical form."""
     if isinstance(expr, tir.Var):
         value = engine.facts.values.get(expr)
@@ -189,7 +185,7 @@ def of_expr(engine: Canonical, expr: tir.PrimExpr) -> Interval:
     return found
 
 
-def _of_node(engine: Canonical, expr: tir.PrimExpr) -> Interval:
+def _of_node(engine: Engine, expr: tir.PrimExpr) -> Interval:
     """By the operands alone; unsigned arithmetic that may go round gives the whole datatype."""
     whole = interval.of_dtype(expr.dtype)
     if not expr.dtype.is_int:
@@ -200,7 +196,7 @@ def _of_node(engine: Canonical, expr: tir.PrimExpr) -> Interval:
     return found
 
 
-def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Interval:
+def _of_operands(engine: Engine, expr: tir.PrimExpr, whole: Interval) -> Interval:
     bound = engine.bound
     match expr:
         case tir.IntImm(value=value):
@@ -237,7 +233,7 @@ def _of_operands(engine: Canonical, expr: tir.PrimExpr, whole: Interval) -> Inte
             return whole
 
 
-def _of_sum(engine: Canonical, expr: tir.Add | tir.Sub) -> Interval:
+def _of_sum(engine: Engine, expr: tir.Add | tir.Sub) -> Interval:
     """Around a chain of sums, term by term."""
     total: Interval = (0, 0)
     for part, times in folding.terms(expr).items():
@@ -246,7 +242,7 @@ def _of_sum(engine: Canonical, expr: tir.Add | tir.Sub) -> Interval:
 
 
 def _of_choice(
-    engine: Canonical, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
+    engine: Engine, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
 ) -> Interval:
     """Around both values, each where it is chosen."""
     if condition.dtype.vector or (isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm)):
@@ -259,7 +255,7 @@ def _of_choice(
 
 
 def _of_call(
-    engine: Canonical, name: str, args: tuple[tir.PrimExpr, ...], whole: Interval
+    engine: Engine, name: str, args: tuple[tir.PrimExpr, ...], whole: Interval
 ) -> Interval:
     match name, args:
         case "tir.if_then_else", (c, a, b):

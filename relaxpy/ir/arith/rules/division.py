@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import gcd
-from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith.algebra import poly, readable
+from relaxpy.ir.arith.algebra import poly, terms
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, quotient_atom
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
-from relaxpy.ir.arith.rules import bounds, extrema, signs
+from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.tir import ops
 
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
 
-
-def quotient(engine: Canonical, p: Poly, q: Poly, *, floor: bool) -> Poly | None:
+def quotient(engine: Engine, p: Poly, q: Poly, *, floor: bool) -> Poly | None:
     """p / q as a polynomial, or None where q is 0: that has no value (PX-3)."""
     by = poly.constant_of(q)
     if by == 0:
@@ -30,7 +26,7 @@ def quotient(engine: Canonical, p: Poly, q: Poly, *, floor: bool) -> Poly | None
     return floor_by(engine, p, by) if floor else _truncate_by(engine, p, by)
 
 
-def floor_by(engine: Canonical, p: Poly, by: int) -> Poly:
+def floor_by(engine: Engine, p: Poly, by: int) -> Poly:
     """p // by for a literal by > 1.
 
     Rule:
@@ -83,11 +79,11 @@ def _units(p: Poly) -> Iterator[tuple[int, Poly, int | None]]:
         for monomial, coefficient in p.items():
             yield coefficient, {monomial: 1}, None
         return
-    for group in readable.remainders(p):
+    for group in terms.remainders(p):
         yield group.coefficient, group.unit, group.modulus
 
 
-def _floor_rest(engine: Canonical, rest: Poly, by: int) -> Poly:
+def _floor_rest(engine: Engine, rest: Poly, by: int) -> Poly:
     """rest // by, where no term can be taken out."""
     nested = _nested(rest)
     if nested is not None:
@@ -95,7 +91,7 @@ def _floor_rest(engine: Canonical, rest: Poly, by: int) -> Poly:
         assert inner is not None
         others = poly.add(rest, poly.atom(nested), -1)
         return floor_by(engine, poly.add(dict(nested.num), others, inner), by * inner)
-    low, high = bounds.of_poly(engine, rest)
+    low, high = engine.bound_of_poly(rest)
     if isinstance(low, int) and isinstance(high, int) and low // by == high // by:
         return poly.constant(low // by)
     reduced = _without_small_part(engine, rest, by)
@@ -117,7 +113,7 @@ def _nested(rest: Poly) -> Quotient | None:
     return min(found, key=poly.atom_key) if found else None
 
 
-def _without_small_part(engine: Canonical, rest: Poly, by: int) -> Poly | None:
+def _without_small_part(engine: Engine, rest: Poly, by: int) -> Poly | None:
     """(g*a + b) // (g*c) = (a + b//g) // c where b // g is a constant."""
     units = list(_units(rest))
     for step in sorted({gcd(c, by) for c, unit, _ in units if ONE not in unit}, reverse=True):
@@ -127,14 +123,14 @@ def _without_small_part(engine: Canonical, rest: Poly, by: int) -> Poly | None:
         small: dict[poly.Monomial, int] = {}
         for coefficient, unit, _ in units:
             poly.accumulate(large if coefficient % step == 0 else small, unit, coefficient)
-        low, high = bounds.of_poly(engine, small)
+        low, high = engine.bound_of_poly(small)
         if isinstance(low, int) and isinstance(high, int) and low // step == high // step:
             shifted = poly.add(_divided(large, step), poly.constant(low // step))
             return floor_by(engine, shifted, by // step) if by > step else shifted
     return None
 
 
-def _inside_extremum(engine: Canonical, rest: Poly, by: int) -> Poly | None:
+def _inside_extremum(engine: Engine, rest: Poly, by: int) -> Poly | None:
     """max(a, b) // c = max(a // c, b // c), where c divides one of the two; a minimum likewise."""
     found = [m for m in rest if any(isinstance(factor, Positive) for factor in m)]
     if len(found) != 1 or len(found[0]) != 1:
@@ -147,12 +143,12 @@ def _inside_extremum(engine: Canonical, rest: Poly, by: int) -> Poly | None:
     if all(poly.content(side, with_constant=False) % by for side in (one, other)):
         return None
     sides = [floor_by(engine, side, by) for side in (one, other)]
-    return extrema.of_polys(engine, 1 if rest[monomial] > 0 else -1, sides)
+    return engine.extremum_of(1 if rest[monomial] > 0 else -1, sides)
 
 
-def _truncate_by(engine: Canonical, p: Poly, by: int) -> Poly:
+def _truncate_by(engine: Engine, p: Poly, by: int) -> Poly:
     """p / by toward zero: what the sign of p decides, and else common factors and nesting only."""
-    low, high = bounds.of_poly(engine, p)
+    low, high = engine.bound_of_poly(p)
     if low >= 0:
         return floor_by(engine, p, by)
     if high <= 0:
@@ -172,9 +168,9 @@ def _truncate_by(engine: Canonical, p: Poly, by: int) -> Poly:
             return poly.atom(quotient_atom(p, poly.constant(by), floor=False))
 
 
-def _symbolic(engine: Canonical, p: Poly, q: Poly, *, floor: bool) -> Poly:
+def _symbolic(engine: Engine, p: Poly, q: Poly, *, floor: bool) -> Poly:
     """p / q for a q with variables, which is not 0 where the quotient has a value."""
-    if not floor and bounds.of_poly(engine, q)[0] >= 0 and bounds.of_poly(engine, p)[0] >= 0:
+    if not floor and engine.bound_of_poly(q)[0] >= 0 and engine.bound_of_poly(p)[0] >= 0:
         floor = True
     whole, rest = _long_division(p, q)
     if not rest:
@@ -195,11 +191,11 @@ def _symbolic(engine: Canonical, p: Poly, q: Poly, *, floor: bool) -> Poly:
     return poly.add(whole, poly.atom(quotient_atom(rest, q, floor=floor)))
 
 
-def _is_small(engine: Canonical, p: Poly, q: Poly) -> bool:
+def _is_small(engine: Engine, p: Poly, q: Poly) -> bool:
     """Whether 0 <= p < q, so that p / q is 0."""
-    if bounds.of_poly(engine, p)[0] < 0:
+    if engine.bound_of_poly(p)[0] < 0:
         return False
-    return signs.is_negative(engine, poly.add(p, q, -1)) is True
+    return engine.is_negative(poly.add(p, q, -1)) is True
 
 
 def _cancelled(p: Poly, shared: poly.Monomial, common: int) -> Poly:

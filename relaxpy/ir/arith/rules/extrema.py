@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from relaxpy.ir.arith.algebra import folding, poly
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, positive_atom
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
-from relaxpy.ir.arith.rules import bounds, division, signs
+from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.tir import expr as tir
 
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
 
-
-def extremum(engine: Canonical, expr: tir.BinaryOpExpr) -> Poly:
+def extremum(engine: Engine, expr: tir.BinaryOpExpr) -> Poly:
     """The polynomial of a Min or Max; of more than two, operand by operand in order."""
     kind = type(expr)
     sign = 1 if kind is tir.Max else -1
@@ -33,7 +29,7 @@ def extremum(engine: Canonical, expr: tir.BinaryOpExpr) -> Poly:
 
 
 def _of_choices(
-    engine: Canonical, kind: type[tir.BinaryOpExpr], parts: list[Poly], dtype: DataType
+    engine: Engine, kind: type[tir.BinaryOpExpr], parts: list[Poly], dtype: DataType
 ) -> Poly | None:
     """min(Select(c, a, b), Select(c, d, e)) = Select(c, min(a, d), min(b, e))."""
     if not any(isinstance(f, (tir.Select, tir.Call)) for m in parts[0] for f in m):
@@ -51,9 +47,7 @@ def _of_choices(
     return poly.atom(found) if folding.parts_of_choice(found) else engine.poly(found)
 
 
-def _around_shared(
-    engine: Canonical, sign: int, inner: list[list[Poly]], shared: list[Poly]
-) -> Poly:
+def _around_shared(engine: Engine, sign: int, inner: list[list[Poly]], shared: list[Poly]) -> Poly:
     """min(max(a, b), max(a, c)) = max(min(b, c), a), and the same with both exchanged."""
     rests = [[p for p in polys if p not in shared] for polys in inner]
     if all(rests):
@@ -62,7 +56,7 @@ def _around_shared(
     return of_polys(engine, -sign, shared)
 
 
-def of_polys(engine: Canonical, sign: int, candidates: list[Poly]) -> Poly:
+def of_polys(engine: Engine, sign: int, candidates: list[Poly]) -> Poly:
     """The greatest of some polynomials; with `sign` -1 the least."""
     kept: list[Poly] = []
     for p in candidates:
@@ -97,50 +91,28 @@ def _lone_quotient(p: Poly) -> tuple[Poly, int, int, bool] | None:
 
 
 def _of_quotients(
-    engine: Canonical, sign: int, parts: list[tuple[Poly, int, int, bool] | None]
+    engine: Engine, sign: int, parts: list[tuple[Poly, int, int, bool] | None]
 ) -> Poly | None:
     """The extremum of quotients by one literal: division by it keeps the order."""
     if parts[0] is None or any(part is None or part[1:] != parts[0][1:] for part in parts):
         return None
     _, by, turn, floor = parts[0]
     inner = of_polys(engine, sign * turn, [part[0] for part in parts if part is not None])
-    found = division.quotient(engine, inner, poly.constant(by), floor=floor)
+    found = engine.quotient(inner, poly.constant(by), floor=floor)
     return None if found is None else poly.scaled(found, turn)
 
 
-def without_squares(p: Poly) -> Poly:
-    """p with d * max(d, 0) for max(d, 0) * max(d, 0)."""
-    out: dict[poly.Monomial, int] = {}
-    for monomial, factor in p.items():
-        twice = next(
-            (
-                atom
-                for place, atom in enumerate(monomial[1:])
-                if isinstance(atom, Positive) and monomial[place] is atom
-            ),
-            None,
-        )
-        if twice is None:
-            poly.accumulate(out, {monomial: factor})
-        else:
-            rest = poly.quotient(monomial, (twice,))
-            assert rest is not None
-            lower = poly.multiply({rest: factor}, dict(twice.inner))
-            poly.accumulate(out, without_squares(lower))
-    return out
-
-
-def _at_least(engine: Canonical, a: Poly, b: Poly, sign: int) -> bool:
+def _at_least(engine: Engine, a: Poly, b: Poly, sign: int) -> bool:
     """Whether a (for a minimum, -a) is never below b (-b)."""
     apart = poly.scaled(poly.add(a, b, -1), sign)
     if engine.facts.negative:
-        return signs.is_negative(engine, apart) is False
-    return bounds.by_cases(engine, apart)[0] >= 0
+        return engine.is_negative(apart) is False
+    return engine.bound_by_cases(apart)[0] >= 0
 
 
-def positive_part(engine: Canonical, p: Poly) -> Poly:
+def positive_part(engine: Engine, p: Poly) -> Poly:
     """max(p, 0): common factors stand outside, and max(-p, 0) = max(p, 0) - p."""
-    low, high = bounds.of_poly(engine, p)
+    low, high = engine.bound_of_poly(p)
     if low >= 0:
         return p
     if high <= 0:

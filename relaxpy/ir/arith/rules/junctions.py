@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from relaxpy.ir.arith.algebra import folding, poly, readable
+from relaxpy.ir.arith.algebra import folding, poly, terms, writer
 from relaxpy.ir.arith.algebra.atoms import Quotient, divisor
 from relaxpy.ir.arith.algebra.facts import AND_OF_ORS, BRANCHES
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
-from relaxpy.ir.arith.rules import bounds, logic
-from relaxpy.ir.arith.rules.signs import is_negative, never_zero
+from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.dtype import BOOL, INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
-
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
 
 _FALSE, _TRUE = ops.const(False, BOOL), ops.const(True, BOOL)
 _LIMIT = 64
 
 
-def simplify(engine: Canonical, expr: tir.And, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
+def simplify(engine: Engine, expr: tir.And) -> tir.PrimExpr:
     """A conjunction or a disjunction of two conditions.
 
     Extensions: the second is simplified where the first decides nothing, and the first where the
@@ -30,7 +24,7 @@ def simplify(engine: Canonical, expr: tir.And, a: tir.PrimExpr, b: tir.PrimExpr)
     """
     conjunction = not isinstance(expr, tir.Or)
     join = both if conjunction else either
-    p, q = engine.simplify(a), engine.simplify(b)
+    p, q = engine.simplify(expr.a), engine.simplify(expr.b)
     if engine.facts.extensions & BRANCHES:
         q = _beside(engine, q, p, conjunction=conjunction)
         if folding.is_safe(q):
@@ -45,37 +39,37 @@ def simplify(engine: Canonical, expr: tir.And, a: tir.PrimExpr, b: tir.PrimExpr)
 
 
 def _beside(
-    engine: Canonical, expr: tir.PrimExpr, other: tir.PrimExpr, *, conjunction: bool
+    engine: Engine, expr: tir.PrimExpr, other: tir.PrimExpr, *, conjunction: bool
 ) -> tir.PrimExpr:
     """The parts of `expr` simplified where `other` decides nothing."""
-    inside = engine.where(other if conjunction else logic.negation(engine, other), expr)
+    inside = engine.where(other if conjunction else engine.negation(other), expr)
     kind = tir.And if conjunction else tir.Or
     parts = [inside.simplify(part) for part in folding.operands(expr, kind)]
     return (ops.all_of if conjunction else ops.any_of)(*parts)
 
 
-def both(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
+def both(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
     """a and b, which are simplified: parts that follow from others are left out."""
     *first, last = folding.operands(a, tir.And)
     found = conjoined(engine, first, [last, *folding.operands(b, tir.And)])
     return _FALSE if found is None else ops.all_of(*found) if found else _TRUE
 
 
-def either(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
+def either(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
     """a or b, which are simplified: parts that imply others are left out."""
     given = [*folding.operands(a, tir.Or), *folding.operands(b, tir.Or)]
-    negated = [logic.negation(engine, part) for part in given]
+    negated = [engine.negation(part) for part in given]
     opposite = dict(zip(negated, given, strict=True))
     known = len(given) - len(folding.operands(b, tir.Or)) - 1
     found = conjoined(engine, negated[:known], negated[known:])
     if found is None:
         return _TRUE
-    parts = [opposite.get(part, logic.negation(engine, part)) for part in found]
+    parts = [opposite.get(part, engine.negation(part)) for part in found]
     return ops.any_of(*parts) if parts else _FALSE
 
 
 def conjoined(
-    engine: Canonical, known: list[tir.PrimExpr], parts: list[tir.PrimExpr]
+    engine: Engine, known: list[tir.PrimExpr], parts: list[tir.PrimExpr]
 ) -> list[tir.PrimExpr] | None:
     """`known`, which are simple together, and `parts`, as few as can be; None if they exclude.
 
@@ -111,11 +105,11 @@ def conjoined(
     return [*kept, *waiting[::-1]]
 
 
-def _pair(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> list[tir.PrimExpr] | None:
+def _pair(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> list[tir.PrimExpr] | None:
     """Simpler conditions that hold where both do; None where there are none."""
     if a is b:
         return [a]
-    if logic.opposite(a, b):
+    if folding.are_opposite(a, b):
         return [_FALSE]
     if not (isinstance(a, tir.CmpExpr) and isinstance(b, tir.CmpExpr)):
         return None
@@ -123,12 +117,12 @@ def _pair(engine: Canonical, a: tir.PrimExpr, b: tir.PrimExpr) -> list[tir.PrimE
         return None
     try:
         return _compared(engine, a, b)
-    except readable.OutOfRangeError:
+    except writer.OutOfRangeError:
         return None
 
 
-def _compared(engine: Canonical, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
-    p, q = logic.below_zero(engine, a), logic.below_zero(engine, b)
+def _compared(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
+    p, q = engine.below_zero(a), engine.below_zero(b)
     if p is not None and q is not None:
         return _orderings(engine, (a, p), (b, q))
     if p is None and q is None:
@@ -142,15 +136,15 @@ def _compared(engine: Canonical, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.Pri
 
 
 def _orderings(
-    engine: Canonical, one: tuple[tir.CmpExpr, Poly], other: tuple[tir.CmpExpr, Poly]
+    engine: Engine, one: tuple[tir.CmpExpr, Poly], other: tuple[tir.CmpExpr, Poly]
 ) -> list[tir.PrimExpr] | None:
     (a, p), (b, q) = one, other
     total = poly.add(p, q)
-    if bounds.of_poly(engine, total)[0] > -2:
+    if engine.bound_of_poly(total)[0] > -2:
         return [_FALSE]
-    if bounds.of_poly(engine, poly.add(q, p, -1))[1] <= 0:
+    if engine.bound_of_poly(poly.add(q, p, -1))[1] <= 0:
         return [a]
-    if bounds.of_poly(engine, poly.add(p, q, -1))[1] <= 0:
+    if engine.bound_of_poly(poly.add(p, q, -1))[1] <= 0:
         return [b]
     number = poly.constant_of(total)
     if number is not None and number < -1:
@@ -159,15 +153,13 @@ def _orderings(
     return _cut(engine, one, other) or _cut(engine, other, one)
 
 
-def _one_value(
-    engine: Canonical, p: Poly, total: int, dtype: DataType
-) -> list[tir.PrimExpr] | None:
+def _one_value(engine: Engine, p: Poly, total: int, dtype: DataType) -> list[tir.PrimExpr] | None:
     """p <= -1 and -p <= 1 leave p == -1."""
     return [_equation(engine, poly.add(p, poly.constant(1)), dtype)] if total == -2 else None
 
 
 def _quotient(
-    engine: Canonical, p: Poly, q: Poly, total: int, dtype: DataType
+    engine: Engine, p: Poly, q: Poly, total: int, dtype: DataType
 ) -> list[tir.PrimExpr] | None:
     """c*v <= n and n < c*v + c say that v is n // c."""
     by = -total - 1
@@ -181,14 +173,14 @@ def _quotient(
                 continue
             # lower: c*v - n - 1 < 0
             num = poly.add(poly.scaled(rest, -1), poly.constant(-1))
-            value = readable.expression(engine, num, dtype)
+            value = writer.expression(num, dtype)
             if value is not None:
                 return [engine.simplify(tir.EQ(ops.cast_to(var, dtype), ops.floordiv(value, by)))]
     return None
 
 
 def _cut(
-    engine: Canonical, one: tuple[tir.CmpExpr, Poly], other: tuple[tir.CmpExpr, Poly]
+    engine: Engine, one: tuple[tir.CmpExpr, Poly], other: tuple[tir.CmpExpr, Poly]
 ) -> list[tir.PrimExpr] | None:
     """n < k and n % c < m: the greatest n below k with such a remainder is a sharper limit."""
     (a, p), (b, q) = one, other
@@ -208,22 +200,22 @@ def _cut(
     return [_ordering(engine, below, a.a.dtype), b]
 
 
-def _remainder(p: Poly) -> readable.Remainder | None:
+def _remainder(p: Poly) -> terms.Remainder | None:
     """The remainder by a literal that stands in p beside nothing but a constant."""
-    groups = readable.remainders(p)
-    found = [g for g in groups if isinstance(g, readable.Remainder)]
+    groups = terms.remainders(p)
+    found = [g for g in groups if isinstance(g, terms.Remainder)]
     if len(found) != 1 or found[0].modulus is None or abs(found[0].coefficient) != 1:
         return None
     return found[0] if _limit(p, found[0]) is not None else None
 
 
-def _limit(p: Poly, remainder: readable.Remainder) -> int | None:
+def _limit(p: Poly, remainder: terms.Remainder) -> int | None:
     """k where p is the remainder (with its sign) less k."""
     rest = poly.constant_of(poly.add(p, remainder.unit, -remainder.coefficient))
     return None if rest is None else -rest
 
 
-def _digits(engine: Canonical, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
+def _digits(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
     """n // c == k and a comparison of n % c with a literal: one of n itself."""
     if not isinstance(a, tir.EQ):
         return None
@@ -231,7 +223,7 @@ def _digits(engine: Canonical, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimE
     if known is None:
         return None
     num, by, k = known
-    p = logic.below_zero(engine, b)
+    p = engine.below_zero(b)
     q = _difference(engine, b) if p is None else p
     group = _remainder(q)
     if group is None or group.modulus != by or group.num != num:
@@ -266,11 +258,11 @@ def _known_quotient(p: Poly) -> tuple[Poly, int, int] | None:
             return None
 
 
-def _difference(engine: Canonical, expr: tir.CmpExpr) -> Poly:
+def _difference(engine: Engine, expr: tir.CmpExpr) -> Poly:
     return poly.add(engine.poly(expr.a), engine.poly(expr.b), -1)
 
 
-def _equations(engine: Canonical, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
+def _equations(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
     p, q = _difference(engine, a), _difference(engine, b)
     if isinstance(a, tir.NE) and isinstance(b, tir.NE):
         return [a] if p == q or p == poly.scaled(q, -1) else None
@@ -281,20 +273,20 @@ def _equations(engine: Canonical, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.Pr
         other = poly.add(q, p, sign)
         if not other:
             return [a if isinstance(b, tir.EQ) else _FALSE]
-        if never_zero(engine, other):
+        if engine.is_nonzero(other):
             return [_FALSE if isinstance(b, tir.EQ) else a]
     return None
 
 
 def _ordered_equation(
-    engine: Canonical, equation: tir.CmpExpr, other: tuple[tir.CmpExpr, Poly]
+    engine: Engine, equation: tir.CmpExpr, other: tuple[tir.CmpExpr, Poly]
 ) -> list[tir.PrimExpr] | None:
     """An equation beside an ordering that it decides; an inequation that leaves one end out."""
     p, (ordering, q) = _difference(engine, equation), other
     for sign in (-1, 1):
         known = poly.add(q, p, sign)
         if isinstance(equation, tir.EQ):
-            decided = is_negative(engine, known)
+            decided = engine.is_negative(known)
             if decided is not None:
                 return [equation] if decided else [_FALSE]
         elif poly.constant_of(known) is not None:
@@ -307,21 +299,21 @@ def _ordered_equation(
     return None
 
 
-def _equation(engine: Canonical, p: Poly, dtype: DataType) -> tir.PrimExpr:
+def _equation(engine: Engine, p: Poly, dtype: DataType) -> tir.PrimExpr:
     return _written(engine, tir.EQ, p, dtype)
 
 
-def _ordering(engine: Canonical, p: Poly, dtype: DataType, *, loose: bool = False) -> tir.PrimExpr:
+def _ordering(engine: Engine, p: Poly, dtype: DataType, *, loose: bool = False) -> tir.PrimExpr:
     """p < 0, or (`loose`) the same as p + 1 <= 0."""
     if loose:
         return _written(engine, tir.LE, poly.add(p, poly.constant(1)), dtype)
     return _written(engine, tir.LT, p, dtype)
 
 
-def _written(engine: Canonical, kind: type[tir.CmpExpr], p: Poly, dtype: DataType) -> tir.PrimExpr:
+def _written(engine: Engine, kind: type[tir.CmpExpr], p: Poly, dtype: DataType) -> tir.PrimExpr:
     """p compared with 0, simplified."""
     for wide in (dtype, INT64):
-        left = readable.expression(engine, p, wide)
+        left = writer.expression(p, wide)
         if left is not None:
             return engine.simplify(kind(left, ops.const(0, wide)))
-    raise readable.OutOfRangeError
+    raise writer.OutOfRangeError

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from relaxpy.ir.arith.algebra import folding, poly, readable
+from relaxpy.ir.arith.algebra import folding, poly, terms, writer
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor
-from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
-from relaxpy.ir.arith.rules import division, junctions
-from relaxpy.ir.arith.rules.signs import is_negative, never_zero
+from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.dtype import BOOL, DataType
 from relaxpy.ir.tir import expr as tir, ops
-
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
 
 
 def _truth(value: bool) -> tir.PrimExpr:
     return tir.IntImm(BOOL, int(value))
 
 
-def simplify(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
+def simplify(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
     """A Boolean expression in canonical form, decided where it can be."""
     found = _simplify(engine, expr)
     known = engine.facts.truths.get(found)
     return found if known is None else _truth(known)
 
 
-def _simplify(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
+def _simplify(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
     match expr:
         case tir.Var():
             value = engine.facts.values.get(expr)
             return expr if value is None else engine.simplify(value)
         case tir.CmpExpr():
             return comparison(engine, expr)
-        case tir.And(a=a, b=b):
-            return junctions.simplify(engine, expr, a, b)
+        case tir.And():
+            return engine.junction(expr)
         case tir.Not(a=a):
             return negation(engine, engine.simplify(a))
         case tir.Select(condition=c, true_value=a, false_value=b):
@@ -53,12 +46,7 @@ def _simplify(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
             return engine.over_simple_operands(expr)
 
 
-def opposite(a: tir.PrimExpr, b: tir.PrimExpr) -> bool:
-    """Whether one is the negation of the other."""
-    return (isinstance(a, tir.Not) and a.a is b) or (isinstance(b, tir.Not) and b.a is a)
-
-
-def negation(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
+def negation(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
     """not `expr`, which is simplified, pushed inside."""
     match expr:
         case tir.IntImm(value=value):
@@ -80,7 +68,7 @@ def negation(engine: Canonical, expr: tir.PrimExpr) -> tir.PrimExpr:
             return tir.Not(expr)
 
 
-def below_zero(engine: Canonical, expr: tir.CmpExpr) -> Poly | None:
+def below_zero(engine: Engine, expr: tir.CmpExpr) -> Poly | None:
     """The polynomial that is below 0 exactly where an ordering of signed integers holds."""
     if expr.a.dtype.family != "int" or expr.a.dtype.lanes != 1:
         return None
@@ -98,7 +86,7 @@ def below_zero(engine: Canonical, expr: tir.CmpExpr) -> Poly | None:
             return None
 
 
-def comparison(engine: Canonical, expr: tir.CmpExpr) -> tir.PrimExpr:
+def comparison(engine: Engine, expr: tir.CmpExpr) -> tir.PrimExpr:
     """A comparison, decided or with variables on the left and constants on the right."""
     kind = type(expr)
     if expr.a.dtype.family == "int" and expr.a.dtype.lanes == 1:
@@ -116,7 +104,7 @@ def comparison(engine: Canonical, expr: tir.CmpExpr) -> tir.PrimExpr:
 
 
 def _by_intervals(
-    engine: Canonical, kind: type[tir.CmpExpr], a: tir.PrimExpr, b: tir.PrimExpr
+    engine: Engine, kind: type[tir.CmpExpr], a: tir.PrimExpr, b: tir.PrimExpr
 ) -> bool | None:
     """The answer where the intervals of the operands, or their being one, give it."""
     if a is b:
@@ -134,11 +122,11 @@ def _by_intervals(
     return None
 
 
-def _equation(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
+def _equation(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     equal = isinstance(expr, tir.EQ)
     if not p:
         return _truth(equal)
-    if never_zero(engine, p):
+    if engine.is_nonzero(p):
         return _truth(not equal)
     p = poly.divide_exactly(p, poly.content(p))
     factors = _factors(engine, p, expr.a.dtype)
@@ -155,14 +143,14 @@ def _equation(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     return _written(engine, type(expr), left, right, expr)
 
 
-def _factors(engine: Canonical, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
+def _factors(engine: Engine, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
     """The factors of a product of several, each once; none for anything else."""
     if len(p) != 1:
         return []
     [monomial] = p
     if len(monomial) < 2:
         return []
-    found = [readable.expression(engine, poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
+    found = [writer.expression(poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
     fitting = [f for f in found if f is not None]
     return fitting if len(fitting) == len(found) else []
 
@@ -172,8 +160,8 @@ def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int],
     left: dict[poly.Monomial, int] = {}
     right: dict[poly.Monomial, int] = {}
     number = 0
-    for piece in readable.pieces(p):
-        if isinstance(piece, readable.Plain) and not piece.monomial:
+    for piece in terms.grouped(p):
+        if isinstance(piece, terms.Plain) and not piece.monomial:
             number = -piece.coefficient
             continue
         side, sign = (left, 1) if piece.coefficient > 0 else (right, -1)
@@ -182,21 +170,20 @@ def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int],
 
 
 def _written(
-    engine: Canonical, kind: type[tir.CmpExpr], left: Poly, right: Poly, expr: tir.CmpExpr
+    engine: Engine, kind: type[tir.CmpExpr], left: Poly, right: Poly, expr: tir.CmpExpr
 ) -> tir.PrimExpr:
     """The comparison of two sides; `expr` as it is where a literal outgrows the datatype."""
     dtype = expr.a.dtype
     sides = [
-        readable.expression(engine, {m: c for m, c in side.items() if c}, dtype)
-        for side in (left, right)
+        writer.expression({m: c for m, c in side.items() if c}, dtype) for side in (left, right)
     ]
     if sides[0] is None or sides[1] is None:
         return expr
     return kind(sides[0], sides[1])
 
 
-def _ordering(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
-    decided = is_negative(engine, p)
+def _ordering(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
+    decided = engine.is_negative(p)
     if decided is not None:
         return _truth(decided)
     p = _tightened(engine, p)
@@ -217,16 +204,16 @@ def _ordering(engine: Canonical, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
 
 def _is_remainder_of_zero(p: Poly) -> bool:
     """Whether p < 0 says that a remainder by a literal, which is at least 0, is 0."""
-    if p.get(ONE, 0) != -1 or readable.is_plain(p):
+    if p.get(ONE, 0) != -1 or terms.is_plain(p):
         return False
-    match readable.remainders({m: c for m, c in p.items() if m}):
-        case [readable.Remainder(coefficient=1, modulus=modulus)]:
+    match terms.remainders({m: c for m, c in p.items() if m}):
+        case [terms.Remainder(coefficient=1, modulus=modulus)]:
             return modulus is not None
         case _:
             return False
 
 
-def _tightened(engine: Canonical, p: Poly) -> Poly:
+def _tightened(engine: Engine, p: Poly) -> Poly:
     """A simpler polynomial that is below 0 for the same values.
 
     Rule:
@@ -236,9 +223,9 @@ def _tightened(engine: Canonical, p: Poly) -> Poly:
     while True:
         common = poly.content(p, with_constant=False)
         if common > 1:
-            p = division.floor_by(engine, p, common)
+            p = engine.floor_by(p, common)
         opened = _opened(p)
-        if opened is None and not readable.is_plain(p):
+        if opened is None and not terms.is_plain(p):
             opened = _without_extremum(engine, p)
         if opened is not None:
             p = opened
@@ -274,7 +261,7 @@ def _opened(p: Poly) -> Poly | None:
             return None
 
 
-def _without_extremum(engine: Canonical, p: Poly) -> Poly | None:
+def _without_extremum(engine: Engine, p: Poly) -> Poly | None:
     """p with one of the operands for an extremum, where the other cannot decide whether p < 0."""
     for monomial, factor in p.items():
         if len(monomial) != 1 or not isinstance(monomial[0], Positive):
@@ -284,71 +271,15 @@ def _without_extremum(engine: Canonical, p: Poly) -> Poly | None:
         # A maximum is below 0 where both are, a minimum where either is.
         needed = factor > 0
         for side, rest in ((one, other), (other, one)):
-            if is_negative(engine, side) is needed:
+            if engine.is_negative(side) is needed:
                 return rest
     return None
 
 
-def _without_small_terms(engine: Canonical, p: Poly) -> Poly | None:
+def _without_small_terms(engine: Engine, p: Poly) -> Poly | None:
     sizes = {abs(c) for m, c in p.items() if m and abs(c) > 1}
     for size in sorted(sizes, reverse=True):
-        found = division.floor_by(engine, p, size)
+        found = engine.floor_by(p, size)
         if len(found) < len(p) and set(found) <= {*p, ONE}:
             return found
     return None
-
-
-def assume(engine: Canonical, facts: Facts, condition: tir.PrimExpr) -> Facts:
-    """`facts` and what follows from `condition` being true."""
-    for part in folding.operands(condition, tir.And):
-        for simple in folding.operands(engine.simplify(part), tir.And):
-            facts = _assume_part(engine, facts, simple)
-    return facts
-
-
-def _assume_part(engine: Canonical, facts: Facts, simple: tir.PrimExpr) -> Facts:
-    """`facts` and what follows from a condition, which is simplified and joins no others."""
-    if isinstance(simple, tir.IntImm):
-        return facts
-    facts = facts.with_truth(simple, True).with_truth(negation(engine, simple), False)
-    if isinstance(simple, tir.EQ) and simple.a.dtype.family == "int":
-        p = poly.add(engine.poly(simple.a), engine.poly(simple.b), -1)
-        facts = _assume_residue(facts, p)
-        facts = _assume_negative(facts, poly.add(p, poly.constant(-1)))
-        return _assume_negative(facts, poly.add(poly.scaled(p, -1), poly.constant(-1)))
-    if isinstance(simple, tir.CmpExpr):
-        below = below_zero(engine, simple)
-        return facts if below is None else _assume_negative(facts, below)
-    return facts
-
-
-def _assume_negative(facts: Facts, p: Poly) -> Facts:
-    """`facts` and p < 0; a bound, where p has one atom."""
-    number = p.get(ONE, 0)
-    match [(m, c) for m, c in p.items() if m]:
-        case [((atom,), coefficient)]:
-            if coefficient > 0:
-                return facts.with_bound(atom, (-float("inf"), (-number - 1) // coefficient))
-            return facts.with_bound(atom, (number // -coefficient + 1, float("inf")))
-        case _:
-            return facts.with_negative(p)
-
-
-def _assume_residue(facts: Facts, p: Poly) -> Facts:
-    """`facts` and p == 0 where p is a remainder less a constant: a residue of its dividend."""
-    groups = [g for g in readable.remainders(p) if isinstance(g, readable.Remainder)]
-    number = -p.get(ONE, 0)
-    if len(groups) != 1 or groups[0].modulus is None:
-        return facts
-    group = groups[0]
-    rest = poly.add(p, group.unit, -group.coefficient)
-    value = poly.constant_of(rest)
-    if value is None or value % group.coefficient:
-        return facts
-    number = -value // group.coefficient
-    match [(m, c) for m, c in group.num.items() if m]:
-        case [((atom,), 1)]:
-            modulus = group.modulus or 1
-            return facts.with_residue(atom, (modulus, (number - group.num.get(ONE, 0)) % modulus))
-        case _:
-            return facts

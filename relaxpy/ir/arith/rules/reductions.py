@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
 from relaxpy.ir.tir.reduce import CommReducer, Reduce
 from relaxpy.ir.traverse import walk
 
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
 
-
-def simplify(engine: Canonical, expr: Reduce) -> PrimExpr:
+def simplify(engine: Engine, expr: Reduce) -> PrimExpr:
     """A reduction over simple sources; over no axis, or nowhere, the value that it has."""
     inside = engine
     for axis in expr.axis:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.facts import TRANSITIVE
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
-from relaxpy.ir.arith.rules import bounds, modular
-
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
-
+from relaxpy.ir.arith.engine import Engine
 
 _SHORT, _LONG = 2, 5
 """How many known inequalities a proof chains, and how many with the extension for chains."""
 
 
-def is_negative(engine: Canonical, p: Poly) -> bool | None:
+def is_negative(engine: Engine, p: Poly) -> bool | None:
     """Whether p is always below 0 (True), never (False), or neither is known (None).
 
     Rule:
         By its interval, or as some known negative polynomials plus what its interval keeps at most
         0.
     """
-    low, high = bounds.by_cases(engine, p)
+    low, high = engine.bound_by_cases(p)
     if high < 0:
         return True
     if low >= 0:
@@ -32,7 +26,7 @@ def is_negative(engine: Canonical, p: Poly) -> bool | None:
     if not engine.facts.negative:
         return None
     shared = poly.common_factor(p)
-    if shared and bounds.of_poly(engine, {shared: 1})[0] > 0:
+    if shared and engine.bound_of_poly({shared: 1})[0] > 0:
         return is_negative(engine, poly.without_factor(p, shared))
     steps = _LONG if engine.facts.extensions & TRANSITIVE else _SHORT
     if _follows(engine, p, steps):
@@ -41,7 +35,7 @@ def is_negative(engine: Canonical, p: Poly) -> bool | None:
     return False if _follows(engine, opposite, steps) else None
 
 
-def _follows(engine: Canonical, p: Poly, steps: int, slack: int = 0) -> bool:
+def _follows(engine: Engine, p: Poly, steps: int, slack: int = 0) -> bool:
     """Whether p - slack < 0 follows from at most `steps` known negative polynomials.
 
     What is known may be about expressions whose conditions it decides in turn: the interval of the
@@ -52,24 +46,24 @@ def _follows(engine: Canonical, p: Poly, steps: int, slack: int = 0) -> bool:
         if len(rest) > len(p) + 1:
             continue
         # known <= -1, hence p <= rest - 1.
-        if bounds.of_poly(engine.without_inequalities, rest)[1] <= slack:
+        if engine.without_inequalities.bound_of_poly(rest)[1] <= slack:
             return True
         if steps > 1 and _follows(engine, rest, steps - 1, slack + 1):
             return True
     return False
 
 
-def never_zero(engine: Canonical, p: Poly) -> bool:
+def is_nonzero(engine: Engine, p: Poly) -> bool:
     """Whether p is provably different from 0: by residue, by interval, or by known inequalities."""
     number = poly.constant_of(p)
     if number is not None:
         return number != 0
     if p.get(ONE, 0) % poly.content(p, with_constant=False):
         return True
-    coeff, base = modular.of_poly(engine, p)
+    coeff, base = engine.residue_of_poly(p)
     if coeff != 1 and base != 0:
         return True
-    low, high = bounds.of_poly(engine, p)
+    low, high = engine.bound_of_poly(p)
     if low > 0 or high < 0:
         return True
     if not engine.facts.negative:

@@ -3,62 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING
 
-from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra import folding, interval
-from relaxpy.ir.arith.rules import modular
+from relaxpy.ir.arith.algebra.lanes import Lanes
+from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import Node
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.traverse import map_children, substitute
 
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
-
 Scalar = Callable[[PrimExpr, PrimExpr], PrimExpr]
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """The vector base, base + stride, …; `stride` is None for copies of one scalar."""
-
-    base: PrimExpr
-    stride: PrimExpr | None
-    count: int | PrimExpr
-
-    @staticmethod
-    def of(expr: PrimExpr) -> Lanes | None:
-        """What a Ramp or a Broadcast is."""
-        match expr:
-            case tir.Ramp(base=base, stride=stride, lanes=count):
-                return Lanes(base, stride, count)
-            case tir.Broadcast(value=value, lanes=count):
-                return Lanes(value, None, count)
-            case _:
-                return None
-
-    @property
-    def last(self) -> PrimExpr | None:
-        """The last lane, where that is a known multiple of the stride after the first."""
-        if self.step is None or not isinstance(self.count, int):
-            return None
-        dtype, length = self.base.dtype, self.step * (self.count - 1)
-        low, high = ops.int_range(dtype)
-        return tir.Add(self.base, tir.IntImm(dtype, length)) if low <= length <= high else None
-
-    @property
-    def step(self) -> int | None:
-        """The stride, if it is a literal."""
-        if self.stride is None:
-            return 0
-        return self.stride.value if isinstance(self.stride, tir.IntImm) else None
-
-
-def simplify(engine: Canonical, expr: PrimExpr) -> PrimExpr:
+def simplify(engine: Engine, expr: PrimExpr) -> PrimExpr:
     """A vector over simple operands, and as one Ramp or Broadcast where it is one."""
     if isinstance(expr, tir.Let):
         return simplify(engine, substitute(expr.body, {expr.var: expr.value}))
@@ -85,7 +44,7 @@ def simplify(engine: Canonical, expr: PrimExpr) -> PrimExpr:
     return folding.folded(over) if found is None else found
 
 
-def _of(engine: Canonical, lanes: Lanes) -> PrimExpr:
+def _of(engine: Engine, lanes: Lanes) -> PrimExpr:
     base = engine.simplify(lanes.base)
     stride = None if lanes.stride is None else engine.simplify(lanes.stride)
     if stride is None or (isinstance(stride, tir.IntImm) and stride.value == 0):
@@ -93,7 +52,7 @@ def _of(engine: Canonical, lanes: Lanes) -> PrimExpr:
     return tir.Ramp(base, stride, lanes.count)
 
 
-def _binary(engine: Canonical, expr: tir.BinaryOpExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+def _binary(engine: Engine, expr: tir.BinaryOpExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
     p, q, kind = Lanes.of(a), Lanes.of(b), type(expr)
     if p is None or q is None:
         return _nested(engine, kind, a, b)
@@ -121,27 +80,8 @@ def _binary(engine: Canonical, expr: tir.BinaryOpExpr, a: PrimExpr, b: PrimExpr)
             return None
 
 
-_DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
-
-
-def refuse_zero(expr: PrimExpr) -> None:
-    """Errors: MisuseError if `expr` divides every lane of a vector by a literal 0 (PX-3)."""
-    if isinstance(expr, _DIVISIONS) and expr.dtype.vector and _is_zero(expr.b):
-        raise MisuseError(f"division of `{expr.a}` by zero", rule="PX-3")
-
-
-def _is_zero(expr: PrimExpr) -> bool:
-    lanes = Lanes.of(expr)
-    return (
-        lanes is not None
-        and lanes.stride is None
-        and isinstance(lanes.base, tir.IntImm)
-        and lanes.base.value == 0
-    )
-
-
 def _nested(
-    engine: Canonical, kind: type[tir.BinaryOpExpr], a: PrimExpr, b: PrimExpr
+    engine: Engine, kind: type[tir.BinaryOpExpr], a: PrimExpr, b: PrimExpr
 ) -> PrimExpr | None:
     """min(min(v, copies of x), copies of y) = min(v, copies of min(x, y)); v + 0 = v * 1 = v."""
     match kind, b:
@@ -171,7 +111,7 @@ def _times(p: Lanes, q: Lanes) -> Lanes:
     return Lanes(ops.mul(p.base, q.base), ops.mul(p.stride, q.base), p.count)
 
 
-def _not_negative(engine: Canonical, p: Lanes) -> bool:
+def _not_negative(engine: Engine, p: Lanes) -> bool:
     """Whether no lane is negative."""
     if engine.bound(p.base)[0] < 0 or p.step is None:
         return False
@@ -181,9 +121,7 @@ def _not_negative(engine: Canonical, p: Lanes) -> bool:
     return last is not None and engine.bound(last)[0] >= 0
 
 
-def _divided(
-    engine: Canonical, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes
-) -> PrimExpr | None:
+def _divided(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -> PrimExpr | None:
     """A ramp divided by copies of a literal, rounded down.
 
     Rule:
@@ -207,9 +145,9 @@ def _divided(
     return _reduced(engine, kind, p, q)
 
 
-def _in_one_block(engine: Canonical, base: PrimExpr, c: int, length: int) -> bool:
+def _in_one_block(engine: Engine, base: PrimExpr, c: int, length: int) -> bool:
     """Whether base and base + length have one quotient by c, by residue or by interval."""
-    coeff, residue = modular.of_expr(engine, base)
+    coeff, residue = engine.residue(base)
     common = gcd(coeff, c)
     first = residue % common
     if 0 <= first + length < common:
@@ -219,12 +157,10 @@ def _in_one_block(engine: Canonical, base: PrimExpr, c: int, length: int) -> boo
     return all(isinstance(e, int) for e in ends) and len({e // c for e in ends}) == 1
 
 
-def _reduced(
-    engine: Canonical, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes
-) -> PrimExpr | None:
+def _reduced(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -> PrimExpr | None:
     """A remainder whose first lane has a known one: the lanes begin with that."""
     assert isinstance(q.base, tir.IntImm)
-    coeff, residue = modular.of_expr(engine, p.base)
+    coeff, residue = engine.residue(p.base)
     c = q.base.value
     if kind is not tir.FloorMod or coeff % c or isinstance(p.base, tir.IntImm):
         return None
@@ -232,9 +168,7 @@ def _reduced(
     return tir.FloorMod(ramp, tir.Broadcast(q.base, q.count))
 
 
-def _compared(
-    engine: Canonical, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes
-) -> PrimExpr | None:
+def _compared(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -> PrimExpr | None:
     """A comparison that is one truth: orderings by the first and the last lane."""
     if p.base.dtype.family != "int":
         return None
@@ -252,7 +186,7 @@ def _compared(
     return tir.Broadcast(truth, p.count) if isinstance(truth, tir.IntImm) else None
 
 
-def _joined(engine: Canonical, expr: tir.And, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+def _joined(engine: Engine, expr: tir.And, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
     for one, other in ((a, b), (b, a)):
         if isinstance(one, tir.Broadcast) and isinstance(one.value, tir.IntImm):
             absorbs = bool(one.value.value) == isinstance(expr, tir.Or)
@@ -262,7 +196,7 @@ def _joined(engine: Canonical, expr: tir.And, a: PrimExpr, b: PrimExpr) -> PrimE
     return a if a is b else None
 
 
-def _cast(engine: Canonical, dtype: DataType, value: PrimExpr) -> PrimExpr | None:
+def _cast(engine: Engine, dtype: DataType, value: PrimExpr) -> PrimExpr | None:
     """Copies, and ramps of signed integers that become wider: overflow does not happen."""
     lanes = Lanes.of(value)
     if lanes is None:

@@ -12,10 +12,11 @@ from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra import facts, poly
-from relaxpy.ir.arith.algebra.facts import Facts, checked_residue
+from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.interval import Interval
+from relaxpy.ir.arith.algebra.lanes import divides_by_zero
+from relaxpy.ir.arith.algebra.residue import least
 from relaxpy.ir.arith.canonical import Canonical, is_integer
-from relaxpy.ir.arith.rules import logic, modular, signs, vectors
 from relaxpy.ir.arith.tvm.image import evaluate_set
 from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
@@ -156,8 +157,8 @@ class Analyzer:
     @staticmethod
     def _given(expr: tir.ExprLike) -> tir.PrimExpr:
         value = ops.convert(expr)
-        if value.dtype.vector:
-            vectors.refuse_zero(value)
+        if divides_by_zero(value):
+            raise MisuseError(f"division of `{value.a}` by zero", rule="PX-3")
         return value
 
     def rewrite_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
@@ -191,7 +192,7 @@ class Analyzer:
     def modular_set(self, expr: tir.ExprLike) -> ModularSet:
         """What all values of `expr` are modulo what."""
         value, engine = ops.convert(expr), self._engine
-        return ModularSet(*modular.of_expr(engine, value))
+        return ModularSet(*engine.residue(value))
 
     @_asked
     def int_set(
@@ -263,7 +264,7 @@ class Analyzer:
             low, high = self._engine.bound(value)
             return True if high < limit else False if low >= limit else None
         difference = poly.add(self._engine.poly(value), poly.constant(-limit))
-        return signs.is_negative(self._engine, difference)
+        return self._engine.is_negative(difference)
 
     @_asked
     def bind(self, var: tir.Var, expr: tir.ExprLike | Range, allow_override: bool = False) -> None:
@@ -294,9 +295,9 @@ class Analyzer:
         if least < greatest:
             self.update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
         value = ops.cast_to(var, low.dtype)
-        known = logic.assume(self._engine, self._facts, ops.compare(tir.GE, value, low))
+        known = self._engine.assume(self._facts, ops.compare(tir.GE, value, low))
         upper = ops.compare(tir.LT, value, ops.add(low, extent))
-        self._facts = logic.assume(self._engine, known, upper)
+        self._facts = self._engine.assume(known, upper)
 
     @_asked
     def update(
@@ -322,7 +323,9 @@ class Analyzer:
             self.update(var, ConstIntBound.of(ends), override)
             return
         if isinstance(info, ModularSet):
-            residue = checked_residue(info.coeff, info.base)
+            if info.coeff < 0:
+                raise MisuseError(f"a modulus is at least 0, found {info.coeff}")
+            residue = least(info.coeff, info.base)
             known = self._facts.residues.get(var)
             if known is not None and not override and known != residue:
                 raise MisuseError(f"{var.name} has another residue already")
@@ -347,7 +350,7 @@ class Analyzer:
         """Inside, `cond` is taken to be true; outside, everything is as before."""
         outer = self._engine
         self._entered += 1
-        self._facts = outer.ask(lambda: logic.assume(outer, outer.facts, ops.truth(cond)))
+        self._facts = outer.ask(lambda: outer.assume(outer.facts, ops.truth(cond)))
         try:
             yield
         finally:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith.algebra import folding
 from relaxpy.ir.arith.canonical import GENERAL, asked
-from relaxpy.ir.arith.rules import finish
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
 from relaxpy.ir.arith.tvm.intset import NOTHING, IntervalSet, domains_of
 from relaxpy.ir.tir import expr as tir, ops
@@ -135,7 +134,7 @@ class _Solver:
                     left, right = a, found
                 case _:
                     return None
-        return finish.written(GENERAL, GENERAL.poly(right), right.dtype)
+        return GENERAL.written(GENERAL.poly(right), right.dtype)
 
     def inside(self, expr: PrimExpr) -> bool:
         return mentions(expr, (self.var,))

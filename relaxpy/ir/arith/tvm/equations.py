@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.arith.algebra import poly, readable
+from relaxpy.ir.arith.algebra import poly, writer
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.arith.rules import division
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.constraints import IntConstraints, IntConstraintsTransform, unsolvable
 from relaxpy.ir.arith.tvm.patterns import linear_terms
@@ -204,7 +203,7 @@ class _Solution:
         found = {}
         for var, row in zip(variables, rows, strict=True):
             total = _sum(zip(row, values, strict=True))
-            value = readable.expression(GENERAL, total, var.dtype)
+            value = writer.expression(total, var.dtype)
             if value is None:
                 return None
             found[var] = value
@@ -220,7 +219,7 @@ class _Solution:
             number = self.smith.matrix[k][k]
             if number < 0:
                 number, value = -number, poly.scaled(value, -1)
-            quotient = value if number == 1 else division.floor_by(GENERAL, value, number)
+            quotient = value if number == 1 else GENERAL.floor_by(value, number)
             self.require(poly.add(value, quotient, -number), dtype)
             solved.append(quotient)
         return solved
@@ -228,7 +227,7 @@ class _Solution:
     def require(self, p: Poly, dtype: DataType) -> None:
         """Enter that p is 0."""
         number = poly.constant_of(p)
-        value = readable.expression(GENERAL, p, dtype)
+        value = writer.expression(p, dtype)
         if number is not None:
             self.relations.append(ops.const(number == 0, BOOL))
         elif value is None:

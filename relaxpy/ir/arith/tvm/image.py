@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith.algebra import folding, poly, readable
+from relaxpy.ir.arith.algebra import folding, poly, writer
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.algebra.poly import Poly
+from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.arith.stack import from_below, is_nested
 from relaxpy.ir.arith.tvm.intset import EVERYTHING, IntervalSet, around_lanes, domains_of
 from relaxpy.ir.dtype import DataType
@@ -16,9 +16,6 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.traverse import walk
-
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
 
 Domains = Mapping[tir.Var, IntervalSet]
 End = tir.PrimExpr | None
@@ -50,7 +47,7 @@ class _Image:
             low = engine.bound(domain.min_value)[0] if domain.has_lower_bound() else -inf
             high = engine.bound(domain.max_value)[1] if domain.has_upper_bound() else inf
             facts = facts.with_bound(var, (low, high))
-        self.inside = type(engine)(facts)
+        self.inside = Canonical(facts)
         self.ends: dict[tir.PrimExpr, tuple[End, End]] = {}
 
     def literal(self, expr: tir.PrimExpr) -> tuple[End, End]:
@@ -139,9 +136,7 @@ class _Image:
                 None if end is None or part is None else poly.add(end, part)
                 for end, part in zip(ends, parts, strict=True)
             ]
-        low, high = (
-            None if end is None else readable.expression(self.engine, end, dtype) for end in ends
-        )
+        low, high = (None if end is None else writer.expression(end, dtype) for end in ends)
         return low, high
 
     def by_operands(self, expr: tir.PrimExpr) -> tuple[End, End]:

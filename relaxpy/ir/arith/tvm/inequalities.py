@@ -8,7 +8,7 @@ from math import lcm
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.algebra import poly, readable
+from relaxpy.ir.arith.algebra import poly, writer
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.prove import simplify
@@ -157,7 +157,7 @@ class _Bounds:
 def _written(p: Poly, dtype: DataType) -> PrimExpr:
     """p as an expression, of 64 bits where a literal asks for them."""
     for kind in (dtype, INT64):
-        found = readable.expression(GENERAL, p, kind)
+        found = writer.expression(p, kind)
         if found is not None:
             return found
     raise MisuseError("the coefficients of the system outgrow 64 bits")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.algebra import poly, readable
+from relaxpy.ir.arith.algebra import poly, writer
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, asked, is_integer
 from relaxpy.ir.arith.prove import simplify
@@ -66,7 +66,7 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
     for p in (*found[0], found[1]):
         number = poly.constant_of(p)
         dtype = signed if number is not None and number < 0 else value.dtype
-        part = readable.expression(GENERAL, p, dtype)
+        part = writer.expression(p, dtype)
         if part is None:
             return []
         parts.append(part)
@@ -100,7 +100,7 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
             return []
         # number * var + rest <= 0
         var = variables[inside[0]]
-        rest = readable.expression(GENERAL, poly.scaled(found[1], -1), dtype)
+        rest = writer.expression(poly.scaled(found[1], -1), dtype)
         if rest is None:
             return []
         by = ops.const(abs(number), dtype)

@@ -1,20 +1,15 @@
-"""Polynomials as expressions that people read: remainders and extrema are put together again."""
+"""The terms of a polynomial as people write them: quotients grouped into remainders and extrema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, weight
 from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.tir import expr as tir, ops
-
-if TYPE_CHECKING:
-    from relaxpy.ir.arith.canonical import Canonical
+from relaxpy.ir.tir import expr as tir
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +57,7 @@ class Plain:
         """None: this is no remainder."""
 
 
-Piece = Remainder | Extremum | Plain
-
-
-class OutOfRangeError(Exception):
-    """A literal does not fit the datatype: the expression is left as it is."""
+Term = Remainder | Extremum | Plain
 
 
 def is_plain(p: Poly) -> bool:
@@ -74,11 +65,11 @@ def is_plain(p: Poly) -> bool:
     return not any(isinstance(f, (Quotient, Positive)) for monomial in p for f in monomial)
 
 
-def pieces(p: Poly) -> list[Piece]:
+def grouped(p: Poly) -> list[Term]:
     """The terms of p, with those that make a remainder or an extremum together."""
     if is_plain(p):
         return [Plain(c, m) for m, c in p.items()]
-    found: list[Piece] = []
+    found: list[Term] = []
     left = dict(p)
     extrema = [m for m in p if len(m) == 1 and isinstance(m[0], Positive)]
     if len(extrema) > 1:
@@ -193,9 +184,9 @@ def _sides(atom: Positive) -> tuple[Poly, Poly]:
     """The terms of what `atom` is the positive part of: those added, and those subtracted."""
     p: dict[Monomial, int] = {}
     n: dict[Monomial, int] = {}
-    for piece in pieces({m: c for m, c in atom.inner if m}):
-        side, sign = (p, 1) if piece.coefficient > 0 else (n, -1)
-        poly.accumulate(side, piece.unit, sign * piece.coefficient)
+    for term in grouped({m: c for m, c in atom.inner if m}):
+        side, sign = (p, 1) if term.coefficient > 0 else (n, -1)
+        poly.accumulate(side, term.unit, sign * term.coefficient)
     return p, n
 
 
@@ -212,92 +203,3 @@ def _around_rest(left: Poly, atom: Positive, sign: int) -> Extremum | None:
 def _maximum(p: Poly, n: Poly, shift: int, moved: int, positive: Poly, times: int) -> Extremum:
     a, b = poly.add(p, poly.constant(shift + moved)), poly.add(n, poly.constant(moved))
     return Extremum(times, tir.Max, a, b, poly.add(b, positive))
-
-
-def _turned(piece: Piece) -> Piece:
-    """-max(a, b) as min(-a, -b), so that a sum of nothing else begins without a sign."""
-    if not isinstance(piece, Extremum) or piece.coefficient != -1:
-        return piece
-    kind = tir.Min if piece.kind is tir.Max else tir.Max
-    a, b, unit = (poly.scaled(p, -1) for p in (piece.a, piece.b, piece.unit))
-    return Extremum(1, kind, a, b, unit)
-
-
-def expression(engine: Canonical, p: Poly, dtype: DataType) -> tir.PrimExpr | None:
-    """p as an expression of `dtype`, constants last; None where a literal is too large."""
-    try:
-        return _Writer(engine, dtype).sum(p)
-    except OutOfRangeError:
-        return None
-
-
-class _Writer:
-    """Writes polynomials in one datatype."""
-
-    def __init__(self, engine: Canonical, dtype: DataType) -> None:
-        self.engine = engine
-        self.dtype = dtype
-        self.range = ops.int_range(dtype)
-
-    def literal(self, value: int) -> tir.PrimExpr:
-        if self.dtype.family == "uint":
-            value = ops.wrap_int(value, self.dtype)
-        if not self.range[0] <= value <= self.range[1]:
-            raise OutOfRangeError
-        return tir.IntImm(self.dtype, value)
-
-    def sum(self, p: Poly) -> tir.PrimExpr:
-        """All terms: the first positive one first, so that no sign leads."""
-        found = pieces(p)
-        if all(piece.coefficient < 0 for piece in found):
-            found = [_turned(piece) for piece in found]
-        terms = [(self.factors(piece), piece.coefficient) for piece in found]
-        terms.sort(key=lambda term: poly.monomial_key(term[0]))
-        first = next((i for i, (_, c) in enumerate(terms) if c > 0), 0)
-        terms.insert(0, terms.pop(first)) if terms else None
-        total: tir.PrimExpr | None = None
-        for factors, coefficient in terms:
-            if total is None:
-                total = self.term(factors, coefficient)
-            elif coefficient > 0:
-                total = tir.Add(total, self.term(factors, coefficient))
-            else:
-                total = tir.Sub(total, self.term(factors, -coefficient))
-        return self.literal(0) if total is None else total
-
-    def term(self, factors: Monomial, coefficient: int) -> tir.PrimExpr:
-        """coefficient * factors, the literal last."""
-        if not factors:
-            return self.literal(coefficient)
-        product = self.typed(factors[0])
-        for factor in factors[1:]:
-            product = tir.Mul(product, self.typed(factor))
-        if coefficient == 1:
-            return product
-        return tir.Mul(product, self.literal(coefficient))
-
-    def typed(self, factor: tir.PrimExpr) -> tir.PrimExpr:
-        """A factor in the datatype of the sum."""
-        return factor if factor.dtype == self.dtype else ops.cast_to(factor, self.dtype)
-
-    def factors(self, piece: Piece) -> Monomial:
-        """What a term multiplies, as expressions."""
-        match piece:
-            case Plain(monomial=monomial):
-                return tuple(self.atom(f) for f in monomial)
-            case Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
-                kind = tir.FloorMod if floor else tir.Mod
-                return (*(self.atom(f) for f in cofactor), kind(self.sum(num), self.sum(den)))
-            case Extremum(kind=extreme, a=a, b=b):
-                return (extreme(self.sum(a), self.sum(b)),)
-
-    def atom(self, factor: tir.PrimExpr) -> tir.PrimExpr:
-        """An atom as an expression without atoms of this package."""
-        match factor:
-            case Quotient(num=num, den=den, floor=floor):
-                kind = tir.FloorDiv if floor else tir.Div
-                return kind(self.sum(dict(num)), self.sum(dict(den)))
-            case Positive(inner=inner):
-                return tir.Max(self.sum(dict(inner)), self.literal(0))
-            case _:
-                return factor

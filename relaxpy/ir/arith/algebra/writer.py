@@ -1,0 +1,102 @@
+"""Polynomials as expressions that people read."""
+
+from __future__ import annotations
+
+from relaxpy.ir.arith.algebra import poly
+from relaxpy.ir.arith.algebra.atoms import Positive, Quotient
+from relaxpy.ir.arith.algebra.poly import Monomial, Poly
+from relaxpy.ir.arith.algebra.terms import Extremum, Plain, Remainder, Term, grouped
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir import expr as tir, ops
+
+
+class OutOfRangeError(Exception):
+    """A literal does not fit the datatype: the expression is left as it is."""
+
+
+def expression(p: Poly, dtype: DataType) -> tir.PrimExpr | None:
+    """p as an expression of `dtype`, constants last; None where a literal is too large."""
+    try:
+        return _Writer(dtype).sum(p)
+    except OutOfRangeError:
+        return None
+
+
+class _Writer:
+    """Writes polynomials in one datatype."""
+
+    def __init__(self, dtype: DataType) -> None:
+        self.dtype = dtype
+        self.range = ops.int_range(dtype)
+
+    def literal(self, value: int) -> tir.PrimExpr:
+        if self.dtype.family == "uint":
+            value = ops.wrap_int(value, self.dtype)
+        if not self.range[0] <= value <= self.range[1]:
+            raise OutOfRangeError
+        return tir.IntImm(self.dtype, value)
+
+    def sum(self, p: Poly) -> tir.PrimExpr:
+        """All terms: the first positive one first, so that no sign leads."""
+        found = grouped(p)
+        if all(term.coefficient < 0 for term in found):
+            found = [_turned(term) for term in found]
+        terms = [(self.factors(term), term.coefficient) for term in found]
+        terms.sort(key=lambda term: poly.monomial_key(term[0]))
+        first = next((i for i, (_, c) in enumerate(terms) if c > 0), 0)
+        terms.insert(0, terms.pop(first)) if terms else None
+        total: tir.PrimExpr | None = None
+        for factors, coefficient in terms:
+            if total is None:
+                total = self.term(factors, coefficient)
+            elif coefficient > 0:
+                total = tir.Add(total, self.term(factors, coefficient))
+            else:
+                total = tir.Sub(total, self.term(factors, -coefficient))
+        return self.literal(0) if total is None else total
+
+    def term(self, factors: Monomial, coefficient: int) -> tir.PrimExpr:
+        """coefficient * factors, the literal last."""
+        if not factors:
+            return self.literal(coefficient)
+        product = self.typed(factors[0])
+        for factor in factors[1:]:
+            product = tir.Mul(product, self.typed(factor))
+        if coefficient == 1:
+            return product
+        return tir.Mul(product, self.literal(coefficient))
+
+    def typed(self, factor: tir.PrimExpr) -> tir.PrimExpr:
+        """A factor in the datatype of the sum."""
+        return factor if factor.dtype == self.dtype else ops.cast_to(factor, self.dtype)
+
+    def factors(self, term: Term) -> Monomial:
+        """What a term multiplies, as expressions."""
+        match term:
+            case Plain(monomial=monomial):
+                return tuple(self.atom(f) for f in monomial)
+            case Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
+                kind = tir.FloorMod if floor else tir.Mod
+                return (*(self.atom(f) for f in cofactor), kind(self.sum(num), self.sum(den)))
+            case Extremum(kind=extreme, a=a, b=b):
+                return (extreme(self.sum(a), self.sum(b)),)
+
+    def atom(self, factor: tir.PrimExpr) -> tir.PrimExpr:
+        """An atom as an expression without atoms of this package."""
+        match factor:
+            case Quotient(num=num, den=den, floor=floor):
+                kind = tir.FloorDiv if floor else tir.Div
+                return kind(self.sum(dict(num)), self.sum(dict(den)))
+            case Positive(inner=inner):
+                return tir.Max(self.sum(dict(inner)), self.literal(0))
+            case _:
+                return factor
+
+
+def _turned(term: Term) -> Term:
+    """-max(a, b) as min(-a, -b), so that a sum of nothing else begins without a sign."""
+    if not isinstance(term, Extremum) or term.coefficient != -1:
+        return term
+    kind = tir.Min if term.kind is tir.Max else tir.Max
+    a, b, unit = (poly.scaled(p, -1) for p in (term.a, term.b, term.unit))
+    return Extremum(1, kind, a, b, unit)

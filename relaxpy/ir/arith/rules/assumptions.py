@@ -1,0 +1,65 @@
+"""What follows from conditions that are assumed to hold."""
+
+from __future__ import annotations
+
+from relaxpy.ir.arith.algebra import folding, poly, terms
+from relaxpy.ir.arith.algebra.facts import Facts
+from relaxpy.ir.arith.algebra.poly import ONE, Poly
+from relaxpy.ir.arith.engine import Engine
+from relaxpy.ir.tir import expr as tir
+
+
+def assume(engine: Engine, facts: Facts, condition: tir.PrimExpr) -> Facts:
+    """`facts` and what follows from `condition` being true."""
+    for part in folding.operands(condition, tir.And):
+        for simple in folding.operands(engine.simplify(part), tir.And):
+            facts = _assume_part(engine, facts, simple)
+    return facts
+
+
+def _assume_part(engine: Engine, facts: Facts, simple: tir.PrimExpr) -> Facts:
+    """`facts` and what follows from a condition, which is simplified and joins no others."""
+    if isinstance(simple, tir.IntImm):
+        return facts
+    facts = facts.with_truth(simple, True).with_truth(engine.negation(simple), False)
+    if isinstance(simple, tir.EQ) and simple.a.dtype.family == "int":
+        p = poly.add(engine.poly(simple.a), engine.poly(simple.b), -1)
+        facts = _assume_residue(facts, p)
+        facts = _assume_negative(facts, poly.add(p, poly.constant(-1)))
+        return _assume_negative(facts, poly.add(poly.scaled(p, -1), poly.constant(-1)))
+    if isinstance(simple, tir.CmpExpr):
+        below = engine.below_zero(simple)
+        return facts if below is None else _assume_negative(facts, below)
+    return facts
+
+
+def _assume_negative(facts: Facts, p: Poly) -> Facts:
+    """`facts` and p < 0; a bound, where p has one atom."""
+    number = p.get(ONE, 0)
+    match [(m, c) for m, c in p.items() if m]:
+        case [((atom,), coefficient)]:
+            if coefficient > 0:
+                return facts.with_bound(atom, (-float("inf"), (-number - 1) // coefficient))
+            return facts.with_bound(atom, (number // -coefficient + 1, float("inf")))
+        case _:
+            return facts.with_negative(p)
+
+
+def _assume_residue(facts: Facts, p: Poly) -> Facts:
+    """`facts` and p == 0 where p is a remainder less a constant: a residue of its dividend."""
+    groups = [g for g in terms.remainders(p) if isinstance(g, terms.Remainder)]
+    number = -p.get(ONE, 0)
+    if len(groups) != 1 or groups[0].modulus is None:
+        return facts
+    group = groups[0]
+    rest = poly.add(p, group.unit, -group.coefficient)
+    value = poly.constant_of(rest)
+    if value is None or value % group.coefficient:
+        return facts
+    number = -value // group.coefficient
+    match [(m, c) for m, c in group.num.items() if m]:
+        case [((atom,), 1)]:
+            modulus = group.modulus or 1
+            return facts.with_residue(atom, (modulus, (number - group.num.get(ONE, 0)) % modulus))
+        case _:
+            return facts

@@ -1,0 +1,56 @@
+"""Choices by a condition, Select and if_then_else: values are simplified where they are chosen."""
+
+from __future__ import annotations
+
+from relaxpy.ir.arith.algebra import folding, poly
+from relaxpy.ir.arith.algebra.poly import Poly
+from relaxpy.ir.arith.engine import Engine
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.traverse import walk
+
+Parts = tuple[tir.PrimExpr, tir.PrimExpr, tir.PrimExpr]
+"""The condition of a choice, and its values where that holds and where it does not."""
+
+
+def choice(engine: Engine, expr: tir.PrimExpr, parts: Parts) -> Poly:
+    """The polynomial of a choice between integers."""
+    condition, a, b = parts
+    test = engine.simplify(condition)
+    if isinstance(test, tir.IntImm):
+        return engine.poly(a if test.value else b)
+    if not (_chooses(a) or _chooses(b)):
+        p = engine.poly(a)
+        return p if p == engine.poly(b) else engine.opaque(expr)
+    found = _chosen(engine, expr, test, a, b)
+    return poly.atom(found) if folding.parts_of_choice(found) else engine.poly(found)
+
+
+def simplify(engine: Engine, expr: tir.PrimExpr, parts: Parts) -> tir.PrimExpr:
+    """A choice between values that have no polynomial."""
+    condition, a, b = parts
+    if not (_chooses(a) or _chooses(b)):
+        return engine.over_simple_operands(expr)
+    return _chosen(engine, expr, engine.simplify(condition), a, b)
+
+
+def _chosen(
+    engine: Engine, expr: tir.PrimExpr, test: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
+) -> tir.PrimExpr:
+    """A choice whose values are simplified where they are chosen.
+
+    What a Select does not choose is evaluated all the same, and must not fail for that.
+    """
+    places = engine.where(test, a), engine.where(engine.negation(test), b)
+    free = not isinstance(expr, tir.Select)
+    yes, no = (
+        (place if free or folding.is_safe(side) else engine).simplify(side)
+        for place, side in zip(places, (a, b), strict=True)
+    )
+    return folding.chosen(expr, test, yes, no)
+
+
+def _chooses(expr: tir.PrimExpr) -> bool:
+    """Whether a condition stands in `expr`, which may be decided where another holds."""
+    if isinstance(expr, (tir.Var, tir.ConstExpr)):
+        return False
+    return any(isinstance(n, (tir.Select, tir.CmpExpr, tir.Min, tir.Max)) for n in walk(expr))

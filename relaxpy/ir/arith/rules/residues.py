@@ -1,0 +1,55 @@
+"""Residue classes: what values are known to be modulo what."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from relaxpy.ir.arith.algebra import folding, residue
+from relaxpy.ir.arith.algebra.poly import Poly
+from relaxpy.ir.arith.algebra.residue import Residue
+from relaxpy.ir.arith.engine import Engine
+from relaxpy.ir.tir import expr as tir
+
+
+def of_poly(engine: Engine, p: Poly) -> Residue:
+    """The class of a polynomial: its atoms are integers."""
+    total: Residue = (0, 0)
+    for monomial, coefficient in p.items():
+        term: Residue = (0, coefficient)
+        for factor in monomial:
+            term = residue.multiply(term, of_atom(engine, factor))
+        total = residue.add(total, term)
+        if total == residue.UNKNOWN:
+            return residue.UNKNOWN
+    return total
+
+
+def of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
+    """The class of an atom: as known, or that of the values it chooses among."""
+    found = engine.facts.residues.get(atom) or engine.atom_residues.get(atom)
+    if found is None:
+        found = engine.remember(engine.atom_residues, atom, lambda atom: _of_atom(engine, atom))
+    return found
+
+
+def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
+    if isinstance(atom, (tir.Min, tir.Max)):
+        return residue.join(of_expr(engine, atom.a), of_expr(engine, atom.b))
+    parts = folding.parts_of_choice(atom)
+    if parts is None or parts[0].dtype.vector:
+        return residue.UNKNOWN
+    test, a, b = parts
+    places = engine.where(test, a), engine.where(engine.negation(test), b)
+    return residue.join(of_expr(places[0], a), of_expr(places[1], b))
+
+
+def of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:
+    """The class of an expression; unsigned arithmetic goes round and keeps powers of two only."""
+    if not expr.dtype.is_int or expr.dtype.lanes != 1 or expr.dtype.is_bool:
+        return residue.UNKNOWN
+    found = of_poly(engine, engine.poly(expr))
+    if expr.dtype.family != "uint" or expr in engine.facts.residues:
+        return found
+    whole = 1 << expr.dtype.bits
+    coeff = gcd(found[0], whole)
+    return residue.least(0 if coeff == whole else coeff, found[1] % whole)

@@ -1,0 +1,69 @@
+"""What sums are rewritten to before they are written: halves put together, and choices joined."""
+
+from __future__ import annotations
+
+from relaxpy.ir.arith.algebra import folding, halves, poly, writer
+from relaxpy.ir.arith.algebra.atoms import Quotient
+from relaxpy.ir.arith.algebra.poly import Monomial, Poly
+from relaxpy.ir.arith.engine import Engine
+from relaxpy.ir.dtype import DataType
+from relaxpy.ir.tir import expr as tir
+
+_CHOICES = (tir.Select, tir.Call)
+
+
+def written(engine: Engine, p: Poly, dtype: DataType) -> tir.PrimExpr | None:
+    """p as an expression of `dtype`; None where a literal is too large."""
+    return writer.expression(_finished(engine, p, dtype), dtype)
+
+
+def _finished(engine: Engine, p: Poly, dtype: DataType) -> Poly:
+    """A polynomial of the same values that is shorter to write."""
+    has_halves = has_choices = False
+    for monomial in p:
+        if len(monomial) == 1:
+            has_halves = has_halves or isinstance(monomial[0], Quotient)
+            has_choices = has_choices or isinstance(monomial[0], _CHOICES)
+    if has_halves:
+        p = halves.with_halves(p)
+    return _joined(engine, p, dtype) if has_choices and len(p) > 1 else p
+
+
+def _joined(engine: Engine, p: Poly, dtype: DataType) -> Poly:
+    """p with choices by one condition as one, that takes up the rest if a branch gets simple.
+
+    Rule:
+        Select(c, a, b) + Select(c, d, e) = Select(c, a + d, b + e), and so with if_then_else.
+    """
+    groups: dict[tuple[object, ...], list[Monomial]] = {}
+    for monomial in p:
+        parts = folding.parts_of_choice(monomial[0]) if len(monomial) == 1 else None
+        if parts is not None:
+            groups.setdefault((type(monomial[0]), parts[0]), []).append(monomial)
+    out = dict(p)
+    for members in groups.values():
+        monomials = [m for m in members if m in out]  # others went into what was joined before
+        if not monomials:
+            continue
+        rest = {m: c for m, c in out.items() if m not in monomials}
+        sides: list[dict[Monomial, int]] = [{}, {}]
+        for monomial in monomials:
+            parts = folding.parts_of_choice(monomial[0])
+            assert parts is not None
+            for side, branch in zip(sides, parts[1:], strict=True):
+                poly.accumulate(side, engine.poly(branch), out[monomial])
+        whole = [poly.add(side, rest) for side in sides]
+        takes_all = bool(rest) and any(not side for side in whole)
+        if len(monomials) == 1 and not takes_all:
+            continue
+        node, test = monomials[0][0], folding.parts_of_choice(monomials[0][0])
+        assert test is not None
+        values = [written(engine, s, dtype) for s in (whole if takes_all else sides)]
+        yes, no = values
+        if yes is None or no is None:
+            continue
+        joined = folding.chosen(node, test[0], yes, no)
+        again = folding.parts_of_choice(joined)
+        value = engine.poly(joined) if again is None else poly.atom(joined)
+        out = dict(value) if takes_all else {**poly.add(rest, value)}
+    return out
