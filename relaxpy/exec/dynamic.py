@@ -13,7 +13,6 @@ import numpy as np
 
 from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.operands import Form, OperatorCall, Prims, leaves
-from relaxpy.exec.operators import RUNTIME_OPERATORS, SPECIAL_OPERATORS
 from relaxpy.exec.scalar import ScalarEvaluator, checked
 from relaxpy.exec.values import Category, ShapeTuple, Value, category_of
 from relaxpy.ir.module import IRModule
@@ -46,10 +45,10 @@ def operator_name(call: rx.Call) -> str:
 
 def is_dynamic(call: rx.Call) -> bool:
     """Whether the call is left to be lowered at run time: its operator has a legalisation."""
-    op = call.op
-    if not isinstance(op, Op) or op.name in RUNTIME_OPERATORS or op.name in SPECIAL_OPERATORS:
+    if not isinstance(call.op, Op):
         return False
-    return op.get_attr("FLegalize") is not None
+    record = call.op.record
+    return record.runtime is None and record.calls is None and record.legalize is not None
 
 
 def dynamic_calls(module: IRModule) -> Iterator[tuple[str, rx.Call]]:

@@ -15,7 +15,6 @@ from relaxpy.exec.dynamic import DynamicOperator, is_dynamic
 from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
 from relaxpy.exec.lower_size import SizeLowering
 from relaxpy.exec.operands import OperatorCall
-from relaxpy.exec.operators import RUNTIME_OPERATORS, SHOWING_OPERATORS
 from relaxpy.exec.proof import Sizes, sizes_in_signature, sizes_of_fitting
 from relaxpy.exec.python_functions import symbol_of
 from relaxpy.exec.quiet import is_allocation
@@ -24,12 +23,14 @@ from relaxpy.exec.support import CompiledPackedCall
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.python import python_callee
 from relaxpy.ir.relax.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
 
 OBJECT = rx.ObjectStructInfo()
+_ALLOCATING = (CallKind.KERNEL, CallKind.DPS_PACKED)
 _SMALL = 2**30
 """Bits that are taken to be there; where more are wanted, an error may have to be told."""
 
@@ -113,10 +114,7 @@ class CallLowering(ABC):
                 return self._known(body)
             case rx.If():
                 return self._branch_infos.get(expr, OBJECT)
-            case rx.Call(
-                op=Op(name="relax.call_tir" | "relax.call_tir_with_grad" | "relax.call_dps_packed"),
-                sinfo_args=[info, *_],
-            ):
+            case rx.Call(op=Op() as op, sinfo_args=[info, *_]) if op.record.calls in _ALLOCATING:
                 return info
             case _:
                 return OBJECT
@@ -125,8 +123,8 @@ class CallLowering(ABC):
 
     def _call(self, call: rx.Call, hint: str) -> ast.expr:
         match call.op:
-            case Op(name=name):
-                return self._operator(call, name, hint)
+            case Op() as op:
+                return self._operator(call, op, hint)
             case rx.GlobalVar() as var:
                 callee = self._module.callee(var)
                 if isinstance(callee, rx.ExternFunc):
@@ -180,46 +178,44 @@ class CallLowering(ABC):
         self._out += later
         return found
 
-    def _operator(self, call: rx.Call, name: str, hint: str) -> ast.expr:
-        match name:
-            case "relax.call_tir" | "relax.call_tir_inplace" | "relax.call_tir_with_grad":
+    def _operator(self, call: rx.Call, op: Op, hint: str) -> ast.expr:
+        match op.record.calls:
+            case CallKind.KERNEL | CallKind.INPLACE_KERNEL:
                 return self._call_tir(call, hint)
-            case "relax.call_dps_packed":
+            case CallKind.DPS_PACKED:
                 return self._call_dps_packed(call, hint)
-            case "relax.call_pure_packed":
+            case CallKind.PACKED | CallKind.INPLACE_PACKED as kind:
                 callee, *args = call.args
                 if isinstance(callee, rx.ExternFunc):
-                    return self._call_packed(callee, args, call)
+                    plain = call if kind is CallKind.PACKED else replace(call, attrs=EMPTY_ATTRS)
+                    return self._call_packed(callee, args, plain)
                 return self._outward("rx.invoke", *self._operands(call.args))
-            case "relax.call_inplace_packed":
-                plain = replace(call, attrs=EMPTY_ATTRS)
-                return self._operator(plain, "relax.call_pure_packed", hint)
-            case "relax.call_builtin_with_ctx":
+            case CallKind.PACKED_WITH_CONTEXT:
                 function = self._operand(call.args[0], "f")
                 infos = self._module.share("infos", call.sinfo_args)
                 given = self._spread(call.args[1])
                 return self._outward("rx.with_context", function, infos, *given)
-            case "relax.vm.call_tir_dyn":
+            case CallKind.DYNAMIC_KERNEL:
                 return self._outward("rx.call_tir_dyn", *[self._operand(a) for a in call.args])
-            case "relax.call_py_func":
+            case CallKind.PYTHON:
                 called, operands = python_callee(call)
                 return self._call_packed(self._module.python_callee(called), operands, call)
-            case "relax.invoke_closure" | "relax.invoke_pure_closure":
+            case CallKind.CLOSURE:
                 function = self._operand(call.args[0], "f")
                 return self._outward("rx.invoke", function, *self._spread(call.args[1]))
-            case _ if name in RUNTIME_OPERATORS:
+            case None if op.record.runtime is not None:
                 values = self._operands(call.args)
                 named = {key: self._attribute(value) for key, value in call.attrs.items()}
-                # Values of users are written by code of theirs.
-                self._calls_out |= name in SHOWING_OPERATORS
-                return py.call(f"rx.{RUNTIME_OPERATORS[name].__name__}", *values, **named)
-            case _ if is_dynamic(call):
+                self._calls_out |= op.record.calls_out
+                implementation = self._module.share(op.record.runtime.__name__, op.record.runtime)
+                return py.call(implementation, *values, **named)
+            case None if is_dynamic(call):
                 site = OperatorCall(call)
-                made = DynamicOperator(site, self._module.programs)
-                operator = self._module.share(f"any_{name.rpartition('.')[2]}", made)
+                dynamic = DynamicOperator(site, self._module.programs)
+                operator = self._module.share(f"any_{op.name.rpartition('.')[2]}", dynamic)
                 return py.call(operator, *self._operands(site.open_operands))
             case _:
-                raise CompileError(f"operator {name} has no lowering", span=call.span)
+                raise CompileError(f"operator {op.name} has no lowering", span=call.span)
 
     def _attribute(self, value: object) -> ast.expr:
         if isinstance(value, (bool, int, str)) or value is None:

@@ -1,11 +1,9 @@
-"""Operators that run as they stand, being functions of run-time values; both targets share them."""
+"""Implementations of operators on run-time values, which both targets share."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
-from math import inf, prod
-from types import MappingProxyType
+from math import prod
 
 import numpy as np
 
@@ -14,6 +12,8 @@ from relaxpy.exec.closures import make_closure
 from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
 from relaxpy.exec.values import Array, Category, ShapeTuple, Value, category_of, describe
 from relaxpy.ir.dtype import DataType
+from relaxpy.ir.relax import op
+from relaxpy.ir.relax.op import inspect
 
 
 def _tensor(value: Value, operator: str, ndim: int | None = None) -> Array:
@@ -24,11 +24,13 @@ def _tensor(value: Value, operator: str, ndim: int | None = None) -> Array:
     return array
 
 
+@op.shape_of.implement
 def shape_of(value: Value) -> ShapeTuple:
     """The shape of a tensor, as a new shape value (OP-12)."""
     return ShapeTuple(_tensor(value, "shape_of").shape)
 
 
+@op.tensor_to_shape.implement
 def tensor_to_shape(value: Value) -> ShapeTuple:
     """The shape whose members are the elements of a tensor of rank 1."""
     array = _tensor(value, "tensor_to_shape", 1)
@@ -42,6 +44,7 @@ def tensor_to_shape(value: Value) -> ShapeTuple:
         ) from None
 
 
+@op.shape_to_tensor.implement
 def shape_to_tensor(value: Value) -> Array:
     """The members of a shape, as a new int64 tensor."""
     if category_of(value) is not Category.SHAPE:
@@ -49,16 +52,19 @@ def shape_to_tensor(value: Value) -> Array:
     return np.array(value, np.int64)
 
 
+@inspect.tensor_dtype_code.implement
 def tensor_dtype_code(value: Value) -> np.uint8:
     """The kind of elements of a tensor, as DLPack counts them."""
     return np.uint8(_datatype(value, "tensor_dtype_code").type_code)
 
 
+@inspect.tensor_dtype_bits.implement
 def tensor_dtype_bits(value: Value) -> np.uint8:
     """The bits of an element of a tensor."""
     return np.uint8(_datatype(value, "tensor_dtype_bits").bits)
 
 
+@inspect.tensor_dtype_lanes.implement
 def tensor_dtype_lanes(value: Value) -> np.uint16:
     """The lanes of an element of a tensor."""
     return np.uint16(_datatype(value, "tensor_dtype_lanes").lanes)
@@ -68,11 +74,13 @@ def _datatype(value: Value, operator: str) -> DataType:
     return DataType(_tensor(value, operator).dtype)
 
 
+@inspect.tensor_ndim.implement
 def tensor_ndim(value: Value) -> np.int32:
     """The rank of a tensor."""
     return np.int32(_tensor(value, "tensor_ndim").ndim)
 
 
+@inspect.tensor_shape_i.implement
 def tensor_shape_i(value: Value, axis: Value) -> int:
     """The size of a tensor along an axis."""
     array = _tensor(value, "tensor_shape_i")
@@ -80,6 +88,7 @@ def tensor_shape_i(value: Value, axis: Value) -> int:
     return size
 
 
+@inspect.tensor_stride_i.implement
 def tensor_stride_i(value: Value, axis: Value) -> int:
     """The elements between neighbours along an axis of a tensor whose rows follow one another.
 
@@ -89,6 +98,8 @@ def tensor_stride_i(value: Value, axis: Value) -> int:
     return prod(array.shape[_axis(array, axis, "tensor_stride_i") + 1 :])
 
 
+@inspect.tensor_byte_offset.implement
+@inspect.tensor_elem_offset.implement
 def tensor_offset(value: Value) -> np.uint64:
     """What lies before the first element of a tensor in its memory, which begins with it."""
     _tensor(value, "tensor_offset")
@@ -103,16 +114,19 @@ def _axis(array: Array, axis: Value, operator: str) -> int:
     )
 
 
+@op.null_value.implement
 def null_value() -> None:
     """The null object (OP-14)."""
 
 
+@op.print.implement
 def print_values(*values: Value, format: str = "") -> tuple[()]:
     """Write the values to the console, through `format` if there is one (OP-15); unit."""
     builtins.print(_formatted(format, values) if format else " ".join(map(shown, values)))
     return ()
 
 
+@op.assert_op.implement
 def assert_op(condition: Value, *values: Value, format: str = "") -> tuple[()]:
     """Unit.
 
@@ -160,61 +174,22 @@ def truth(value: Value) -> bool:
     )
 
 
+@op.to_vdevice.implement
+@op.hint_on_device.implement
+@op.builtin.stop_lift_params.implement
+@op.memory.ensure_zero_offset.implement
 def same_value(value: Value, *, dst_vdevice: object = None, memory_scope: object = None) -> Value:
     """The value itself: there is one memory."""
     return value
 
 
-SPECIAL_OPERATORS: Mapping[str, tuple[int, float]] = MappingProxyType(
-    {
-        "relax.call_tir": (2, 3),
-        "relax.call_tir_inplace": (2, 3),
-        "relax.call_tir_with_grad": (2, 3),
-        "relax.call_dps_packed": (2, 2),
-        "relax.call_pure_packed": (1, inf),
-        "relax.call_inplace_packed": (1, inf),
-        "relax.call_builtin_with_ctx": (2, 2),
-        "relax.call_py_func": (2, 2),
-        "relax.vm.call_tir_dyn": (2, 2),
-        "relax.invoke_closure": (2, 2),
-        "relax.invoke_pure_closure": (2, 2),
-    }
-)
-"""Operators that call something, and so need more than their values: the numbers they take."""
-
-RUNTIME_OPERATORS: Mapping[str, Callable[..., Value]] = MappingProxyType(
-    {
-        "relax.shape_of": shape_of,
-        "relax.tensor_to_shape": tensor_to_shape,
-        "relax.shape_to_tensor": shape_to_tensor,
-        "relax.inspect.tensor_dtype_code": tensor_dtype_code,
-        "relax.inspect.tensor_dtype_bits": tensor_dtype_bits,
-        "relax.inspect.tensor_dtype_lanes": tensor_dtype_lanes,
-        "relax.inspect.tensor_ndim": tensor_ndim,
-        "relax.inspect.tensor_shape_i": tensor_shape_i,
-        "relax.inspect.tensor_stride_i": tensor_stride_i,
-        "relax.inspect.tensor_byte_offset": tensor_offset,
-        "relax.inspect.tensor_elem_offset": tensor_offset,
-        "relax.null_value": null_value,
-        "relax.print": print_values,
-        "relax.assert_op": assert_op,
-        "relax.to_vdevice": same_value,
-        "relax.hint_on_device": same_value,
-        "relax.make_closure": make_closure,
-        "relax.builtin.alloc_tensor": new_tensor,
-        "relax.builtin.stop_lift_params": same_value,
-        "relax.memory.alloc_storage": planned_storage,
-        "relax.memory.alloc_tensor": tensor_in,
-        "relax.memory.kill_storage": released,
-        "relax.memory.kill_tensor": released,
-        "relax.memory.ensure_zero_offset": same_value,
-        "relax.memory.view": view,
-        "relax.vm.alloc_storage": new_storage,
-        "relax.vm.alloc_tensor": tensor_in,
-        "relax.vm.kill_object": released,
-    }
-)
-"""What each operator does to values; attributes are passed by keyword."""
-
-SHOWING_OPERATORS = frozenset(("relax.print", "relax.assert_op"))
-"""Those that write values, opaque objects among them."""
+op.make_closure.implement(make_closure)
+op.builtin.alloc_tensor.implement(new_tensor)
+op.memory.alloc_storage.implement(planned_storage)
+op.memory.alloc_tensor.implement(tensor_in)
+op.memory.kill_storage.implement(released)
+op.memory.kill_tensor.implement(released)
+op.memory.view.implement(view)
+op.vm.alloc_storage.implement(new_storage)
+op.vm.alloc_tensor.implement(tensor_in)
+op.vm.kill_object.implement(released)

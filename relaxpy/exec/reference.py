@@ -25,7 +25,7 @@ from relaxpy.exec.checks import (
 from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
 from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.operands import OperatorCall
-from relaxpy.exec.operators import RUNTIME_OPERATORS, SPECIAL_OPERATORS, truth
+from relaxpy.exec.operators import truth
 from relaxpy.exec.packed import call_users
 from relaxpy.exec.registry import packed_function
 from relaxpy.exec.scalar import ScalarEvaluator, checked
@@ -55,6 +55,7 @@ from relaxpy.exec.values import (
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.distributed import DTensorStructInfo
@@ -100,15 +101,15 @@ def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
         )
     if not isinstance(node, rx.Call) or not isinstance(node.op, Op):
         return None
-    operator = node.op.name
-    if operator in RUNTIME_OPERATORS:
+    operator, record = node.op.name, node.op.record
+    if record.runtime is not None:
         try:
-            inspect.signature(RUNTIME_OPERATORS[operator]).bind(*node.args, **node.attrs)
+            inspect.signature(record.runtime).bind(*node.args, **node.attrs)
         except TypeError as error:
             return CompileError(f"{operator}: {error} (in {name})", rule="DER-36", span=node.span)
         return None
-    if operator in SPECIAL_OPERATORS:
-        least, most = SPECIAL_OPERATORS[operator]
+    if record.calls not in (None, CallKind.LOCAL_KERNEL):
+        least, most = record.calls.operand_range
         if least <= len(node.args) <= most:
             return None
         problem = f"{operator} does not take {counted(len(node.args), 'operand')} (in {name})"
@@ -410,7 +411,7 @@ class ReferenceEvaluator:
 
     def _call(self, call: rx.Call, scope: Scope) -> Value:
         if isinstance(call.op, Op):
-            return self._operator(call, call.op.name, scope)
+            return self._operator(call, call.op, scope)
         callee = self._callee(call.op, call, scope)
         args = [self.value(a, scope) for a in call.args]
         return self._invoke(callee, args, call)
@@ -445,39 +446,35 @@ class ReferenceEvaluator:
         found = call_users(callee, symbol, tuple(args), attrs, call.span)
         return from_packed(found, call.sinfo_args)
 
-    def _operator(self, call: rx.Call, name: str, scope: Scope) -> Value:
-        match name:
-            case "relax.call_tir" | "relax.call_tir_inplace" | "relax.call_tir_with_grad":
+    def _operator(self, call: rx.Call, op: Op, scope: Scope) -> Value:
+        match op.record.calls:
+            case CallKind.KERNEL | CallKind.INPLACE_KERNEL:
                 return self._call_tir(call, scope)
-            case "relax.call_dps_packed":
+            case CallKind.DPS_PACKED:
                 return self._call_dps_packed(call, scope)
-            case "relax.call_pure_packed":
+            case CallKind.PACKED | CallKind.INPLACE_PACKED as kind:
                 callee = self._callee(call.args[0], call, scope)
                 args = [self.value(a, scope) for a in call.args[1:]]
-                return self._invoke(callee, args, call)
-            case "relax.call_inplace_packed":
-                callee = self._callee(call.args[0], call, scope)
-                args = [self.value(a, scope) for a in call.args[1:]]
-                return self._invoke(callee, args, replace(call, attrs=EMPTY_ATTRS))
-            case "relax.call_builtin_with_ctx":
+                plain = call if kind is CallKind.PACKED else replace(call, attrs=EMPTY_ATTRS)
+                return self._invoke(callee, args, plain)
+            case CallKind.PACKED_WITH_CONTEXT:
                 callee, args = (self.value(a, scope) for a in call.args)
                 return with_context(callee, call.sinfo_args, *args)
-            case "relax.vm.call_tir_dyn":
+            case CallKind.DYNAMIC_KERNEL:
                 return call_tir_dyn(*(self.value(a, scope) for a in call.args))
-            case "relax.call_py_func":
+            case CallKind.PYTHON:
                 called, operands = python_callee(call)
                 function = self._callee(self._python_callee(called), call, scope)
                 return self._invoke(function, [self.value(a, scope) for a in operands], call)
-            case "relax.invoke_closure" | "relax.invoke_pure_closure":
+            case CallKind.CLOSURE:
                 callee = self._callee(call.args[0], call, scope)
                 return self.call(callee, fields(self.value(call.args[1], scope)))
-            case _ if name in RUNTIME_OPERATORS:
-                values = [self.value(a, scope) for a in call.args]
-                return RUNTIME_OPERATORS[name](*values, **call.attrs)
-            case _ if is_dynamic(call):
+            case None if op.record.runtime is not None:
+                return op.record.runtime(*(self.value(a, scope) for a in call.args), **call.attrs)
+            case None if is_dynamic(call):
                 return self._dynamic_operator(call, scope)
             case _:
-                raise CompileError(f"operator {name} has no lowering", span=call.span)
+                raise CompileError(f"operator {op.name} has no lowering", span=call.span)
 
     def _dynamic_operator(self, call: rx.Call, scope: Scope) -> Value:
         """An operator that was not lowered beforehand."""

@@ -116,7 +116,8 @@ def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
         return None
     callee: object = call.op
     if isinstance(callee, Op):
-        if not call.sinfo_args or callee.name not in _CALLING_OUT:
+        kind = callee.record.calls
+        if not call.sinfo_args or kind is None or kind.has_outputs:
             return None
         callee = call.args[0] if call.args else callee
     elif not call.sinfo_args and not isinstance(callee, rx.ExternFunc):
@@ -124,19 +125,6 @@ def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
     assert isinstance(callee, (rx.Expr, Op))
     name = callee.value if isinstance(callee, rx.StringImm) else callee_name(callee)
     return call.struct_info, f"the result of {name}"
-
-
-_CALLING_OUT = frozenset(
-    f"relax.{name}"
-    for name in (
-        "call_pure_packed",
-        "call_inplace_packed",
-        "call_builtin_with_ctx",
-        "call_py_func",
-        "invoke_closure",
-        "invoke_pure_closure",
-    )
-)
 
 
 def packed_keywords(call: rx.Call) -> dict[str, object]:

@@ -10,30 +10,12 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError, Span
-from relaxpy.exec.closures import make_closure
 from relaxpy.exec.instrument import Instrument, Watched
 from relaxpy.exec.kernel.settings import quiet
-from relaxpy.exec.operators import (
-    assert_op,
-    null_value,
-    print_values,
-    same_value,
-    shape_of,
-    shape_to_tensor,
-    tensor_dtype_bits,
-    tensor_dtype_code,
-    tensor_dtype_lanes,
-    tensor_ndim,
-    tensor_offset,
-    tensor_shape_i,
-    tensor_stride_i,
-    tensor_to_shape,
-    truth,
-)
+from relaxpy.exec.operators import truth
 from relaxpy.exec.packed import call_users
 from relaxpy.exec.registry import packed_function
 from relaxpy.exec.scalar import divisor
-from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
 from relaxpy.exec.values import (
     Category,
     Closure,
@@ -60,7 +42,6 @@ __all__ = [
     "PrimFuncValue",
     "ShapeTuple",
     "TailCall",
-    "assert_op",
     "call_tir_dyn",
     "check_for_callers",
     "dtype",
@@ -71,34 +52,14 @@ __all__ = [
     "floormod",
     "holds_numbers",
     "invoke",
-    "make_closure",
-    "new_storage",
-    "new_tensor",
     "note_caller",
-    "null_value",
-    "planned_storage",
-    "print_values",
     "quiet",
-    "released",
     "run_kernel",
-    "same_value",
-    "shape_of",
-    "shape_to_tensor",
     "size",
     "sizes",
-    "tensor_dtype_bits",
-    "tensor_dtype_code",
-    "tensor_dtype_lanes",
-    "tensor_in",
-    "tensor_ndim",
-    "tensor_offset",
-    "tensor_shape_i",
-    "tensor_stride_i",
-    "tensor_to_shape",
     "truncdiv",
     "truncmod",
     "truth",
-    "view",
     "with_context",
 ]
 

@@ -8,6 +8,7 @@ from itertools import chain
 
 from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -16,7 +17,6 @@ from relaxpy.ir.tir.stmt import BufferStore, MatchBufferRegion
 from relaxpy.ir.traverse import children, walk
 
 KernelOf = Callable[[rx.GlobalVar], PrimFunc | None]
-_CALL_TIR = Op("relax.call_tir")
 _LEAVING = frozenset(
     Op(f"tir.{name}")
     for name in (
@@ -63,7 +63,7 @@ def shared_constants(nodes: Sequence[Node], kernel_of: KernelOf) -> frozenset[rx
         match node:
             case rx.Call(
                 op=op, args=(rx.GlobalVar() as callee, rx.Tuple(fields=inputs), *rest)
-            ) if op is _CALL_TIR:
+            ) if isinstance(op, Op) and op.record.calls is CallKind.KERNEL:
                 kernel = kernel_of(callee)
                 written = frozenset(range(len(inputs))) if kernel is None else written_by(kernel)
                 for i, arg in enumerate(inputs):

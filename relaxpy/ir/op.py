@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, final
+from dataclasses import replace
+from typing import Any, ClassVar, Self, Unpack, final
 
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.node import Node
+from relaxpy.ir.op_record import COLUMNS, Columns, OpRecord
+
+UNREGISTERED = OpRecord()
+"""The record of a name under which nothing is registered."""
 
 
 @final
@@ -15,17 +20,19 @@ class Op(Node):
     """A built-in operator (AST-14): two references to one name are the same object.
 
     `Op.get` answers for registered operators only; the constructor makes the object of any name, so
-    that programs can be read before they are checked (OP-16).
+    that programs can be read before they are checked (OP-16). What is registered is its `record`,
+    which `extend` replaces; attributes of other names are kept beside it.
     """
 
-    __slots__ = ("_attrs", "name")
+    __slots__ = ("_others", "name", "record")
     __match_args__ = ("name",)
     _fields = ("name",)
     _table: ClassVar[dict[str, Op]] = {}
     name: str
-    _attrs: dict[str, object]
+    record: OpRecord
+    _others: dict[str, object]
     span: ClassVar[None] = None
-    """Operators stand in no text: where one is used wrongly, what is around it says the place."""
+    """Operators have no position in a text: where one is used wrongly, the enclosing node has."""
 
     def __new__(cls, name: str) -> Self:
         """The object that stands for `name`."""
@@ -35,7 +42,8 @@ class Op(Node):
         if op is None:
             made = object.__new__(cls)
             object.__setattr__(made, "name", name)
-            object.__setattr__(made, "_attrs", {})
+            object.__setattr__(made, "record", UNREGISTERED)
+            object.__setattr__(made, "_others", {})
             op = cls._table.setdefault(name, made)
         return op
 
@@ -51,7 +59,7 @@ class Op(Node):
             UnknownNameError (also ValueError, KeyError): nothing was registered under it.
         """
         op = cls._table.get(name) if isinstance(name, str) else None
-        if op is None or not op._attrs:
+        if op is None or not op._is_registered:
             known = cls.list_op_names()
             raise UnknownNameError(
                 f"no operator is registered as {name!r:.60}",
@@ -63,23 +71,44 @@ class Op(Node):
     @classmethod
     def list_op_names(cls) -> list[str]:
         """The names of all registered operators, sorted."""
-        return sorted(name for name, op in cls._table.items() if op._attrs)
+        return sorted(name for name, op in cls._table.items() if op._is_registered)
+
+    @property
+    def _is_registered(self) -> bool:
+        return self.record is not UNREGISTERED or bool(self._others)
+
+    def extend(self, **columns: Unpack[Columns]) -> None:
+        """Replace these columns of the record, such as a gradient or a user's legalisation."""
+        self.enter(replace(self.record, name=self.name, **columns))
+
+    def enter(self, record: OpRecord) -> None:
+        """Make `record` the operator's."""
+        object.__setattr__(self, "record", record)
 
     def get_attr(self, key: str) -> object | None:
-        """What column `key` of the registry holds for this operator, or None."""
-        return self._attrs.get(key)
+        """The attribute `key`, a column of the record by TVM's name or another one, or None."""
+        column = COLUMNS.get(key)
+        return self._others.get(key) if column is None else getattr(self.record, column)
 
     def has_attr(self, key: str) -> bool:
-        """Whether column `key` of the registry holds anything for this operator."""
-        return key in self._attrs
+        """Whether there is an attribute `key`."""
+        return self.get_attr(key) is not None
 
     def set_attr(self, key: str, value: object) -> None:
-        """Enter `value` in column `key`, in place of what was there."""
-        self._attrs[key] = value
+        """Replace the attribute `key`, as `extend` does."""
+        column = COLUMNS.get(key)
+        if column is None:
+            self._others[key] = value
+        else:
+            columns: dict[str, Any] = {column: value}
+            self.extend(**columns)
 
     def reset_attr(self, key: str) -> None:
-        """Empty column `key`."""
-        self._attrs.pop(key, None)
+        """Remove the attribute `key`."""
+        if self._others.pop(key, None) is None and key in COLUMNS:
+            self.set_attr(key, None)
+            if self.record == OpRecord(self.name):
+                self.enter(UNREGISTERED)
 
     @override
     def __str__(self) -> str:

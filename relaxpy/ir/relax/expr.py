@@ -397,16 +397,13 @@ class Call(Expr):
         Errors:
             MisuseError (also TypeError): it compares tensors, as `max(x, y)` would.
         """
-        if isinstance(self.op, Op) and self.op.name in _COMPARISONS:
+        if isinstance(self.op, Op) and self.op.record.ordering:
             raise MisuseError(
                 "whether one tensor is greater than another is known only when the program runs",
                 about=self,
                 hint="write R.maximum(x, y) or R.minimum(x, y), or choose by R.where(x > y, x, y)",
             )
         return True
-
-
-_COMPARISONS = frozenset(("relax.greater", "relax.greater_equal", "relax.less", "relax.less_equal"))
 
 
 def make_call(

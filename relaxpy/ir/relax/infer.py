@@ -280,7 +280,7 @@ def is_pure_call(call: Call, ctx: Context) -> bool:
     """PU-12 to PU-14, LEG-15: whether what is called says that calling it is pure."""
     callee = call.op
     if isinstance(callee, Op):
-        return callee.get_attr("FPurity") is True
+        return callee.record.pure is True
     if isinstance(callee, ExternFunc):
         if call.attrs.get("pure") is True or ctx.is_pure_callee(callee):
             return True

@@ -84,8 +84,8 @@ def is_callee(call: Call, index: int) -> bool:
     """NF-4: whether argument `index` is what the operator calls, which need not be bound."""
     if index or not isinstance(call.op, Op):
         return False
-    record = find(call.op)
-    return record is not None and record.calls_operand
+    kind = call.op.record.calls
+    return kind is not None and kind.callee_is_operand
 
 
 def is_normal_value(expr: Expr) -> bool:
@@ -302,12 +302,12 @@ class Normalizer:
     def _derive_call(self, call: Call) -> Expr:
         """The call with its info; what depends on the operands alone is not derived twice."""
         op = call.op
-        record = find(op) if type(op) is Op else None
-        if not call.info_is_derived or record is None or record.needs_context:
+        found = find(op) if type(op) is Op else None
+        if not call.info_is_derived or found is None or found.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
             call = self._with_info(call, infer_call(call, self.out.ctx), rule)
             set_fields(call, info_is_derived=True)
-        if record is not None and record.literal:
+        if found is not None and found.record.literal:
             info = call.struct_info
             if isinstance(info, PrimStructInfo) and info.value is not None:
                 return PrimValue(info.value, span=call.span)

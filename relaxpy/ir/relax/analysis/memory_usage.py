@@ -11,6 +11,7 @@ from relaxpy.errors import counted
 from relaxpy.ir.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import Allocation
 from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -24,21 +25,6 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.ir.traverse import walk
-
-_UNPLANNED = "relax.builtin.alloc_tensor"
-_TENSORS = {
-    _UNPLANNED: (0, 1),
-    "relax.memory.alloc_tensor": (2, 3),
-    "relax.vm.alloc_tensor": (2, 3),
-}
-_STORAGES = {"relax.memory.alloc_storage": (0, 3), "relax.vm.alloc_storage": (0, 2)}
-"""Which operands of what allocates are the shape and the datatype."""
-_CALLS = (
-    "relax.call_tir",
-    "relax.call_tir_with_grad",
-    "relax.call_tir_inplace",
-    "relax.call_dps_packed",
-)
 
 
 @dataclass(slots=True)
@@ -84,15 +70,20 @@ def estimate_memory_usage(mod: IRModule | Function) -> str:
 
 def _report(name: str, func: Function) -> str:
     tensors, storages, left = _Total(), _Total(), _Total()
-    calls = [node for node in walk(func.body) if isinstance(node, Call) and isinstance(node.op, Op)]
-    for call in calls:
-        assert isinstance(call.op, Op)
-        if call.op.name in _STORAGES:
-            storages.add(_storage_bytes(call, *_STORAGES[call.op.name]))
-        for nbytes in _tensor_bytes(call, call.op.name):
+    for call in walk(func.body):
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            continue
+        made = call.op.record.allocates
+        if made is not None and made.storage:
+            storages.add(_allocated(call, made))
+        elif made is not None:
+            nbytes = _allocated(call, made)
             tensors.add(nbytes)
-            if call.op.name == _UNPLANNED or call.op.name in _CALLS:
+            if not made.planned:
                 left.add(nbytes)
+        for nbytes in _new_outputs(call, call.op):
+            tensors.add(nbytes)
+            left.add(nbytes)
     lines = [name, f"  without planning: {tensors.text('tensor')}"]
     if storages.known or storages.unknown:
         planned = storages.nbytes + left.nbytes
@@ -102,31 +93,28 @@ def _report(name: str, func: Function) -> str:
     return "\n".join(lines)
 
 
-def _tensor_bytes(call: Call, name: str) -> Iterator[int | None]:
-    """The sizes of the tensors that a call makes."""
-    if name in _TENSORS:
-        shape, dtype = (_operand(call, k) for k in _TENSORS[name])
-        yield _bytes(shape, dtype)
-    elif name in _CALLS:
-        new = call.attrs.get("inplace_indices")
-        outputs = [f for info in call.sinfo_args for f in _fields(info)]
-        for k, info in enumerate(outputs):
-            if new is None or (isinstance(new, tuple) and new[k : k + 1] == (-1,)):
-                known = isinstance(info, TensorStructInfo)
-                yield _bytes(info.shape, info.dtype) if known else None  # type: ignore[attr-defined]
+def _new_outputs(call: Call, op: Op) -> Iterator[int | None]:
+    """The sizes of the tensors that a call of a function makes for its outputs."""
+    if op.record.calls is None or not op.record.calls.has_outputs:
+        return
+    indices = call.attrs.get("inplace_indices")
+    outputs = [f for sinfo in call.sinfo_args for f in _fields(sinfo)]
+    for k, sinfo in enumerate(outputs):
+        if indices is None or (isinstance(indices, tuple) and indices[k : k + 1] == (-1,)):
+            known = isinstance(sinfo, TensorStructInfo)
+            yield _bytes(sinfo.shape, sinfo.dtype) if known else None  # type: ignore[attr-defined]
 
 
-def _fields(info: StructInfo) -> tuple[StructInfo, ...]:
-    return info.fields if isinstance(info, TupleStructInfo) else (info,)
+def _fields(sinfo: StructInfo) -> tuple[StructInfo, ...]:
+    return sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
 
 
-def _storage_bytes(call: Call, shape: int, dtype: int) -> int | None:
-    """One member of the shape is a number of bytes, several are sizes of an array."""
-    size, kind = _operand(call, shape), _operand(call, dtype)
-    in_bytes = call.op == Op("relax.memory.alloc_storage")
-    if in_bytes and isinstance(size, ShapeExpr) and len(size.values) == 1:
-        return _bytes(size, DataType("uint8"))
-    return _bytes(size, kind)
+def _allocated(call: Call, made: Allocation) -> int | None:
+    """The size of what a call allocates."""
+    shape, dtype = _operand(call, made.shape), _operand(call, made.dtype)
+    if made.in_bytes and isinstance(shape, ShapeExpr) and len(shape.values) == 1:
+        return _bytes(shape, DataType("uint8"))
+    return _bytes(shape, dtype)
 
 
 def _operand(call: Call, place: int) -> Expr | None:

@@ -64,7 +64,6 @@ Ways: TypeAlias = Sequence[Sequence[Part]]
 Matches: TypeAlias = Callable[[dp.DFPattern, Expr | Op], bool]
 ANYWAY: Ways = ((),)
 NEVER: Ways = ()
-COMMUTATIVE = frozenset((Op("relax.add"), Op("relax.multiply")))
 _LITERALS = (Constant, PrimValue, ShapeExpr, StringImm, DataTypeImm)
 
 
@@ -167,7 +166,7 @@ def _call(pattern: dp.CallPattern, call: Call) -> Ways:
         return NEVER
     callee = Goal(pattern.op, call.op)
     way = (callee, *map(Goal, args, given))  # what is left over matches anything
-    if len(given) == 2 and call.op in COMMUTATIVE and args:
+    if len(given) == 2 and isinstance(call.op, Op) and call.op.record.commutative and args:
         return way, (callee, *map(Goal, args, reversed(given)))
     return (way,)
 

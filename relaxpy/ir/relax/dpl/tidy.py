@@ -133,7 +133,7 @@ def _merged(seq: SeqExpr, to: Replacing) -> SeqExpr:
 def _computes(value: Expr) -> bool:
     """Whether a value is a field, or what an operator with a kernel of its own computes anew."""
     if isinstance(value, Call) and isinstance(value.op, Op):
-        return value.op.has_attr("FLegalize") and value.op.get_attr("FPurity") is True
+        return value.op.record.legalize is not None and value.op.record.pure is True
     return isinstance(value, TupleGetItem)
 
 

@@ -8,8 +8,9 @@ from itertools import islice
 
 from typing_extensions import override
 
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.dpl.expand import COMMUTATIVE, Goal, is_same_value
+from relaxpy.ir.relax.dpl.expand import Goal, is_same_value
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher, assignment
 from relaxpy.ir.relax.dpl.pattern import (
@@ -73,7 +74,7 @@ def told_by_each(patterns: Sequence[DFPattern]) -> list[DFPattern]:
 def _has_choice(pattern: DFPattern) -> bool:
     if isinstance(pattern, CallPattern):
         operator = pattern.op.expr if isinstance(pattern.op, ExprPattern) else None
-        return operator is None or operator in COMMUTATIVE
+        return operator is None or (isinstance(operator, Op) and operator.record.commutative)
     return isinstance(pattern, (OrPattern, UnorderedTuplePattern))
 
 

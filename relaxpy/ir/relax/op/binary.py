@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.dtype import BOOL, DataType
+from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import (
     Call,
     Constant,
@@ -19,7 +20,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     const,
 )
-from relaxpy.ir.relax.op.registry import OpDef, register
+from relaxpy.ir.relax.op.registry import family, row
 from relaxpy.ir.relax.op.rules import (
     Legalize,
     broadcast,
@@ -38,59 +39,28 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.builder import BlockBuilder
 
 _NAMES = ("x1", "x2")
-_ARITHMETIC = {
-    "add": "x1 + x2",
-    "subtract": "x1 - x2",
-    "multiply": "x1 * x2",
-    "divide": "x1 / x2, on integers rounded toward zero",
-    "power": "x1 to the power x2, on integers modulo their range",
-    "floor_divide": "x1 / x2 rounded down",
-    "mod": "the remainder of x1 / x2 rounded toward zero, with the sign of x1",
-    "floor_mod": "the remainder of x1 / x2 rounded down, with the sign of x2",
-    "log_add_exp": "log(exp(x1) + exp(x2)), without overflow",
-    "maximum": "the larger one; NaN if one is",
-    "minimum": "the smaller one; NaN if one is",
-    "logical_and": "whether both are other than 0",
-    "logical_or": "whether one is other than 0",
-    "logical_xor": "whether exactly one is other than 0",
-    "bitwise_and": "the bits that both have",
-    "bitwise_or": "the bits that one has",
-    "bitwise_xor": "the bits that exactly one has",
-    "left_shift": "the bits of x1 moved up by x2 places",
-    "right_shift": "the bits of x1 moved down by x2 places, its sign repeated",
-}
-_COMPARISONS = {
-    "equal": "x1 == x2",
-    "not_equal": "x1 != x2",
-    "less": "x1 < x2",
-    "less_equal": "x1 <= x2",
-    "greater": "x1 > x2",
-    "greater_equal": "x1 >= x2",
-}
-_INTEGERS = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"))
-_DOC = """Element by element: {meaning}.
-
-Shapes:
-    x1, x2  tensors that broadcast, or scalars{kind}; a number takes the datatype of the other one
-    result  what they broadcast to{dtype}; a scalar where both are, else a scalar has rank 0
-Errors:
-    StructInfoError: a known size differs and is not 1{error}.
-"""
+Numbers: TypeAlias = TensorStructInfo | PrimStructInfo
 
 
-def _operand(info: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
+def _operand(sinfo: Numbers) -> TensorStructInfo:
     """A scalar beside a tensor is a tensor of rank 0."""
-    return info if isinstance(info, TensorStructInfo) else tensor((), info.dtype)
+    return sinfo if isinstance(sinfo, TensorStructInfo) else tensor((), sinfo.dtype)
 
 
-def _result(
-    x1: TensorStructInfo | PrimStructInfo, x2: TensorStructInfo | PrimStructInfo, dtype: DataType
-) -> TensorStructInfo | PrimStructInfo:
+def _broadcast(x1: Numbers, x2: Numbers, dtype: DataType) -> Numbers:
     if isinstance(x1, PrimStructInfo) and isinstance(x2, PrimStructInfo):
         return PrimStructInfo(dtype)
-    infos = (_operand(x1), _operand(x2))
-    shape, ndim = broadcast(infos, _NAMES)
-    return tensor(shape, dtype, joint_vdevice(infos, strict=True), ndim)
+    operands = (_operand(x1), _operand(x2))
+    shape, ndim = broadcast(operands, _NAMES)
+    return tensor(shape, dtype, joint_vdevice(operands, strict=True), ndim)
+
+
+def _infer_arithmetic(x1: Numbers, x2: Numbers) -> Numbers:
+    return _broadcast(x1, x2, joint_dtype(x1, x2, _NAMES))
+
+
+def _infer_comparison(x1: Numbers, x2: Numbers) -> Numbers:
+    return _broadcast(x1, x2, BOOL)
 
 
 def literal(value: object, dtype: DataType) -> Constant:
@@ -154,70 +124,98 @@ def _immediate(expr: Expr) -> PrimExpr | None:
     return ops.const(int(number) if dtype.is_int else float(number), dtype)
 
 
-def _kernel(name: str) -> Callable[..., Tensor]:
-    """The function of two operands in the datatype that the operator gives."""
+def _legalization(name: str) -> Legalize:
+    """A scalar literal becomes part of the kernel; a call on two scalars is evaluated at once."""
     function = getattr(topi, name)
 
     def kernel(x1: Any, x2: Any, dtype: str) -> Tensor:
         result: Tensor = function(x1, x2)
         return result if result.dtype == dtype else topi.cast(result, dtype)
 
-    kernel.__name__ = kernel.__qualname__ = name
-    return kernel
-
-
-def _legalization(name: str) -> Legalize:
-    """A scalar literal stands in the kernel; scalars alone are computed at once."""
-    function, kernel = getattr(topi, name), _kernel(name)
-
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
-        info = builder.struct_info_of(call)
-        infos = [builder.struct_info_of(a) for a in call.args]
-        if isinstance(info, PrimStructInfo):
-            known = [v.value for v in infos if isinstance(v, PrimStructInfo)]
-            return call if None in known else PrimValue(ops.cast_to(function(*known), info.dtype))
-        assert isinstance(info, TensorStructInfo)
+        result = builder.struct_info_of(call)
+        operands = [builder.struct_info_of(a) for a in call.args]
+        if isinstance(result, PrimStructInfo):
+            known = [v.value for v in operands if isinstance(v, PrimStructInfo)]
+            return call if None in known else PrimValue(ops.cast_to(function(*known), result.dtype))
+        assert isinstance(result, TensorStructInfo)
         args: list[object] = list(call.args)
         for k in (1, 0):
             value = _immediate(call.args[k])
-            if value is not None and isinstance(infos[1 - k], TensorStructInfo):
+            if value is not None and isinstance(operands[1 - k], TensorStructInfo):
                 args[k] = value
                 break
-        return te_kernel(builder, kernel, name, *args, dtype=str(info.dtype))
+        return te_kernel(builder, kernel, name, *args, dtype=str(result.dtype))
 
     return legalize
 
 
-def _family(table: dict[str, str], *, compares: bool, **words: str) -> dict[str, OpDef]:
-    """One operator for each entry, all under the same rule."""
-    made = {}
-    for name, meaning in table.items():
+_ARITHMETIC = """Element by element: {}.
 
-        def infer(
-            x1: TensorStructInfo | PrimStructInfo, x2: TensorStructInfo | PrimStructInfo
-        ) -> TensorStructInfo | PrimStructInfo:
-            return _result(x1, x2, BOOL if compares else joint_dtype(x1, x2, _NAMES))
+Shapes:
+    x1, x2  tensors that broadcast, or scalars of one datatype (or one Bool); a number takes the
+            datatype of the other one
+    result  what they broadcast to, in the datatype of x1; a scalar where both are, else a scalar
+            has rank 0
+Errors:
+    StructInfoError: a known size differs and is not 1, or the datatypes do.
+"""
+_COMPARISON = """Element by element: {}.
 
-        infer.__name__ = infer.__qualname__ = name
-        infer.__doc__ = _DOC.format(meaning=meaning, **words)
-        legalize = _legalization(name)
-        made[name] = register(
-            f"relax.{name}",
-            pure=True,
-            legalize=of_bits(legalize) if name in _INTEGERS else legalize,
-            adapt=fit_numbers,
-        )(infer)
-    return made
+Shapes:
+    x1, x2  tensors that broadcast, or scalars; a number takes the datatype of the other one
+    result  what they broadcast to, Bool; a scalar where both are, else a scalar has rank 0
+Errors:
+    StructInfoError: a known size differs and is not 1.
+"""
 
 
-BINARY = {
-    **_family(
-        _ARITHMETIC,
-        compares=False,
-        kind=" of one datatype (or one Bool)",
-        dtype=", in the datatype of x1",
-        error=", or the datatypes do",
-    ),
-    **_family(_COMPARISONS, compares=True, kind="", dtype=", Bool", error=""),
-}
+def _row(
+    name: str, rule: Callable[..., Numbers], doc: str, own: Columns, legalize: Legalize
+) -> OpRecord:
+    return row(name, rule, doc, own, pure=True, legalize=legalize, adapt=fit_numbers)
+
+
+def _arithmetic(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    doc = _ARITHMETIC.format(meaning)
+    return _row(name, _infer_arithmetic, doc, own, _legalization(name))
+
+
+def _bitwise(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    doc = _ARITHMETIC.format(meaning)
+    return _row(name, _infer_arithmetic, doc, own, of_bits(_legalization(name)))
+
+
+def _comparison(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    doc = _COMPARISON.format(meaning)
+    return _row(name, _infer_comparison, doc, own, _legalization(name))
+
+
+BINARY = family(
+    _arithmetic("add", "x1 + x2", commutative=True),
+    _arithmetic("subtract", "x1 - x2"),
+    _arithmetic("multiply", "x1 * x2", commutative=True),
+    _arithmetic("divide", "x1 / x2, on integers rounded toward zero"),
+    _arithmetic("power", "x1 to the power x2, on integers modulo their range"),
+    _arithmetic("floor_divide", "x1 / x2 rounded down"),
+    _arithmetic("mod", "the remainder of x1 / x2 rounded toward zero, with the sign of x1"),
+    _arithmetic("floor_mod", "the remainder of x1 / x2 rounded down, with the sign of x2"),
+    _arithmetic("log_add_exp", "log(exp(x1) + exp(x2)), without overflow"),
+    _arithmetic("maximum", "the larger one; NaN if one is"),
+    _arithmetic("minimum", "the smaller one; NaN if one is"),
+    _arithmetic("logical_and", "whether both are other than 0"),
+    _arithmetic("logical_or", "whether one is other than 0"),
+    _arithmetic("logical_xor", "whether exactly one is other than 0"),
+    _bitwise("bitwise_and", "the bits that both have"),
+    _bitwise("bitwise_or", "the bits that one has"),
+    _bitwise("bitwise_xor", "the bits that exactly one has"),
+    _bitwise("left_shift", "the bits of x1 moved up by x2 places"),
+    _bitwise("right_shift", "the bits of x1 moved down by x2 places, its sign repeated"),
+    _comparison("equal", "x1 == x2"),
+    _comparison("not_equal", "x1 != x2"),
+    _comparison("less", "x1 < x2", ordering=True),
+    _comparison("less_equal", "x1 <= x2", ordering=True),
+    _comparison("greater", "x1 > x2", ordering=True),
+    _comparison("greater_equal", "x1 >= x2", ordering=True),
+)
 """The operators of this family by their names without `relax.`"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from relaxpy.ir.op_record import Allocation
 from relaxpy.ir.relax.nodes import (
     Call,
     ObjectStructInfo,
@@ -22,7 +23,12 @@ def global_scope(arguments: dict[str, Any]) -> None:
         arguments["storage_scope"] = "global"
 
 
-@register("relax.builtin.alloc_tensor", pure=True, adapt=global_scope)
+@register(
+    "relax.builtin.alloc_tensor",
+    pure=True,
+    adapt=global_scope,
+    allocates=Allocation(shape=0, dtype=1),
+)
 def alloc_tensor(
     shape: ShapeStructInfo,
     dtype: ObjectStructInfo,

@@ -10,6 +10,7 @@ import numpy as np
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.evaluation import evaluated
@@ -38,7 +39,7 @@ from relaxpy.ir.relax.op.outputs import (
     output_info,
     said_output,
 )
-from relaxpy.ir.relax.op.registry import Operand, Written, register
+from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.relations import (
     explain_disjointness,
     map_params,
@@ -249,18 +250,6 @@ def _infer_call_tir(call: Call, ctx: Context) -> StructInfo:
     return call.sinfo_args[0]
 
 
-def written_out(call: Call) -> Written:
-    """The arguments of an operator with operands in a tuple and infos of outputs."""
-    [out] = call.sinfo_args
-    named: dict[str, object] = dict(call.attrs)
-    named["out_sinfo"] = list(out.fields) if isinstance(out, TupleStructInfo) else out
-    if len(call.args) > 2:
-        named["tir_vars"] = call.args[2]
-    callee = call.args[0]
-    shown: object = callee.global_symbol if isinstance(callee, ExternFunc) else callee
-    return [shown, call.args[1]], named
-
-
 def kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...]:
     """The operands of a call of a PrimFunc: it, a tuple of its inputs, and scalars as a shape."""
     if not isinstance(gvar, Expr):
@@ -280,9 +269,7 @@ def kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...
     return gvar, operand_tuple(args), tir_vars
 
 
-@register(
-    "relax.call_tir", pure=True, calls_operand=True, infer=_infer_call_tir, unmake=written_out
-)
+@register("relax.call_tir", pure=True, calls=CallKind.KERNEL, infer=_infer_call_tir)
 def call_tir(
     gvar: Expr,
     args: Operands,
@@ -335,9 +322,8 @@ def _forward_part(builder: object, call: Call) -> Call:
 @register(
     "relax.call_tir_with_grad",
     pure=True,
-    calls_operand=True,
+    calls=CallKind.KERNEL,
     infer=_infer_with_grad,
-    unmake=written_out,
     legalize=_forward_part,
 )
 def call_tir_with_grad(
@@ -418,9 +404,8 @@ def _check_same_tensor(
 @register(
     "relax.call_tir_inplace",
     pure=True,
-    calls_operand=True,
+    calls=CallKind.INPLACE_KERNEL,
     infer=_infer_inplace,
-    unmake=written_out,
 )
 def call_tir_inplace(
     gvar: Expr,
@@ -461,7 +446,7 @@ def _check_packed(callee: Expr, ctx: Context) -> FuncStructInfo:
     return info
 
 
-@register("relax.call_dps_packed", infer=_infer_dps_packed, unmake=written_out, calls_operand=True)
+@register("relax.call_dps_packed", infer=_infer_dps_packed, calls=CallKind.DPS_PACKED)
 def call_dps_packed(
     func: Expr | str,
     args: Operands,
@@ -501,21 +486,11 @@ def _infer_pure_packed(call: Call, ctx: Context) -> StructInfo:
     return info.derive_func.func(inner, ctx)
 
 
-def _written_packed(call: Call) -> Written:
-    callee = call.args[0]
-    shown: object = callee.global_symbol if isinstance(callee, ExternFunc) else callee
-    named: dict[str, object] = dict(call.attrs)
-    if call.sinfo_args:
-        named["sinfo_args"] = list(call.sinfo_args)
-    return [shown, *call.args[1:]], named
-
-
 @register(
     "relax.call_pure_packed",
     pure=True,
     infer=_infer_pure_packed,
-    unmake=_written_packed,
-    calls_operand=True,
+    calls=CallKind.PACKED,
 )
 def call_pure_packed(
     func: Expr | str, *args: Operand, sinfo_args: Infos = (), **attrs: object

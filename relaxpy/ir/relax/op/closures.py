@@ -5,6 +5,7 @@ from __future__ import annotations
 from relaxpy.errors import StructInfoTypeError, counted
 from relaxpy.ir.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -18,7 +19,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.call import Operands, operand_tuple
 from relaxpy.ir.relax.op.outputs import Infos, info_list
-from relaxpy.ir.relax.op.registry import Written, register
+from relaxpy.ir.relax.op.registry import register
 
 
 def given_info(infos: tuple[StructInfo, ...], otherwise: StructInfo) -> StructInfo:
@@ -70,17 +71,12 @@ def _infer_invoke(call: Call, ctx: Context) -> StructInfo:
     return given_info(call.sinfo_args, ObjectStructInfo())
 
 
-def _written(call: Call) -> Written:
-    named: dict[str, object] = {"sinfo_args": list(call.sinfo_args)} if call.sinfo_args else {}
-    return list(call.args), named
-
-
 def _invoke(name: str, closure: Expr, args: Operands, sinfo_args: Infos) -> Call:
     packed = args if isinstance(args, Expr) and not isinstance(args, Tuple) else operand_tuple(args)
     return Call(Op(name), (convert_to_expr(closure), packed), EMPTY_ATTRS, info_list(sinfo_args))
 
 
-@register("relax.invoke_closure", infer=_infer_invoke, unmake=_written)
+@register("relax.invoke_closure", infer=_infer_invoke, calls=CallKind.CLOSURE)
 def invoke_closure(closure: Expr, args: Operands, sinfo_args: Infos = ()) -> Call:
     """What a closure gives for a tuple of arguments; impure.
 
@@ -92,7 +88,7 @@ def invoke_closure(closure: Expr, args: Operands, sinfo_args: Infos = ()) -> Cal
     return _invoke("relax.invoke_closure", closure, args, sinfo_args)
 
 
-@register("relax.invoke_pure_closure", pure=True, infer=_infer_invoke, unmake=_written)
+@register("relax.invoke_pure_closure", pure=True, infer=_infer_invoke, calls=CallKind.CLOSURE)
 def invoke_pure_closure(closure: Expr, args: Operands, sinfo_args: Infos = ()) -> Call:
     """As `invoke_closure`, of a closure that whoever writes it promises to be pure."""
     return _invoke("relax.invoke_pure_closure", closure, args, sinfo_args)

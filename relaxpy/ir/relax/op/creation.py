@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.dtype import FLOAT32, INT64, DataType
+from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import (
     Call,
     Constant,
@@ -22,7 +23,7 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.registry import OpDef, register
+from relaxpy.ir.relax.op.registry import family, register, row
 from relaxpy.ir.relax.op.rules import (
     Legalize,
     refuse,
@@ -101,12 +102,29 @@ def full_like(
     return with_dtype(x, dtype or x.dtype)
 
 
-_DOC = """A tensor of {what} with {number} in every element.
+def _infer_create(shape: ShapeStructInfo, dtype: DataType, call: Call) -> TensorStructInfo:
+    if dtype.is_void:
+        raise refuse_type("a tensor is created in a datatype, found none", dtype)
+    return tensor(shape_operand(call.args[0], shape), dtype, None, shape.ndim)
+
+
+def _infer_create_like(x: TensorStructInfo, dtype: DataType | None = None) -> TensorStructInfo:
+    return with_dtype(x, dtype or x.dtype)
+
+
+_DOC = """A tensor of `shape` with {} in every element.
 
 Shapes:
-    result  {what}, in `dtype`{default}
+    result  `shape`, in `dtype`
 Errors:
-    StructInfoError: {error}.
+    StructInfoError: `dtype` is Void.
+"""
+_LIKE_DOC = """A tensor of the shape of x with {} in every element.
+
+Shapes:
+    result  the shape of x, in `dtype`, by default in that of x
+Errors:
+    StructInfoError: x is not a tensor.
 """
 
 
@@ -114,36 +132,22 @@ def _legalize_constant(value: int) -> Legalize:
     return lambda builder, call: _filled(builder, call, ops.const(value, "int32"))
 
 
-def _constants(name: str, value: int) -> tuple[OpDef, OpDef]:
-    """The operator that gives a tensor of this number everywhere, and that from another tensor."""
-
-    def create(shape: ShapeStructInfo, dtype: DataType, call: Call) -> TensorStructInfo:
-        if dtype.is_void:
-            raise refuse_type("a tensor is made in a datatype, found none", dtype)
-        return tensor(shape_operand(call.args[0], shape), dtype, None, shape.ndim)
-
-    def create_like(x: TensorStructInfo, dtype: DataType | None = None) -> TensorStructInfo:
-        return with_dtype(x, dtype or x.dtype)
-
-    words = {
-        "create": {"what": "`shape`", "default": "", "error": "`dtype` is Void"},
-        "create_like": {
-            "what": "the shape of x",
-            "default": " where given, else in that of x",
-            "error": "x is no tensor",
-        },
-    }
-    made = []
-    for rule, full_name in ((create, name), (create_like, f"{name}_like")):
-        rule.__doc__ = _DOC.format(number=value, **words[rule.__name__])
-        rule.__name__ = rule.__qualname__ = full_name
-        legalize = _legalize_constant(value)
-        made.append(register(f"relax.{full_name}", pure=True, legalize=legalize)(rule))
-    return made[0], made[1]
+def _create(name: str, value: int, **own: Unpack[Columns]) -> OpRecord:
+    doc, kernel = _DOC.format(value), _legalize_constant(value)
+    return row(name, _infer_create, doc, own, pure=True, legalize=kernel)
 
 
-ones, ones_like = _constants("ones", 1)
-zeros, zeros_like = _constants("zeros", 0)
+def _create_like(name: str, value: int, **own: Unpack[Columns]) -> OpRecord:
+    doc, kernel = _LIKE_DOC.format(value), _legalize_constant(value)
+    return row(name, _infer_create_like, doc, own, pure=True, legalize=kernel)
+
+
+CONSTANTS = family(
+    _create("ones", 1),
+    _create_like("ones_like", 1),
+    _create("zeros", 0),
+    _create_like("zeros_like", 0),
+)
 
 
 def _complete_range(arguments: dict[str, Any]) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo
-from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_infos, written_out
+from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_infos
 from relaxpy.ir.relax.op.outputs import Infos, output_info
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import literal_shape, normal_axis, refuse, tensor
@@ -104,9 +105,8 @@ def _infer_local_view(call: Call, ctx: Context) -> StructInfo:
 @register(
     "relax.dist.call_tir_local_view",
     pure=True,
-    calls_operand=True,
+    calls=CallKind.LOCAL_KERNEL,
     infer=_infer_local_view,
-    unmake=written_out,
 )
 def call_tir_local_view(
     gvar: Expr,

@@ -6,6 +6,7 @@ from typing import Any
 
 from relaxpy.ir.arith.prove import always
 from relaxpy.ir.dtype import INT64, VOID, DataType
+from relaxpy.ir.op_record import Allocation
 from relaxpy.ir.relax.nodes import (
     Call,
     DataTypeImm,
@@ -59,7 +60,12 @@ def tensor_in(shape: Expr, info: ShapeStructInfo, dtype: Expr) -> TensorStructIn
     return tensor(shape_operand(shape, info), datatype_of(dtype), None, info.ndim)
 
 
-@register("relax.memory.alloc_storage", pure=True, adapt=datatype_by_name)
+@register(
+    "relax.memory.alloc_storage",
+    pure=True,
+    adapt=datatype_by_name,
+    allocates=Allocation(shape=0, dtype=3, storage=True, in_bytes=True),
+)
 def alloc_storage(
     size: ShapeStructInfo,
     virtual_device_index: PrimStructInfo,
@@ -74,7 +80,12 @@ def alloc_storage(
     return ObjectStructInfo()
 
 
-@register("relax.memory.alloc_tensor", pure=True, adapt=datatype_by_name)
+@register(
+    "relax.memory.alloc_tensor",
+    pure=True,
+    adapt=datatype_by_name,
+    allocates=Allocation(shape=2, dtype=3, planned=True),
+)
 def alloc_tensor(
     storage: StructInfo,
     offset: PrimStructInfo,

@@ -8,6 +8,7 @@ from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.dtype import INT64
 from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -19,7 +20,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.registry import Operand, Written, register
+from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.op.rules import tensor
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm
@@ -80,7 +81,7 @@ def null_value() -> ObjectStructInfo:
     return ObjectStructInfo()
 
 
-@register("relax.print")
+@register("relax.print", calls_out=True)
 def print(*values: StructInfo, format: str = "") -> TupleStructInfo:
     """Unit, after the values were written to the console, laid out as `str.format` does.
 
@@ -107,7 +108,7 @@ def _infer_assert(call: Call, ctx: Context) -> StructInfo:
     return UNIT
 
 
-def _written_assert(call: Call) -> Written:
+def _written_assert(call: Call) -> CallArguments:
     named: dict[str, object] = {}
     if len(call.args) > 1:
         named["format_args"] = list(call.args[1:])
@@ -116,7 +117,7 @@ def _written_assert(call: Call) -> Written:
     return [call.args[0]], named
 
 
-@register("relax.assert_op", infer=_infer_assert, unmake=_written_assert)
+@register("relax.assert_op", infer=_infer_assert, unmake=_written_assert, calls_out=True)
 def assert_op(
     condition: Operand, format_args: Operand | Sequence[Operand] | None = None, format: str = ""
 ) -> Call:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
-from relaxpy.ir.relax.op.registry import OpDef, register
+from relaxpy.ir.relax.op.registry import family, register, row
 from relaxpy.ir.relax.op.rules import (
     by_te,
     literal_shape,
@@ -26,20 +27,6 @@ from relaxpy.ir.te.topi.shapes import shape_text
 if TYPE_CHECKING:
     from relaxpy.ir.relax.builder import BlockBuilder
 
-_FLOATS = {
-    "gelu": "x * (1 + erf(x / sqrt(2))) / 2.",
-    "gelu_tanh": "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2.",
-    "silu": "x * sigmoid(x).",
-}
-_DOC = """{meaning}
-
-Shapes:
-    data    any, float dtype
-    result  as data
-Errors:
-    StructInfoError: data is no tensor, or holds no floats.
-"""
-
 
 @register("relax.nn.relu", pure=True, legalize=by_te(topi.nn.relu))
 def relu(data: TensorStructInfo) -> TensorStructInfo:
@@ -49,23 +36,37 @@ def relu(data: TensorStructInfo) -> TensorStructInfo:
         data    any
         result  as data
     Errors:
-        StructInfoError: data is no tensor.
+        StructInfoError: data is not a tensor.
     """
     return data
 
 
-def _activation(name: str) -> OpDef:
-    def infer(data: TensorStructInfo) -> TensorStructInfo:
-        require_float(data, "data")
-        return data
-
-    infer.__name__ = infer.__qualname__ = name
-    infer.__doc__ = _DOC.format(meaning=_FLOATS[name])
-    legalize = by_te(getattr(topi.nn, name), name)
-    return register(f"relax.nn.{name}", pure=True, legalize=legalize)(infer)
+def _infer_float(data: TensorStructInfo) -> TensorStructInfo:
+    require_float(data, "data")
+    return data
 
 
-gelu, gelu_tanh, silu = map(_activation, ("gelu", "gelu_tanh", "silu"))
+_DOC = """{}
+
+Shapes:
+    data    any, float dtype
+    result  as data
+Errors:
+    StructInfoError: data is not a tensor, or holds no floats.
+"""
+
+
+def _activation(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    kernel = by_te(getattr(topi.nn, name), name)
+    return row(f"nn.{name}", _infer_float, _DOC.format(meaning), own, pure=True, legalize=kernel)
+
+
+ACTIVATIONS = family(
+    _activation("gelu", "x * (1 + erf(x / sqrt(2))) / 2."),
+    _activation("gelu_tanh", "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2."),
+    _activation("silu", "x * sigmoid(x)."),
+)
+gelu, gelu_tanh, silu = ACTIVATIONS.values()
 
 
 @register("relax.nn.leakyrelu", pure=True, legalize=by_te(topi.nn.leaky_relu, "leaky_relu"))
@@ -76,7 +77,7 @@ def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
         data    any, float dtype
         result  as data
     Errors:
-        StructInfoError: data is no tensor, or holds no floats.
+        StructInfoError: data is not a tensor, or holds no floats.
     """
     require_float(data, "data")
     return data

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from relaxpy.errors import StructInfoTypeError, counted
 from relaxpy.ir.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
-    ExternFunc,
     FuncStructInfo,
     StructInfo,
     TupleStructInfo,
@@ -20,7 +20,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.call import Operands, index_list, operand_tuple, packed_callee
 from relaxpy.ir.relax.op.closures import given_info
 from relaxpy.ir.relax.op.outputs import Infos, info_list
-from relaxpy.ir.relax.op.registry import Operand, Written, register
+from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.relations import is_base_of
 
 
@@ -71,18 +71,11 @@ def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
     return result
 
 
-def _written_packed(call: Call) -> Written:
-    callee = call.args[0]
-    shown: object = callee.global_symbol if isinstance(callee, ExternFunc) else callee
-    return [shown, *call.args[1:]], {**call.attrs, "sinfo_args": list(call.sinfo_args)}
-
-
 @register(
     "relax.call_inplace_packed",
     pure=True,
     infer=_infer_inplace,
-    unmake=_written_packed,
-    calls_operand=True,
+    calls=CallKind.INPLACE_PACKED,
 )
 def call_inplace_packed(
     func: Expr | str,
@@ -116,18 +109,10 @@ def _infer_with_context(call: Call, ctx: Context) -> StructInfo:
     return given_info(call.sinfo_args, TupleStructInfo(()))
 
 
-def _written_with_context(call: Call) -> Written:
-    callee = call.args[0]
-    shown: object = callee.global_symbol if isinstance(callee, ExternFunc) else callee
-    named: dict[str, object] = {"sinfo_args": list(call.sinfo_args)} if call.sinfo_args else {}
-    return [shown, call.args[1]], named
-
-
 @register(
     "relax.call_builtin_with_ctx",
     infer=_infer_with_context,
-    unmake=_written_with_context,
-    calls_operand=True,
+    calls=CallKind.PACKED_WITH_CONTEXT,
 )
 def call_builtin_with_ctx(func: Expr | str, args: Operands, *, sinfo_args: Infos = ()) -> Call:
     """What a packed function gives whose first argument is the context of the run; impure.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from relaxpy.errors import MisuseError, StructInfoTypeError
 from relaxpy.ir.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallArguments, CallKind
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -17,7 +18,7 @@ from relaxpy.ir.relax.nodes import (
     convert_to_expr,
 )
 from relaxpy.ir.relax.op.outputs import Infos, output_info
-from relaxpy.ir.relax.op.registry import Operand, Written, register
+from relaxpy.ir.relax.op.registry import Operand, register
 
 
 def python_callee(call: Call) -> tuple[str, tuple[Expr, ...]]:
@@ -50,14 +51,14 @@ def _infer(call: Call, ctx: Context) -> StructInfo:
     return call.sinfo_args[0]
 
 
-def _written(call: Call) -> Written:
+def _written(call: Call) -> CallArguments:
     name, fields = python_callee(call)
     [info] = call.sinfo_args
     shown = list(info.fields) if isinstance(info, TupleStructInfo) else info
     return [name, Tuple(fields)], {"out_sinfo": shown}
 
 
-@register("relax.call_py_func", pure=True, infer=_infer, unmake=_written)
+@register("relax.call_py_func", pure=True, infer=_infer, unmake=_written, calls=CallKind.PYTHON)
 def call_py_func(py_func_name: str, *args: Operand, out_sinfo: Infos) -> Call:
     """What a Python function gives for `args`: one of the module, else a registered one.
 

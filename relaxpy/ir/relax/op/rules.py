@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.dtype import BOOL, INT64, VOID, DataType
+from relaxpy.ir.dtype import INT64, VOID, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -275,11 +275,6 @@ def unify_sizes(infos: Sequence[TensorStructInfo], what: str, skip: int | None =
                 )
             decided = decided and answer is True
     return decided
-
-
-def comparison_info(info: TensorStructInfo) -> TensorStructInfo:
-    """A tensor of truth values of the same shape."""
-    return with_dtype(info, BOOL)
 
 
 def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:

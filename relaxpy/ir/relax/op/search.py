@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Unpack
 
 from relaxpy.ir.dtype import INT64
+from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
-from relaxpy.ir.relax.op.registry import OpDef, register
+from relaxpy.ir.relax.op.registry import family, register, row
 from relaxpy.ir.relax.op.rules import (
     Legalize,
     broadcast,
@@ -55,38 +57,37 @@ def where(
     return tensor(shape, dtype, joint_vdevice(infos, strict=False), ndim)
 
 
-_ARG = """Where the {what} element along an axis stands: the first of them, NaN first, -1 if none.
+def _legalize_arg(function: Callable[..., Tensor], name: str) -> Legalize:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        result = builder.struct_info_of(call)
+        assert isinstance(result, TensorStructInfo)
+        return te_kernel(builder, function, name, *call.args, dtype=str(result.dtype), **call.attrs)
+
+    return legalize
+
+
+def _infer_arg(
+    x: TensorStructInfo, axis: int | None = None, keepdims: bool = False
+) -> TensorStructInfo:
+    shape = literal_shape(x)
+    result = reduced(x, None if axis is None else (axis,), keepdims=keepdims)
+    return with_dtype(result, shape[0].dtype if shape else INT64)
+
+
+_ARG_DOC = """The position of the {} element along an axis: the first one, NaN first, -1 if none.
 
 Shapes:
     x       any
-    result  without the axis, or with size 1 there under `keepdims`; without an axis, the place in
-            row-major order; in int64
+    result  without the axis, or with size 1 there under `keepdims`; without an axis, the position
+            in row-major order; in int64
 Errors:
     StructInfoError: the axis is out of range.
 """
 
 
-def _legalize(name: str) -> Legalize:
-    def legalize(builder: BlockBuilder, call: Call) -> Expr:
-        info = builder.struct_info_of(call)
-        assert isinstance(info, TensorStructInfo)
-        function = getattr(topi, name)
-        return te_kernel(builder, function, name, *call.args, dtype=str(info.dtype), **call.attrs)
-
-    return legalize
+def _arg(name: str, which: str, **own: Unpack[Columns]) -> OpRecord:
+    kernel = _legalize_arg(getattr(topi, name), name)
+    return row(name, _infer_arg, _ARG_DOC.format(which), own, pure=True, legalize=kernel)
 
 
-def _arg(name: str, what: str) -> OpDef:
-    def infer(
-        x: TensorStructInfo, axis: int | None = None, keepdims: bool = False
-    ) -> TensorStructInfo:
-        shape = literal_shape(x)
-        result = reduced(x, None if axis is None else (axis,), keepdims=keepdims)
-        return with_dtype(result, shape[0].dtype if shape else INT64)
-
-    infer.__name__ = infer.__qualname__ = name
-    infer.__doc__ = _ARG.format(what=what)
-    return register(f"relax.{name}", pure=True, legalize=_legalize(name))(infer)
-
-
-argmax, argmin = _arg("argmax", "largest"), _arg("argmin", "smallest")
+ARG_REDUCTIONS = family(_arg("argmax", "largest"), _arg("argmin", "smallest"))

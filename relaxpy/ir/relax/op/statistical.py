@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
+from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import TensorStructInfo
-from relaxpy.ir.relax.op.registry import OpDef, register
+from relaxpy.ir.relax.op.registry import family, row
 from relaxpy.ir.relax.op.rules import by_te, literal_shape, normal_axes, one, refuse_type, tensor
 from relaxpy.ir.te import topi
-
-_FAMILY = {
-    "sum": "The sum of the elements along axes; of Booleans, whether one is true.",
-    "mean": "The sum along axes over the number of elements, on integers rounded toward zero.",
-    "variance": "The mean of the squared distances from the mean along axes, likewise.",
-    "std": "The square root of the variance along axes, likewise.",
-    "max": "The largest element along axes; NaN where there is one.",
-    "min": "The smallest element along axes; NaN where there is one.",
-    "prod": "The product of the elements along axes; of Booleans, whether all are true.",
-}
-_DOC = """{meaning}
-
-Shapes:
-    x       any
-    result  without the axes (all of them by default), or with size 1 there under `keepdims`
-Errors:
-    StructInfoError: an axis is out of range or given twice{error}.
-Rule:
-    Floats narrower than float32 accumulate in float32, integers of a mean in int64; the result is
-    rounded once.
-"""
-_MEANS = frozenset(("mean", "variance", "std"))
-_NOT_BOOL = ", or x holds Booleans"
 
 
 def reduced(
@@ -56,20 +36,56 @@ def reduced(
     return tensor(sizes, x.dtype, x.vdevice)
 
 
-def _reduction(name: str, meaning: str) -> OpDef:
-    def infer(
-        x: TensorStructInfo, axis: tuple[int, ...] | None = None, keepdims: bool = False
-    ) -> TensorStructInfo:
-        if x.dtype.is_bool and name in _MEANS:
-            raise refuse_type(
-                f"x holds numbers, found {x}", x, hint='convert it first: R.astype(x, "float32")'
-            )
-        return reduced(x, axis, keepdims=keepdims)
-
-    infer.__name__ = infer.__qualname__ = name
-    infer.__doc__ = _DOC.format(meaning=meaning, error=_NOT_BOOL if name in _MEANS else "")
-    return register(f"relax.{name}", pure=True, legalize=by_te(getattr(topi, name), name))(infer)
+def _infer(
+    x: TensorStructInfo, axis: tuple[int, ...] | None = None, keepdims: bool = False
+) -> TensorStructInfo:
+    return reduced(x, axis, keepdims=keepdims)
 
 
-REDUCTIONS = {name: _reduction(name, meaning) for name, meaning in _FAMILY.items()}
+def _infer_mean(
+    x: TensorStructInfo, axis: tuple[int, ...] | None = None, keepdims: bool = False
+) -> TensorStructInfo:
+    if x.dtype.is_bool:
+        raise refuse_type(
+            f"x holds numbers, found {x}", x, hint='convert it first: R.astype(x, "float32")'
+        )
+    return reduced(x, axis, keepdims=keepdims)
+
+
+_DOC = """{}
+
+Shapes:
+    x       any
+    result  without the axes (all of them by default), or with size 1 there under `keepdims`
+Errors:
+    StructInfoError: an axis is out of range or occurs twice{}.
+Rule:
+    Floats narrower than float32 accumulate in float32, integers of a mean in int64; the result is
+    rounded once.
+"""
+
+
+def _reduction(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    kernel = by_te(getattr(topi, name), name)
+    return row(name, _infer, _DOC.format(meaning, ""), own, pure=True, legalize=kernel)
+
+
+def _mean(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    kernel, doc = by_te(getattr(topi, name), name), _DOC.format(meaning, ", or x holds Booleans")
+    return row(name, _infer_mean, doc, own, pure=True, legalize=kernel)
+
+
+REDUCTIONS = family(
+    _reduction("sum", "The sum of the elements along axes; of Booleans, whether one is true."),
+    _mean(
+        "mean", "The sum along axes over the number of elements, on integers rounded toward zero."
+    ),
+    _mean("variance", "The mean of the squared distances from the mean along axes, likewise."),
+    _mean("std", "The square root of the variance along axes, likewise."),
+    _reduction("max", "The largest element along axes; NaN where there is one."),
+    _reduction("min", "The smallest element along axes; NaN where there is one."),
+    _reduction(
+        "prod", "The product of the elements along axes; of Booleans, whether all are true."
+    ),
+)
 """The operators of this family by their names without `relax.`"""

@@ -2,100 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Unpack
 
+from relaxpy.ir.dtype import BOOL
+from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
-from relaxpy.ir.relax.op.registry import OpDef, register
-from relaxpy.ir.relax.op.rules import by_te, comparison_info, of_bits, refuse_type, require_float
+from relaxpy.ir.relax.op.registry import family, register, row
+from relaxpy.ir.relax.op.rules import by_te, of_bits, refuse_type, require_float, with_dtype
 from relaxpy.ir.te import topi
 
-_ANY_NUMBERS = {
-    "abs": "The absolute value |x|.",
-    "bitwise_not": "The bits of x, each inverted.",
-    "logical_not": "1 where x is 0, else 0, in the datatype of x.",
-    "ceil": "The least integer not below x.",
-    "floor": "The greatest integer not above x.",
-    "round": "The nearest integer to x; of two equally near the even one.",
-    "trunc": "The nearest integer to x not farther from 0.",
-    "sign": "1 where x is positive, -1 where it is negative, else 0; NaN where it is NaN.",
-    "square": "x * x.",
-}
-_FLOATS = {
-    "acos": "The angle in [0, pi] whose cosine is x.",
-    "acosh": "The number not below 0 whose hyperbolic cosine is x.",
-    "asin": "The angle in [-pi/2, pi/2] whose sine is x.",
-    "asinh": "The number whose hyperbolic sine is x.",
-    "atan": "The angle in [-pi/2, pi/2] whose tangent is x.",
-    "atanh": "The number whose hyperbolic tangent is x.",
-    "cos": "The cosine of x radians.",
-    "cosh": "(exp(x) + exp(-x)) / 2.",
-    "erf": "2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.",
-    "exp": "e to the power x.",
-    "log": "The natural logarithm of x.",
-    "rsqrt": "1 / sqrt(x).",
-    "sigmoid": "1 / (1 + exp(-x)).",
-    "sin": "The sine of x radians.",
-    "sinh": "(exp(x) - exp(-x)) / 2.",
-    "sqrt": "The square root of x.",
-    "tan": "The tangent of x radians.",
-    "tanh": "sinh(x) / cosh(x).",
-}
-_NUMBERS = {"negative": "-x."}
-_TESTS = {
-    "isfinite": "Whether x is neither an infinity nor NaN.",
-    "isinf": "Whether x is an infinity.",
-    "isnan": "Whether x is NaN.",
-}
-_DOC = """{meaning}
 
-Shapes:
-    x       any{kind}
-    result  as x{dtype}
-Errors:
-    StructInfoError: x is no tensor{error}.
-"""
-
-
-def _any(x: TensorStructInfo) -> TensorStructInfo:
+def _infer_same(x: TensorStructInfo) -> TensorStructInfo:
     return x
 
 
-def _float(x: TensorStructInfo) -> TensorStructInfo:
+def _infer_float(x: TensorStructInfo) -> TensorStructInfo:
     require_float(x, "x")
     return x
 
 
-def _negative(x: TensorStructInfo) -> TensorStructInfo:
+def _infer_negative(x: TensorStructInfo) -> TensorStructInfo:
     if x.dtype.is_bool:
         raise refuse_type(f"x holds numbers, found {x}", x, hint="write R.logical_not(x)")
     return x
 
 
-def _family(
-    table: dict[str, str], rule: Callable[[TensorStructInfo], TensorStructInfo], **words: str
-) -> dict[str, OpDef]:
-    """One operator for each entry, all under the same rule."""
-    made = {}
-    for name, meaning in table.items():
-
-        def infer(x: TensorStructInfo) -> TensorStructInfo:
-            return rule(x)
-
-        infer.__name__ = infer.__qualname__ = name
-        infer.__doc__ = _DOC.format(meaning=meaning, **words)
-        legalize = by_te(getattr(topi, name), "erf" if name == "erf" else f"tir_{name}")
-        if name == "bitwise_not":
-            legalize = of_bits(legalize)
-        made[name] = register(f"relax.{name}", pure=True, legalize=legalize)(infer)
-    return made
+def _infer_test(x: TensorStructInfo) -> TensorStructInfo:
+    return with_dtype(x, BOOL)
 
 
-UNARY = {
-    **_family(_ANY_NUMBERS, _any, kind="", dtype="", error=""),
-    **_family(_NUMBERS, _negative, kind=" but Booleans", dtype="", error=", or holds Booleans"),
-    **_family(_FLOATS, _float, kind=", float dtype", dtype="", error=", or holds no floats"),
-    **_family(_TESTS, comparison_info, kind="", dtype=", Bool", error=""),
-}
+_DOC = """{}
+
+Shapes:
+    x       any
+    result  as x
+Errors:
+    StructInfoError: x is not a tensor.
+"""
+_FLOAT_DOC = """{}
+
+Shapes:
+    x       any, float dtype
+    result  as x
+Errors:
+    StructInfoError: x is not a tensor, or holds no floats.
+"""
+_TEST_DOC = """{}
+
+Shapes:
+    x       any
+    result  as x, Bool
+Errors:
+    StructInfoError: x is not a tensor.
+"""
+_NEGATIVE_DOC = """-x.
+
+Shapes:
+    x       any but Booleans
+    result  as x
+Errors:
+    StructInfoError: x is not a tensor, or holds Booleans.
+"""
+
+
+def _number(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    kernel = by_te(getattr(topi, name), f"tir_{name}")
+    return row(name, _infer_same, _DOC.format(meaning), own, pure=True, legalize=kernel)
+
+
+def _float(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    kernel = by_te(getattr(topi, name), f"tir_{name}")
+    return row(name, _infer_float, _FLOAT_DOC.format(meaning), own, pure=True, legalize=kernel)
+
+
+def _test(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    kernel = by_te(getattr(topi, name), f"tir_{name}")
+    return row(name, _infer_test, _TEST_DOC.format(meaning), own, pure=True, legalize=kernel)
+
+
+UNARY = family(
+    _number("abs", "The absolute value |x|."),
+    _number(
+        "bitwise_not",
+        "The bits of x, each inverted.",
+        legalize=of_bits(by_te(topi.bitwise_not, "tir_bitwise_not")),
+    ),
+    _number("logical_not", "1 where x is 0, else 0, in the datatype of x."),
+    _number("ceil", "The least integer not below x."),
+    _number("floor", "The greatest integer not above x."),
+    _number("round", "The nearest integer to x; of two equally near the even one."),
+    _number("trunc", "The nearest integer to x not farther from 0."),
+    _number("sign", "1 where x is positive, -1 where it is negative, else 0; NaN where it is NaN."),
+    _number("square", "x * x."),
+    OpRecord(
+        "relax.negative",
+        _infer_negative,
+        _NEGATIVE_DOC,
+        pure=True,
+        legalize=by_te(topi.negative, "tir_negative"),
+    ),
+    _float("acos", "The angle in [0, pi] whose cosine is x."),
+    _float("acosh", "The number not below 0 whose hyperbolic cosine is x."),
+    _float("asin", "The angle in [-pi/2, pi/2] whose sine is x."),
+    _float("asinh", "The number whose hyperbolic sine is x."),
+    _float("atan", "The angle in [-pi/2, pi/2] whose tangent is x."),
+    _float("atanh", "The number whose hyperbolic tangent is x."),
+    _float("cos", "The cosine of x radians."),
+    _float("cosh", "(exp(x) + exp(-x)) / 2."),
+    _float(
+        "erf",
+        "2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.",
+        legalize=by_te(topi.erf, "erf"),
+    ),
+    _float("exp", "e to the power x."),
+    _float("log", "The natural logarithm of x."),
+    _float("rsqrt", "1 / sqrt(x)."),
+    _float("sigmoid", "1 / (1 + exp(-x))."),
+    _float("sin", "The sine of x radians."),
+    _float("sinh", "(exp(x) - exp(-x)) / 2."),
+    _float("sqrt", "The square root of x."),
+    _float("tan", "The tangent of x radians."),
+    _float("tanh", "sinh(x) / cosh(x)."),
+    _test("isfinite", "Whether x is neither an infinity nor NaN."),
+    _test("isinf", "Whether x is an infinity."),
+    _test("isnan", "Whether x is NaN."),
+)
 """The operators of this family that differ in nothing but the function of an element."""
 
 
@@ -108,6 +139,6 @@ def clip(x: TensorStructInfo, min: PrimStructInfo, max: PrimStructInfo) -> Tenso
         min, max  scalars, converted to the datatype of x
         result    as x
     Errors:
-        StructInfoError: x is no tensor, or a bound no scalar.
+        StructInfoError: x is not a tensor, or a bound not a scalar.
     """
     return x

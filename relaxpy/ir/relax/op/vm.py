@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import Allocation, CallKind
 from relaxpy.ir.relax.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -25,7 +26,12 @@ from relaxpy.ir.relax.op.memory import UNIT, datatype_by_name, tensor_in
 from relaxpy.ir.relax.op.registry import register
 
 
-@register("relax.vm.alloc_storage", pure=True, adapt=global_scope)
+@register(
+    "relax.vm.alloc_storage",
+    pure=True,
+    adapt=global_scope,
+    allocates=Allocation(shape=0, dtype=2, storage=True),
+)
 def alloc_storage(
     shape: ShapeStructInfo,
     runtime_device_index: PrimStructInfo,
@@ -40,7 +46,12 @@ def alloc_storage(
     return ObjectStructInfo()
 
 
-@register("relax.vm.alloc_tensor", pure=True, adapt=datatype_by_name)
+@register(
+    "relax.vm.alloc_tensor",
+    pure=True,
+    adapt=datatype_by_name,
+    allocates=Allocation(shape=2, dtype=3, planned=True),
+)
 def alloc_tensor(
     storage: StructInfo,
     offset: PrimStructInfo,
@@ -76,7 +87,7 @@ def _infer_call_tir_dyn(call: Call, ctx: Context) -> StructInfo:
     return UNIT
 
 
-@register("relax.vm.call_tir_dyn", infer=_infer_call_tir_dyn, calls_operand=True)
+@register("relax.vm.call_tir_dyn", infer=_infer_call_tir_dyn, calls=CallKind.DYNAMIC_KERNEL)
 def call_tir_dyn(func: Expr | str, args: Operands) -> Call:
     """Unit, after a kernel ran on tensors and on the members of the shape behind them.
 

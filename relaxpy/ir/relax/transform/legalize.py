@@ -160,13 +160,12 @@ class _Legalizer:
         """What the call becomes, its own calls legalised in turn; itself where nothing applies."""
         if not isinstance(call.op, Op):
             return call
-        rule = self.custom.get(call.op.name) or call.op.get_attr("FLegalize")
+        rule = self.custom.get(call.op.name) or call.op.record.legalize
         if rule is None or not self._is_known(call):
             self._report(call, "has no legalisation" if rule is None else "has open operands")
             return call
-        assert callable(rule)
-        record = find(call.op)
-        whole = call if record is None else record.completed(call)
+        found = find(call.op)
+        whole = call if found is None else found.completed(call)
         made = self._emitted(rule, whole, dataflow=dataflow)
         if made is whole:
             self._report(call, "was left by its legalisation")
@@ -218,12 +217,12 @@ class _Legalizer:
     def _is_known(self, call: Call) -> bool:
         assert isinstance(call.op, Op)
         infos = [self.builder.struct_info_of(arg) for arg in call.args]
-        if "dynamic" not in call.op.name:
+        if not call.op.record.data_dependent:
             infos.append(self.builder.struct_info_of(call))
         return all(map(is_known, infos))
 
     def _report(self, call: Call, why: str) -> None:
-        if self.warns and isinstance(call.op, Op) and not call.op.name.startswith("relax.call_"):
+        if self.warns and isinstance(call.op, Op) and call.op.record.calls is None:
             warn(Diagnostic(f"{call.op.name} {why}, so it is not lowered yet", None, call.span))
 
 

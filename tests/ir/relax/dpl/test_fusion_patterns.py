@@ -1,12 +1,12 @@
 """Patterns under names, and the patterns that many backends look for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from relaxpy import relax as rx
 from relaxpy.errors import MisuseError, UnknownNameError
-from relaxpy.ir.op import Op
+from relaxpy.ir.op import UNREGISTERED, Op
 from relaxpy.relax import backend
 from relaxpy.relax.analysis import get_var2val
 from relaxpy.relax.backend import get_pattern, get_patterns_with_prefix, patterns, register_patterns
@@ -177,14 +177,22 @@ def test_a_pattern_of_an_operator_needs_that_operator(name: str) -> None:
             MAKERS[name]()
 
 
+@pytest.fixture
+def attention() -> Iterator[None]:
+    """Operators of attention, as if they were registered."""
+    operators = [Op(f"relax.nn.{name}") for name in ("attention", "attention_bias")]
+    absent = [operator for operator in operators if operator.record is UNREGISTERED]
+    for operator in absent:
+        operator.extend(pure=True)
+    yield
+    for operator in absent:
+        operator.enter(UNREGISTERED)
+
+
+@pytest.mark.usefixtures("attention")
 @pytest.mark.parametrize(("start", "layout"), STACKED)
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_stacked_attention_names_its_parts(
-    start: str, layout: str, with_bias: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("relax.nn.attention", "relax.nn.attention_bias"):
-        if not Op(name)._attrs:  # as if it were registered
-            monkeypatch.setitem(Op(name)._attrs, "FPurity", True)
+def test_stacked_attention_names_its_parts(start: str, layout: str, with_bias: bool) -> None:
     named = patterns.make_stacked_attention_pattern(start, with_bias, layout)
     stacked = rx.Var("qkv", R.Tensor((12, 4), "float32"))
     if start == "split":

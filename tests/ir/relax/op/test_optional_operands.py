@@ -10,8 +10,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.op import registry
-from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
+from relaxpy.ir.relax.op.registry import OpDef, register
 from relaxpy.ir.relax.op.rules import by_te
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.structural import assert_structural_equal
@@ -20,6 +19,7 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import var
 from tests.ir.relax.infos import tensor
+from tests.ir.relax.op.scratch import forgotten_operators
 
 WEIGHTS = {"a": 10, "b": 100, "c": 1000}
 PRESENT = [
@@ -29,13 +29,8 @@ PRESENT = [
 
 @pytest.fixture
 def forget() -> Iterator[None]:
-    """Names registered in a test are forgotten after it."""
-    before = set(registered_ops())
-    yield
-    for name in set(registered_ops()) - before:
-        record = registry._table.pop(name)
-        for key in ("FPurity", "FInferStructInfo", "FLegalize", "FPrimalGradient"):
-            record.op.reset_attr(key)
+    with forgotten_operators():
+        yield
 
 
 def _weighted(

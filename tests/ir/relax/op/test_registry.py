@@ -19,23 +19,18 @@ from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.builder import BlockBuilder
 from relaxpy.ir.relax.context import Context
-from relaxpy.ir.relax.op import registry
 from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
 from tests.ir.relax.graphs import shape_of, var
 from tests.ir.relax.infos import Object, prim, shape, tensor
+from tests.ir.relax.op.scratch import forgotten_operators
 
 
 @pytest.fixture
 def scratch() -> Iterator[list[str]]:
-    """Names registered in a test are forgotten after it."""
-    before = set(registered_ops())
-    yield []
-    for name in set(registered_ops()) - before:
-        record = registry._table.pop(name)
-        for key in ("FPurity", "FInferStructInfo", "FLegalize", "FPrimalGradient"):
-            record.op.reset_attr(key)
+    with forgotten_operators():
+        yield []
 
 
 @pytest.fixture

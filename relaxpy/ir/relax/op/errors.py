@@ -1,0 +1,93 @@
+"""What errors of operators say: which operator, which operand, and what to write instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relaxpy.errors import Diagnostic, RelaxpyError, Span, StructInfoTypeError
+from relaxpy.ir.relax.context import Context, written_at
+from relaxpy.ir.relax.distributed import DTensorStructInfo
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ObjectStructInfo,
+    PrimValue,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+)
+from relaxpy.ir.relax.op.parameter import Parameter
+from relaxpy.ir.tir import expr as tir
+
+
+class Named:
+    """Puts the operator's name before the message of an error raised inside.
+
+    With a call and a context, an error about struct info becomes one about the operand that has it.
+    """
+
+    __slots__ = ("call", "ctx", "name")
+
+    def __init__(self, name: str, call: Call | None = None, ctx: Context | None = None) -> None:
+        self.name = name
+        self.call = call
+        self.ctx = ctx
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, RelaxpyError):
+            return
+        about = error.about
+        if isinstance(about, StructInfo) and self.call is not None and self.ctx is not None:
+            about = _operand_of(about, self.call, self.ctx)
+        span = written_at(about) if isinstance(about, Expr) else None
+        rule = None if self.call is None else "DER-36"
+        error.diagnostics = tuple(_with_name(d, self.name, rule, span) for d in error.diagnostics)
+        error.about = about
+
+
+def _operand_of(sinfo: StructInfo, call: Call, ctx: Context) -> object:
+    """The operand of this very struct info, or the field of a tuple among them; else `sinfo`."""
+    fields = [f for a in call.args if isinstance(a, Tuple) for f in a.fields]
+    for operand in (*call.args, *fields):
+        if ctx.info_of(operand) is sinfo:
+            return operand
+    for operand in call.args:
+        whole = ctx.info_of(operand)
+        if isinstance(whole, TupleStructInfo) and any(f is sinfo for f in whole.fields):
+            return operand
+    return sinfo
+
+
+def _with_name(found: Diagnostic, name: str, rule: str | None, span: Span | None) -> Diagnostic:
+    message = found.message if found.message.startswith(name) else f"{name}: {found.message}"
+    return replace(found, message=message, rule=found.rule or rule, span=found.span or span)
+
+
+def wrong_kind(parameter: Parameter, arg: Expr, sinfo: StructInfo) -> StructInfoTypeError:
+    """The error of an operand that is not of the kinds that its parameter takes."""
+    vague = isinstance(sinfo, ObjectStructInfo)
+    hint = "say what it is with R.match_cast first" if vague else None
+    numbers = _as_numbers(arg) if TensorStructInfo in parameter.kinds else None
+    if numbers is not None:
+        hint = f"for a tensor of these numbers write R.const({numbers}, dtype)"
+    if isinstance(sinfo, DTensorStructInfo):
+        hint = "call a kernel for tensors on several devices: R.dist.call_tir(..., out_sinfo)"
+    return StructInfoTypeError(
+        f"{parameter.name} is {parameter.expected()}, found {sinfo}",
+        rule="SI-15" if vague else "DER-36",
+        span=written_at(arg),
+        hint=hint,
+        about=arg,
+    )
+
+
+def _as_numbers(arg: Expr) -> str | None:
+    """The list of Python that became the tuple `arg`, where its fields are literals."""
+    fields = arg.fields if isinstance(arg, Tuple) else ()
+    scalars = [f.value for f in fields if isinstance(f, PrimValue)]
+    literals = [str(v.value) for v in scalars if isinstance(v, tir.ConstExpr)]
+    return f"[{', '.join(literals)}]" if fields and len(literals) == len(fields) else None

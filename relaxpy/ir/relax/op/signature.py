@@ -1,0 +1,273 @@
+"""The signature of an operator: how arguments become a call, and a call the arguments of a rule."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, get_args, get_origin
+
+from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, close_names, counted
+from relaxpy.ir.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.op_record import CallArguments
+from relaxpy.ir.relax.base import set_fields
+from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, StructInfo, TensorStructInfo
+from relaxpy.ir.relax.op.errors import wrong_kind
+from relaxpy.ir.relax.op.parameter import Parameter
+
+_ENDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+
+
+def _members(annotation: object) -> tuple[object, ...]:
+    if get_origin(annotation) in (typing.Union, types.UnionType):
+        return get_args(annotation)
+    return (annotation,)
+
+
+def _is_sinfo(member: object) -> bool:
+    return isinstance(member, type) and issubclass(member, StructInfo)
+
+
+class Signature:
+    """The parameters of `function`, which is not inspected before one of them is needed.
+
+    Where the function is a struct info rule, parameters annotated with struct info are operands,
+    those annotated Call or Context receive the call and its context, and all others are attributes.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, is_rule: bool) -> None:
+        self.function = function
+        self.is_rule = is_rule
+
+    @cached_property
+    def _python(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return typing.get_type_hints(self.function)
+
+    @cached_property
+    def injected(self) -> dict[str, type]:
+        """Parameters of the rule that receive the call or the context."""
+        if not self.is_rule:
+            return {}
+        return {name: hint for name, hint in self._hints.items() if hint in (Call, Context)}
+
+    @cached_property
+    def public(self) -> inspect.Signature:
+        """The parameters that users see."""
+        found = self._python.parameters.items()
+        return self._python.replace(parameters=[p for n, p in found if n not in self.injected])
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What the operator takes, in order."""
+        out = []
+        for name, found in self.public.parameters.items():
+            if name == "span":
+                continue
+            members = _members(self._hints.get(name, object))
+            kinds = typing.cast("tuple[type[StructInfo], ...]", tuple(filter(_is_sinfo, members)))
+            variadic = found.kind is inspect.Parameter.VAR_POSITIONAL
+            out.append(Parameter(name, kinds, members, variadic, found.default))
+        return tuple(out)
+
+    @cached_property
+    def operands(self) -> tuple[Parameter, ...]:
+        """The parameters that are operands."""
+        return tuple(p for p in self.parameters if p.is_operand)
+
+    @cached_property
+    def attributes(self) -> dict[str, Parameter]:
+        """The parameters that are attributes, by name."""
+        return {p.name: p for p in self.parameters if not p.is_operand}
+
+    @property
+    def is_variadic(self) -> bool:
+        """Whether the last operand is any number of operands."""
+        return bool(self.operands) and self.operands[-1].variadic
+
+    @cached_property
+    def _leading(self) -> tuple[str, ...]:
+        """The parameters that the rule takes by position: those before `*rest` or `/`."""
+        kinds = {name: p.kind for name, p in self._python.parameters.items()}
+        last = max((k for k, kind in enumerate(kinds.values()) if kind in _ENDS), default=-1)
+        return tuple(n for n in list(kinds)[: last + 1] if kinds[n] is not _ENDS[0])
+
+    @cached_property
+    def _by_position(self) -> tuple[Parameter, ...]:
+        """The parameters that text passes by position: leading operands, all before `*rest`."""
+        count = 0
+        for k, parameter in enumerate(self.parameters):
+            if parameter.variadic:
+                return self.parameters[: k + 1]
+            kind = self._python.parameters[parameter.name].kind
+            by_name = kind is inspect.Parameter.KEYWORD_ONLY
+            if count == k and parameter.is_operand and not by_name:
+                count += 1
+        return self.parameters[:count]
+
+    @cached_property
+    def _names(self) -> tuple[str, ...] | None:
+        """The parameters by position, or None where some can be passed only so, or only by name."""
+        found = self.public.parameters
+        usual = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in found.values())
+        return tuple(found) if usual else None
+
+    @cached_property
+    def _defaults(self) -> dict[str, object]:
+        found = self.public.parameters.values()
+        return {p.name: p.default for p in found if p.default is not inspect.Parameter.empty}
+
+    def bound(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, Any]:
+        """The arguments by the names of the parameters, with the defaults of those left out.
+
+        Errors:
+            MisuseError (also TypeError): they do not fit the signature.
+        """
+        names = self._names
+        if names is not None and len(args) <= len(names):
+            rest = names[len(args) :]
+            if all(name in rest for name in kwargs):
+                bound = {**self._defaults, **dict(zip(names, args, strict=False)), **kwargs}
+                if len(bound) == len(names):
+                    return bound
+        try:
+            found = self.public.bind(*args, **kwargs)
+        except TypeError as error:
+            raise MisuseError(str(error)) from None
+        found.apply_defaults()
+        return found.arguments
+
+    def divided(self, bound: Mapping[str, Any]) -> tuple[tuple[Expr, ...], Attrs]:
+        """The operands and the attributes that arguments by name are.
+
+        Errors:
+            MisuseError (also TypeError): an argument is neither what its parameter takes, nor None
+            for an optional operand.
+        """
+        operands: list[Expr] = []
+        absent: list[Parameter] = []
+        attributes: dict[str, object] = {}
+        for parameter in self.parameters:
+            value = bound[parameter.name]
+            if not parameter.is_operand:
+                attributes[parameter.name] = parameter.attribute(value)
+                continue
+            if value is None:
+                absent.append(parameter)
+                continue
+            values = value if parameter.variadic else (value,)
+            if absent and values:
+                operands += [p.placeholder() for p in absent]
+                absent = []
+            operands += map(parameter.operand, values)
+        for parameter in absent:
+            if parameter.required:
+                parameter.placeholder()
+        return tuple(operands), Attrs(attributes) if attributes else EMPTY_ATTRS
+
+    def present(self, call: Call) -> tuple[Expr | None, ...]:
+        """The operands of a call by position, None for an optional one that is absent.
+
+        Absent operands at the end are left out.
+        """
+        named = zip(call.args, self.operands, strict=False)
+        found = [None if parameter.is_absent(arg.struct_info) else arg for arg, parameter in named]
+        return (*found, *call.args[len(found) :])
+
+    def rule_arguments(self, call: Call, ctx: Context) -> CallArguments:
+        """The arguments of the rule: struct info, attributes, the call and the context.
+
+        Errors:
+            StructInfoError: the call has operands or attributes that the operator does not take.
+        """
+        operands = self.operands
+        required = sum(p.required for p in operands)
+        if len(call.args) < required or (len(call.args) > len(operands) and not self.is_variadic):
+            wanted = counted(required if self.is_variadic else len(operands), "operand")
+            least = "at least " if self.is_variadic else ""
+            raise StructInfoTypeError(f"takes {least}{wanted}, found {len(call.args)}")
+        named = self._attribute_values(call)
+        rest: list[object] = []
+        for i, arg in enumerate(call.args):
+            parameter = operands[min(i, len(operands) - 1)]
+            sinfo = ctx.info_of(arg)
+            if parameter.is_absent(sinfo):
+                continue
+            if not isinstance(sinfo, parameter.kinds):
+                raise wrong_kind(parameter, arg, sinfo)
+            if isinstance(sinfo, TensorStructInfo) and not _has_its_rank(sinfo):
+                raise StructInfoError(
+                    f"{parameter.name} has the shape {sinfo.shape} and ndim {sinfo.ndim}",
+                    rule="WF-14d",
+                    about=arg,
+                )
+            if parameter.variadic:
+                rest.append(sinfo)
+            else:
+                named[parameter.name] = sinfo
+        for name, kind in self.injected.items():
+            named[name] = call if kind is Call else ctx
+        first = [
+            named.pop(name) if name in named else self._defaults[name] for name in self._leading
+        ]
+        return [*first, *rest], named
+
+    def _attribute_values(self, call: Call) -> dict[str, object]:
+        """The attributes of a call, each of its type; those left out have their defaults."""
+        for name in call.attrs:
+            if name not in self.attributes:
+                raise StructInfoTypeError(
+                    f"has no attribute {name!r}", hint=close_names(name, self.attributes)
+                )
+        named: dict[str, object] = {}
+        for name, parameter in self.attributes.items():
+            if name in call.attrs:
+                named[name] = parameter.attribute(call.attrs[name])
+            elif parameter.required:
+                raise StructInfoTypeError(f"the attribute {name} is missing")
+            else:
+                named[name] = parameter.default
+        return named
+
+    def completed(self, call: Call) -> Call:
+        """`call`, which may have been built by hand, with every attribute, each of its type."""
+        values, known = self._attribute_values(call), call.attrs
+        if len(values) == len(known) and all(values[name] is known[name] for name in known):
+            return call
+        attrs = Attrs(values)
+        if attrs == known:
+            return call
+        whole = replace(call, attrs=attrs)
+        set_fields(whole, info_is_derived=call.info_is_derived)
+        return whole
+
+    def call_arguments(self, call: Call) -> CallArguments:
+        """The arguments that build a call again."""
+        named: dict[str, object] = {
+            name: value
+            for name, value in call.attrs.items()
+            if name not in self.attributes or self.attributes[name].default != value
+        }
+        first: list[object] = []
+        rest = list(call.args)
+        for parameter in self._by_position:
+            if parameter.is_operand:
+                end = len(rest) if parameter.variadic else 1
+                first, rest = first + rest[:end], rest[end:]
+            else:
+                first.append(named.pop(parameter.name, parameter.default))
+        later = [p.name for p in self.operands if p not in self._by_position]
+        if len(rest) > len(later):  # the call has too many operands
+            return list(call.args), named
+        return first, dict(zip(later, rest, strict=False)) | named
+
+
+def _has_its_rank(sinfo: TensorStructInfo) -> bool:
+    return not isinstance(sinfo.shape, ShapeExpr) or len(sinfo.shape.values) == sinfo.ndim
