@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import relaxpy
+from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
 from relaxpy.ir.serialize import load_json, save_json
-from relaxpy.ir.structural import structural_equal, structural_hash
 from relaxpy.script import from_source
 
 OPERATORS = ("add", "multiply", "subtract", "maximum")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
         register_func as register_global_func,
     )
     from relaxpy.exec.vm import VirtualMachine
-    from relaxpy.ir.device import Device, cpu, cuda, device
-    from relaxpy.ir.dtype import DataType
+    from relaxpy.ir.core.device import Device, cpu, cuda, device
+    from relaxpy.ir.core.dtype import DataType
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.transform import get_pipeline
 
@@ -54,17 +54,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DataType": "relaxpy.ir.dtype:DataType",
-    "Device": "relaxpy.ir.device:Device",
+    "DataType": "relaxpy.ir.core.dtype:DataType",
+    "Device": "relaxpy.ir.core.device:Device",
     "Executable": "relaxpy.exec.executable:Executable",
     "IRModule": "relaxpy.ir.module:IRModule",
     "VirtualMachine": "relaxpy.exec.vm:VirtualMachine",
     "arith": "relaxpy.arith",
     "build": "relaxpy.exec.compile:compile",
     "compile": "relaxpy.exec.compile:compile",
-    "cpu": "relaxpy.ir.device:cpu",
-    "cuda": "relaxpy.ir.device:cuda",
-    "device": "relaxpy.ir.device:device",
+    "cpu": "relaxpy.ir.core.device:cpu",
+    "cuda": "relaxpy.ir.core.device:cuda",
+    "device": "relaxpy.ir.core.device:device",
     "errors": "relaxpy.errors",
     "get_global_func": "relaxpy.exec.registry:get_global_func",
     "get_pipeline": "relaxpy.ir.transform:get_pipeline",

@@ -12,8 +12,8 @@ from relaxpy.exec.registry import (
 )
 from relaxpy.exec.values import Category, Closure, ShapeTuple, category_of
 from relaxpy.exec.vm import VirtualMachine
-from relaxpy.ir.device import Device, cpu, cuda, device
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.device import Device, cpu, cuda, device
+from relaxpy.ir.core.dtype import DataType
 
 __all__ = [
     "Category",

@@ -1,7 +1,7 @@
 """What helps to test programs and their results."""
 
 from relaxpy.exec.compare import assert_allclose
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
 
 __all__ = [
     "assert_allclose",

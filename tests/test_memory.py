@@ -29,7 +29,7 @@ FEW = {
     "relaxpy.exec.operands._scalar",
     "relaxpy.exec.operands._size",
     "relaxpy.exec.values.holds_numbers",
-    "relaxpy.ir.dtype._numpy_type",
+    "relaxpy.ir.core.dtype._numpy_type",
     "relaxpy.ir.hooks._resolve",
     "relaxpy.ir.tir.ops.float_range",
     "relaxpy.ir.tir.ops.int_range",

@@ -19,12 +19,12 @@ from relaxpy.exec.values import (
     describe,
     prim_dtype,
 )
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
-from relaxpy.ir.text import ShortText
+from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.traverse import walk
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

@@ -22,7 +22,7 @@ from relaxpy.exec.reference import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.signatures import public_signatures
 from relaxpy.exec.values import Value
-from relaxpy.ir.bulk import in_bulk
+from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed

@@ -15,16 +15,16 @@ from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.operands import Form, OperatorCall, Prims, leaves
 from relaxpy.exec.scalar import ScalarEvaluator, checked
 from relaxpy.exec.values import Category, ShapeTuple, Value, category_of
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.op.registry import infer_op_call, registered_ops
 from relaxpy.ir.relax.transform.legalize import LegalizeOps, is_known
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import walk
 
 Build: TypeAlias = Callable[[IRModule], Callable[..., Value]]
 """From a module of kernels and one function `main` to that function, for some target."""

@@ -23,8 +23,8 @@ from relaxpy.exec.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.uses import written_params
 from relaxpy.exec.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes.python_function import behind
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.pysource import Names, load, places, render
 

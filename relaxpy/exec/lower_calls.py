@@ -20,13 +20,13 @@ from relaxpy.exec.python_functions import symbol_of
 from relaxpy.exec.quiet import is_allocation
 from relaxpy.exec.signatures import output_infos, packed_keywords
 from relaxpy.exec.support import CompiledPackedCall
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import EMPTY_ATTRS
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.python import python_callee
-from relaxpy.ir.relax.shape_vars import variables_of
+from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
 
 OBJECT = rx.ObjectStructInfo()

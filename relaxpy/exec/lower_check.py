@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from relaxpy.exec import pytree as py
 from relaxpy.exec.lower_size import SizeLowering
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import walk
 
 _PYTHON_TYPES = {"int64": "int", "float64": "float", "bool": "bool"}
 

@@ -31,13 +31,13 @@ from relaxpy.exec.signatures import declared_result, function_info
 from relaxpy.exec.support import CompiledClosure
 from relaxpy.exec.tail_calls import Jumps
 from relaxpy.exec.uses import functions_used, shared_constants
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.shape_vars import free_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.traverse import walk
 from relaxpy.pysource import set_place
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from relaxpy.errors import CompileError
 from relaxpy.exec import pytree as py
 from relaxpy.exec.scalar import ScalarEvaluator, checked
 from relaxpy.exec.values import Value, prim_value
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.relax.shape_vars import variables_of
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
 
 _SIGNS: dict[type[tir.PrimExpr], type[ast.operator]] = {

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.values import Category, Value, category_of, describe, prim_dtype
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
 

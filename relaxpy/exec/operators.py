@@ -11,7 +11,7 @@ from relaxpy.errors import AssertionFailedError, MisuseError, RuntimeCheckError,
 from relaxpy.exec.closures import make_closure
 from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
 from relaxpy.exec.values import Array, Category, ShapeTuple, Value, category_of, describe
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import op
 from relaxpy.ir.relax.op import inspect
 

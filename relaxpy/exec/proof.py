@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from relaxpy.exec.lower_scope import GlobalCallee
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import substitute
 
 Sizes = Mapping[tir.Var, tir.PrimExpr]
 

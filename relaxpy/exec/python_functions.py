@@ -8,8 +8,8 @@ from types import MethodType
 from typing import Any
 
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.python_function import behind, python_function, text_of
 from relaxpy.ir.relax.nodes import ExternFunc
+from relaxpy.ir.relax.nodes.python_function import behind, python_function, text_of
 
 
 def takes_self(function: Callable[..., Any]) -> bool:

@@ -52,17 +52,17 @@ from relaxpy.exec.values import (
     from_packed,
     prim_value,
 )
+from relaxpy.ir.core.node import EMPTY_ATTRS
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.distributed import DTensorStructInfo
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.nodes.python_function import behind
 from relaxpy.ir.relax.op.python import python_callee
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.traverse import walk
 
 
 def check_runnable(module: IRModule, *, kernels: bool = True) -> None:

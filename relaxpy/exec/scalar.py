@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.errors import CompileError, RuntimeCheckError, digits
-from relaxpy.ir.dtype import INT32, DataType
+from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.checks import Signature
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.infer import callee_name
+from relaxpy.ir.relax.block_builder.infer import callee_name
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.traverse import rewrite
 
 
 def public_signatures(module: IRModule) -> dict[str, tuple[str, Signature]]:

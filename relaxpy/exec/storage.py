@@ -9,7 +9,7 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.values import Array, Category, Value, category_of, describe, empty
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,7 +31,7 @@ from relaxpy.exec.values import (
     prim_dtype,
     prim_value,
 )
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import FuncStructInfo, StructInfo
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar

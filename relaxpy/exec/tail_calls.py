@@ -8,9 +8,9 @@ from itertools import chain
 from typing import TypeAlias
 
 from relaxpy.exec.signatures import declared_result
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.calls import strongly_connected
-from relaxpy.ir.traverse import walk
 
 FunctionKey: TypeAlias = tuple[str, rx.Var | None]
 """A function of the module by its name, or one inside that by its variable."""

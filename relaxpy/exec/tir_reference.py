@@ -22,17 +22,17 @@ from relaxpy.exec.scalar import (
     unsupported,
 )
 from relaxpy.exec.values import Array, Value, describe, prim_value
-from relaxpy.ir.dtype import INT64, VOID, DataType
+from relaxpy.ir.core.dtype import INT64, VOID, DataType
+from relaxpy.ir.core.traverse import substitute, walk
+from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
-from relaxpy.ir.text import ShortText
+from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.external_kernel import kernel_name
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.ops import int_range
-from relaxpy.ir.traverse import substitute, walk
-from relaxpy.ir.types import PointerType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
@@ -14,7 +15,6 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, MatchBufferRegion
-from relaxpy.ir.traverse import children, walk
 
 KernelOf = Callable[[rx.GlobalVar], PrimFunc | None]
 _LEAVING = frozenset(

@@ -5,26 +5,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
-    from relaxpy.ir.access_path import AccessPath
-    from relaxpy.ir.dtype import DataType
-    from relaxpy.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice
-    from relaxpy.ir.module import IRModule
-    from relaxpy.ir.node import Attrs, Attrs as DictAttrs
-    from relaxpy.ir.op import Op, register_op_attr
-    from relaxpy.ir.relax.nodes import BaseFunc, EnvFunc, GlobalVar
-    from relaxpy.ir.relax.ty import FuncType, TupleType, Type
-    from relaxpy.ir.serialize import load_json, make_node, save_json
-    from relaxpy.ir.source_name import SourceName
-    from relaxpy.ir.structural import (
+    from relaxpy.ir.core.dtype import DataType
+    from relaxpy.ir.core.node import Attrs, Attrs as DictAttrs
+    from relaxpy.ir.core.source_name import SourceName
+    from relaxpy.ir.core.types import PointerType, PrimType
+    from relaxpy.ir.equality.access_path import AccessPath
+    from relaxpy.ir.equality.structural import (
         assert_structural_equal,
         first_mismatch,
         get_first_structural_mismatch,
         structural_equal,
         structural_hash,
     )
+    from relaxpy.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice
+    from relaxpy.ir.module import IRModule
+    from relaxpy.ir.op import Op, register_op_attr
+    from relaxpy.ir.relax.nodes import BaseFunc, EnvFunc, GlobalVar
+    from relaxpy.ir.relax.nodes.static_type import FuncType, TupleType, Type
+    from relaxpy.ir.serialize import load_json, make_node, save_json
     from relaxpy.ir.tir.buffer import Range
     from relaxpy.ir.tir.expr import PrimExpr
-    from relaxpy.ir.types import PointerType, PrimType
 
 __all__ = [
     "AccessPath",
@@ -60,36 +60,36 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AccessPath": "relaxpy.ir.access_path:AccessPath",
-    "Attrs": "relaxpy.ir.node:Attrs",
+    "AccessPath": "relaxpy.ir.equality.access_path:AccessPath",
+    "Attrs": "relaxpy.ir.core.node:Attrs",
     "BaseFunc": "relaxpy.ir.relax.nodes:BaseFunc",
-    "DataType": "relaxpy.ir.dtype:DataType",
-    "DictAttrs": "relaxpy.ir.node:Attrs",
+    "DataType": "relaxpy.ir.core.dtype:DataType",
+    "DictAttrs": "relaxpy.ir.core.node:Attrs",
     "DummyGlobalInfo": "relaxpy.ir.global_info:DummyGlobalInfo",
     "EnvFunc": "relaxpy.ir.relax.nodes:EnvFunc",
-    "FuncType": "relaxpy.ir.relax.ty:FuncType",
+    "FuncType": "relaxpy.ir.relax.nodes.static_type:FuncType",
     "GlobalInfo": "relaxpy.ir.global_info:GlobalInfo",
     "GlobalVar": "relaxpy.ir.relax.nodes:GlobalVar",
     "IRModule": "relaxpy.ir.module:IRModule",
     "Op": "relaxpy.ir.op:Op",
-    "PointerType": "relaxpy.ir.types:PointerType",
+    "PointerType": "relaxpy.ir.core.types:PointerType",
     "PrimExpr": "relaxpy.ir.tir.expr:PrimExpr",
-    "PrimType": "relaxpy.ir.types:PrimType",
+    "PrimType": "relaxpy.ir.core.types:PrimType",
     "Range": "relaxpy.ir.tir.buffer:Range",
-    "SourceName": "relaxpy.ir.source_name:SourceName",
+    "SourceName": "relaxpy.ir.core.source_name:SourceName",
     "Span": "relaxpy.errors:Span",
-    "TupleType": "relaxpy.ir.relax.ty:TupleType",
-    "Type": "relaxpy.ir.relax.ty:Type",
+    "TupleType": "relaxpy.ir.relax.nodes.static_type:TupleType",
+    "Type": "relaxpy.ir.relax.nodes.static_type:Type",
     "VDevice": "relaxpy.ir.global_info:VDevice",
-    "assert_structural_equal": "relaxpy.ir.structural:assert_structural_equal",
-    "first_mismatch": "relaxpy.ir.structural:first_mismatch",
-    "get_first_structural_mismatch": "relaxpy.ir.structural:get_first_structural_mismatch",
+    "assert_structural_equal": "relaxpy.ir.equality.structural:assert_structural_equal",
+    "first_mismatch": "relaxpy.ir.equality.structural:first_mismatch",
+    "get_first_structural_mismatch": "relaxpy.ir.equality.structural:get_first_structural_mismatch",
     "load_json": "relaxpy.ir.serialize:load_json",
     "make_node": "relaxpy.ir.serialize:make_node",
     "register_op_attr": "relaxpy.ir.op:register_op_attr",
     "save_json": "relaxpy.ir.serialize:save_json",
-    "structural_equal": "relaxpy.ir.structural:structural_equal",
-    "structural_hash": "relaxpy.ir.structural:structural_hash",
+    "structural_equal": "relaxpy.ir.equality.structural:structural_equal",
+    "structural_hash": "relaxpy.ir.equality.structural:structural_hash",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw it would believe in every name

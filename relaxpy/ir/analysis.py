@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Call, GlobalVar
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import walk
 
 
 def collect_call_map(mod: IRModule) -> dict[GlobalVar, list[GlobalVar]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.core.node import Attrs, Node
 
 
 class GlobalInfo(Node):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import cast
 
-from relaxpy.ir.node import EMPTY_ATTRS
+from relaxpy.ir.core.node import EMPTY_ATTRS
+from relaxpy.ir.core.traverse import rename, walk
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
-from relaxpy.ir.structural import structural_equal
-from relaxpy.ir.traverse import rename, walk
 
 
 def linked(

@@ -10,11 +10,11 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, unknown_attribute
 from relaxpy.ir import hooks
+from relaxpy.ir.core.node import Attrs, Node, as_attrs
+from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.link import alone, linked, renamed_in
-from relaxpy.ir.node import Attrs, Node, as_attrs
-from relaxpy.ir.python_function import behind
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
-from relaxpy.ir.traverse import rename, walk
+from relaxpy.ir.relax.nodes.python_function import behind
 
 
 class IRModule(Node):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, Unpack, final
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.op_record import COLUMNS, Columns, OpRecord
 
 UNREGISTERED = OpRecord()

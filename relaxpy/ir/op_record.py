@@ -9,10 +9,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.base import StructInfo
-    from relaxpy.ir.relax.builder import BlockBuilder
-    from relaxpy.ir.relax.context import Context
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.context import Context
     from relaxpy.ir.relax.nodes import Call, Expr, Var
+    from relaxpy.ir.relax.nodes.base import StructInfo
 
 InferRule: TypeAlias = "Callable[[Call, Context], StructInfo]"
 Legalization: TypeAlias = "Callable[[BlockBuilder, Call], Any]"

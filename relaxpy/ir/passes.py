@@ -23,7 +23,7 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.evaluation import evaluating
+from relaxpy.ir.relax.nodes.evaluation import evaluating
 
 V = TypeVar("V")
 Requirement: TypeAlias = "str | Pass | type[Pass]"

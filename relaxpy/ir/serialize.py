@@ -22,18 +22,20 @@ import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError, close_names
-from relaxpy.ir import device, global_info
-from relaxpy.ir.bulk import in_bulk
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir import global_info
+from relaxpy.ir.core import device
+from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax import distributed, nodes as rx, ty
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import distributed, static_type as ty
 from relaxpy.ir.tir import buffer as tir_buffer, expr as tir, reduce as tir_reduce, stmt as tir_stmt
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.index_map import IndexMap
-from relaxpy.ir.types import PointerType, PrimType
 
 FORMAT = "relaxpy-ir"
 VERSION = 1
@@ -58,13 +60,12 @@ _ENV_FUNCS = {f.name: f for f in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)}
 
 def _concrete(module: ModuleType, prefix: str) -> dict[str, type[Node]]:
     """The kinds of node that a module offers, if they are at home in its package."""
-    package = module.__name__.rpartition(".")[0]
     return {
         f"{prefix}.{name}": kind
         for name, kind in vars(module).items()
         if isinstance(kind, type)
         and issubclass(kind, Node)
-        and kind.__module__.rpartition(".")[0] == package
+        and kind.__module__.rpartition(".")[0] == module.__package__
         and kind not in _ABSTRACT
     }
 

@@ -4,11 +4,7 @@ from relaxpy.exec.compile import build
 from relaxpy.exec.instrument import VMInstrumentReturnKind
 from relaxpy.exec.python_module import BasePyModule
 from relaxpy.exec.vm import VirtualMachine
-from relaxpy.ir.relax.binding_rewrite import DataflowBlockRewrite
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.expr_functor import ExprFunctor
-from relaxpy.ir.relax.expr_mutator import PyExprMutator
-from relaxpy.ir.relax.expr_visitor import PyExprVisitor
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
@@ -42,15 +38,7 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op import (
-    call_dps_packed,
-    call_pure_packed,
-    call_tir,
-    call_tir_inplace,
-    call_tir_with_grad,
-)
-from relaxpy.ir.relax.shapes import get_shape_of
-from relaxpy.ir.relax.ty import (
+from relaxpy.ir.relax.nodes.static_type import (
     DynTensorType,
     DynTensorType as TensorType,
     FuncType,
@@ -60,6 +48,18 @@ from relaxpy.ir.relax.ty import (
     TupleType,
     Type,
 )
+from relaxpy.ir.relax.op import (
+    call_dps_packed,
+    call_pure_packed,
+    call_tir,
+    call_tir_inplace,
+    call_tir_with_grad,
+)
+from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
+from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor
+from relaxpy.ir.relax.shapes import get_shape_of
 from relaxpy.ir.relax.utils import extern
 from relaxpy.ir.transform import get_pipeline, register_pipeline
 from relaxpy.relax import (

@@ -27,6 +27,7 @@ from relaxpy.ir.relax.analysis.variables import (
     used_vars,
 )
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
+from relaxpy.ir.relax.nodes.static_type import erase_struct_info as get_static_type
 from relaxpy.ir.relax.relations import (
     BaseCheckResult,
     Compatibility,
@@ -44,7 +45,6 @@ from relaxpy.ir.relax.relations import (
     substitute_info,
     wrap_type,
 )
-from relaxpy.ir.relax.ty import erase_struct_info as get_static_type
 
 __all__ = [
     "BaseCheckResult",

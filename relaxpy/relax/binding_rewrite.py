@@ -1,6 +1,6 @@
 """Changes to one dataflow block of a function."""
 
-from relaxpy.ir.relax.binding_rewrite import DataflowBlockRewrite
+from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
 
 __all__ = [
     "DataflowBlockRewrite",

@@ -1,6 +1,6 @@
 """The builder of Relax programs."""
 
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 __all__ = [
     "BlockBuilder",

@@ -1,6 +1,6 @@
 """Tensors that are spread over several devices."""
 
-from relaxpy.ir.relax.distributed import (
+from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
     DTensorStructInfo,
     Placement,

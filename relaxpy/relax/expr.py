@@ -26,8 +26,8 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
+from relaxpy.ir.relax.rewrite.update import update_struct_info as _update_struct_info
 from relaxpy.ir.relax.shapes import get_shape_of, make_shape
-from relaxpy.ir.relax.update import update_struct_info as _update_struct_info
 from relaxpy.ir.relax.utils import extern
 
 __all__ = [

@@ -1,8 +1,16 @@
 """Visitors and mutators of expressions, for subclassing."""
 
-from relaxpy.ir.relax.expr_functor import ExprFunctor
-from relaxpy.ir.relax.expr_mutator import PyExprMutator, PyExprMutator as ExprMutator, mutator
-from relaxpy.ir.relax.expr_visitor import PyExprVisitor, PyExprVisitor as ExprVisitor, visitor
+from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
+from relaxpy.ir.relax.rewrite.expr_mutator import (
+    PyExprMutator,
+    PyExprMutator as ExprMutator,
+    mutator,
+)
+from relaxpy.ir.relax.rewrite.expr_visitor import (
+    PyExprVisitor,
+    PyExprVisitor as ExprVisitor,
+    visitor,
+)
 
 __all__ = [
     "ExprFunctor",

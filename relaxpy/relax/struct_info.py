@@ -1,6 +1,5 @@
 """What is known of a value before it runs."""
 
-from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes import (
     EnvFunc,
     FuncStructInfo,
@@ -11,6 +10,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 
 __all__ = [
     "DTensorStructInfo",

@@ -1,6 +1,6 @@
 """The types of the older documents, a view of StructInfo."""
 
-from relaxpy.ir.relax.ty import (
+from relaxpy.ir.relax.nodes.static_type import (
     AnyType,
     DynTensorType,
     DynTensorType as TensorType,

@@ -1,7 +1,7 @@
 """Tools for those who write importers and passes."""
 
 from relaxpy.ir.relax.nodes import convert_to_expr
-from relaxpy.ir.relax.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.relax.utils import args_converter, gen_call_tir_inputs
 
 __all__ = [

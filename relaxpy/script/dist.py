@@ -7,8 +7,8 @@ from typing import Any
 
 from relaxpy.entry import user_facing as _user_facing
 from relaxpy.errors import MisuseError as _MisuseError
-from relaxpy.ir.relax.distributed import DTensorStructInfo as _DTensorStructInfo, device_mesh
 from relaxpy.ir.relax.nodes import Constant as _Constant, const as _const
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as _DTensorStructInfo, device_mesh
 from relaxpy.ir.relax.op.call import call_tir
 from relaxpy.script.parser import relaxwords as _words
 from relaxpy.script.parser.annotations import DTensor, resolve as _resolve

@@ -6,7 +6,7 @@ import sys as _sys
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.entry import user_facing as _user_facing
-from relaxpy.ir.device import (
+from relaxpy.ir.core.device import (
     cpu,
     cuda,
     device,
@@ -19,7 +19,7 @@ from relaxpy.ir.device import (
     vulkan,
     webgpu,
 )
-from relaxpy.ir.relax.distributed import device_mesh
+from relaxpy.ir.relax.nodes.distributed import device_mesh
 from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.script import dist

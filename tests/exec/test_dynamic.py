@@ -17,11 +17,11 @@ from relaxpy.exec import dynamic
 from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.values import ShapeTuple
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.test_kernels import check, doubles

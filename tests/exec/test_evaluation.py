@@ -16,7 +16,7 @@ from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.registry import list_global_func_names, register_func, remove_global_func
 from relaxpy.exec.values import Category, Closure, PrimFuncValue, ShapeTuple, category_of
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx

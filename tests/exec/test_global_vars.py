@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.structural import structural_equal
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bind, block, function, seq, var
 from tests.ir.relax.infos import tensor

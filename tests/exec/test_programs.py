@@ -8,12 +8,12 @@ from hypothesis import given, settings, strategies as st
 
 from relaxpy.exec.compile import compile
 from relaxpy.exec.values import Value
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.traverse import walk
 from tests.exec.kernels import (
     buffer,
     call_tir,

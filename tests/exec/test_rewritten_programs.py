@@ -7,14 +7,14 @@ from hypothesis import given, settings, strategies as st
 from typing_extensions import override
 
 from relaxpy.exec.compile import compile
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.unused import remove_all_unused
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.derive import normalize_module
-from relaxpy.ir.relax.expr_mutator import PyExprMutator, mutator
-from relaxpy.ir.relax.replace import copy_with_new_vars
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator, mutator
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from tests.exec.kernels import function
 from tests.exec.test_programs import SQUARE, same, write
 

@@ -28,7 +28,7 @@ def size(expr: tir.PrimExpr, **variables: int) -> object:
 
 
 def _variables(expr: tir.PrimExpr) -> list[tir.Var]:
-    from relaxpy.ir.traverse import walk
+    from relaxpy.ir.core.traverse import walk
 
     return [n for n in walk(expr) if isinstance(n, tir.Var)]
 

@@ -5,11 +5,11 @@ import relaxpy
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.registry import register_func, remove_global_func
 from relaxpy.exec.tir_reference import check_supported, run_prim_func
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.types import PointerType, PrimType
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load
 from tests.exec.kernels import buffer, elementwise, matmul, nest, prim_func, rooted, size_var

@@ -24,7 +24,7 @@ from relaxpy.exec.values import (
     prim_dtype,
     prim_value,
 )
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source

@@ -154,7 +154,7 @@ class Session:
 
 
 def tir_vars(expr: E) -> Iterator[tir.Var]:
-    from relaxpy.ir.traverse import walk
+    from relaxpy.ir.core.traverse import walk
 
     return (node for node in walk(expr) if isinstance(node, tir.Var))
 

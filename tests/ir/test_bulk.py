@@ -8,9 +8,9 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
-from relaxpy.ir.bulk import in_bulk
+from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.device import Device, cpu, cuda, device, split_device
+from relaxpy.ir.core.device import Device, cpu, cuda, device, split_device
 
 
 def test_devices_are_named_by_kind_and_number() -> None:

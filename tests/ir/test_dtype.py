@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import BOOL, VOID, DataType
+from relaxpy.ir.core.dtype import BOOL, VOID, DataType
+from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.types import PrimType
 
 
 @pytest.mark.rule("DT-1")

@@ -8,7 +8,7 @@ from relaxpy.ir.analysis import collect_call_map
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source
 
 TEXT = """

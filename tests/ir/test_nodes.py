@@ -8,11 +8,10 @@ import pytest
 
 from relaxpy import ir
 from relaxpy.errors import Diagnostic, MisuseError
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.expr import convert_to_expr
 from relaxpy.ir.relax.nodes import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -21,6 +20,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.nodes.expr import convert_to_expr
 from relaxpy.ir.tir import expr as tir, ops
 
 N = tir.Var("n", "int64")

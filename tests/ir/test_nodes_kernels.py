@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.types import PointerType, PrimType
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import (
@@ -13,12 +15,10 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.reduce import comm_reducer
-from relaxpy.ir.types import PointerType, PrimType
 
 I = tir.Var("i")  # noqa: E741
 J = tir.Var("j")

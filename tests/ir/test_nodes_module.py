@@ -5,9 +5,9 @@ import copy
 import pytest
 
 from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.structural import structural_equal
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
 

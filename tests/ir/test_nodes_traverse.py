@@ -2,6 +2,7 @@
 
 import pytest
 
+from relaxpy.ir.core.traverse import children, map_children, rewrite, substitute, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -10,7 +11,6 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, Evaluate, For, SeqStmt
-from relaxpy.ir.traverse import children, map_children, rewrite, substitute, walk
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 X = rx.Var("x", Tensor((N, 4)))

@@ -16,8 +16,9 @@ from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax import nodes as rx, normalize
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder import normalize
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import ir as I, relax as R, tir as T
 
 

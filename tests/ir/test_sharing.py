@@ -12,8 +12,8 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.traverse import walk
 from relaxpy.relax import (
     PyExprMutator,
     PyExprVisitor,
@@ -111,7 +111,7 @@ def test_what_is_shared_is_compared_once(make):
 def test_a_difference_deep_below_is_found(make):
     assert not structural_equal(make(DEPTH, 1), make(DEPTH, 2))
     assert structural_equal(make(DEPTH, 1), make(DEPTH, 1))
-    with pytest.raises(relaxpy.ir.structural.StructuralMismatch, match="differ at <root>"):
+    with pytest.raises(relaxpy.ir.equality.structural.StructuralMismatch, match="differ at <root>"):
         relaxpy.ir.assert_structural_equal(make(DEPTH, 1), make(DEPTH, 2))
 
 

@@ -12,18 +12,18 @@ from relaxpy.ir import (
     structural_equal,
     structural_hash,
 )
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.mismatch import StructuralMismatch
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.types import PointerType, PrimType
+from relaxpy.ir.equality.mismatch import StructuralMismatch
+from relaxpy.ir.equality.structural import first_mismatch
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
-from relaxpy.ir.structural import first_mismatch
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt
-from relaxpy.ir.types import PointerType, PrimType
 from relaxpy.script import from_source, relax as R
 
 
@@ -514,7 +514,7 @@ def scalars(draw: st.DrawFn, variables: tuple[tir.Var, ...]) -> tir.PrimExpr:
 def test_renaming_gives_an_equal_program_and_merging_two_variables_does_not(data: st.DataObject):
     a, b, c, d = (var(name) for name in "abcd")
     expr = data.draw(scalars((a, b)))
-    from relaxpy.ir.traverse import substitute, walk
+    from relaxpy.ir.core.traverse import substitute, walk
 
     def over(x: tir.Var, y: tir.Var, value: tir.PrimExpr) -> rx.Function:
         return rx.Function([rx.Var("t", Tensor((x, y)))], rx.PrimValue(value))

@@ -13,6 +13,7 @@ from relaxpy.errors import (
     WellFormedError,
 )
 from relaxpy.ir import passes, transform
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import well_formed
@@ -23,7 +24,6 @@ from relaxpy.ir.relax.transform import (
     dataflowblock_pass,
     function_pass,
 )
-from relaxpy.ir.structural import structural_equal
 from relaxpy.ir.tir.prim_func_pass import PrimFuncPass, prim_func_pass
 from relaxpy.ir.transform import (
     Pass,

@@ -10,9 +10,9 @@ from typing_extensions import override
 
 from relaxpy.errors import TransformError, WellFormedError
 from relaxpy.ir import instrument
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.transform import Normalize
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.transform import (
     DumpIR,
     Pass,

@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from relaxpy.ir.node import Node
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.printer import metadata
 

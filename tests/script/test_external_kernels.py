@@ -6,7 +6,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.errors import CompileError, MisuseError, ParseError
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source, tir as T
 from relaxpy.script.ir_builder import IRBuilder, tir as builder_T
 from tests.script.marked import check_marks

@@ -7,7 +7,7 @@ import pytest
 
 from relaxpy import relax, te, tir
 from relaxpy.errors import BuilderStateError, MisuseError, ParseError
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.ir_builder import IRBuilder, relax as builder_R, tir as builder_T
 

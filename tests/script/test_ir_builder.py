@@ -6,7 +6,7 @@ import pytest
 
 from relaxpy import tir
 from relaxpy.errors import BuilderStateError, MisuseError
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import ir_builder, relax as text_R
 from relaxpy.script.ir_builder import IRBuilder, relax as R, tir as T
 from relaxpy.script.ir_builder.base import IRBuilder as Base

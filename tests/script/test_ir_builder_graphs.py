@@ -15,7 +15,7 @@ from relaxpy.errors import (
     StructInfoError,
     UnknownAttributeError,
 )
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source, relax as text_R
 from relaxpy.script.ir_builder import IRBuilder, ir as I, relax as R, tir as T
 

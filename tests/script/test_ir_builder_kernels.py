@@ -9,7 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source
 from relaxpy.script.ir_builder import IRBuilder, tir as T
 

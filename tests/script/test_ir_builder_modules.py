@@ -9,7 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, relax, te
 from relaxpy.errors import BuilderStateError, MisuseError
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import ir as text_I, relax as text_R
 from relaxpy.script.ir_builder import IRBuilder, ir as I, relax as R, tir as T
 from tests.script.test_ir_builder_graphs import F32, built, function, same

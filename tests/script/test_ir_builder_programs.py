@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source
 from relaxpy.script.ir_builder import IRBuilder, relax as R, tir as T
 

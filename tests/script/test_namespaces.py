@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.te.tensor import ProducerLoad

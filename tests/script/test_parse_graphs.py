@@ -8,9 +8,9 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import ParseError, RelaxpyWarning, StructInfoError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source, relax as R, tir as T
 from tests.script.marked import check_marks

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import ParseError
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
-from relaxpy.ir.text import short_text
+from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import ForKind
-from relaxpy.ir.traverse import walk
 from relaxpy.script import from_source, tir as T
 
 HEADER = "@T.prim_func\ndef f(A: T.Buffer((16, 16), 'float32'), n: T.int32, x: T.float32):\n"

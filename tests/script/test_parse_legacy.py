@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, RelaxpyWarning
-from relaxpy.ir.relax import nodes as rx, ty
-from relaxpy.ir.relax.nodes import ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import (
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    static_type as ty,
+)
 from relaxpy.script import from_source, relax as R
 from tests.script.marked import check_marks
 

@@ -3,9 +3,9 @@
 import pytest
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, StructInfoError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.script.marked import check_marks

@@ -10,12 +10,12 @@ import pytest
 
 from relaxpy.errors import CompileError, MisuseError, ParseError, RelaxpyError
 from relaxpy.exec.kernel import compile_kernel
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.serialize import load_json, save_json
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.function import PrimFunc

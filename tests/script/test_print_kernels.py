@@ -5,13 +5,13 @@ from textwrap import dedent
 
 import pytest
 
+from relaxpy.ir.core.types import PointerType, PrimType
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.types import PointerType, PrimType
 from relaxpy.script import from_source, tir as T
 
 A = decl_buffer((8, 8), "float32", "A")

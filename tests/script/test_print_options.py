@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.function import PrimFunc

@@ -10,7 +10,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax import nodes as rx, ty
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import static_type as ty
 from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.traverse import walk
-from relaxpy.ir.types import PointerType, PrimType
 from tests.script.round_trips import attributes, hints, round_trip, strings
 
 # --- kernels

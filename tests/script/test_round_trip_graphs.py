@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.derive import normalize_module
+from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import decl_buffer

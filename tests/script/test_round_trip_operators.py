@@ -2,13 +2,13 @@
 
 import pytest
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.relax.op import registered_ops
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.printer import metadata

@@ -9,11 +9,11 @@ import pytest
 
 from relaxpy import tir as tir_nodes
 from relaxpy.errors import RelaxpyError
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source, relax as R, tir as T
 

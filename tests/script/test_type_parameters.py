@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source
 
 IMPORTS = """

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.ops import int_range
 
 Array: TypeAlias = npt.NDArray[Any]

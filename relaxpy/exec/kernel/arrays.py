@@ -31,8 +31,9 @@ from relaxpy.exec.kernel.scope import (
 )
 from relaxpy.exec.kernel.views import size_of, view
 from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, path, text
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -51,7 +52,6 @@ from relaxpy.ir.tir.expr import (
     Select,
     Var,
 )
-from relaxpy.ir.traverse import children, walk
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

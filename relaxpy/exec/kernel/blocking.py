@@ -24,14 +24,14 @@ from relaxpy.exec.kernel.plan import (
     flat,
     parts_in,
 )
-from relaxpy.ir.dtype import INT64
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, ConstExpr, PrimExpr, Var
-from relaxpy.ir.traverse import children
 
 _COSTLY: frozenset[Node] = frozenset(
     Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")

@@ -6,11 +6,11 @@ from collections.abc import Container, Sequence
 from typing import TypeGuard
 
 from relaxpy.exec.kernel.nest import Axis
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly
 from relaxpy.ir.tir.buffer import BufferLoad, Range
 from relaxpy.ir.tir.expr import BinaryOpExpr, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
-from relaxpy.ir.traverse import walk
 
 
 def extremes(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> tuple[Poly, Poly] | None:

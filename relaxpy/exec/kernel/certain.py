@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import And, Call, IntImm, Or, PrimExpr, Select, Var
@@ -17,7 +18,6 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     While,
 )
-from relaxpy.ir.traverse import children, walk
 
 _JUMPS = frozenset(Op(f"tir.{name}") for name in ("ret", "break_loop", "continue_loop"))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from relaxpy.exec.kernel.bounds import keeps_divisions
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly
 from relaxpy.ir.tir.expr import (

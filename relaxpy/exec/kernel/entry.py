@@ -21,7 +21,7 @@ from relaxpy.exec.pytree import (
     text,
     when,
 )
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 

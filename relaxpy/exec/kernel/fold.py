@@ -20,11 +20,11 @@ from relaxpy.exec.kernel.plan import (
     parts_in,
 )
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.traverse import substitute
 
 
 def fold_initial(

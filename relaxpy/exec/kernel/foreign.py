@@ -15,7 +15,7 @@ from relaxpy.exec.kernel.arguments import Array, laid_over
 from relaxpy.exec.registry import call_packed
 from relaxpy.exec.scalar import cast
 from relaxpy.exec.values import describe
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 
 Function = Callable[..., Any]
 

@@ -26,8 +26,9 @@ from relaxpy.exec.kernel.nest import (
     mapped,
 )
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.dtype import INT64
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite, substitute, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly, mentions, quotient
 from relaxpy.ir.tir.buffer import BufferLoad, Range
@@ -46,7 +47,6 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.traverse import rewrite, substitute, walk
 
 
 def tidy(nest: Nest, sizes: Container[Var]) -> Nest:

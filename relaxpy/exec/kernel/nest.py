@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
 from relaxpy.ir.tir.expr import Call, PrimExpr, Var
-from relaxpy.ir.traverse import walk
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

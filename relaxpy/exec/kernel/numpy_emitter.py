@@ -58,12 +58,12 @@ from relaxpy.exec.pytree import (
     when,
     within,
 )
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.traverse import substitute, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
-from relaxpy.ir.traverse import substitute, walk
 from relaxpy.pysource import Names, set_place
 
 UFUNCS: Mapping[Combine, str] = {

@@ -21,12 +21,12 @@ from relaxpy.exec.kernel.nest import (
     mapped,
 )
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite, substitute, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.traverse import rewrite, substitute, walk
 
 Places = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
 

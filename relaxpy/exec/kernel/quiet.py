@@ -18,7 +18,8 @@ from relaxpy.exec.kernel.plan import (
     flat,
     parts_in,
 )
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.expr import (
     Add,
@@ -35,7 +36,6 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.traverse import walk
 
 
 def may_warn(plan: Plan) -> bool:

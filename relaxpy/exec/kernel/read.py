@@ -31,8 +31,9 @@ from relaxpy.exec.kernel.nest import (
 )
 from relaxpy.exec.kernel.vectors import lane_of, vector_of
 from relaxpy.exec.scalar import SUPPORTED, spoken
-from relaxpy.ir.dtype import BOOL, VOID
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import BOOL, VOID
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, map_children, rewrite, substitute, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, as_poly
@@ -71,7 +72,6 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     While,
 )
-from relaxpy.ir.traverse import children, map_children, rewrite, substitute, walk
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

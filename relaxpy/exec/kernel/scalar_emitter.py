@@ -56,8 +56,9 @@ from relaxpy.exec.pytree import (
     text,
     when,
 )
-from relaxpy.ir.dtype import HANDLE
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import HANDLE
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -79,7 +80,6 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.traverse import walk
 from relaxpy.pysource import set_place
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from relaxpy.exec.pytree import (
     path,
     text,
 )
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.affine import Poly, as_poly
@@ -51,7 +52,6 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.traverse import walk
 from relaxpy.pysource import Names
 
 ELEMENTWISE: Mapping[type[PrimExpr], str] = {

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, cast
 from relaxpy.exec.kernel.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Store, loads
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement, access
+from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.affine import affine, mentions
@@ -32,7 +33,6 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.traverse import substitute
 
 Combine: TypeAlias = Literal[
     "add", "mul", "min", "max", "and", "or", "bitwise_and", "bitwise_or", "bitwise_xor"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -19,7 +20,6 @@ from relaxpy.ir.tir.expr import (
     Shuffle,
     Var,
 )
-from relaxpy.ir.traverse import map_children
 
 
 def lane_of(value: PrimExpr, lane: PrimExpr) -> PrimExpr:

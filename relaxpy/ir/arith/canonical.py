@@ -36,11 +36,11 @@ from relaxpy.ir.arith.rules import (
     vectors,
 )
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_room
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import map_children, substitute
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.ir.traverse import map_children, substitute
 
 K = TypeVar("K", bound=tir.PrimExpr)
 P = ParamSpec("P")

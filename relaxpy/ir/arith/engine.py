@@ -9,7 +9,7 @@ from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.algebra.residue import Residue
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import expr as tir
 
 K = TypeVar("K", bound=tir.PrimExpr)

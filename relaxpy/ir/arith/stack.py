@@ -9,9 +9,9 @@ from collections.abc import Callable, Container, Iterator
 from typing import TypeVar
 
 from relaxpy.entry import nested_too_deeply
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.traverse import children
 
 T = TypeVar("T")
 

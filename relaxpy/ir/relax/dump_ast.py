@@ -8,9 +8,8 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.node import Attr
+from relaxpy.ir.core.node import Attr
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.expr_functor import ExprFunctor
 from relaxpy.ir.relax.nodes import (
     BindingBlock,
     Call,
@@ -41,7 +40,8 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
     in_parts,
 )
-from relaxpy.ir.relax.ty import DynTensorType, FuncType, ShapeType, TupleType, Type
+from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, ShapeType, TupleType, Type
+from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
 from relaxpy.ir.tir.expr import PrimExpr
 
 

@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Expr,
     ExternFunc,

@@ -11,8 +11,9 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra.order import ordered_as
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.dtype import INT64, DataType
-from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.traverse import children, rewrite, substitute
 from relaxpy.ir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ProducerLoad, Tensor
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
@@ -41,7 +42,6 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from relaxpy.ir.traverse import children, rewrite, substitute
 
 Argument: TypeAlias = Tensor | Var
 

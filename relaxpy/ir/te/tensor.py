@@ -12,15 +12,15 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
-from relaxpy.ir.dtype import FLOAT32, INT32, DataType
-from relaxpy.ir.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.core.dtype import FLOAT32, INT32, DataType
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.te.tag import tagged
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import Evaluate, Stmt
-from relaxpy.ir.traverse import walk
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

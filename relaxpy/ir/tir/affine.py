@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import (
     Add,
@@ -22,7 +23,6 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.traverse import walk
 
 Monomial = tuple[PrimExpr, ...]
 _MOST_TERMS = 256  # a product of many sums has a term for every choice: it stays as written

@@ -12,11 +12,11 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir import hooks
-from relaxpy.ir.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Ramp, Var
-from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

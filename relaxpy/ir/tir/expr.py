@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, counted, digits, is_users
-from relaxpy.ir.dtype import BOOL, HANDLE, INT32, DataType
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.prim_expr import ExprLike as ExprLike, PrimExpr as PrimExpr
-from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

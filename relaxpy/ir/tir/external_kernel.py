@@ -6,7 +6,7 @@ from keyword import iskeyword
 from typing import Any
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import HANDLE, INT32
+from relaxpy.ir.core.dtype import HANDLE, INT32
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer

@@ -12,9 +12,10 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
-from relaxpy.ir.dtype import INT64, DataType
-from relaxpy.ir.node import EMPTY_ATTRS, Attrs
-from relaxpy.ir.relax.function import function_attrs
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Expr,
@@ -25,13 +26,12 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.nodes.function import function_attrs
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.specialize import specialized
 from relaxpy.ir.tir.stmt import Stmt
-from relaxpy.ir.traverse import walk
-from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

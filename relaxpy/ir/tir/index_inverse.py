@@ -9,7 +9,7 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr
 from relaxpy.ir.arith.tvm.iter_inverse import inverse_affine_iter_map, values_of_marks
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
-from relaxpy.ir.dtype import BOOL, INT64
+from relaxpy.ir.core.dtype import BOOL, INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var

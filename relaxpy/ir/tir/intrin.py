@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import BOOL, HANDLE, INT32, VOID, DataType
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, VOID, DataType
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad

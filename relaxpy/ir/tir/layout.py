@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import IterVar, Range
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var

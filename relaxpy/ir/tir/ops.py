@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from relaxpy.errors import MisuseError, digits
-from relaxpy.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
+from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.tir import expr
 
 

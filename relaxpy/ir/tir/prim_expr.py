@@ -16,8 +16,8 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import expr, ops
 
 _interned: WeakValueDictionary[tuple[object, ...], PrimExpr] = WeakValueDictionary()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite, substitute, walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.stmt import DeclBuffer, LetStmt, Stmt
-from relaxpy.ir.traverse import rewrite, substitute, walk
 
 if TYPE_CHECKING:
     from relaxpy.ir.tir.function import PrimFunc

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import INT32, DataType
-from relaxpy.ir.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze
+from relaxpy.ir.core.dtype import INT32, DataType
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import (
     Buffer,

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir import traverse
-from relaxpy.ir.node import Node
+from relaxpy.ir.core import traverse
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.stmt import Stmt

@@ -6,8 +6,9 @@ from typing import Literal, TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, Span, WellFormedError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.tir.buffer import Buffer, IterVar
 from relaxpy.ir.tir.expr import ConstExpr, IterVarKind, Var
 from relaxpy.ir.tir.function import PrimFunc
@@ -19,7 +20,6 @@ from relaxpy.ir.tir.stmt import (
     MatchBufferRegion,
     Stmt,
 )
-from relaxpy.ir.traverse import walk
 
 Scope: TypeAlias = list[Var]
 Kind: TypeAlias = Literal["visit", "bind", "bind again", "leave"]

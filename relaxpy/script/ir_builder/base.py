@@ -9,8 +9,8 @@ from typing import Any, Self, TypeVar
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, counted
-from relaxpy.ir.naming import set_name
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.script.ir_builder.frame import IRBuilderFrame, act, current_builder, open_builders
 from relaxpy.script.parser.acting import acting
 from relaxpy.script.parser.kernel_builder import Body

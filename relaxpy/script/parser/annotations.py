@@ -12,12 +12,13 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.relax import nodes as rx, ty
-from relaxpy.ir.relax.base import check_parts, count_parts
-from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
-from relaxpy.ir.relax.struct_info import check_sizes, whole_number
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import static_type as ty
+from relaxpy.ir.relax.nodes.base import check_parts, count_parts
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.nodes.struct_info import check_sizes, whole_number
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.script.parser.devices import Devices
 from relaxpy.script.parser.forms import DeviceForm, UnknownShape, as_dtype

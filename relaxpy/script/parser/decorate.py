@@ -15,7 +15,7 @@ from typing_extensions import override
 from relaxpy.entry import tell
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names
 from relaxpy.ir import hooks
-from relaxpy.ir.bulk import in_bulk
+from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.parser import forms

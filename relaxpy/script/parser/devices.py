@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from relaxpy.errors import MisuseError, close_names
-from relaxpy.ir.device import split_device
+from relaxpy.ir.core.device import split_device
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.relax.distributed import DeviceMesh
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh
 
 #: The name under which a module lists its devices.
 KEY = "vdevice"

@@ -7,7 +7,7 @@ from typing import Any
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir.expr import CALLED_BY_TEXT
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.acting import word

@@ -19,7 +19,7 @@ from relaxpy.errors import (
     Span,
     close_names,
 )
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer

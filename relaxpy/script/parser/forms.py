@@ -16,18 +16,18 @@ from typing_extensions import override
 
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import INT32, DataType
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import INT32, DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.stmt import ForKind
-from relaxpy.ir.types import PointerType, PrimType
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+    from relaxpy.ir.core.node import Attr
     from relaxpy.ir.module import IRModule
-    from relaxpy.ir.node import Attr
     from relaxpy.ir.relax.nodes import StructInfo
 
 

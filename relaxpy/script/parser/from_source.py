@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import ParseError
-from relaxpy.ir.bulk import in_bulk
+from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script import ir as ir_words, relax as relax_words, tir as tir_words

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing_extensions import override
 
 from relaxpy.errors import ParseError, RelaxpyError
-from relaxpy.ir.node import Attrs
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.evaluation import evaluating
+from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.graph_state import Body, declared_pure, name_of
 from relaxpy.script.parser.graph_unrolled import GraphUnrolled

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from relaxpy.errors import ParseError, RelaxpyError, Span
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.script.parser import forms

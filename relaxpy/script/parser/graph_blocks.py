@@ -9,7 +9,7 @@ from functools import reduce
 
 from relaxpy.errors import StructInfoTypeError, WellFormedError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.normalize import is_leaf
+from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser import forms

@@ -13,7 +13,7 @@ from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import free_vars
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script.parser.graph_values import GraphEvaluator
 from relaxpy.script.parser.guard import OPEN, Guard

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr

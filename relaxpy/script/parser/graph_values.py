@@ -12,13 +12,13 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.context import written_at
-from relaxpy.ir.relax.distributed import DeviceMesh
+from relaxpy.ir.relax.block_builder.context import written_at
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh
 from relaxpy.ir.relax.op import operators
 from relaxpy.ir.relax.op.inspect import (
     NUMBERS,

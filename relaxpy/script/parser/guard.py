@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Attrs, Node
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.inspect import TensorDtype
 from relaxpy.ir.relax.op.registry import OpDef
-from relaxpy.ir.relax.shape_vars import sizes_of
+from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.traverse import children
 from relaxpy.script.parser import door
 from relaxpy.script.parser.call_faults import culprit
 from relaxpy.script.parser.scope import BUILTINS, FromText, ModuleRef

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.naming import set_name
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, load_parts
 from relaxpy.ir.tir.expr import PrimExpr, Var

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from relaxpy.errors import BuilderStateError, RelaxpyError, Span
-from relaxpy.ir.dtype import INT32, DataType
-from relaxpy.ir.node import Attrs
+from relaxpy.ir.core.dtype import INT32, DataType
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.regions import access_regions
-from relaxpy.ir.traverse import walk
-from relaxpy.ir.types import PointerType
 from relaxpy.script.parser import forms
 
 Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]

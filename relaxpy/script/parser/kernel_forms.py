@@ -9,10 +9,11 @@ from typing import Any
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.naming import set_name
-from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import (
     Buffer,
@@ -23,7 +24,6 @@ from relaxpy.ir.tir.buffer import (
     load_parts,
 )
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
-from relaxpy.ir.types import PointerType, PrimType
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.kernel_builder import KernelBuilder, Wrap
 from relaxpy.script.parser.wording import describe

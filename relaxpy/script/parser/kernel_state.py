@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.errors import ParseError, RelaxpyError, Span
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import VOID, DataType
-from relaxpy.ir.relax import nodes as rx, ty
+from relaxpy.ir.core.dtype import VOID, DataType
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import static_type as ty
 from relaxpy.script.parser import forms
 from relaxpy.script.parser.acting import word
 from relaxpy.script.parser.annotations import (

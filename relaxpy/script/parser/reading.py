@@ -11,16 +11,16 @@ from typing import Any
 
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
 from relaxpy.ir import hooks
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.link import linked, with_callees
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Attrs
-from relaxpy.ir.python_function import python_function, reindented
 from relaxpy.ir.relax.analysis.calls import mentioned_globals, strongly_connected
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.evaluation import evaluating
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
+from relaxpy.ir.relax.nodes.evaluation import evaluating
+from relaxpy.ir.relax.nodes.python_function import python_function, reindented
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.well_formed import kernel_faults
 from relaxpy.script.parser import forms

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op as _op  # noqa: F401  (registers the operators)
 from relaxpy.ir.relax.op.call import call_packed as _call_packed
 from relaxpy.ir.relax.op.registry import OpDef, registered_ops

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from relaxpy.errors import MisuseError, RelaxpyError, close_names
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.infer import function_info
+from relaxpy.ir.relax.block_builder.infer import function_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.annotations import is_annotation, resolve, string_dims

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import MisuseError, counted
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import Attrs, freeze
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs, freeze
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var

@@ -20,7 +20,7 @@ from relaxpy.errors import (
     UnknownAttributeError,
     nearest,
 )
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.buffer import Buffer

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relaxpy.ir.doc import Concat, Doc, Group, call
-from relaxpy.ir.literal import constant_literal, string_text
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
-from relaxpy.ir.python_function import is_python_function, text_of
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.ty import Type, wrap_type
-from relaxpy.ir.text import short_text
+from relaxpy.ir.relax.nodes.python_function import is_python_function, text_of
+from relaxpy.ir.relax.nodes.static_type import Type, wrap_type
+from relaxpy.ir.short_text.document import Concat, Doc, Group, call
+from relaxpy.ir.short_text.literals import constant_literal, string_text
+from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.function import PrimFunc

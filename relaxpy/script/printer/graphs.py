@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.ir.doc import Concat, Doc, Group, call, keyword, tuple_doc
-from relaxpy.ir.literal import string_text
-from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import bound_vars
-from relaxpy.ir.relax.infer import signature_of
+from relaxpy.ir.relax.block_builder.infer import signature_of
 from relaxpy.ir.relax.op import registered_ops
+from relaxpy.ir.short_text.document import Concat, Doc, Group, call, keyword, tuple_doc
+from relaxpy.ir.short_text.literals import string_text
 from relaxpy.ir.tir.expr import IntImm, SizeVar, Var
-from relaxpy.ir.traverse import children, walk
 from relaxpy.script.printer.names import Names, is_name
 from relaxpy.script.printer.options import Options
 from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from relaxpy.ir.doc import Concat, Doc, Group, call, flat, keyword, tuple_doc
-from relaxpy.ir.dtype import FLOAT32, INT32
-from relaxpy.ir.literal import string_text
-from relaxpy.ir.node import Attrs, Node
+from relaxpy.ir.core.dtype import FLOAT32, INT32
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.short_text.document import Concat, Doc, Group, call, flat, keyword, tuple_doc
+from relaxpy.ir.short_text.literals import string_text
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.tir.reduce import CommReducer
-from relaxpy.ir.traverse import children, walk
-from relaxpy.ir.types import PointerType
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from relaxpy.errors import MisuseError, close_names
-from relaxpy.ir.doc import INDENT, WIDTH
+from relaxpy.ir.short_text.document import INDENT, WIDTH
 from relaxpy.script.printer.names import is_name
 
 

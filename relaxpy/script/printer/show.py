@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.bulk import in_bulk
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.node import Node
 from relaxpy.screen import ipython
 from relaxpy.script.printer.document import Document
 from relaxpy.script.printer.options import Options

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
-from relaxpy.ir.doc import Concat, Doc, Group, Layout, call, flat, width_of
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.sharing import Places
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.literal import string_text
-from relaxpy.ir.node import Node
-from relaxpy.ir.python_function import reindented
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.sharing import Places
-from relaxpy.ir.text import ShortText
+from relaxpy.ir.relax.nodes.python_function import reindented
+from relaxpy.ir.short_text.document import Concat, Doc, Group, Layout, call, flat, width_of
+from relaxpy.ir.short_text.literals import string_text
+from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.options import Options
 

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import (

@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as e, stmt as s
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.traverse import walk
 
 Cell: TypeAlias = tuple[str, int]
 """An element as the text has it: the buffer that owns the memory, and the place in it."""

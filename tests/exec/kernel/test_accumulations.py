@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import (

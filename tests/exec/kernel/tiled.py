@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import (
@@ -24,7 +25,6 @@ from relaxpy.ir.tir.expr import (
 )
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
-from relaxpy.ir.traverse import substitute
 
 
 def number(value: int, kind: str = "int64") -> PrimExpr:

@@ -20,7 +20,7 @@ from relaxpy.arith import (
 )
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.iter_inverse import values_of_marks
-from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from tests.ir.arith.integers import evaluate

@@ -27,9 +27,9 @@ from relaxpy.arith import (
 )
 from relaxpy.ir.arith import canonical, prove
 from relaxpy.ir.arith.canonical import Canonical
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Range
-from relaxpy.ir.traverse import walk
 from tests.fuzz.scalars import Expressions
 
 Question = Callable[[], Any]
@@ -207,7 +207,7 @@ from relaxpy.arith import simplify
 vs = [T.Var("i", "int32") for _ in range(12)]
 total = sum(((a + 1) * (b - 2) // 3 for a, b in zip(vs, vs[::-1])), start=T.IntImm("int32", 0))
 names = {{v: f"i{{k}}" for k, v in enumerate(vs)}}
-from relaxpy.ir.traverse import substitute
+from relaxpy.ir.core.traverse import substitute
 print(substitute(simplify(total), {{v: T.Var(name, "int32") for v, name in names.items()}}))
 """
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from relaxpy.arith import Analyzer, ConstIntBound
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.traverse import children, walk
 from tests.ir.arith.boxes import holds, points, value
 
 E = tir.PrimExpr

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relaxpy.errors import Source, Span
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir

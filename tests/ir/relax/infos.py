@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from relaxpy.ir.dtype import VOID, DataType
+from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 

@@ -7,10 +7,10 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MatchCastError, MisuseError, StructInfoError, UnknownNameError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.derive import normalize_function
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.runtime import ShapeTuple
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import (

@@ -3,12 +3,12 @@
 import pytest
 
 from relaxpy.errors import MisuseError, TransformError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import name_to_binding
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.binding_rewrite import DataflowBlockRewrite
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bindings, called, pure, var
 from tests.ir.relax.infos import tensor

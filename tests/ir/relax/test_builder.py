@@ -8,12 +8,12 @@ import pytest
 
 from relaxpy import compile, te
 from relaxpy.errors import BuilderStateError, MisuseError, StructInfoError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import normalize_module
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.runtime import ShapeTuple
 from relaxpy.script import from_source
 from tests.counting import calls

@@ -9,17 +9,17 @@ from hypothesis import assume, given, strategies as st
 
 import relaxpy
 from relaxpy.errors import MisuseError, StructInfoError, WellFormedError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import normalize_function
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.transform import LegalizeOps
-from relaxpy.ir.structural import structural_equal
-from relaxpy.ir.traverse import walk
 from tests.ir.relax.graphs import BOOL, bind, block, function, module, pure, seq, var
 from tests.ir.relax.infos import Object, func, infos, prim, rank, tensor, tuple_of
 from tests.ir.relax.test_sized_programs import normalized, programs

@@ -7,16 +7,16 @@ import pytest
 from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyWarning, StructInfoError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import normalize_function
-from relaxpy.ir.relax.expr_functor import ExprFunctor
-from relaxpy.ir.relax.expr_mutator import PyExprMutator, mutator
-from relaxpy.ir.relax.expr_visitor import PyExprVisitor, visitor
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_function
+from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator, mutator
+from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor, visitor
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import (
     BOOL,

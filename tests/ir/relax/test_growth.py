@@ -8,12 +8,12 @@ import pytest
 
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.binding_rewrite import DataflowBlockRewrite
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import normalize_function, normalize_module
-from relaxpy.ir.relax.expr_mutator import PyExprMutator
-from relaxpy.ir.relax.expr_visitor import PyExprVisitor
-from relaxpy.ir.relax.replace import copy_with_new_vars
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module
+from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from tests.counting import calls
 from tests.ir.relax.graphs import (
     BOOL,

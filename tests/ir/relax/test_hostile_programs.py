@@ -9,7 +9,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.derive import normalize_module
+from relaxpy.ir.relax.block_builder.derive import normalize_module
 from tests.ir.relax.graphs import bind, block, cast, dataflow, function, seq, size
 from tests.ir.relax.infos import infos
 

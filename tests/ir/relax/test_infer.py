@@ -9,7 +9,7 @@ from relaxpy.exec.registry import register_func, remove_global_func
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.derive import normalize_function, normalize_module
+from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module
 from tests.ir.relax.graphs import (
     BOOL,
     UNIT,

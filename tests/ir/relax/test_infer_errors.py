@@ -13,7 +13,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.derive import normalize_function
+from relaxpy.ir.relax.block_builder.derive import normalize_function
 from tests.ir.relax.graphs import at, function, pure, show, size, var
 from tests.ir.relax.infos import Object, func, prim, rank, shape, tensor, tuple_of
 

@@ -7,11 +7,11 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MatchCastError, MisuseError, RelaxpyWarning, TransformError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.derive import normalize_module
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bind, bindings, block, function, seq, var
 from tests.ir.relax.infos import func as func_info, rank, tensor

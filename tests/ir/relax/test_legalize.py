@@ -19,20 +19,20 @@ from relaxpy.errors import (
     UnknownNameError,
 )
 from relaxpy.exec.compile import compile
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.unary import UNARY
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.structural import assert_structural_equal
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.transform import get_pipeline
-from relaxpy.ir.traverse import walk
 from tests.counting import calls
 from tests.ir.relax.infos import Object, prim, rank, shape, tensor, tuple_of
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from relaxpy.errors import StructInfoError, WellFormedError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import normalize_function
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_function
 from tests.counting import calls
 from tests.ir.relax.graphs import (
     BOOL,

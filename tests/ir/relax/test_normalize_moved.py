@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from relaxpy.errors import StructInfoError
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import normalize_function
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import walk
 from tests.ir.relax.graphs import (
     BOOL,
     bind,

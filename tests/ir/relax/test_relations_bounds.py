@@ -9,25 +9,10 @@ from typing import TypeVar
 import pytest
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.compatibility import (
-    check_compatibility,
-    explain_disjointness,
-    explain_incompatibility,
-    is_base_of,
-    provably_disjoint,
-)
-from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
-from relaxpy.ir.relax.erase import erase_to_well_defined
-from relaxpy.ir.relax.mapping import shape_var_map
-from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
-from relaxpy.ir.relax.shape_vars import (
-    definable_shape_vars,
-    free_shape_vars,
-    rename_apart,
-    substitute_info,
-)
-from relaxpy.ir.relax.ty import (
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.nodes.static_type import (
     AnyType,
     DynTensorType,
     FuncType,
@@ -40,7 +25,22 @@ from relaxpy.ir.relax.ty import (
     find_lub,
     is_subtype,
 )
-from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
+from relaxpy.ir.relax.relations.compatibility import (
+    check_compatibility,
+    explain_disjointness,
+    explain_incompatibility,
+    is_base_of,
+    provably_disjoint,
+)
+from relaxpy.ir.relax.relations.erase import erase_to_well_defined
+from relaxpy.ir.relax.relations.mapping import shape_var_map
+from relaxpy.ir.relax.relations.shape_vars import (
+    definable_shape_vars,
+    free_shape_vars,
+    rename_apart,
+    substitute_info,
+)
 from tests.ir.relax.infos import (
     FIRST,
     SHAPES,

@@ -8,7 +8,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo
 from relaxpy.ir.relax.relations import (
     BaseCheckResult,
     Compatibility,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from relaxpy.errors import MisuseError, StructInfoTypeError
-from relaxpy.ir.dtype import INT64, VOID
+from relaxpy.ir.core.dtype import INT64, VOID
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.erase import erase_to_well_defined
-from relaxpy.ir.relax.ty import (
+from relaxpy.ir.relax.nodes.static_type import (
     AnyType,
     DynTensorType,
     FuncType,
@@ -26,7 +26,7 @@ from relaxpy.ir.relax.ty import (
     require_subtype,
     wrap_type,
 )
-from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.relax.relations.erase import erase_to_well_defined
 from tests.ir.relax.infos import (
     FIRST,
     SHAPES,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.ir.relax import nodes as rx, ty
-from relaxpy.ir.relax.compatibility import Compatibility, check_compatibility, is_base_of
-from relaxpy.ir.relax.erase import erase_to_well_defined
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import static_type as ty
 from relaxpy.ir.relax.relations import (
     definable_shape_vars,
     free_shape_vars,
@@ -18,6 +17,8 @@ from relaxpy.ir.relax.relations import (
     struct_info_lca,
     substitute_info,
 )
+from relaxpy.ir.relax.relations.compatibility import Compatibility, check_compatibility, is_base_of
+from relaxpy.ir.relax.relations.erase import erase_to_well_defined
 from tests.ir.relax.infos import SHAPES, VARIABLES, infos, weakened
 
 N, M, K = VARIABLES

@@ -6,15 +6,15 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.compatibility import (
+from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
+from relaxpy.ir.relax.relations.compatibility import (
     BaseCheckResult,
     Compatibility,
     check_compatibility,
     is_base_of,
     struct_info_base_check,
 )
-from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
-from relaxpy.ir.relax.shape_vars import definable_shape_vars, free_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import relax as R
 from tests.ir.relax.infos import (

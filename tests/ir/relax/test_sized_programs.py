@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from relaxpy.errors import RelaxpyWarning, StructInfoError
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import normalize_function
-from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.graphs import BOOL, bind, block, cast, dataflow, function, pure, seq, size, var
 from tests.ir.relax.infos import Object, tensor

@@ -9,7 +9,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
-from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.intrin import if_then_else
 from tests.ir.relax.graphs import (

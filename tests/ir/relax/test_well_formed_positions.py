@@ -10,7 +10,7 @@ import pytest
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.graphs import BOOL, at, function, seq, size
 from tests.ir.relax.infos import Object, func, shape, tensor, tuple_of

@@ -9,7 +9,7 @@ import pytest
 
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
-from relaxpy.ir.relax.derive import normalize_function
+from relaxpy.ir.relax.block_builder.derive import normalize_function
 from tests.ir.relax.graphs import (
     BOOL,
     at,

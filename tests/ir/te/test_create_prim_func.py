@@ -7,13 +7,13 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir, intrin, reduce
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block
-from relaxpy.ir.traverse import walk
 
 Array = np.ndarray
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.structural import assert_structural_equal, structural_equal
+from relaxpy.ir.equality.structural import assert_structural_equal, structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.text import short_text
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import stmt
 from relaxpy.ir.tir.regions import access_regions
-from relaxpy.ir.traverse import walk
 from relaxpy.script import from_source
 
 

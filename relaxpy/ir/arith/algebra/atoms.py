@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly, sorted_terms
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import expr as tir
 
 Terms: TypeAlias = tuple[tuple[Monomial, int], ...]

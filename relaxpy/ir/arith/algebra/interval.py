@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TypeAlias
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import ops
 
 Bound: TypeAlias = int | float

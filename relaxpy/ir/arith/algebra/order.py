@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import reduce
 
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, rewrite, walk
 from relaxpy.ir.tir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
-from relaxpy.ir.traverse import children, rewrite, walk
 
 
 def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:

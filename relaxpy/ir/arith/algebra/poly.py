@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import gcd
 from typing import TypeAlias
 
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import expr as tir
 
 Monomial: TypeAlias = tuple[tir.PrimExpr, ...]

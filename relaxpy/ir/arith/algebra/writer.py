@@ -6,7 +6,7 @@ from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.arith.algebra.terms import Extremum, Plain, Remainder, Term, grouped
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
 
 

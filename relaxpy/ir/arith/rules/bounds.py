@@ -11,7 +11,7 @@ from relaxpy.ir.arith.algebra.atoms import Positive, Quotient
 from relaxpy.ir.arith.algebra.interval import EVERYTHING, Interval
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.arith.engine import Engine
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.engine import Engine
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
 
 #: Bits of the integers that floats of these types hold without gaps.

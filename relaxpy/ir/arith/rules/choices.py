@@ -5,8 +5,8 @@ from __future__ import annotations
 from relaxpy.ir.arith.algebra import folding, poly
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.engine import Engine
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import walk
 
 Parts = tuple[tir.PrimExpr, tir.PrimExpr, tir.PrimExpr]
 """The condition of a choice, and its values where that holds and where it does not."""

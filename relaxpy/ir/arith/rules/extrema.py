@@ -8,7 +8,7 @@ from relaxpy.ir.arith.algebra import folding, poly
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, positive_atom
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.engine import Engine
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import expr as tir
 
 

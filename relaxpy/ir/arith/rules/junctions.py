@@ -7,7 +7,7 @@ from relaxpy.ir.arith.algebra.atoms import Quotient, divisor
 from relaxpy.ir.arith.algebra.facts import AND_OF_ORS, BRANCHES
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.engine import Engine
-from relaxpy.ir.dtype import BOOL, INT64, DataType
+from relaxpy.ir.core.dtype import BOOL, INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
 

@@ -6,7 +6,7 @@ from relaxpy.ir.arith.algebra import folding, poly, terms, writer
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.engine import Engine
-from relaxpy.ir.dtype import BOOL, DataType
+from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.tir import expr as tir, ops
 
 

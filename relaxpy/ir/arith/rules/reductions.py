@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from relaxpy.ir.arith.engine import Engine
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
 from relaxpy.ir.tir.reduce import CommReducer, Reduce
-from relaxpy.ir.traverse import walk
 
 
 def simplify(engine: Engine, expr: Reduce) -> PrimExpr:

@@ -6,7 +6,7 @@ from relaxpy.ir.arith.algebra import folding, halves, poly, writer
 from relaxpy.ir.arith.algebra.atoms import Quotient
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.arith.engine import Engine
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import expr as tir
 
 _CHOICES = (tir.Select, tir.Call)

@@ -8,11 +8,11 @@ from math import gcd
 from relaxpy.ir.arith.algebra import folding, interval
 from relaxpy.ir.arith.algebra.lanes import Lanes
 from relaxpy.ir.arith.engine import Engine
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import map_children, substitute
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.traverse import map_children, substitute
 
 Scalar = Callable[[PrimExpr, PrimExpr], PrimExpr]
 

@@ -20,11 +20,11 @@ from relaxpy.ir.arith.tvm.constraints import (
     unsolvable,
 )
 from relaxpy.ir.arith.tvm.patterns import at_most_zero, linear_terms, simplified_negations
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
-from relaxpy.ir.traverse import substitute
 
 _LIMIT = 2000
 

@@ -25,7 +25,7 @@ from relaxpy.ir.arith.tvm.iter_reader import (
     analyzer_of,
     size_of,
 )
-from relaxpy.ir.dtype import BOOL
+from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var

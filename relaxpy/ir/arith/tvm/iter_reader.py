@@ -16,13 +16,13 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     is_number,
     normalize_iter_map_to_expr,
 )
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.traverse import walk
 
 
 @dataclass(frozen=True, slots=True)

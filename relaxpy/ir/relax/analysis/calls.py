@@ -6,11 +6,11 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
 from relaxpy.entry import user_facing
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.nodes import Function, GlobalVar
-from relaxpy.ir.traverse import walk
 
 K = TypeVar("K", bound=Hashable)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.nodes import Function, MatchCast, StructInfo, Var, VarBinding
-from relaxpy.ir.relax.shape_vars import definable_shape_vars, free_shape_vars, variables_of
+from relaxpy.ir.relax.relations.shape_vars import (
+    definable_shape_vars,
+    free_shape_vars,
+    variables_of,
+)
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import children, walk
 
 
 @user_facing

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.relax.nodes import BindingBlock, Expr, Function, StructInfo
 from relaxpy.ir.tir.function import PrimFunc
 

@@ -8,12 +8,10 @@ from typing import Any, TypeVar, cast
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import INT64
-from relaxpy.ir.relax import erase
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.analysis.expect import expect
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.distributed import DTensorStructInfo
-from relaxpy.ir.relax.infer import apply_signature
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.infer import apply_signature
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -23,7 +21,9 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.shape_vars import map_infos, rename_apart, substitute_info
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.relations import erase
+from relaxpy.ir.relax.relations.shape_vars import map_infos, rename_apart, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
 
 I = TypeVar("I", bound=StructInfo)  # noqa: E741

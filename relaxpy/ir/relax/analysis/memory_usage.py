@@ -8,7 +8,8 @@ from math import prod
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import counted
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation
@@ -24,7 +25,6 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
 )
 from relaxpy.ir.tir.expr import IntImm
-from relaxpy.ir.traverse import walk
 
 
 @dataclass(slots=True)

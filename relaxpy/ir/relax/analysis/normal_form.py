@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from relaxpy.errors import Diagnostic
 from relaxpy.ir.relax.analysis.survey import Survey
+from relaxpy.ir.relax.block_builder.normalize import is_leaf, is_normal_value
 from relaxpy.ir.relax.nodes import DataflowBlock, If, SeqExpr
-from relaxpy.ir.relax.normalize import is_leaf, is_normal_value
 
 _HINT = "relax.transform.Normalize brings programs into normal form"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.expect import expect
-from relaxpy.ir.relax.context import Context
-from relaxpy.ir.relax.infer import is_pure_call
+from relaxpy.ir.relax.block_builder.context import Context
+from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.nodes import Call, Expr, Function, GlobalVar, Var
-from relaxpy.ir.traverse import children
 
 _CONTEXT = Context()
 

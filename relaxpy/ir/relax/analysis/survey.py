@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from relaxpy.errors import Span
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.sharing import Places
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
@@ -36,7 +36,8 @@ from relaxpy.ir.relax.nodes import (
     Var,
     in_parts,
 )
-from relaxpy.ir.relax.shape_vars import (
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.relations.shape_vars import (
     Division,
     certain_divisions,
     definable_shape_vars,
@@ -44,7 +45,6 @@ from relaxpy.ir.relax.shape_vars import (
     sizes_of,
     variables_of,
 )
-from relaxpy.ir.sharing import Places
 from relaxpy.ir.tir import expr as tir
 
 Fault: TypeAlias = Literal["unbound", "early", "self", "gone", "block", "captured"]

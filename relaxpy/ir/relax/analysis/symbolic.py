@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.nodes import (
     Function,
@@ -15,14 +16,13 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Var,
 )
-from relaxpy.ir.relax.shape_vars import (
+from relaxpy.ir.relax.relations.shape_vars import (
     definable_shape_vars,
     free_shape_vars,
     sizes_of,
     variables_of,
 )
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import children, walk
 
 
 @user_facing

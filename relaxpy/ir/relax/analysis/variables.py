@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.nodes import (
@@ -23,7 +24,6 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
-from relaxpy.ir.traverse import children, walk
 
 
 @user_facing

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from relaxpy.errors import Diagnostic
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.analysis.survey import SIZES_COME_FROM, Annotation, Survey
 from relaxpy.ir.relax.nodes import (
     Expr,
@@ -19,7 +19,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Var,
 )
-from relaxpy.ir.text import ShortText
+from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 
 

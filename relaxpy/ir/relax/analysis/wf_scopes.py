@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from relaxpy.errors import Diagnostic, Span, close_names
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.analysis.survey import SIZES_COME_FROM, Fault, SizeUse, Survey
 from relaxpy.ir.relax.nodes import DataflowVar, GlobalVar
-from relaxpy.ir.text import ShortText
+from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.expr import PrimExpr
 
 

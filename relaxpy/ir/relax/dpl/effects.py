@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.context import Context
-from relaxpy.ir.relax.infer import is_pure_call
+from relaxpy.ir.relax.block_builder.context import Context
+from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,

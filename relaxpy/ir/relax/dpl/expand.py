@@ -9,9 +9,9 @@ from typing import TypeAlias, assert_never, cast
 import numpy as np
 
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.base import StructInfo
 from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
@@ -31,7 +31,7 @@ from relaxpy.ir.relax.nodes import (
     TupleGetItem,
     Var,
 )
-from relaxpy.ir.structural import structural_equal
+from relaxpy.ir.relax.nodes.base import StructInfo
 from relaxpy.ir.tir.expr import PrimExpr
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.block_builder.context import Context
+from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.dpl.pattern import (
     AttrPattern,
     CallPattern,
@@ -23,8 +24,6 @@ from relaxpy.ir.relax.dpl.pattern import (
     all_parts,
 )
 from relaxpy.ir.relax.dpl.replacing import Rewriter
-from relaxpy.ir.relax.infer import is_pure_call
-from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Call,
@@ -43,7 +42,8 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.replace import copy_with_new_vars, replace_variables
+from relaxpy.ir.relax.relations.mapping import map_params
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 
 
 def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, BaseFunc]]:

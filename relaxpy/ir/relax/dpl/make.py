@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.pattern import (
     AttrPattern,

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.base import StructInfo
 from relaxpy.ir.relax.dpl.expand import (
     FieldsGoal,
     Goal,
@@ -20,10 +19,11 @@ from relaxpy.ir.relax.dpl.expand import (
 )
 from relaxpy.ir.relax.dpl.pattern import DFPattern, StructInfoPattern, VarPattern, all_parts
 from relaxpy.ir.relax.dpl.sharing import independent_patterns
-from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.nodes import Expr, SeqExpr, Var, VarBinding
+from relaxpy.ir.relax.nodes.base import StructInfo
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.shape_vars import free_shape_vars, substitute_info
+from relaxpy.ir.relax.relations.mapping import map_params
+from relaxpy.ir.relax.relations.shape_vars import free_shape_vars, substitute_info
 
 Value: TypeAlias = Expr | Op
 T = TypeVar("T", bound=Hashable)

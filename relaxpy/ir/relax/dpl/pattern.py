@@ -12,12 +12,12 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.node import Attrs, as_attrs
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.base import check_name, set_fields
 from relaxpy.ir.relax.dpl import constraints
 from relaxpy.ir.relax.nodes import Expr, StructInfo, Var, as_shape, as_struct_info
+from relaxpy.ir.relax.nodes.base import check_name, set_fields
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from relaxpy.errors import MisuseError, RelaxpyError, TransformError, counted
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.relax.analysis.calls import mentioned_globals
 from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
+from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.dpl.effects import Effects
 from relaxpy.ir.relax.dpl.expand import is_same_program
-from relaxpy.ir.relax.expr_mutator import PyExprMutator
-from relaxpy.ir.relax.mapping import map_params
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
@@ -35,12 +35,12 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
-from relaxpy.ir.relax.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, provably_disjoint
-from relaxpy.ir.relax.replace import copy_with_new_vars, replace_variables
-from relaxpy.ir.relax.shape_vars import definable_shape_vars, substitute_info
+from relaxpy.ir.relax.relations.mapping import map_params
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, substitute_info
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import rename, walk
 
 Kind: TypeAlias = type[BindingBlock]
 

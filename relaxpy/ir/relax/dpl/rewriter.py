@@ -12,7 +12,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError, counted
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.passes import Pass, PassContext, PassInfo
-from relaxpy.ir.relax.derive import normalize_function
+from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.dpl.context import PatternContext
 from relaxpy.ir.relax.dpl.contexts import ContextRule, MatchRewriter
 from relaxpy.ir.relax.dpl.from_function import rule_of_module
@@ -28,8 +28,8 @@ from relaxpy.ir.relax.dpl.rules import ExprRule, Rule
 from relaxpy.ir.relax.dpl.sequence import rewritten
 from relaxpy.ir.relax.dpl.subroutines import Subroutines, called_subroutines
 from relaxpy.ir.relax.dpl.tuples import TupleRule
-from relaxpy.ir.relax.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, Function, If, SeqExpr
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 
 
 @dataclass(frozen=True, eq=False, repr=False)

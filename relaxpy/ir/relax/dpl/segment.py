@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
-from relaxpy.ir.node import Node
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.effects import may_fail
 from relaxpy.ir.relax.nodes import (
@@ -20,9 +21,8 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
-from relaxpy.ir.relax.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import walk
 
 
 class Segment:

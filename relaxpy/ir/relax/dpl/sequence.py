@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.relax.analysis.variables import free_vars
+from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.dpl.replacing import Replacing
 from relaxpy.ir.relax.dpl.rules import Rule
 from relaxpy.ir.relax.dpl.tidy import tidied
-from relaxpy.ir.relax.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
@@ -28,10 +29,9 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
-from relaxpy.ir.relax.normalize import is_leaf
-from relaxpy.ir.relax.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import walk
 
 E = TypeVar("E", bound=Expr)
 

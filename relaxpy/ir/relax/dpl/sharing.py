@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.ir.relax.dpl.pattern import DFPattern, StructInfoPattern, all_parts, parts
-from relaxpy.ir.relax.shape_vars import free_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 
 
 def independent_patterns(roots: Sequence[DFPattern]) -> frozenset[DFPattern]:

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rename, walk
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.relax.analysis.calls import mentioned_globals
 from relaxpy.ir.relax.dpl.from_function import Replacement
 from relaxpy.ir.relax.dpl.pattern import DFPattern
 from relaxpy.ir.relax.dpl.rules import ExprRule, Rule
 from relaxpy.ir.relax.dpl.tuples import TupleRule
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, GlobalVar
-from relaxpy.ir.structural import structural_equal
-from relaxpy.ir.traverse import rename, walk
 
 F = TypeVar("F", bound=Expr)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.unused import joined, without_bindings
 from relaxpy.ir.relax.analysis.variables import occurring_vars
@@ -24,7 +25,6 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
-from relaxpy.ir.traverse import rename, walk
 
 
 def tidied(seq: SeqExpr, to: Replacing) -> SeqExpr:

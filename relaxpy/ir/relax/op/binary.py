@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import BOOL, DataType
+from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -36,7 +36,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 _NAMES = ("x1", "x2")
 Numbers: TypeAlias = TensorStructInfo | PrimStructInfo

@@ -8,12 +8,10 @@ from typing import TypeAlias
 import numpy as np
 
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
-from relaxpy.ir.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.context import Context
-from relaxpy.ir.relax.distributed import DTensorStructInfo
-from relaxpy.ir.relax.evaluation import evaluated
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -31,6 +29,8 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.outputs import (
     Infos,
     OutputShape,

@@ -10,7 +10,7 @@ import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.dtype import FLOAT32, INT64, DataType
+from relaxpy.ir.core.dtype import FLOAT32, INT64, DataType
 from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -39,7 +39,7 @@ from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 #: Ranges of up to so many numbers become constants.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, const
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import te_kernel, with_dtype
@@ -13,7 +13,7 @@ from relaxpy.ir.te import topi
 from relaxpy.ir.tir import ops
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 def _legalize_astype(builder: BlockBuilder, call: Call) -> Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from relaxpy.ir.device import Device, device, split_device
+from relaxpy.ir.core.device import Device, device, split_device
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.relax.op.registry import register

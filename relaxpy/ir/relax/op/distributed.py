@@ -8,9 +8,9 @@ from typing import Any
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.context import Context
-from relaxpy.ir.relax.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_infos
 from relaxpy.ir.relax.op.outputs import Infos, output_info
 from relaxpy.ir.relax.op.registry import register

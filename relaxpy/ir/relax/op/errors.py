@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relaxpy.errors import Diagnostic, RelaxpyError, Span, StructInfoTypeError
-from relaxpy.ir.relax.context import Context, written_at
-from relaxpy.ir.relax.distributed import DTensorStructInfo
+from relaxpy.ir.relax.block_builder.context import Context, written_at
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -17,6 +16,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.parameter import Parameter
 from relaxpy.ir.tir import expr as tir
 

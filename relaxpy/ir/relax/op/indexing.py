@@ -30,7 +30,7 @@ from relaxpy.ir.te.topi.transform import slice_bounds
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 @register("relax.take", pure=True, legalize=by_te(topi.take))

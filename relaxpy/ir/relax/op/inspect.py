@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import INT32, INT64, DataType
+from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimStructInfo, PrimValue, TensorStructInfo
 from relaxpy.ir.relax.op.registry import OpDef, register
 from relaxpy.ir.relax.op.rules import normal_axis, refuse, refuse_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
 from relaxpy.ir.relax.op.binary import BINARY
 from relaxpy.ir.relax.op.manipulate import permute_dims
@@ -27,7 +27,7 @@ from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 def _product(x1: Tensor, x2: Tensor, out_dtype: str | None, dtype: str) -> Tensor:

@@ -51,7 +51,7 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr
 MAX_PARTS = 1024
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 def _rearranged(x: TensorStructInfo, shape: Sequence[PrimExpr]) -> TensorStructInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relaxpy.ir.arith.prove import always
-from relaxpy.ir.dtype import INT64, VOID, DataType
+from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.op_record import Allocation
 from relaxpy.ir.relax.nodes import (
     Call,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.errors import StructInfoTypeError
-from relaxpy.ir.dtype import INT64
-from relaxpy.ir.node import Attrs
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallArguments
-from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     ObjectStructInfo,

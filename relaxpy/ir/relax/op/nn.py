@@ -25,7 +25,7 @@ from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import shape_text
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 @register("relax.nn.relu", pure=True, legalize=by_te(topi.nn.relu))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.errors import StructInfoTypeError, counted
-from relaxpy.ir.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,

@@ -11,8 +11,7 @@ from typing import get_args, get_origin
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import DataType
-from relaxpy.ir.relax.distributed import DTensorStructInfo
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import (
     Expr,
     ObjectStructInfo,
@@ -26,6 +25,7 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.tir import expr as tir
 
 _KIND_NAMES = {

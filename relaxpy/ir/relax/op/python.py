@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from relaxpy.errors import MisuseError, StructInfoTypeError
-from relaxpy.ir.node import EMPTY_ATTRS
+from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallArguments, CallKind
-from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,

@@ -15,9 +15,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, Span, StructInfoError, close_names
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallArguments, CallKind, Columns, Gradient, Legalization, OpRecord
-from relaxpy.ir.relax.base import set_fields
-from relaxpy.ir.relax.context import Context
-from relaxpy.ir.relax.evaluation import evaluated
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Call,
@@ -27,6 +25,8 @@ from relaxpy.ir.relax.nodes import (
     StructInfo,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.nodes.base import set_fields
+from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.errors import Named
 from relaxpy.ir.relax.op.parameter import Parameter
 from relaxpy.ir.relax.op.signature import Signature

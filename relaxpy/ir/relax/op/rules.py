@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.dtype import INT64, VOID, DataType
+from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.block_builder.te_call import call_te
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -22,14 +23,13 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.op.registry import find
-from relaxpy.ir.relax.te_call import call_te
+from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.te.topi.shapes import shape_text
-from relaxpy.ir.text import ShortText
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 Sizes: TypeAlias = tuple[PrimExpr, ...]
 Legalize: TypeAlias = "Callable[[BlockBuilder, Call], Expr]"

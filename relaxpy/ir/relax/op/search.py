@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Unpack
 
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
 from relaxpy.ir.relax.op.registry import family, register, row
@@ -26,7 +26,7 @@ from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:

@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Any, get_args, get_origin
 
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, close_names, counted
-from relaxpy.ir.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallArguments
-from relaxpy.ir.relax.base import set_fields
-from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, StructInfo, TensorStructInfo
+from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.op.errors import wrong_kind
 from relaxpy.ir.relax.op.parameter import Parameter
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from relaxpy.ir.dtype import BOOL
+from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
 from relaxpy.ir.relax.op.registry import family, register, row

@@ -7,7 +7,7 @@ from dataclasses import replace
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, CallKind
-from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaxpy.errors import TransformError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.passes import (
     FunctionalPass,
     ModuleFunction,
@@ -15,9 +16,8 @@ from relaxpy.ir.passes import (
     Requirement,
     pass_decorator,
 )
-from relaxpy.ir.relax.derive import normalize_module
+from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import DataflowBlock, Function
-from relaxpy.ir.traverse import rewrite
 
 
 class FunctionPass(FunctionalPass):

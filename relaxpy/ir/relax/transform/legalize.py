@@ -9,12 +9,13 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
-from relaxpy.ir.bulk import in_bulk
+from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.passes import Pass, PassContext
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import normalize_module
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
@@ -32,7 +33,6 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
     in_parts,
 )
-from relaxpy.ir.relax.normalize import is_leaf
 from relaxpy.ir.relax.op.registry import find
 
 Legalization = Callable[[BlockBuilder, Call], Any]

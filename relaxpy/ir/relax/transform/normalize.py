@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.passes import Pass, PassContext
-from relaxpy.ir.relax.derive import normalize_module
+from relaxpy.ir.relax.block_builder.derive import normalize_module
 
 
 @dataclass(frozen=True)

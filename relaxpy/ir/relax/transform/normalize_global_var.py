@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.passes import Pass, PassContext
-from relaxpy.ir.relax.global_names import normalize_global_names
+from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
 
 
 @dataclass(frozen=True)

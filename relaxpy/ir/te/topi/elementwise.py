@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.dtype import BOOL, FLOAT32, INT32, DataType
+from relaxpy.ir.core.dtype import BOOL, FLOAT32, INT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import as_sizes, broadcast_shapes, read_broadcast

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from relaxpy.ir.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise

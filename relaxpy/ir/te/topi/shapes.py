@@ -9,7 +9,7 @@ from typing import SupportsIndex, TypeAlias
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.ir.dtype import INT64
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import BinaryOpExpr, ExprLike, IntImm, PrimExpr

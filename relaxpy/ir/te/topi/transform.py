@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype

@@ -11,7 +11,7 @@ from typing import Any
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.base import check_name
+from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import relax as _words
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frame import check_option

@@ -9,12 +9,12 @@ from functools import reduce
 from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError
-from relaxpy.ir.node import Attrs
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.normalize import is_leaf
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
-from relaxpy.ir.relax.replace import replace_variables
+from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, finished
 

@@ -5,8 +5,8 @@ import inspect
 import pytest
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.calls import call_graph, detect_recursion, strongly_connected

@@ -6,7 +6,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.memory_usage import estimate_memory_usage
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import size

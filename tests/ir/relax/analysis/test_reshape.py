@@ -7,7 +7,7 @@ import pytest
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc

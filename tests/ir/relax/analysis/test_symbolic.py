@@ -14,8 +14,8 @@ from relaxpy.ir.relax.analysis.symbolic import (
     free_symbolic_vars,
     tir_vars_in_struct_info,
 )
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.ty import DynTensorType, FuncType, erase_struct_info
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, erase_struct_info
 from relaxpy.ir.tir import expr as tir, ops
 from tests.ir.relax.graphs import bind, block, cast, function, seq, size, var
 from tests.ir.relax.infos import Object, func, packed, prim, rank, shape, tensor, tuple_of

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from relaxpy.errors import MisuseError, RelaxpyError, StructInfoError, StructInfoTypeError
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.derive import normalize_function, normalize_module
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module
 from relaxpy.ir.relax.op.registry import registered_ops
-from relaxpy.ir.structural import structural_equal
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.function import PrimFunc

@@ -5,13 +5,13 @@ import itertools
 import pytest
 
 from relaxpy.errors import RelaxpyError, StructInfoTypeError
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.traverse import walk
 from tests.ir.relax.op.cases import CASES, Case
 
 DTYPES = ("bool", "int8", "uint8", "int64", "float8_e4m3fn", "float16", "bfloat16", "float32")

@@ -9,10 +9,10 @@ import pytest
 from relaxpy import relax, tir
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, RuntimeCheckError, StructInfoError
 from relaxpy.exec.compile import compile
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.structural import assert_structural_equal
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source, relax as R
 from tests.script.marked import check_marks
 

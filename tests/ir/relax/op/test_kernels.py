@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.compile import compile
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.traverse import walk
 from tests.ir.relax.op.cases import CASES, Array, Case
 
 NEEDS_DEVICES = {

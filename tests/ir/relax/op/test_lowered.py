@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from relaxpy.errors import StructInfoError
-from relaxpy.ir.dtype import VOID
+from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.infos import Object, prim, rank, shape, tensor, tuple_of

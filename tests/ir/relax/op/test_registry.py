@@ -13,12 +13,12 @@ from relaxpy.errors import (
     UnknownNameError,
 )
 from relaxpy.exec.compile import compile
-from relaxpy.ir.dtype import DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.builder import BlockBuilder
-from relaxpy.ir.relax.context import Context
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError
-from relaxpy.ir.dtype import VOID
+from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.op.binary import BINARY
 from relaxpy.ir.relax.op.statistical import REDUCTIONS

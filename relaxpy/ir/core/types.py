@@ -1,0 +1,35 @@
+"""Types of TIR variables: a scalar, or a pointer to scalars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class PrimType:
+    """The type of a scalar of this datatype."""
+
+    dtype: DataType
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DataType(self.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class PointerType:
+    """The type of a pointer to elements in the memory `storage_scope` names ("" is global)."""
+
+    element_type: PrimType
+    storage_scope: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.element_type, PrimType):
+            object.__setattr__(self, "element_type", PrimType(DataType(self.element_type)))
+        if not isinstance(self.storage_scope, str):
+            raise MisuseError(
+                f"memory is named by a string, found {self.storage_scope!r:.60}",
+                about=self.storage_scope,
+            )

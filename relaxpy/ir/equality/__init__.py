@@ -1,0 +1,1 @@
+"""Structural equality and hashing, and the path at which two programs differ."""

@@ -1,0 +1,1 @@
+"""From expressions to normal form with struct info: `BlockBuilder` and what it rests on."""

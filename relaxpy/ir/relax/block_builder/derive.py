@@ -1,0 +1,87 @@
+"""Normalisation and derivation of whole functions and modules, callees first (DER-1, DER-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from relaxpy.errors import Diagnostic, RelaxpyError
+from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.calls import call_graph, strongly_connected
+from relaxpy.ir.relax.block_builder.emitter import Emitter
+from relaxpy.ir.relax.block_builder.normalize import Normalizer
+from relaxpy.ir.relax.block_builder.signatures import Signatures, known_signature, text_signature
+from relaxpy.ir.relax.nodes import BaseFunc, Function, StructInfo
+
+
+def _emitter_for(
+    mod: IRModule, signature: Callable[[BaseFunc], StructInfo] = known_signature
+) -> Emitter:
+    """An emitter that knows the functions of a module by their signatures."""
+    out = Emitter(mod, Signatures(mod, signature))
+    out.ctx.closed = True
+    return out
+
+
+def normalize_functions(
+    mod: IRModule, *, quiet: bool = False, false_claims: list[Diagnostic] | None = None
+) -> Iterator[tuple[str, Function, Function | RelaxpyError]]:
+    """Each Relax function of the module with its normal form, or with why it has none.
+
+    Functions come after those that they mention where there is no cycle, so that every use sees
+    what was derived (DER-2); inside a cycle, what their texts say is used. `quiet` keeps warnings
+    back. What nodes declare and derivation does not confirm is added to `false_claims`.
+    """
+    out = _emitter_for(mod, text_signature)
+    out.ctx.quiet = quiet
+    for group in _callees_first(mod):
+        signatures: dict[str, StructInfo] = {}
+        for name in group:
+            func = mod[name]
+            assert isinstance(func, Function)
+            try:
+                found = Normalizer(out, false_claims).function(func)
+            except RelaxpyError as error:
+                yield name, func, error
+                continue
+            assert found.struct_info is not None
+            signatures[name] = found.struct_info
+            yield name, func, found
+        for name, info in signatures.items():
+            out.declare_global(name, info)
+
+
+def _callees_first(mod: IRModule) -> list[tuple[str, ...]]:
+    """The Relax functions of a module, in groups that may call each other."""
+    functions = [name for name, f in mod.functions_by_name.items() if isinstance(f, Function)]
+    return strongly_connected(call_graph(mod)) if len(functions) > 1 else [tuple(functions)]
+
+
+@in_bulk
+def normalize_module(mod: IRModule) -> IRModule:
+    """The module in normal form with every info derived; itself if it is so already.
+
+    Errors:
+        StructInfoError, WellFormedError: some function has no normal form.
+    """
+    changed: dict[str, Function] = {}
+    for name, func, found in normalize_functions(mod):
+        if isinstance(found, RelaxpyError):
+            raise found
+        if found is not func:
+            changed[name] = found
+    if not changed:
+        return mod
+    result = mod.clone()
+    for name, func in changed.items():
+        result[name] = func
+    return result
+
+
+def normalize_function(func: Function, mod: IRModule | None = None) -> Function:
+    """The function in normal form with every info derived; `mod` knows what it calls.
+
+    Errors:
+        StructInfoError, WellFormedError: it has no normal form.
+    """
+    return Normalizer(_emitter_for(mod or IRModule())).function(func)

@@ -1,0 +1,322 @@
+"""Derivation of infos: one rule for each kind of expression whose parts have theirs (DER)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from relaxpy.errors import Span, StructInfoError, StructInfoTypeError, counted
+from relaxpy.ir import hooks
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.block_builder.context import Context, Except, written_at
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ExternFunc,
+    FuncStructInfo,
+    Function,
+    GlobalVar,
+    If,
+    ObjectStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from relaxpy.ir.relax.op.registry import infer_op_call
+from relaxpy.ir.relax.relations import (
+    Compatibility,
+    check_compatibility,
+    erase_to_well_defined,
+    explain_disjointness,
+    explain_incompatibility,
+    map_params,
+    own_shape_vars,
+    provably_disjoint,
+    struct_info_lca,
+    substitute_info,
+)
+from relaxpy.ir.tir.function import PrimFunc
+
+
+def callee_name(callee: Expr | Op) -> str:
+    """What messages call the thing that is called."""
+    match callee:
+        case ExternFunc(global_symbol=name):
+            return f"packed function {name}"
+        case Op(name=name):
+            return name
+        case _:
+            return getattr(callee, "name_hint", "the function")
+
+
+def infer_call(call: Call, ctx: Context) -> StructInfo:
+    """The info of a call whose callee and arguments have theirs.
+
+    Errors:
+        StructInfoError: the operator refuses it, what is called is no function, or the arguments do
+            not fit; the argument at fault is `about`.
+    """
+    if isinstance(call.op, Op):
+        return infer_op_call(call.op, call, ctx)
+    return apply_signature(ctx.callee_info(call.op), call, ctx)
+
+
+def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
+    """The info of a call of something of this info (DER-36 to DER-42).
+
+    What a Func info owns stands nowhere else (DER-51).
+
+    Errors:
+        StructInfoError: it is no function, or the arguments do not fit.
+    """
+    if not isinstance(info, FuncStructInfo):
+        raise StructInfoTypeError(
+            f"{callee_name(call.op)} is {info}, which cannot be called",
+            rule="DER-37",
+            span=written_at(cast("Expr", call.op)),
+            hint="say with R.match_cast that it is a function"
+            if isinstance(info, ObjectStructInfo)
+            else None,
+            about=call.op,
+        )
+    if info.params is None:
+        if info.derive_func is None:
+            raise StructInfoError(
+                f"{callee_name(call.op)} has neither params nor derive_func",
+                rule="WF-17b",
+                span=written_at(cast("Expr", call.op)),
+                about=call.op,
+            )
+        return info.derive_func.func(call, ctx)
+    return _call_closure(call, info, info.params, ctx)
+
+
+def _call_closure(
+    call: Call, info: FuncStructInfo, params: tuple[StructInfo, ...], ctx: Context
+) -> StructInfo:
+    """DER-39 to DER-42, DER-51."""
+    name = callee_name(call.op)
+    if len(call.args) != len(params):
+        extra = call.args[len(params)] if len(call.args) > len(params) else cast("Expr", call.op)
+        kernel = isinstance(call.op, GlobalVar) and isinstance(ctx.function_of(call.op), PrimFunc)
+        raise StructInfoTypeError(
+            f"{name} takes {counted(len(params), 'argument')}, found {len(call.args)}",
+            rule="DER-39",
+            span=written_at(extra),
+            hint=f"to have the kernel write its result: R.call_tir({name}, (...), out_sinfo)"
+            if kernel
+            else None,
+            about=extra,
+        )
+    args = tuple(ctx.info_of(arg) for arg in call.args)
+    images = map_params(params, args, ctx.sizes)
+    for i, (arg, found, param) in enumerate(zip(call.args, args, params, strict=True)):
+        expected = substitute_info(param, images)
+        check_argument(f"argument {i + 1} of {name}", arg, found, expected, call, ctx)
+    unmapped = [var for var in own_shape_vars(info, ctx.sizes) if var not in images]
+    return erase_to_well_defined(substitute_info(info.ret, images), Except(()), Except(unmapped))
+
+
+def check_argument(
+    what: str, arg: Expr, found: StructInfo, expected: StructInfo, call: Call, ctx: Context
+) -> None:
+    """DER-41: an error if `found` is incompatible with `expected`, a warning if it may be."""
+    answer = check_compatibility(found, expected, ctx.sizes)
+    if answer is Compatibility.COMPATIBLE:
+        return
+    message = f"{what} is {found}, expected {expected}{_because(found, expected, ctx)}"
+    if answer is Compatibility.POSSIBLE:
+        hint = cast_hint(found, expected, ctx)
+        ctx.warn(message, rule="DER-41", about=(arg, call), hint=hint)
+        return
+    raise _incompatible(found, expected, ctx)(
+        message,
+        rule="DER-41",
+        span=written_at(arg),
+        hint=cast_hint(found, expected, ctx),
+        about=arg,
+    )
+
+
+def _because(found: StructInfo, expected: StructInfo, ctx: Context) -> str:
+    reason = explain_incompatibility(found, expected, ctx.sizes)
+    return f": {reason}" if reason else ""
+
+
+def _incompatible(found: StructInfo, expected: StructInfo, ctx: Context) -> type[StructInfoError]:
+    """The class of the error: a wrong kind or datatype is a type error, too."""
+    same = type(found) is type(expected)
+    if isinstance(found, TensorStructInfo) and isinstance(expected, TensorStructInfo):
+        same = found.dtype == expected.dtype
+    return StructInfoError if same else StructInfoTypeError
+
+
+def cast_hint(found: StructInfo, expected: StructInfo, ctx: Context) -> str | None:
+    """SI-15: where more must be known, the match_cast that says it."""
+    functions = isinstance(found, FuncStructInfo) and isinstance(expected, FuncStructInfo)
+    if functions or provably_disjoint(found, expected, ctx.sizes):
+        return None
+    return f"say what it is first: R.match_cast(..., {expected})"
+
+
+def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Context) -> StructInfo:
+    """DER-32, DER-33: the info of field `index` of `value`.
+
+    Errors:
+        StructInfoError: the value is not known to be a tuple, or is one with fewer fields.
+    """
+    info = ctx.info_of(value)
+    if not isinstance(info, TupleStructInfo):
+        tensor = isinstance(info, TensorStructInfo)
+        raise StructInfoTypeError(
+            f"[{index}] needs a tuple, found {info}",
+            rule="DER-32",
+            span=span,
+            hint="to index a tensor use R.take or R.strided_slice" if tensor else None,
+            about=value,
+        )
+    if index >= len(info.fields):
+        raise StructInfoError(
+            f"index {index} is out of bounds for a tuple of {len(info.fields)} fields",
+            rule="DER-33",
+            span=span,
+            about=value,
+        )
+    return info.fields[index]
+
+
+def check_condition(cond: Expr, ctx: Context) -> None:
+    """DER-9: a condition is a Boolean tensor of rank 0.
+
+    Errors:
+        StructInfoError: it is not, or not known to be.
+    """
+    info = ctx.info_of(cond)
+    if isinstance(info, TensorStructInfo) and info.ndim == 0 and info.dtype.is_bool:
+        return
+    expected = TensorStructInfo((), "bool")  # type: ignore[arg-type]
+    raise StructInfoTypeError(
+        f"a condition is a Boolean tensor of rank 0, found {info}",
+        rule="DER-9",
+        span=written_at(cond),
+        hint=cast_hint(info, expected, ctx),
+        about=cond,
+    )
+
+
+def infer_if(expr: If, ctx: Context) -> StructInfo:
+    """DER-9, DER-10: the least upper bound of the branches.
+
+    Errors:
+        StructInfoError: the condition is no Boolean tensor of rank 0.
+    """
+    check_condition(expr.cond, ctx)
+    return struct_info_lca(ctx.info_of(expr.true_branch), ctx.info_of(expr.false_branch), ctx.sizes)
+
+
+def check_annotation(
+    what: str,
+    rule: str,
+    found: StructInfo,
+    annotation: StructInfo,
+    *,
+    about: Expr,
+    ctx: Context,
+) -> None:
+    """DER-18, DER-20, DER-25, DER-45: whether a value may be annotated so.
+
+    Errors:
+        StructInfoError: the two are incompatible. Only possibly compatible is a warning.
+    """
+    if found is annotation:
+        return
+    answer = check_compatibility(found, annotation, ctx.sizes)
+    if answer is Compatibility.COMPATIBLE:
+        return
+    reason = _because(found, annotation, ctx)
+    message = f"{what} is {found}, which does not fit its annotation {annotation}{reason}"
+    if answer is Compatibility.POSSIBLE:
+        message = message.replace("does not fit", "may not fit")
+        # A result is checked when the program runs, a variable is not.
+        hint = None if rule == "DER-45" else cast_hint(found, annotation, ctx)
+        rule = "DER-20" if rule == "DER-18" else rule
+        ctx.warn(message, rule=rule, about=(about,), hint=hint)
+        return
+    raise _incompatible(found, annotation, ctx)(
+        message,
+        rule=rule,
+        span=written_at(about),
+        hint=cast_hint(found, annotation, ctx),
+        about=about,
+    )
+
+
+def check_match_cast(value: Expr, info: StructInfo, ctx: Context) -> None:
+    """DER-26: a warning if the cast cannot succeed."""
+    found = ctx.info_of(value)
+    if found is info or ctx.quiet or not provably_disjoint(found, info, ctx.sizes):
+        return
+    reason = explain_disjointness(found, info, ctx.sizes)
+    message = f"this cast of {found} to {info} always fails: {reason}"
+    ctx.warn(message, rule="DER-26", about=(value,))
+
+
+def signature_of(func: Function) -> FuncStructInfo:
+    """What the text of a function alone says, its parameters having infos (DER-1, DER-44)."""
+    return function_info(func, func.ret_struct_info or ObjectStructInfo())
+
+
+def function_info(func: Function, ret: StructInfo) -> FuncStructInfo:
+    """DER-43: what others see of a function; shapes that are its parameters are unknown to them."""
+    hidden, everything = Except(func.params), Except(())
+    infos = tuple(
+        erase_to_well_defined(p.struct_info or ObjectStructInfo(), hidden, everything)
+        for p in func.params
+    )
+    result = erase_to_well_defined(ret, hidden, everything)
+    return FuncStructInfo(infos, result, func.is_pure, span=func.span)
+
+
+def is_pure_call(call: Call, ctx: Context) -> bool:
+    """PU-12 to PU-14, LEG-15: whether what is called says that calling it is pure."""
+    callee = call.op
+    if isinstance(callee, Op):
+        return callee.record.pure is True
+    if isinstance(callee, ExternFunc):
+        if call.attrs.get("pure") is True or ctx.is_pure_callee(callee):
+            return True
+        registered: bool = hooks.call("packed_is_pure", callee.global_symbol)
+        return registered
+    return ctx.is_pure_callee(callee)
+
+
+def check_pure_here(call: Call, ctx: Context) -> None:
+    """PU-5, WF-7d: a call inside a dataflow block is pure.
+
+    Errors:
+        StructInfoError: it is not.
+    """
+    if not is_pure_call(call, ctx):
+        raise StructInfoError(
+            f"{callee_name(call.op)} is impure, so it cannot be called inside a dataflow block",
+            rule="PU-5",
+            span=call.span,
+            hint="move the call out of the dataflow block",
+            about=call,
+        )
+
+
+def check_purity(func: Function, impure: Call | None) -> None:
+    """PU-8, PU-9: a function declared pure makes no impure call.
+
+    Errors:
+        StructInfoError: it makes `impure`.
+    """
+    if impure is None or not func.is_pure or func.attrs.get("relax.force_pure"):
+        return
+    raise StructInfoError(
+        f"a function declared pure calls {callee_name(impure.op)}, which is impure",
+        rule="PU-8",
+        span=impure.span or func.span,
+        hint="declare the function with pure=False",
+        about=impure,
+    )

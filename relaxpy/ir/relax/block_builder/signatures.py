@@ -1,0 +1,66 @@
+"""The signatures of the functions of a module, each derived when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+
+from typing_extensions import override
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.block_builder.infer import function_info, signature_of
+from relaxpy.ir.relax.nodes import BaseFunc, Function, ObjectStructInfo, StructInfo
+
+
+def text_signature(func: BaseFunc) -> StructInfo:
+    """The signature that callers see before the body of a function is derived (DER-1)."""
+    if isinstance(func, Function):
+        return signature_of(func)
+    assert func.struct_info is not None
+    return func.struct_info
+
+
+def known_signature(func: BaseFunc) -> StructInfo:
+    """The signature of a function, derived as far as that is possible without its body.
+
+    The result that an unannotated function declares counts only where its body declares the same.
+    """
+    if not isinstance(func, Function) or func.ret_struct_info is not None:
+        return text_signature(func)
+    derived = function_info(func, func.body.struct_info or ObjectStructInfo())
+    return derived if func.struct_info == derived else text_signature(func)
+
+
+class Signatures(MutableMapping[str, StructInfo]):
+    """The signatures by name: those that were entered, else what `signature` reads in `mod`."""
+
+    def __init__(
+        self, mod: IRModule, signature: Callable[[BaseFunc], StructInfo] = known_signature
+    ) -> None:
+        self._mod = mod
+        self._signature = signature
+        self._known: dict[str, StructInfo] = {}
+
+    @override
+    def __getitem__(self, name: str) -> StructInfo:
+        found = self._known.get(name)
+        if found is None:
+            if name not in self._mod:
+                raise KeyError(name)
+            found = self._known[name] = self._signature(self._mod[name])
+        return found
+
+    @override
+    def __setitem__(self, name: str, info: StructInfo) -> None:
+        self._known[name] = info
+
+    @override
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        yield from {v.name_hint: None for v in self._mod} | self._known
+
+    @override
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,317 @@
+"""Bindings, blocks, sequences and functions: what programs are put together from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
+
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir import hooks
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes.base import (
+    Expr,
+    StructInfo,
+    as_declared,
+    as_members,
+    as_struct_info,
+    check_expr,
+    check_kind,
+    check_name,
+    set_fields,
+)
+from relaxpy.ir.relax.nodes.expr import GlobalVar, Var
+from relaxpy.ir.relax.nodes.struct_info import DEFAULT_DERIVE, FuncStructInfo, ObjectStructInfo
+from relaxpy.ir.tir import expr as tir
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class VarBinding(Node):
+    """`var` = `value` (AST-18)."""
+
+    _fields = ("var", "value")
+    _binds = frozenset(("var",))
+    var: Var
+    value: Expr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        check_kind(self.var, Var, "a variable", "AST-18")
+        check_expr(self.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MatchCast(Node):
+    """`value` checked against `struct_info`, then bound to `var` if there is one (AST-19)."""
+
+    _fields = ("value", "struct_info", "var")
+    _binds = frozenset(("var", "struct_info"))
+    _binds_sizes = frozenset(("struct_info",))
+    var: Var | None
+    value: Expr
+    struct_info: StructInfo
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if self.var is not None:
+            check_kind(self.var, Var, "a variable", "AST-19")
+        check_expr(self.value)
+        set_fields(self, struct_info=as_struct_info(self.struct_info))
+
+
+Binding: TypeAlias = VarBinding | MatchCast
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BindingBlock(Node):
+    """Bindings in order (AST-17)."""
+
+    _fields = ("bindings",)
+    bindings: tuple[Binding, ...]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        bindings = as_members(self.bindings, "bindings", "AST-17")
+        for binding in bindings:
+            check_kind(binding, (VarBinding, MatchCast), "a binding", "AST-17")
+        set_fields(self, bindings=bindings)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DataflowBlock(BindingBlock):
+    """Bindings without side effects or control flow (PU-5, WF-7)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SeqExpr(Expr):
+    """Blocks in order, then the value of `body` (AST-10)."""
+
+    _fields = ("blocks", "body")
+    blocks: tuple[BindingBlock, ...]
+    body: Expr
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        blocks = as_members(self.blocks, "blocks", "AST-10")
+        for block in blocks:
+            check_kind(block, BindingBlock, "a block", "AST-10")
+        check_expr(self.body)
+        set_fields(self, blocks=blocks, struct_info=as_declared(self.struct_info))
+
+
+def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
+    """The attributes of a function.
+
+    Errors:
+        MisuseError (also TypeError): the `global_symbol` is no string, or `relax.force_pure` is
+            neither true nor false.
+    """
+    found = as_attrs(attrs)
+    if not found:
+        return found
+    forced = found.get("relax.force_pure")
+    if not isinstance(forced, int | None):
+        raise MisuseError(
+            f"relax.force_pure is True or False, found {forced!r:.60}", rule="WF-21", about=forced
+        )
+    symbol = found.get("global_symbol")
+    if symbol is not None and not isinstance(symbol, str):
+        raise MisuseError(
+            f"global_symbol is a string, found {symbol!r:.60}", rule="WF-13", about=symbol
+        )
+    return found
+
+
+def as_seq(body: Expr | Op) -> SeqExpr:
+    """`body` as a SeqExpr: itself, or one without blocks around it (NF-6, NF-7).
+
+    Errors:
+        MisuseError (also TypeError): it is no expression.
+    """
+    if isinstance(body, SeqExpr):
+        return body
+    found = SeqExpr((), body)  # type: ignore[arg-type]
+    if isinstance(body, Expr):
+        set_fields(found, struct_info=body.struct_info, span=body.span)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class If(Expr):
+    """One of two sequences (AST-13); another expression as a branch is wrapped (NF-7)."""
+
+    _fields = ("cond", "true_branch", "false_branch")
+    cond: Expr
+    true_branch: SeqExpr
+    false_branch: SeqExpr
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        check_expr(self.cond)
+        branches = as_seq(self.true_branch), as_seq(self.false_branch)
+        info = as_declared(self.struct_info)
+        set_fields(self, true_branch=branches[0], false_branch=branches[1], struct_info=info)
+
+
+class BaseFunc(Expr):
+    """What a module may hold: a Relax Function, a PrimFunc or an ExternFunc."""
+
+    __slots__ = ()
+    attrs: Attrs
+
+    @property
+    def __name__(self) -> str:
+        """The name that Python's tools show: the global symbol, if there is one.
+
+        Errors:
+            AttributeError: there is none, as in private and local functions.
+        """
+        symbol = self.attrs.get("global_symbol")
+        if not isinstance(symbol, str):
+            raise AttributeError(f"this {type(self).__name__} has no name", name="__name__")
+        return symbol
+
+    def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
+        """This function with attribute `key` set to `value`, or with a table of attributes set."""
+        changes = {key: value} if isinstance(key, str) else dict(key)
+        return self._with_attrs(self.attrs.updated(changes))
+
+    def with_attrs(self, attrs: Mapping[str, object]) -> Self:
+        """This function with a table of attributes set."""
+        return self._with_attrs(self.attrs.updated(attrs))
+
+    def without_attr(self, key: str) -> Self:
+        """This function less attribute `key`."""
+        return self._with_attrs(self.attrs.without(key))
+
+    def _with_attrs(self, attrs: Attrs) -> Self:
+        return replace(self, attrs=attrs)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Function(BaseFunc):
+    """A Relax function (AST-11); it has no name of its own (AST-12).
+
+    Another expression than a SeqExpr as body is wrapped (NF-6). A function that is part of no
+    module brings its `callees`: by their names the functions that it and they mention.
+    """
+
+    _fields = ("params", "is_pure", "body", "ret_struct_info", "attrs")
+    _binds = frozenset(("params",))
+    _binds_sizes = frozenset(("params",))
+    _scope = True
+    _judged_by: ClassVar[Mapping[str, str]] = {"ret_struct_info": "result_info"}
+    params: tuple[Var, ...]
+    body: SeqExpr
+    ret_struct_info: StructInfo | None = None
+    is_pure: bool = True
+    attrs: Attrs = EMPTY_ATTRS
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    callees: Attrs = field(default=EMPTY_ATTRS, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        params = as_members(self.params, "parameters", "AST-11")
+        for param in params:
+            check_kind(param, Var, "a variable", "AST-11")
+        set_fields(
+            self,
+            params=params,
+            body=as_seq(self.body),
+            ret_struct_info=as_declared(self.ret_struct_info),
+            is_pure=True if self.is_pure is None else bool(self.is_pure),
+            attrs=function_attrs(self.attrs),
+            callees=as_attrs(self.callees),
+            struct_info=as_declared(self.struct_info),
+        )
+
+    @property
+    def result_info(self) -> StructInfo | None:
+        """What the function returns: by its annotation, else as derived, else as its body says.
+
+        Rule:
+            DER-46, DER-47. Two functions that differ only in whether this is written are the same.
+        """
+        if self.ret_struct_info is not None:
+            return self.ret_struct_info
+        if isinstance(self.struct_info, FuncStructInfo):
+            return self.struct_info.ret
+        result: Expr | Op = self.body.body
+        return None if isinstance(result, Op) else result.struct_info  # an Op is ill-formed (WF-9)
+
+    @staticmethod
+    def create_empty(
+        params: Sequence[Var],
+        ret_struct_info: StructInfo,
+        is_pure: bool = True,
+        attrs: Mapping[str, object] | None = None,
+    ) -> Function:
+        """A declaration: a function whose result is a variable that nothing binds yet."""
+        ret = as_struct_info(ret_struct_info)
+        body = SeqExpr((), Var("undefined", ret), struct_info=ret)
+        infos = tuple(p.struct_info or ObjectStructInfo() for p in params)
+        info = FuncStructInfo(infos, ret, is_pure)
+        return Function(tuple(params), body, ret, is_pure, as_attrs(attrs), struct_info=info)
+
+    def bind_params(self, binding_map: Mapping[Var | str, object]) -> Function:
+        """This function less some parameters; see `relaxpy.ir.relax.rewrite.bind.bind_params`."""
+        return cast("Function", hooks.call("bind_params", self, binding_map))
+
+    def bind_symbolic_vars(
+        self, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
+    ) -> Function:
+        """This function for given sizes; see `relaxpy.ir.relax.rewrite.bind.bind_symbolic_vars`."""
+        return cast("Function", hooks.call("bind_symbolic_vars", self, binding_map))
+
+    def inline_functions(self, function_map: Mapping[GlobalVar | str, Function]) -> Function:
+        """This function with others inlined; see `ir.relax.rewrite.inline.inline_functions`."""
+        return cast("Function", hooks.call("inline_functions", self, function_map))
+
+    @override
+    @user_facing
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Run this function on arrays, or build a Call if an argument is a Relax expression."""
+        if not any(map(_holds_expr, (*args, *kwargs.values()))):
+            return hooks.call("call_function", self, args, kwargs)
+        named = sorted(kwargs.keys() - {"attrs"})
+        if named:
+            raise MisuseError(
+                f"a call in a program gives its arguments by position, found {named[0]}=...",
+                rule="AST-15",
+                about=kwargs[named[0]],
+            )
+        return hooks.call("make_call", self, args, **kwargs)
+
+
+def _holds_expr(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_expr, value))
+    return isinstance(value, Expr)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ExternFunc(BaseFunc):
+    """A packed function by the name it is registered under (AST-14, DER-34)."""
+
+    _fields = ("global_symbol", "attrs")
+    global_symbol: str
+    struct_info: StructInfo | None = None
+    attrs: Attrs = field(default=EMPTY_ATTRS, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.global_symbol, "the name of a packed function")
+        info = as_declared(self.struct_info)
+        if info is None:
+            info = FuncStructInfo.opaque_func(derive_func=DEFAULT_DERIVE)
+        check_kind(info, FuncStructInfo, "a Callable struct info", "DER-34")
+        set_fields(self, struct_info=info, attrs=function_attrs(self.attrs))

@@ -1,0 +1,384 @@
+"""StructInfo: what is known of values before they run, and the shapes in it.
+
+Infos are compared by structure, up to the names of their own shape variables (RES-13).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, UnknownNameError, digits
+from relaxpy.ir.core.dtype import INT64, VOID, DataType
+from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.relax.nodes.base import (
+    Expr,
+    StructInfo,
+    as_members,
+    as_struct_info,
+    count_parts,
+    member,
+    set_fields,
+)
+from relaxpy.ir.tir import expr as tir, ops
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+    from relaxpy.ir.relax.nodes.expr import Call
+
+
+def whole_number(value: object) -> str | None:
+    """What to write for a float that is an integer."""
+    return f"write {int(value)}" if isinstance(value, float) and value.is_integer() else None
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, tir.PrimExpr) and value.dtype == INT64
+
+
+def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
+    """Dimensions as PrimExprs: Python integers become int64 literals (PX-9).
+
+    Errors:
+        MisuseError (also TypeError): a member is no integer expression.
+    """
+    if type(values) is tuple and all(map(_is_size, values)):
+        return values  # as another shape has them
+    out = []
+    for value in as_members(values, "dimensions", "PX-9"):
+        if isinstance(value, (bool, np.bool_, float, str)):
+            raise MisuseError(
+                f"a dimension is an integer, found {value!r}",
+                rule="PX-9",
+                about=value,
+                hint=whole_number(value),
+            )
+        if isinstance(value, (int, np.integer)):
+            out.append(ops.const(int(value), INT64))
+            continue
+        size = ops.convert(value)
+        if not size.dtype.is_int or size.dtype.is_bool or size.dtype.lanes != 1:
+            raise MisuseError(
+                f"a dimension is an integer, found `{size}` of {size.dtype}",
+                rule="PX-9",
+                about=value,
+            )
+        if isinstance(size, tir.IntImm) and size.dtype != INT64:
+            size = ops.const(size.value, INT64)
+        out.append(size)
+    return tuple(out)
+
+
+MAX_RANK: Final = 1 << 20
+"""More dimensions than this are a mistake: what is derived of a rank may have a part for each."""
+
+
+def _rank(ndim: int | None, known: int) -> int:
+    if ndim is None:
+        return known
+    try:
+        rank = operator.index(ndim)
+    except TypeError:
+        rank = -2
+    if not -1 <= rank <= MAX_RANK:
+        raise MisuseError(
+            f"ndim is -1 (unknown) or from 0 to {MAX_RANK}, found {digits(ndim)}",
+            rule="SI-11",
+            about=ndim,
+        )
+    return rank
+
+
+def check_sizes(values: Sequence[object]) -> None:
+    """Check that these may be the dimensions of a tensor.
+
+    Errors: MisuseError about a literal below 0.
+    """
+    for value in values:
+        number = value.value if isinstance(value, tir.IntImm) else value
+        if isinstance(number, int) and number < 0:
+            raise MisuseError(
+                f"a tensor has no dimension of {digits(number)} elements",
+                rule="SI-2",
+                about=value,
+                hint="leave the shape open, as in R.Tensor(ndim=2), or name the size",
+            )
+
+
+def _same_members(given: tuple[tir.PrimExpr, ...] | None, values: tuple[tir.PrimExpr, ...]) -> bool:
+    """Whether an info that is given has the very members of a shape."""
+    return given is values or (
+        given is not None
+        and len(given) == len(values)
+        and all(a is b for a, b in zip(given, values, strict=True))
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ShapeExpr(Expr):
+    """A shape value built from its members (AST-16)."""
+
+    _fields = ("values",)
+    values: tuple[tir.PrimExpr, ...]
+    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        values = as_shape(self.values)
+        info = self.struct_info
+        if not isinstance(info, ShapeStructInfo) or not _same_members(info.values, values):
+            info = ShapeStructInfo(values)
+        set_fields(self, values=values, struct_info=info)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @override
+    def __getitem__(self, index: int) -> tir.PrimExpr:  # type: ignore[override]
+        return member(self.values, index, "ShapeExpr")
+
+    @override
+    def __iter__(self) -> Iterator[tir.PrimExpr]:  # type: ignore[override]
+        return iter(self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ObjectStructInfo(StructInfo):
+    """Any value (SI-10)."""
+
+    span: Span | None = None
+
+
+def as_scalar(value: object) -> tir.PrimExpr:
+    """`value` as a scalar expression: a scalar of NumPy keeps its datatype (DER-7).
+
+    Errors:
+        MisuseError (also TypeError): it is none.
+    """
+    if isinstance(value, str):
+        raise MisuseError(f"a scalar is a number, found {value!r:.60}", rule="RES-46", about=value)
+    if isinstance(value, np.number):
+        return ops.const(value.item(), DataType(value.dtype))
+    return ops.convert(value)
+
+
+def _exactly(value: float, dtype: DataType | str | None) -> tir.PrimExpr:
+    """A Python number in a datatype that has it."""
+    if isinstance(value, float) and dtype is not None and DataType(dtype).is_int:
+        if not value.is_integer():
+            raise MisuseError(f"{value} is no {DataType(dtype)}", rule="WF-22", about=value)
+        value = int(value)
+    return ops.const(value, dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrimStructInfo(StructInfo):
+    """A prim value of `dtype`, perhaps known to be `value` (SI-5).
+
+    Errors:
+        MisuseError: neither datatype nor value is given.
+    """
+
+    _fields = ("dtype", "value")
+    dtype: DataType = field(default=None)  # type: ignore[assignment]
+    value: tir.PrimExpr | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dtype, (tir.PrimExpr, int, float)):
+            raise MisuseError("PrimStructInfo takes a dtype first; write value=...")
+        value, kind = self.value, None if self.dtype is None else DataType(self.dtype)
+        if value is None and kind is None:
+            raise MisuseError("PrimStructInfo needs a dtype or a value")
+        if isinstance(value, (bool, int, float)):
+            default = INT64 if type(value) is int else None
+            value = _exactly(value, kind or default)
+        elif value is not None:
+            value = as_scalar(value)
+        if kind is None and value is not None:
+            kind = value.dtype
+        set_fields(self, dtype=kind, value=value)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ShapeStructInfo(StructInfo):
+    """A shape value: its members where known, else its rank where known (SI-4)."""
+
+    _fields = ("ndim", "values")
+    values: tuple[tir.PrimExpr, ...] | None = None
+    ndim: int = field(default=None)  # type: ignore[assignment]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        values = None if self.values is None else as_shape(self.values)
+        set_fields(
+            self, values=values, ndim=_rank(self.ndim, -1 if values is None else len(values))
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TensorStructInfo(StructInfo):
+    """A tensor: datatype (Void: unknown), rank (-1: unknown), and shape where known (SI-2).
+
+    `shape` is a ShapeExpr, or a Var that holds a shape value (SI-3); a sequence of dimensions
+    becomes a ShapeExpr.
+    """
+
+    _fields = ("dtype", "ndim", "shape", "vdevice")
+    shape: Expr | None = None
+    dtype: DataType = DataType("float32")  # noqa: RUF009
+    vdevice: object = None
+    ndim: int = field(default=None)  # type: ignore[assignment]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        shape: object = self.shape
+        known = -1
+        if shape is not None:
+            if not isinstance(shape, Expr):
+                if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
+                    raise MisuseError(
+                        f"a shape is a sequence of dimensions, found {shape!r}",
+                        rule="SI-3",
+                        about=shape,
+                    )
+                shape = ShapeExpr(tuple(shape))
+            info = shape.struct_info
+            if isinstance(info, ShapeStructInfo):
+                known = info.ndim
+                check_sizes(info.values or ())
+            elif info is not None:
+                raise MisuseError(
+                    f"a shape variable holds a shape, but {shape} is {info}",
+                    rule="SI-3",
+                    about=shape,
+                )
+        if not isinstance(self.vdevice, VDevice | str | None):
+            raise MisuseError(
+                f"a tensor is on a VDevice, found {self.vdevice!r:.60}", about=self.vdevice
+            )
+        dtype = VOID if self.dtype is None else DataType(self.dtype)
+        set_fields(self, shape=shape, dtype=dtype, ndim=_rank(self.ndim, known))
+
+    def get_shape(self) -> tuple[tir.PrimExpr, ...] | None:
+        """The dimensions, where they are known one by one (through a shape variable, too)."""
+        if isinstance(self.shape, ShapeExpr):
+            return self.shape.values
+        info = None if self.shape is None else self.shape.struct_info
+        return info.values if isinstance(info, ShapeStructInfo) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TupleStructInfo(StructInfo):
+    """A tuple, field by field (SI-6)."""
+
+    _fields = ("fields",)
+    fields: tuple[StructInfo, ...] = ()
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        fields = as_infos(self.fields)
+        set_fields(self, fields=fields, _parts=count_parts(fields))
+
+
+def as_infos(values: object) -> tuple[StructInfo, ...]:
+    """A list of infos as a tuple.
+
+    Errors:
+        MisuseError (also TypeError): it is no list, or holds something else.
+    """
+    return tuple(map(as_struct_info, as_members(values, "infos", "AST-5")))
+
+
+DeriveFunc: TypeAlias = Callable[["Call", Any], StructInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFunc:
+    """A compile-time function known by name, such as a derivation of infos (SI-12)."""
+
+    name: str
+    func: DeriveFunc
+
+
+@dataclass(frozen=True, slots=True)
+class _Always:
+    """The derivation that gives the same info for every call."""
+
+    ret: StructInfo
+
+    def __call__(self, call: Call, context: object) -> StructInfo:
+        return self.ret
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FuncStructInfo(StructInfo):
+    """A function: in closure form with `params`, in packed form with `derive_func` (SI-7, SI-8)."""
+
+    _fields = ("purity", "derive_func", "params", "ret")
+    _owns_sizes = frozenset(("params",))
+    _scope = True
+    params: tuple[StructInfo, ...] | None
+    ret: StructInfo
+    purity: bool = True
+    derive_func: EnvFunc | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        params = None if self.params is None else as_infos(self.params)
+        derive = self.derive_func
+        if derive is not None and not isinstance(derive, EnvFunc):
+            derive = _known_derivation(derive)
+        ret = as_struct_info(self.ret)
+        set_fields(
+            self,
+            params=params,
+            ret=ret,
+            purity=bool(self.purity),
+            derive_func=derive,
+            _parts=count_parts((*(params or ()), ret)),
+        )
+
+    @staticmethod
+    def opaque_func(
+        *,
+        ret: StructInfo | None = None,
+        derive_func: EnvFunc | str | None = None,
+        purity: bool = False,
+    ) -> FuncStructInfo:
+        """The packed form; without a `derive_func`, the one that gives `ret` for every call."""
+        result = ObjectStructInfo() if ret is None else as_struct_info(ret)
+        if derive_func is None:
+            derive_func = EMPTY_DERIVE if ret is None else EnvFunc(f"ret: {ret}", _Always(result))
+        return FuncStructInfo(None, result, purity, derive_func=derive_func)  # type: ignore[arg-type]
+
+
+def _default_derive(call: Call, context: object) -> StructInfo:
+    """DER-28 to DER-30: what the call's `sinfo_args` say."""
+    infos = call.sinfo_args
+    if not infos:
+        return ObjectStructInfo()
+    return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+
+
+def _empty_derive(call: Call, context: object) -> StructInfo:
+    """DER-31: nothing is known."""
+    return ObjectStructInfo()
+
+
+DEFAULT_DERIVE = EnvFunc("default_derive", _default_derive)
+EMPTY_DERIVE = EnvFunc("empty_derive", _empty_derive)
+
+
+def _known_derivation(name: object) -> EnvFunc:
+    known = {func.name: func for func in (DEFAULT_DERIVE, EMPTY_DERIVE)}
+    if not isinstance(name, str):
+        raise MisuseError(f"a derive_func is an EnvFunc, found {name!r:.60}", about=name)
+    if name not in known:
+        raise UnknownNameError(f"no derivation is named {name!r}; there are {', '.join(known)}")
+    return known[name]

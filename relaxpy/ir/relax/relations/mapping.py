@@ -1,0 +1,107 @@
+"""Matching of infos: which size each unbound shape variable of one has in the other (MAP)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator, Sequence
+from itertools import chain
+
+from relaxpy.entry import user_facing
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes.base import as_struct_info
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.relations.shape_vars import (
+    as_scope,
+    definable_shape_vars,
+    enlarged,
+    own_shape_vars,
+    sizes_of,
+    variables_of,
+)
+from relaxpy.ir.tir import expr as tir
+
+Pair = tuple[tir.Var, tir.PrimExpr]
+
+
+@user_facing
+def shape_var_map(
+    s1: rx.StructInfo, s2: rx.StructInfo, bound: Container[tir.Var] = ()
+) -> dict[tir.Var, tir.PrimExpr]:
+    """The image in `s2` of each lone variable of `s1` that is not in `bound`, the leftmost one.
+
+    Rule:
+        MAP-1 to MAP-8. The variables in `bound` are in scope around both.
+    """
+    return map_params((as_struct_info(s1),), (as_struct_info(s2),), as_scope(bound))
+
+
+def map_params(
+    params: Sequence[rx.StructInfo],
+    infos: Sequence[rx.StructInfo],
+    bound: Container[tir.Var] = (),
+) -> dict[tir.Var, tir.PrimExpr]:
+    """The union of the mappings of `params` onto `infos`, pair by pair (DER-40, CMP-20).
+
+    Parameters are to be matched together: what one of them binds, a Func info in another one uses.
+    """
+    table: dict[tir.Var, tir.PrimExpr] = {}
+    for var, image in matched_pairs(params, infos, bound):
+        table.setdefault(var, image)
+    return table
+
+
+def matched_pairs(
+    params: Sequence[rx.StructInfo],
+    infos: Sequence[rx.StructInfo],
+    bound: Container[tir.Var] = (),
+) -> Iterator[Pair]:
+    """Each lone variable of `params` that is not in `bound` with what `infos` have at its place.
+
+    From left to right, one pair for each place.
+    """
+    unbound = frozenset(var for var in definable_shape_vars(*params) if var not in bound)
+    scope = enlarged(bound, unbound)
+    for s1, s2 in zip(params, infos, strict=False):
+        yield from _pairs(s1, s2, unbound, scope, bound)
+
+
+def _pairs(
+    s1: rx.StructInfo,
+    s2: rx.StructInfo,
+    unbound: Collection[tir.Var],
+    scope1: Container[tir.Var],
+    scope2: Container[tir.Var],
+) -> Iterator[Pair]:
+    match s1, s2:
+        case rx.TupleStructInfo(fields=a), rx.TupleStructInfo(fields=b) if len(a) == len(b):
+            yield from chain.from_iterable(
+                _pairs(x, y, unbound, scope1, scope2) for x, y in zip(a, b, strict=True)
+            )
+        case DTensorStructInfo(tensor_sinfo=whole1), DTensorStructInfo(tensor_sinfo=whole2):
+            yield from _pairs(whole1, whole2, unbound, scope1, scope2)
+        case rx.FuncStructInfo(params=a), rx.FuncStructInfo(params=b) if (
+            a is not None and b is not None and len(a) == len(b)
+        ):
+            hidden = own_shape_vars(s2, scope2)
+            inner1 = enlarged(scope1, own_shape_vars(s1, scope1))
+            inner2 = enlarged(scope2, hidden)
+            for x, y in zip(a, b, strict=True):
+                for var, image in _pairs(x, y, unbound, inner1, inner2):
+                    if not any(v in hidden for v in variables_of(image)):
+                        yield var, image
+        case (
+            (rx.TensorStructInfo(), rx.TensorStructInfo())
+            | (rx.ShapeStructInfo(), rx.ShapeStructInfo())
+            | (rx.PrimStructInfo(), rx.PrimStructInfo())
+        ):
+            sizes1, sizes2 = sizes_of(s1), sizes_of(s2)
+            if len(sizes1) == len(sizes2):
+                for size, image in zip(sizes1, sizes2, strict=True):
+                    if isinstance(size, tir.Var) and size in unbound and _fits(size, image):
+                        yield size, image
+        case _:
+            pass
+
+
+def _fits(var: tir.Var, image: tir.PrimExpr) -> bool:
+    """Whether the image can stand for the variable: integers for integers, else the same dtype."""
+    return var.dtype == image.dtype or (var.dtype.is_int and image.dtype.is_int)

@@ -1,0 +1,1 @@
+"""Rewriting of whole functions: visitors, mutators, substitution, binding, inlining."""

@@ -1,0 +1,186 @@
+"""Binding of parameters and shape variables: a function specialised to what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Expr,
+    Function,
+    PrimStructInfo,
+    PrimValue,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    const,
+    convert_to_expr,
+)
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars
+from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.tir import expr as tir, ops
+
+V = TypeVar("V", tir.Var, Var)
+
+
+def bind_symbolic_vars(
+    func: Function, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
+) -> Function:
+    """`func` for those sizes only that `binding_map` says its shape variables have.
+
+    The parameters stay. Variables that images mention must be defined by what is left.
+
+    Errors:
+        UnknownNameError: the function defines no such shape variable.
+        MisuseError: a name means several variables, one is bound twice, or an image mentions a
+            variable that nothing defines (WF-6a).
+    """
+    named: dict[str, list[tir.Var]] = {}
+    for var in defined_symbolic_vars(func):
+        named.setdefault(var.name, []).append(var)
+    images: dict[tir.Var, tir.PrimExpr] = {}
+    for key, value in binding_map.items():
+        name = key.name if isinstance(key, tir.Var) else str(key)
+        var = _meant(key, name, named, "shape variable", "defines")
+        if var in images:
+            raise MisuseError(f"shape variable {var.name} is bound twice", about=var)
+        images[var] = ops.cast_to(value, var.dtype)
+    if not images:
+        return func
+    after = replace_variables(func, images)
+    _check_defined(after, func)
+    return cast("Function", PyExprMutator().visit_expr(after))
+
+
+def _meant(key: object, name: str, named: Mapping[str, list[V]], what: str, verb: str) -> V:
+    """The variable of that name: `key` itself, or the only one."""
+    found = named.get(name, [])
+    if not isinstance(key, str):
+        found = [var for var in found if var is key]
+    if len(found) > 1:
+        raise MisuseError(f"several {what}s of the function are called {name}; give the one meant")
+    if not found:
+        raise UnknownNameError(
+            f"the function {verb} no {what} {name}"
+            + (f"; it {verb} {', '.join(named)}" if named else ""),
+            hint=close_names(name, named),
+        )
+    return found[0]
+
+
+def _check_defined(after: Function, before: Function) -> None:
+    """WF-4, WF-6a, WF-5a: `after` defines what it uses, in the signature by parameters."""
+    free = set(free_symbolic_vars(before))
+    infos = [info for p in after.params if (info := p.struct_info) is not None]
+    signature = [*infos] if after.ret_struct_info is None else [*infos, after.ret_struct_info]
+    scope = free.union(definable_shape_vars(*infos))
+    used = [var for info in signature for var in free_shape_vars(info, scope) if var not in scope]
+    for var in (*used, *free_symbolic_vars(after)):
+        if var not in free:
+            raise MisuseError(
+                f"nothing defines shape variable {var.name} any more", rule="WF-6a", about=var
+            )
+
+
+def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Function:
+    """`func` without the parameters in `binding_map`, which have the values given there.
+
+    Values are expressions, arrays, numbers or tuples of these. Shape variables follow. Where one is
+    not known to fit its parameter, a match_cast makes the check that the parameter made.
+
+    Errors:
+        UnknownNameError: the function has no such parameter.
+        MisuseError: a name means several parameters, one is bound twice, or nothing defines a shape
+            variable any more (WF-6a).
+        StructInfoError: a value does not fit its parameter.
+    """
+    named: dict[str, list[Var]] = {}
+    for param in func.params:
+        named.setdefault(param.name_hint, []).append(param)
+    values: dict[Var, Expr] = {}
+    for key, value in binding_map.items():
+        name = key.name_hint if isinstance(key, Var) else str(key)
+        param = _meant(key, name, named, "parameter", "has")
+        if param in values:
+            raise MisuseError(f"parameter {param.name_hint} is bound twice", about=param)
+        values[param] = _as_value(value, param.struct_info)
+    if not values:
+        return func
+    body, images = in_place_of_parameters(list(values.items()), func.body)
+    sizes = {var: image for var, image in images.items() if isinstance(var, tir.Var)}
+    sized = replace_variables(replace(func, body=body), sizes)
+    pairs = list(zip(func.params, sized.params, strict=True))
+    rest = replace(
+        sized,
+        params=tuple(new for old, new in pairs if old not in values),
+        attrs=_fewer_inputs(func, values),
+        struct_info=None,
+    )
+    leaves = {new: values[old] for old, new in pairs if old in images}
+    after: Function = _Bind(leaves).visit_expr(rest)
+    _check_defined(after, func)
+    return after
+
+
+class _Bind(PyExprMutator):
+    """Puts values in place of variables."""
+
+    def __init__(self, values: Mapping[Var, Expr]) -> None:
+        super().__init__()
+        self.values = values
+
+    @override
+    def visit_var_(self, op: Var) -> Any:
+        return self.values[op] if op in self.values else super().visit_var_(op)
+
+
+def _fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
+    """The attributes with `num_input` counted again."""
+    inputs = func.attrs.get("num_input")
+    if not isinstance(inputs, int):
+        return func.attrs
+    gone = sum(param in bound for param in func.params[:inputs])
+    return func.attrs.updated({"num_input": inputs - gone})
+
+
+def _as_value(value: object, info: StructInfo | None) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    match info:
+        case PrimStructInfo(dtype=dtype) if isinstance(
+            value, (int, float, np.bool_, np.integer, np.floating)
+        ):
+            number = value if isinstance(value, (int, float)) else value.item()
+            _check_kind(number, dtype)
+            return PrimValue(ops.const(number, dtype))
+        case TensorStructInfo(dtype=dtype) if isinstance(value, (int, float)):
+            _check_kind(value, dtype)
+            return const(value, None if dtype.is_void else dtype)
+        case TupleStructInfo(fields=fields) if isinstance(value, (tuple, list)):
+            if len(value) == len(fields):
+                return Tuple(tuple(map(_as_value, value, fields)))
+    if hasattr(value, "__array__"):
+        return Constant(np.asanyarray(value))
+    return convert_to_expr(value)
+
+
+def _check_kind(value: float, dtype: DataType) -> None:
+    """MC-3: a number that `dtype` does not have is not the value of a parameter."""
+    if dtype.is_float or dtype.is_void:
+        return
+    low, high = (0, 1) if dtype.is_bool else ops.int_range(dtype)
+    if not low <= value <= high or value != int(value):
+        raise MisuseError(f"{value} is no {dtype}", rule="MC-3", about=value)

@@ -1,0 +1,241 @@
+"""DataflowBlockRewrite: bindings of one dataflow block added, removed and redirected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, TransformError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rename, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.unused import joined, remove_all_unused
+from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+
+
+class DataflowBlockRewrite:
+    """Changes to a dataflow block of a function, each of which makes both anew.
+
+    What the rewrite is made of stays as it is; `mutated_dfb` and `mutated_root_fn` are what it has
+    become by now: bindings are collected, and put into the function when that is needed. A block
+    that is left empty is no longer in the function (NF-11).
+
+    Errors:
+        MisuseError (also TypeError, ValueError): the block is not in the function, or a variable is
+            not the function's.
+        TransformError: a variable that is to be removed is used.
+    """
+
+    def __init__(self, dfb: DataflowBlock, root_fn: Function) -> None:
+        if not isinstance(dfb, DataflowBlock) or not isinstance(root_fn, Function):
+            raise MisuseError("a rewrite is made of a DataflowBlock and the Function it stands in")
+        self._original = root_fn
+        self._numbers = 0
+        self._restart(root_fn, dfb)
+        self._sequence()
+
+    def _restart(self, function: Function, block: DataflowBlock) -> None:
+        """Go on from a function and the block in it."""
+        self._function, self._block = function, block
+        self._bindings = list(block.bindings)
+        self._changed = False
+
+    @cached_property
+    def _bound(self) -> set[Var]:
+        """The variables that the function binds."""
+        return set(bound_vars(self._function))
+
+    @cached_property
+    def _names(self) -> set[str]:
+        return {var.name_hint for var in self._bound}
+
+    @cached_property
+    def _users(self) -> dict[Var, dict[object, str]]:
+        """For each variable what uses it, in words."""
+        found: dict[Var, dict[object, str]] = {}
+        for node in walk(self._function):
+            if isinstance(node, (VarBinding, MatchCast)):
+                _note_uses(node, found)
+            elif isinstance(node, SeqExpr):
+                for var in occurring_vars(node.body):
+                    found.setdefault(var, {})[node] = "a result"
+        return found
+
+    def _forget(self) -> None:
+        """Drop what is known of a function that has been rewritten as a whole."""
+        for name in ("_bound", "_names", "_users"):
+            self.__dict__.pop(name, None)
+
+    def mutated_dfb(self) -> DataflowBlock:
+        """The block as it is by now."""
+        self._settle()
+        return self._block
+
+    def mutated_root_fn(self) -> Function:
+        """The function as it is by now."""
+        self._settle()
+        return self._function
+
+    def mutate_irmodule(self, irmodule: IRModule) -> IRModule:
+        """A copy of the module in which the function is as it is by now."""
+        result = irmodule.clone()
+        for var, func in irmodule.items():
+            if func is self._original:
+                result[var] = self.mutated_root_fn()
+        return result
+
+    def replace_all_uses(self, old_var: Var, new_var: Var) -> None:
+        """Let each use of `old_var` in the function mean `new_var`; definitions stay."""
+        for var in (old_var, new_var):
+            if var not in self._bound:
+                raise MisuseError(f"{var.name_hint} is no variable of the function", about=var)
+        redirect = _Redirect(old_var, new_var, self.mutated_dfb())
+        self._restart(redirect.visit_expr(self._function), redirect.found)
+        self._forget()
+
+    def add(self, expr: Expr, name: str | None = None, is_dfvar: bool = False) -> None:
+        """Bind `expr` to a new variable, behind what it uses.
+
+        Without a name it is `tmp` with a number; unless `is_dfvar`, it outlives the block.
+        """
+        builder = BlockBuilder(quiet=True)
+        builder._begin_dataflow_block()
+        value = builder.normalize(expr)
+        before = builder._end_block().bindings
+        kind = DataflowVar if is_dfvar else Var
+        var = kind(name or self._fresh_name(), builder.struct_info_of(value))
+        self._insert((*before, VarBinding(var, value)))
+
+    def _fresh_name(self) -> str:
+        count = self._numbers
+        while f"tmp{count}" in self._names:
+            count += 1
+        self._numbers = count
+        return f"tmp{count}"
+
+    def add_binding(self, binding: Binding) -> None:
+        """Add a binding of a variable that is not bound yet, behind what it uses."""
+        if binding.var is not None and binding.var in self._bound:
+            raise MisuseError(
+                f"variable {binding.var.name_hint} is bound already", rule="SC-9", about=binding.var
+            )
+        self._insert((binding,))
+
+    def _insert(self, new: tuple[Binding, ...]) -> None:
+        used = {var for binding in new for var in _uses(binding)}
+        bound = {binding.var for binding in new if binding.var is not None}
+        names = {var.name_hint for var in bound}
+        self._bound.update(bound)
+        self._names.update(names)
+        for binding in new:
+            _note_uses(binding, self._users)
+        at = len(self._bindings)
+        while at and self._bindings[at - 1].var not in used:
+            at -= 1
+        at = at or min(1, len(self._bindings))
+        self._bindings[at:at] = new
+        self._changed = True
+
+    def remove_unused(self, var: Var, allow_undef: bool = False) -> None:
+        """Remove the binding of `var`, which nothing uses; with `allow_undef` there may be none."""
+        at = next((i for i, b in enumerate(self._bindings) if b.var is var), None)
+        if at is None:
+            if allow_undef:
+                return
+            raise MisuseError(
+                f"the block does not bind {var.name_hint}",
+                hint="allow_undef=True skips a variable that it does not bind",
+                about=var,
+            )
+        users = self._users.get(var)
+        if users:
+            raise TransformError(f"variable {var.name_hint} is used by {', '.join(users.values())}")
+        binding = self._bindings.pop(at)
+        for used in _uses(binding):
+            self._users[used].pop(binding, None)
+        self._bound.discard(var)
+        self._changed = True
+
+    def remove_all_unused(self) -> None:
+        """Remove the bindings of the function that nothing uses, those of other blocks, too."""
+        block = self.mutated_dfb()
+        function = remove_all_unused(self._function)
+        bound = {binding.var for binding in block.bindings if binding.var is not None}
+        blocks = (node for node in walk(function) if isinstance(node, DataflowBlock))
+        left = (b for b in blocks if any(binding.var in bound for binding in b.bindings))
+        self._restart(function, next(left, DataflowBlock(())))
+        self._forget()
+
+    def _sequence(self) -> SeqExpr:
+        """What the block stands in."""
+        for node in walk(self._function):
+            if isinstance(node, SeqExpr) and any(block is self._block for block in node.blocks):
+                return node
+        raise MisuseError("the dataflow block does not stand in the function", about=self._block)
+
+    def _settle(self) -> None:
+        """Put the bindings that were changed into the function."""
+        if not self._changed:
+            return
+        seq = self._sequence()
+        new = replace(self._block, bindings=tuple(self._bindings))
+        blocks: list[BindingBlock] = [new if b is self._block else b for b in seq.blocks]
+        if not new.bindings:
+            blocks = joined(blocks)
+        changed = replace(seq, blocks=tuple(blocks))
+        self._restart(rename(self._function, {seq: changed}), new)
+
+
+def _note_uses(binding: Binding, users: dict[Var, dict[object, str]]) -> None:
+    name = binding.var.name_hint if binding.var is not None else "a cast"
+    for var in _uses(binding):
+        users.setdefault(var, {})[binding] = name
+
+
+def _uses(binding: Binding) -> Iterator[Var]:
+    """The variables that a binding needs."""
+    yield from occurring_vars(binding.value)
+    if isinstance(binding, MatchCast):
+        yield from occurring_vars(binding.struct_info)
+    info: Node | None = None if binding.var is None else binding.var.struct_info
+    if info is not None:
+        yield from occurring_vars(info)
+
+
+class _Redirect(PyExprMutator):
+    """Lets one variable be meant where another was, and notes what becomes of a block."""
+
+    def __init__(self, old: Var, new: Var, block: DataflowBlock) -> None:
+        super().__init__()
+        self.old, self.new = old, new
+        self.block = self.found = block
+
+    @override
+    def visit_var_(self, op: Var) -> Any:
+        return super().visit_var_(self.new if op is self.old else op)
+
+    @override
+    def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
+        result = super().visit_dataflow_block_(block)
+        if block is self.block:
+            assert isinstance(result, DataflowBlock)
+            self.found = result
+        return result

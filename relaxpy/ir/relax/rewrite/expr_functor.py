@@ -1,0 +1,261 @@
+"""Functions over Relax expressions as classes with one method for each kind of node.
+
+This is the style of user code and of TVM; `ir.traverse` is what passes of relaxpy itself use.
+"""
+
+from __future__ import annotations
+
+from types import new_class
+from typing import Any, NoReturn, TypeVar, assert_never
+
+from relaxpy.entry import nested_too_deeply
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.sharing import Places
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import (
+    AnyExpr,
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+
+C = TypeVar("C", bound="type[ExprFunctor]")
+_VISIT = 8  # what one takes beside a look at a node
+
+
+def _no_such_kind(what: str, node: object) -> MisuseError:
+    return MisuseError(f"expected {what}, found {type(node).__name__} {node!r:.60}", about=node)
+
+
+class ExprFunctor:
+    """A function over expressions: `visit_expr` calls the method for the kind of the expression.
+
+    Each method is left for a subclass to define.
+
+    Errors:
+        MisuseError (also TypeError): what is visited is no expression, binding, block or variable,
+            or the subclass has no method for its kind; or the stack is too small for it, or time,
+            as so much in it is shared.
+    """
+
+    _places: Places | None = None
+
+    def visit_expr(self, expr: Expr | Op) -> Any:
+        """What the method for the kind of `expr` gives."""
+        if not isinstance(expr, (Expr, Op)):
+            raise _no_such_kind("a Relax expression", expr)
+        outer = self._places
+        if outer is None:
+            self._places = Places(expr)
+        else:
+            outer.pass_by(_VISIT)
+        try:
+            return self._dispatch(expr)  # type: ignore[arg-type]
+        except RecursionError:
+            raise nested_too_deeply() from None
+        finally:
+            self._places = outer
+
+    def _dispatch(self, expr: AnyExpr) -> Any:
+        match expr:
+            case Call():
+                return self.visit_call_(expr)
+            case DataflowVar():
+                return self.visit_dataflow_var_(expr)
+            case Var():
+                return self.visit_var_(expr)
+            case Op():
+                return self.visit_op_(expr)
+            case Constant():
+                return self.visit_constant_(expr)
+            case Tuple():
+                return self.visit_tuple_(expr)
+            case ShapeExpr():
+                return self.visit_shape_expr_(expr)
+            case TupleGetItem():
+                return self.visit_tuple_getitem_(expr)
+            case GlobalVar():
+                return self.visit_global_var_(expr)
+            case ExternFunc():
+                return self.visit_extern_func_(expr)
+            case PrimValue():
+                return self.visit_prim_value_(expr)
+            case StringImm():
+                return self.visit_string_imm_(expr)
+            case DataTypeImm():
+                return self.visit_data_type_imm_(expr)
+            case SeqExpr():
+                return self.visit_seq_expr_(expr)
+            case If():
+                return self.visit_if_(expr)
+            case Function():
+                return self.visit_function_(expr)
+            case Expr():  # a PrimFunc, which belongs into modules only
+                raise _no_such_kind("a Relax expression", expr)
+            case _:
+                assert_never(expr)
+
+    def visit_binding(self, binding: Binding) -> None:
+        """Call the method for the kind of `binding`."""
+        match binding:
+            case VarBinding():
+                self.visit_var_binding_(binding)
+            case MatchCast():
+                self.visit_match_cast_(binding)
+            case _:
+                raise _no_such_kind("a binding", binding)
+
+    def visit_binding_block(self, block: BindingBlock) -> Any:
+        """What the method for the kind of `block` gives."""
+        match block:
+            case DataflowBlock():
+                return self.visit_dataflow_block_(block)
+            case BindingBlock():
+                return self.visit_binding_block_(block)
+            case _:
+                raise _no_such_kind("a block", block)
+
+    def visit_var_def(self, var: Var) -> Any:
+        """What the method for the kind of `var` gives, where `var` is defined."""
+        match var:
+            case DataflowVar():
+                return self.visit_dataflow_var_def_(var)
+            case Var():
+                return self.visit_var_def_(var)
+            case _:
+                raise _no_such_kind("a variable", var)
+
+    def _undefined(self, hook: str, node: Node) -> NoReturn:
+        raise MisuseError(
+            f"{type(self).__name__} does not say what to do with a {type(node).__name__}",
+            hint=f"define {hook}",
+            about=node,
+        )
+
+    def visit_constant_(self, op: Constant) -> Any:
+        """A tensor literal."""
+        self._undefined("visit_constant_", op)
+
+    def visit_tuple_(self, op: Tuple) -> Any:
+        """A tuple."""
+        self._undefined("visit_tuple_", op)
+
+    def visit_var_(self, op: Var) -> Any:
+        """A use of a variable."""
+        self._undefined("visit_var_", op)
+
+    def visit_dataflow_var_(self, op: DataflowVar) -> Any:
+        """A use of a variable of a dataflow block."""
+        self._undefined("visit_dataflow_var_", op)
+
+    def visit_shape_expr_(self, op: ShapeExpr) -> Any:
+        """A shape value."""
+        self._undefined("visit_shape_expr_", op)
+
+    def visit_extern_func_(self, op: ExternFunc) -> Any:
+        """A packed function."""
+        self._undefined("visit_extern_func_", op)
+
+    def visit_global_var_(self, op: GlobalVar) -> Any:
+        """A use of a function of the module."""
+        self._undefined("visit_global_var_", op)
+
+    def visit_function_(self, op: Function) -> Any:
+        """A function, global or local."""
+        self._undefined("visit_function_", op)
+
+    def visit_call_(self, op: Call) -> Any:
+        """A call."""
+        self._undefined("visit_call_", op)
+
+    def visit_seq_expr_(self, op: SeqExpr) -> Any:
+        """Blocks with a result."""
+        self._undefined("visit_seq_expr_", op)
+
+    def visit_if_(self, op: If) -> Any:
+        """A choice of two branches."""
+        self._undefined("visit_if_", op)
+
+    def visit_op_(self, op: Op) -> Any:
+        """An operator that is called."""
+        self._undefined("visit_op_", op)
+
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
+        """A field of a tuple."""
+        self._undefined("visit_tuple_getitem_", op)
+
+    def visit_prim_value_(self, op: PrimValue) -> Any:
+        """A scalar."""
+        self._undefined("visit_prim_value_", op)
+
+    def visit_string_imm_(self, op: StringImm) -> Any:
+        """A string."""
+        self._undefined("visit_string_imm_", op)
+
+    def visit_data_type_imm_(self, op: DataTypeImm) -> Any:
+        """A datatype."""
+        self._undefined("visit_data_type_imm_", op)
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        """A value bound to a variable."""
+        self._undefined("visit_var_binding_", binding)
+
+    def visit_match_cast_(self, binding: MatchCast) -> None:
+        """A value checked, and perhaps bound."""
+        self._undefined("visit_match_cast_", binding)
+
+    def visit_binding_block_(self, block: BindingBlock) -> Any:
+        """An ordinary block."""
+        self._undefined("visit_binding_block_", block)
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
+        """A dataflow block."""
+        self._undefined("visit_dataflow_block_", block)
+
+    def visit_var_def_(self, var: Var) -> Any:
+        """The definition of a variable: a parameter, or the left of a binding."""
+        self._undefined("visit_var_def_", var)
+
+    def visit_dataflow_var_def_(self, var: DataflowVar) -> Any:
+        """The definition of a variable of a dataflow block."""
+        self._undefined("visit_dataflow_var_def_", var)
+
+
+def decorated(cls: C, base: type[ExprFunctor]) -> C:
+    """What a decorated class becomes: a class of its own that knows the one written as `_cls`.
+
+    Errors:
+        MisuseError (also TypeError): `cls` does not descend from `base`, or does from a class that
+            is decorated itself, where TVM has users descend from its `_cls`.
+    """
+    if not isinstance(cls, type) or not issubclass(cls, base):
+        raise MisuseError(f"the decorator is for classes that inherit from {base.__name__}")
+    if any("_cls" in vars(ancestor) for ancestor in cls.__mro__):
+        raise MisuseError(
+            f"Inheritance from a decorated object `{cls.__name__}` is not allowed. "
+            f"Please inherit from `{cls.__name__}._cls`."
+        )
+    names = ("__module__", "__qualname__", "__doc__")
+    kept = {name: getattr(cls, name) for name in names}
+    return new_class(  # type: ignore[return-value]
+        cls.__name__, (cls,), exec_body=lambda body: body.update(kept, _cls=cls)
+    )

@@ -1,0 +1,372 @@
+"""PyExprMutator: a rewriting of expressions in which subclasses say what becomes of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.traverse import rebuild, rewrite
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.normalize import mentions
+from relaxpy.ir.relax.nodes import (
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    EnvFunc,
+    Expr,
+    ExternFunc,
+    FuncStructInfo,
+    Function,
+    GlobalVar,
+    Id,
+    If,
+    MatchCast,
+    ObjectStructInfo,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+    in_parts,
+)
+from relaxpy.ir.relax.relations import Compatibility, check_compatibility
+from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated
+
+M = TypeVar("M", bound="type[PyExprMutator]")
+
+
+class PyExprMutator(ExprFunctor):
+    """Rebuilds expressions over what its methods make of their parts; what is unchanged is shared.
+
+    Each result is normalised and derived by `builder_`, into which the bindings go; a subclass
+    emits more of them there. Where a binding's value has another info than before, so has its
+    variable, which later uses of the old one then mean. `mod` is where called functions are; a call
+    of one that is not there still gives what it gave.
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self.builder_ = BlockBuilder(mod, quiet=True)
+        self.builder_.context.assumed = _AS_BEFORE
+        self._remap: dict[Var, Var] = {}
+
+    @override
+    def visit_expr(self, expr: Expr | Op) -> Any:
+        """What becomes of an expression, in normal form and with its info."""
+        return self._normalized(super().visit_expr(expr))
+
+    def visit_expr_post_order(self, expr: Expr | Op) -> Any:
+        """What becomes of an expression when its parts alone are visited.
+
+        For use in the method for its kind, before something is made of the result.
+        """
+        default = _DEFAULTS.get(type(expr))
+        if default is None:
+            return self.visit_expr(expr)
+        return self._normalized(default(self, expr))
+
+    def _normalized(self, result: Any) -> Any:
+        if isinstance(result, Op):
+            return result
+        if not isinstance(result, Expr):
+            raise MisuseError(
+                f"{type(self).__name__} makes {type(result).__name__} {result!r:.60} of an "
+                "expression, expected an expression",
+                about=result,
+            )
+        return self.builder_.normalize(result)
+
+    def visit_with_new_scope(self, expr: Expr, params: Sequence[Var] | None = None) -> SeqExpr:
+        """What becomes of the body of a function: `params` and what it binds end with it."""
+        if not isinstance(expr, SeqExpr):
+            expr = SeqExpr((), expr, span=expr.span)
+        with self.builder_.inner_scope(params):
+            return cast("SeqExpr", self.visit_expr(expr))
+
+    def set_var_remap(self, vid: Id | Var, var: Var) -> None:
+        """Let later uses of the variable `vid` mean `var`."""
+        self._remap[_variable(vid)] = var
+
+    def get_var_remap(self, vid: Id | Var) -> Var:
+        """What uses of the variable `vid` mean by now: itself, or what stands for it."""
+        found = _variable(vid)
+        return self._remap.get(found, found)
+
+    def lookup_binding(self, var: Var) -> Expr | None:
+        """The value that a variable of the new program is bound to, or None for a parameter."""
+        return self.builder_.lookup_binding(var)
+
+    def with_struct_info(self, var: Var, struct_info: StructInfo) -> Var:
+        """`var` if it has an equal info, else one like it that has."""
+        return var if var.struct_info == struct_info else replace(var, struct_info=struct_info)
+
+    def _info(self, info: StructInfo) -> StructInfo:
+        """The info over what becomes of the shapes in it; a Func info has none of this scope."""
+        match info:
+            case TensorStructInfo(shape=shape) if shape is not None:
+                new = self.visit_expr(shape)
+                return info if new is shape else replace(info, shape=new)
+            case TupleStructInfo():
+                fields = in_parts(info).fields
+                parts = tuple(self._info(f) for f in fields)
+                same = all(a is b for a, b in zip(parts, fields, strict=True))
+                return info if same else replace(info, fields=parts)
+            case _:
+                return info
+
+    def _is_stable(self, info: StructInfo | None) -> bool:
+        return info is None or self._info(info) is info
+
+    @override
+    def visit_constant_(self, op: Constant) -> Any:
+        return op
+
+    @override
+    def visit_tuple_(self, op: Tuple) -> Any:
+        fields = tuple(self.visit_expr(f) for f in op.fields)
+        if all(a is b for a, b in zip(fields, op.fields, strict=True)):
+            return op
+        return rebuild(op, fields=fields)
+
+    @override
+    def visit_var_(self, op: Var) -> Any:
+        return self._remap.get(op, op)
+
+    @override
+    def visit_dataflow_var_(self, op: DataflowVar) -> Any:
+        return self.visit_var_(op)
+
+    @override
+    def visit_shape_expr_(self, op: ShapeExpr) -> Any:
+        return op
+
+    @override
+    def visit_extern_func_(self, op: ExternFunc) -> Any:
+        return op
+
+    @override
+    def visit_global_var_(self, op: GlobalVar) -> Any:
+        return op
+
+    @override
+    def visit_function_(self, op: Function) -> Any:
+        params = tuple(self._parameter(p) for p in op.params)
+        body = self.visit_with_new_scope(op.body, params)
+        ret = None if op.ret_struct_info is None else self._info(op.ret_struct_info)
+        same = body is op.body and ret is op.ret_struct_info
+        if same and all(a is b for a, b in zip(params, op.params, strict=True)):
+            return op
+        found = body.struct_info
+        if ret is not None and found is not None:
+            fits = check_compatibility(found, ret) is not Compatibility.INCOMPATIBLE
+            ret = ret if fits else found
+        return rebuild(op, params=params, body=body, ret_struct_info=ret)
+
+    def _parameter(self, param: Var) -> Var:
+        new: Var = self.visit_var_def(param)
+        if new is not param:
+            self._remap[param] = new
+        return new
+
+    @override
+    def visit_call_(self, op: Call) -> Any:
+        callee = self.visit_expr(op.op)
+        infos = tuple(self._info(i) for i in op.sinfo_args)
+        args = tuple(self.visit_expr(a) for a in op.args)
+        if (
+            callee is op.op
+            and all(a is b for a, b in zip(infos, op.sinfo_args, strict=True))
+            and all(a is b for a, b in zip(args, op.args, strict=True))
+            and self._is_stable(op.struct_info)
+        ):
+            return op
+        new = rebuild(op, op=callee, args=args, sinfo_args=infos)
+        if isinstance(callee, GlobalVar) and op.struct_info is not None:
+            return new.with_struct_info(self._info(op.struct_info))
+        return new
+
+    @override
+    def visit_seq_expr_(self, op: SeqExpr) -> Any:
+        with self.builder_.inner_scope():
+            blocks, body = self._sequence(op)
+        blocks = [b for b in blocks if b.bindings]
+        if (
+            body is op.body
+            and len(blocks) == len(op.blocks)
+            and all(a is b for a, b in zip(blocks, op.blocks, strict=True))
+            and self._is_stable(op.struct_info)
+        ):
+            return op
+        return rebuild(op, blocks=tuple(blocks), body=body)
+
+    def _sequence(self, op: SeqExpr) -> tuple[list[BindingBlock], Expr]:
+        bb = self.builder_
+        blocks: list[BindingBlock] = []
+        for block in op.blocks:
+            new = self.visit_binding_block(block)
+            blocks += (*bb.take_broken_off(), new)
+        bb._begin_binding_block()
+        body = self.visit_expr(op.body)
+        last = bb._end_block()
+        blocks += (*bb.take_broken_off(), last)
+        return blocks, body
+
+    @override
+    def visit_if_(self, op: If) -> Any:
+        cond = self.visit_expr(op.cond)
+        true_branch = self.visit_with_new_scope(op.true_branch)
+        false_branch = self.visit_with_new_scope(op.false_branch)
+        if (
+            cond is op.cond
+            and true_branch is op.true_branch
+            and false_branch is op.false_branch
+            and self._is_stable(op.struct_info)
+        ):
+            return op
+        return rebuild(op, cond=cond, true_branch=true_branch, false_branch=false_branch)
+
+    @override
+    def visit_op_(self, op: Op) -> Any:
+        return op
+
+    @override
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
+        value = self.visit_expr(op.tuple_value)
+        return op if value is op.tuple_value else rebuild(op, tuple_value=value)
+
+    @override
+    def visit_prim_value_(self, op: PrimValue) -> Any:
+        return op
+
+    @override
+    def visit_string_imm_(self, op: StringImm) -> Any:
+        return op
+
+    @override
+    def visit_data_type_imm_(self, op: DataTypeImm) -> Any:
+        return op
+
+    @override
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        value = self.visit_expr(binding.value)
+        var = self.visit_var_def(binding.var)
+        if var is not binding.var or value is not binding.value:
+            if not isinstance(value, GlobalVar):
+                var = self.with_struct_info(var, self.builder_.struct_info_of(value))
+            value = self._knowing_itself(value, binding.var, var)
+            binding = self._changed(binding, replace(binding, var=var, value=value))
+        self._emit(binding)
+
+    def _knowing_itself(self, value: Expr, old: Var, new: Var) -> Expr:
+        """A local function that may call itself does so by its new name (SC-4)."""
+        if new is old or not isinstance(value, Function) or not mentions(value, old):
+            return value
+        called = cast("Function", rewrite(value, lambda node: new if node is old else None))
+        return self.builder_.normalize_function(called)
+
+    @override
+    def visit_match_cast_(self, binding: MatchCast) -> None:
+        value = self.visit_expr(binding.value)
+        info = self._info(binding.struct_info)
+        var = None if binding.var is None else self.visit_var_def(binding.var)
+        if var is not binding.var or value is not binding.value or info is not binding.struct_info:
+            if var is not None:
+                var = self.with_struct_info(var, info)
+            new = replace(binding, var=var, value=value, struct_info=info)
+            binding = self._changed(binding, new)
+        self._emit(binding)
+
+    def _changed(self, old: Any, new: Any) -> Any:
+        if old.var is not None and new.var is not None:
+            self._remap[old.var] = self._remap[new.var] = new.var
+        return new
+
+    def _emit(self, binding: VarBinding | MatchCast) -> None:
+        bound = self.builder_.emit_normalized(binding)
+        if bound is not None and binding.var is not None and bound is not binding.var:
+            for old, new in list(self._remap.items()):
+                if new is binding.var:
+                    self._remap[old] = bound
+            self._remap[binding.var] = bound
+
+    @override
+    def visit_binding_block_(self, block: BindingBlock) -> BindingBlock:
+        self.builder_._begin_binding_block(block)
+        for binding in block.bindings:
+            self.visit_binding(binding)
+        return self.builder_._end_block()
+
+    @override
+    def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
+        self.builder_._begin_dataflow_block(block)
+        for binding in block.bindings:
+            self.visit_binding(binding)
+        return self.builder_._end_block()
+
+    @override
+    def visit_var_def_(self, var: Var) -> Any:
+        if var.struct_info is None:
+            return var
+        info = self._info(var.struct_info)
+        return var if info is var.struct_info else replace(var, struct_info=info)
+
+    @override
+    def visit_dataflow_var_def_(self, var: DataflowVar) -> Any:
+        new: Var = self.visit_var_def_(var)
+        if isinstance(new, DataflowVar):
+            return new
+        return DataflowVar(new.name_hint, new.struct_info, new.span)
+
+
+def _as_before(call: Call, context: object) -> StructInfo:
+    return call.struct_info or ObjectStructInfo()
+
+
+_AS_BEFORE = FuncStructInfo.opaque_func(derive_func=EnvFunc("as before", _as_before), purity=True)
+
+
+def _variable(vid: Id | Var) -> Var:
+    return vid.var if isinstance(vid, Id) else vid
+
+
+_DEFAULTS: Mapping[type, Callable[[PyExprMutator, Any], Any]] = {
+    Constant: PyExprMutator.visit_constant_,
+    Tuple: PyExprMutator.visit_tuple_,
+    Var: PyExprMutator.visit_var_,
+    DataflowVar: PyExprMutator.visit_var_,
+    ShapeExpr: PyExprMutator.visit_shape_expr_,
+    ExternFunc: PyExprMutator.visit_extern_func_,
+    GlobalVar: PyExprMutator.visit_global_var_,
+    Function: PyExprMutator.visit_function_,
+    Call: PyExprMutator.visit_call_,
+    SeqExpr: PyExprMutator.visit_seq_expr_,
+    If: PyExprMutator.visit_if_,
+    Op: PyExprMutator.visit_op_,
+    TupleGetItem: PyExprMutator.visit_tuple_getitem_,
+    PrimValue: PyExprMutator.visit_prim_value_,
+    StringImm: PyExprMutator.visit_string_imm_,
+    DataTypeImm: PyExprMutator.visit_data_type_imm_,
+}
+
+
+def mutator(mutator_cls: M) -> M:
+    """The class, ready for use: `@relax.expr_functor.mutator` stands above subclasses.
+
+    Errors:
+        MisuseError (also TypeError): it is no subclass, or one of a class that is decorated.
+    """
+    return decorated(mutator_cls, PyExprMutator)

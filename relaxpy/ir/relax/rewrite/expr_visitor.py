@@ -1,0 +1,193 @@
+"""PyExprVisitor: a walk over expressions in which subclasses say what to do at each kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from typing_extensions import override
+
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import (
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+    in_parts,
+)
+from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+V = TypeVar("V", bound="type[PyExprVisitor]")
+
+
+class PyExprVisitor(ExprFunctor):
+    """Visits every expression, operands first to last, and the shapes in infos after them.
+
+    A subclass overrides the methods for what it looks at, and calls `super()` to go on inside.
+    """
+
+    @override
+    def visit_expr(self, expr: Expr | Op) -> None:
+        """Visit an expression of any kind."""
+        super().visit_expr(expr)
+
+    def visit_span(self, span: Span | None) -> None:
+        """Visit the position of a node."""
+
+    def _visit_info(self, info: StructInfo | None) -> None:
+        """The expressions in an info; a Func info has none of the scope that it stands in."""
+        match info:
+            case TensorStructInfo(shape=shape) if shape is not None:
+                self.visit_expr(shape)
+            case TupleStructInfo():
+                for field in in_parts(info).fields:
+                    self._visit_info(field)
+            case _:
+                pass
+
+    @override
+    def visit_constant_(self, op: Constant) -> None:
+        self.visit_span(op.span)
+
+    @override
+    def visit_tuple_(self, op: Tuple) -> None:
+        self.visit_span(op.span)
+        for field in op.fields:
+            self.visit_expr(field)
+        self._visit_info(op.struct_info)
+
+    @override
+    def visit_var_(self, op: Var) -> None:
+        self.visit_span(op.span)
+        self._visit_info(op.struct_info)
+
+    @override
+    def visit_dataflow_var_(self, op: DataflowVar) -> None:
+        self.visit_var_(op)
+
+    @override
+    def visit_shape_expr_(self, op: ShapeExpr) -> None:
+        self.visit_span(op.span)
+
+    @override
+    def visit_extern_func_(self, op: ExternFunc) -> None:
+        self.visit_span(op.span)
+
+    @override
+    def visit_global_var_(self, op: GlobalVar) -> None:
+        self.visit_span(op.span)
+
+    @override
+    def visit_function_(self, op: Function) -> None:
+        self.visit_span(op.span)
+        for param in op.params:
+            self.visit_var_def(param)
+        self.visit_expr(op.body)
+
+    @override
+    def visit_call_(self, op: Call) -> None:
+        self.visit_span(op.span)
+        self.visit_expr(op.op)
+        for info in op.sinfo_args:
+            self._visit_info(info)
+        for arg in op.args:
+            self.visit_expr(arg)
+        self._visit_info(op.struct_info)
+
+    @override
+    def visit_seq_expr_(self, op: SeqExpr) -> None:
+        self.visit_span(op.span)
+        for block in op.blocks:
+            self.visit_binding_block(block)
+        self.visit_expr(op.body)
+        self._visit_info(op.struct_info)
+
+    @override
+    def visit_if_(self, op: If) -> None:
+        self.visit_span(op.span)
+        self.visit_expr(op.cond)
+        self.visit_expr(op.true_branch)
+        self.visit_expr(op.false_branch)
+        self._visit_info(op.struct_info)
+
+    @override
+    def visit_op_(self, op: Op) -> None:
+        pass
+
+    @override
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> None:
+        self.visit_span(op.span)
+        self.visit_expr(op.tuple_value)
+        self._visit_info(op.struct_info)
+
+    @override
+    def visit_prim_value_(self, op: PrimValue) -> None:
+        self.visit_span(op.span)
+
+    @override
+    def visit_string_imm_(self, op: StringImm) -> None:
+        self.visit_span(op.span)
+
+    @override
+    def visit_data_type_imm_(self, op: DataTypeImm) -> None:
+        self.visit_span(op.span)
+
+    @override
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        self.visit_expr(binding.value)
+        self.visit_var_def(binding.var)
+
+    @override
+    def visit_match_cast_(self, binding: MatchCast) -> None:
+        self.visit_expr(binding.value)
+        self._visit_info(binding.struct_info)
+        if binding.var is not None:
+            self.visit_var_def(binding.var)
+
+    @override
+    def visit_binding_block_(self, block: BindingBlock) -> None:
+        for binding in block.bindings:
+            self.visit_binding(binding)
+
+    @override
+    def visit_dataflow_block_(self, block: DataflowBlock) -> None:
+        for binding in block.bindings:
+            self.visit_binding(binding)
+
+    @override
+    def visit_var_def_(self, var: Var) -> None:
+        self.visit_span(var.span)
+
+    @override
+    def visit_dataflow_var_def_(self, var: DataflowVar) -> None:
+        self.visit_var_def_(var)
+
+
+def visitor(visitor_cls: V) -> V:
+    """The class, ready for use: `@relax.expr_functor.visitor` stands above subclasses.
+
+    Errors:
+        MisuseError (also TypeError): it is no subclass, or one of a class that is decorated.
+    """
+    return decorated(visitor_cls, PyExprVisitor)

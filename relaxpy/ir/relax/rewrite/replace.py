@@ -1,0 +1,68 @@
+"""Functions over other variables: copies, and bodies with values in place of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar, cast
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, map_children, rename
+from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
+from relaxpy.ir.relax.analysis.variables import bound_vars
+from relaxpy.ir.relax.nodes import Call, Function, GlobalVar
+from relaxpy.ir.tir.expr import PrimExpr
+
+N = TypeVar("N", bound=Node)
+V = TypeVar("V", bound=Node)
+
+
+def copy_with_new_vars(func: Function) -> Function:
+    """A copy in which every variable and shape variable that `func` defines is a new one.
+
+    So both can stand in one module (SC-9).
+
+    Errors:
+        MisuseError (also TypeError): `func` is no Relax function.
+    """
+    if not isinstance(func, Function):
+        raise MisuseError(f"expected a Function, found {type(func).__name__}", about=func)
+    sizes: dict[Node, Node] = {v: v.renamed(v.name) for v in defined_symbolic_vars(func)}
+    return rename(func, sizes, bound_vars(func))
+
+
+def replace_variables(root: N, table: Mapping[V, Node]) -> N:
+    """`root` with images in place of variables; sizes that change are simplified.
+
+    Variables whose info mentions a replaced one are made anew. Of what was derived, that stays
+    which the operands do not tell: what a call of a function of the module gives.
+    """
+    done: dict[int, Node] = {id(old): new for old, new in table.items()}
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in done:
+            continue
+        info = _known_result(node)
+        if ready:
+            new = map_children(lambda child: done[id(child)], node)
+            if info is not None and done[id(info)] is not new.struct_info:  # type: ignore[attr-defined]
+                new = replace(new, struct_info=done[id(info)])  # type: ignore[type-var]
+            elif isinstance(new, PrimExpr) and new is not node:
+                new = simplify(new)
+            done[id(node)] = new
+            continue
+        stack.append((node, True))
+        stack += [(child, False) for child in children(node) if id(child) not in done]
+        if info is not None:
+            stack.append((info, False))
+    return cast("N", done[id(root)])
+
+
+def _known_result(node: Node) -> Node | None:
+    """What a call of a function of the module gives."""
+    if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+        return node.struct_info
+    return None

@@ -1,0 +1,198 @@
+"""PrimExprs as TVMScript: with the operators of the language where these build the very node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.core.dtype import INT32, DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.op import Op
+from relaxpy.ir.short_text.document import Concat, Doc, Group, Infix, call, keyword
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.external_kernel import call_kernel, parts_of
+
+if TYPE_CHECKING:
+    from relaxpy.ir.short_text.nodes import ShortText
+
+Fold = Callable[[tir.PrimExpr, tir.PrimExpr], tir.PrimExpr]
+
+_INFIX: dict[type[tir.PrimExpr], tuple[str, int, Fold]] = {
+    tir.Or: ("or", 1, ops.any_of),
+    tir.And: ("and", 2, ops.all_of),
+    tir.EQ: ("==", 4, lambda a, b: ops.compare(tir.EQ, a, b)),
+    tir.NE: ("!=", 4, lambda a, b: ops.compare(tir.NE, a, b)),
+    tir.LT: ("<", 4, lambda a, b: ops.compare(tir.LT, a, b)),
+    tir.LE: ("<=", 4, lambda a, b: ops.compare(tir.LE, a, b)),
+    tir.GT: (">", 4, lambda a, b: ops.compare(tir.GT, a, b)),
+    tir.GE: (">=", 4, lambda a, b: ops.compare(tir.GE, a, b)),
+    tir.Add: ("+", 9, ops.add),
+    tir.Sub: ("-", 9, ops.sub),
+    tir.Mul: ("*", 10, ops.mul),
+    tir.Div: ("/", 10, ops.true_div),
+    tir.FloorDiv: ("//", 10, ops.floordiv),
+    tir.FloorMod: ("%", 10, ops.floormod),
+}
+_FUNCTIONS: dict[type[tir.PrimExpr], tuple[str, Fold]] = {
+    tir.Min: ("min", ops.minimum),
+    tir.Max: ("max", ops.maximum),
+    tir.Mod: ("truncmod", ops.truncmod),
+}
+# How an intrinsic is called in a program, where that is not by its own name.
+_SPELLINGS = {"fabs": "abs", "tvm_call_packed": "call_packed"}
+_DTYPE_FIRST = ("call_extern", "call_pure_extern", "reinterpret")
+_NOT = 3
+_COMPARISON = 4
+UNARY = 11
+ATOM = 20
+
+
+class ScalarText:
+    """Writes one PrimExpr, from its leaves up."""
+
+    def __init__(self, text: ShortText, int_dtype: DataType) -> None:
+        self.text = text
+        self.int_dtype = int_dtype
+        self.done: dict[int, tuple[Doc, int]] = {}
+
+    def write(self, root: tir.PrimExpr) -> tuple[Doc, int]:
+        """The document, and how tightly its outermost operator binds."""
+        for node in walk(root):
+            if isinstance(node, tir.PrimExpr) and not isinstance(node, tir.ConstExpr):
+                self.done[id(node)] = self._node(node)
+        return self.done[id(root)]
+
+    def _part(self, expr: tir.PrimExpr, bare: DataType = INT32) -> tuple[Doc, int]:
+        if isinstance(expr, tir.ConstExpr):
+            return self.text.literal(expr, bare)
+        return self.done[id(expr)]
+
+    def _plain(self, expr: tir.PrimExpr) -> Doc:
+        return self._part(expr)[0]
+
+    def _call(self, name: str, *args: Doc) -> tuple[Doc, int]:
+        return call(f"{self.text.tir_prefix}.{name}", *args), ATOM
+
+    def _node(self, expr: tir.PrimExpr) -> tuple[Doc, int]:
+        match expr:
+            case tir.Var():
+                return self.text.name_of(expr), ATOM
+            case tir.And() | tir.BinaryOpExpr():
+                return self._binary(expr)
+            case tir.Not(a=a):
+                if isinstance(a, tir.ConstExpr):
+                    return self._call("Not", self._plain(a))
+                doc, level = self._part(a)
+                return Concat("not ", doc if level > _NOT else _parenthesised(doc)), _NOT
+            case tir.Cast(dtype=dtype, value=inner):
+                return self._call("Cast", f'"{dtype}"', self._plain(inner))
+            case tir.Select(condition=c, true_value=a, false_value=b):
+                return self._call("Select", *map(self._plain, (c, a, b)))
+            case tir.Ramp(base=base, stride=stride, lanes=lanes):
+                return self._call("Ramp", self._plain(base), self._plain(stride), str(lanes))
+            case tir.Broadcast(value=value, lanes=lanes):
+                return self._call("Broadcast", self._plain(value), str(lanes))
+            case tir.Shuffle(vectors=vectors, indices=indices):
+                groups = (Group("[", map(self._plain, g), "]") for g in (vectors, indices))
+                return self._call("Shuffle", *groups)
+            case tir.Let(var=var, value=value, body=body):
+                entry = Concat(f"{self.text.name_of(var)}: ", self._plain(value))
+                where = keyword("where", Group("{", [entry], "}"))
+                return self._call("Let", self._plain(body), where)
+            case BufferLoad(buffer=buffer, indices=indices, predicate=predicate):
+                return self.text.access_doc(buffer, indices, predicate), ATOM
+            case tir.Call(op=op, args=args):
+                return self._intrinsic(expr, op, args)
+            case _:
+                fields = (self._field(getattr(expr, name)) for name in expr._fields)
+                return self._call(type(expr).__name__, *fields)
+
+    def _binary(self, expr: tir.And | tir.BinaryOpExpr) -> tuple[Doc, int]:
+        a, b = expr.a, expr.b
+        # A bare integer takes the datatype of an operand that is no literal.
+        left = self._part(a, INT32 if isinstance(b, tir.ConstExpr) else self.int_dtype)
+        right = self._part(b, INT32 if isinstance(a, tir.ConstExpr) else self.int_dtype)
+        kind = type(expr)
+        if kind in _INFIX:
+            sign, level, fold = _INFIX[kind]
+            if _gives(fold, expr, a, b):
+                return self._infix(sign, level, left, right)
+        elif kind in _FUNCTIONS:
+            name, fold = _FUNCTIONS[kind]
+            if _gives(fold, expr, a, b):
+                return self._call(name, left[0], right[0])
+        return self._call(kind.__name__, left[0], right[0])
+
+    def _infix(
+        self, sign: str, level: int, a: tuple[Doc, int], b: tuple[Doc, int]
+    ) -> tuple[Doc, int]:
+        (left, left_level), (right, right_level) = a, b
+        if left_level < level or left_level == level == _COMPARISON:
+            left = _parenthesised(left)
+        if right_level <= level:
+            right = _parenthesised(right)
+        return Infix(left, sign, right, level), level
+
+    def _intrinsic(
+        self, expr: tir.Call, op: Node, args: tuple[tir.PrimExpr, ...]
+    ) -> tuple[Doc, int]:
+        docs = [self._field(a) for a in args]
+        if not isinstance(op, Op):
+            return call(self.text.name_of(op), *docs), ATOM
+        name = op.name.removeprefix("tir.")
+        external = parts_of(expr)
+        if external is not None:
+            kernel, launch, options = external
+            if _gives(partial(call_kernel, kernel, launch, **options), expr, *args[3:]):
+                said = [keyword(k, self._given(v)) for k, v in options.items()]
+                return self._call(name, docs[0], self._given(launch), *docs[3:], *said)
+        spelling = _SPELLINGS.get(name, name)
+        if name in intrin.BITWISE:
+            if name == "bitwise_not" or _gives(
+                lambda a, b: ops.bitwise(op.name, a, b), expr, *args
+            ):
+                return self._call(name, *docs)
+        elif op.has_attr("TCallEffectKind") and hasattr(intrin, spelling):
+            dtype = (expr.dtype,) if name in _DTYPE_FIRST else ()
+            values = (a.value if isinstance(a, tir.StringImm) else a for a in args)
+            if _gives(getattr(intrin, spelling), expr, *dtype, *values):
+                shown = name if name == "fabs" else spelling
+                return self._call(shown, *(f'"{d}"' for d in dtype), *docs)
+        return self._call("call_intrin", f'"{expr.dtype}"', f'"{op.name}"', *docs)
+
+    def _given(self, value: object) -> Doc:
+        if isinstance(value, list):
+            return Group("[", map(self._given, value), "]")
+        return self._field(tir.StringImm(value) if isinstance(value, str) else value)
+
+    def _field(self, value: object) -> Doc:
+        if isinstance(value, tir.PrimExpr):
+            return self._plain(value) if id(value) in self.done else self.text.prim_doc(value)
+        if isinstance(value, tuple):
+            return Group("[", map(self._field, value), "]")
+        return repr(value)
+
+
+def _gives(function: Callable[..., tir.PrimExpr], expr: tir.PrimExpr, *args: object) -> bool:
+    """Whether `function` builds `expr` itself of `args`, folding nothing."""
+    if isinstance(expr, tir.BinaryOpExpr) and not any(isinstance(a, tir.ConstExpr) for a in args):
+        match expr:
+            case tir.Div():
+                return not expr.dtype.is_int
+            case tir.FloorDiv():
+                return expr.dtype.is_int
+            case tir.Min() | tir.Max():
+                return expr.a is not expr.b
+            case _:
+                return True
+    try:
+        return function(*args) is expr
+    except (TypeError, ValueError):  # MisuseError is both; a malformed call fits no function
+        return False
+
+
+def _parenthesised(doc: Doc) -> Doc:
+    return Concat("(", doc, ")")
