@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from relaxpy import arith, errors, ir, relax, runtime, script, te, testing, tir, topi, transform
     from relaxpy.exec.compile import compile, compile as build, load_executable
     from relaxpy.exec.executable import Executable
-    from relaxpy.exec.registry import (
+    from relaxpy.exec.runtime.registry import (
         get_global_func,
         register_func,
         register_func as register_global_func,
@@ -66,12 +66,12 @@ _HOMES = {
     "cuda": "relaxpy.ir.core.device:cuda",
     "device": "relaxpy.ir.core.device:device",
     "errors": "relaxpy.errors",
-    "get_global_func": "relaxpy.exec.registry:get_global_func",
+    "get_global_func": "relaxpy.exec.runtime.registry:get_global_func",
     "get_pipeline": "relaxpy.ir.transform:get_pipeline",
     "ir": "relaxpy.ir",
     "load_executable": "relaxpy.exec.compile:load_executable",
-    "register_func": "relaxpy.exec.registry:register_func",
-    "register_global_func": "relaxpy.exec.registry:register_func",
+    "register_func": "relaxpy.exec.runtime.registry:register_func",
+    "register_global_func": "relaxpy.exec.runtime.registry:register_func",
     "relax": "relaxpy.relax",
     "runtime": "relaxpy.runtime",
     "script": "relaxpy.script",

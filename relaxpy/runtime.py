@@ -2,15 +2,15 @@
 
 from relaxpy.exec.compile import load_executable, load_executable as load_module
 from relaxpy.exec.executable import Executable
-from relaxpy.exec.instrument import VMInstrumentReturnKind
-from relaxpy.exec.registry import (
+from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind
+from relaxpy.exec.runtime.registry import (
     get_global_func,
     list_global_func_names,
     register_func,
     register_func as register_global_func,
     remove_global_func,
 )
-from relaxpy.exec.values import Category, Closure, ShapeTuple, category_of
+from relaxpy.exec.runtime.values import Category, Closure, ShapeTuple, category_of
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, cpu, cuda, device
 from relaxpy.ir.core.dtype import DataType

@@ -1,6 +1,6 @@
 """What helps to test programs and their results."""
 
-from relaxpy.exec.compare import assert_allclose
+from relaxpy.exec.runtime.compare import assert_allclose
 from relaxpy.ir.equality.structural import assert_structural_equal
 
 __all__ = [

@@ -26,9 +26,9 @@ from relaxpy.script import from_source
 FEW = {
     "relaxpy.exec.kernel.runtime._pool",
     "relaxpy.exec.kernel.special._series",
-    "relaxpy.exec.operands._scalar",
-    "relaxpy.exec.operands._size",
-    "relaxpy.exec.values.holds_numbers",
+    "relaxpy.exec.runtime.operands._scalar",
+    "relaxpy.exec.runtime.operands._size",
+    "relaxpy.exec.runtime.values.holds_numbers",
     "relaxpy.ir.core.dtype._numpy_type",
     "relaxpy.ir.hooks._resolve",
     "relaxpy.ir.tir.ops.float_range",

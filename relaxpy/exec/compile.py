@@ -11,17 +11,17 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, WellFormedError, close_names
-from relaxpy.exec.dynamic import dynamic_calls, operator_name
 from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable, Program
-from relaxpy.exec.instrument import Instrument
 from relaxpy.exec.kernel import compile_kernel, runtime
-from relaxpy.exec.lower import LoweredModule, lower_module
-from relaxpy.exec.operands import OperatorCall
-from relaxpy.exec.python_functions import with_instance
-from relaxpy.exec.reference import ReferenceEvaluator, check_runnable
+from relaxpy.exec.lower.module import LoweredModule, lower_module
+from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
-from relaxpy.exec.signatures import public_signatures
-from relaxpy.exec.values import Value
+from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
+from relaxpy.exec.runtime.instrument import Instrument
+from relaxpy.exec.runtime.operands import OperatorCall
+from relaxpy.exec.runtime.python_functions import with_instance
+from relaxpy.exec.runtime.signatures import public_signatures
+from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 from relaxpy.errors import CompileError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import EntryPoint
-from relaxpy.exec.reference import evaluate
-from relaxpy.exec.values import Value
+from relaxpy.exec.reference.graph import evaluate
+from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.calls import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Expr

@@ -24,10 +24,10 @@ from relaxpy.errors import (
     leave_foreign,
     unknown_attribute,
 )
-from relaxpy.exec.checks import Signature
-from relaxpy.exec.instrument import Instrument
 from relaxpy.exec.report import ExecutionReport
-from relaxpy.exec.values import Value, from_outside
+from relaxpy.exec.runtime.checks import Signature
+from relaxpy.exec.runtime.instrument import Instrument
+from relaxpy.exec.runtime.values import Value, from_outside
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.serialize import save_json
 from relaxpy.screen import Table

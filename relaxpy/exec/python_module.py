@@ -16,9 +16,9 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
-from relaxpy.exec.python_functions import takes_self
-from relaxpy.exec.registry import get_global_func
-from relaxpy.exec.values import describe, empty
+from relaxpy.exec.runtime.python_functions import takes_self
+from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType

@@ -15,9 +15,9 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unknown_attribute
 from relaxpy.exec.executable import EntryPoint, Executable
-from relaxpy.exec.instrument import Instrument, Profiler, ProfileReport
-from relaxpy.exec.registry import get_global_func
-from relaxpy.exec.values import FunctionValue, Value, describe
+from relaxpy.exec.runtime.instrument import Instrument, Profiler, ProfileReport
+from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.exec.runtime.values import FunctionValue, Value, describe
 
 
 @dataclass(frozen=True, slots=True)

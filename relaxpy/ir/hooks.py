@@ -53,7 +53,7 @@ _TARGETS: dict[Hook, str] = {
     "html": "relaxpy.script.printer:html",
     "call_function": "relaxpy.exec.eager:call_function",
     "evaluate_call": "relaxpy.exec.eager:evaluate_call",
-    "packed_is_pure": "relaxpy.exec.registry:is_registered_pure",
+    "packed_is_pure": "relaxpy.exec.runtime.registry:is_registered_pure",
     "apply_operator": "relaxpy.ir.relax.op.operators:apply",
     "negate_elements": "relaxpy.ir.relax.op.operators:negative",
     "convert_elements": "relaxpy.ir.relax.op.operators:convert",

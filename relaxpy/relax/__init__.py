@@ -1,8 +1,8 @@
 """The graph level: expressions, struct info, and what works on them."""
 
 from relaxpy.exec.compile import build
-from relaxpy.exec.instrument import VMInstrumentReturnKind
 from relaxpy.exec.python_module import BasePyModule
+from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (

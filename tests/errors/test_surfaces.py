@@ -146,7 +146,7 @@ def test_all_frames_are_there_for_who_asks(tmp_path: Path, monkeypatch: pytest.M
     script.write_text(program("argument of a call"))
     monkeypatch.setenv("RELAXPY_FULL_TRACEBACK", "1")
     done = python(str(script))
-    assert "relaxpy/exec/checks.py" in done.stderr
+    assert "relaxpy/exec/runtime/checks.py" in done.stderr
 
 
 CELLS = """

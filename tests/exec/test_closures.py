@@ -8,7 +8,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import FunctionSignatureError, RuntimeCheckError
-from relaxpy.exec.values import Closure
+from relaxpy.exec.runtime.values import Closure
 from relaxpy.ir import assert_structural_equal
 from relaxpy.script import from_source, ir as I, relax as R
 

@@ -7,7 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import FunctionSignatureError
-from relaxpy.exec.values import ShapeTuple
+from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bind, block, function, seq, var

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.instrument import ProfileReport, ProfileRow
 from relaxpy.exec.report import ExecutionReport, ReportRow
+from relaxpy.exec.runtime.instrument import ProfileReport, ProfileRow
 from relaxpy.script import ir as I, relax as R
 
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings, strategies as st
 
 import relaxpy
 from relaxpy.errors import CompileError, FunctionSignatureError, RuntimeCheckError, StructInfoError
-from relaxpy.exec import dynamic
 from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel import compile_kernel
-from relaxpy.exec.values import ShapeTuple
+from relaxpy.exec.runtime import dynamic
+from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from relaxpy.exec.compile import compile
-from relaxpy.exec.registry import register_func, remove_global_func
-from relaxpy.exec.values import Value
+from relaxpy.exec.runtime.registry import register_func, remove_global_func
+from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx

@@ -14,8 +14,8 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
-from relaxpy.exec.registry import list_global_func_names, register_func, remove_global_func
-from relaxpy.exec.values import Category, Closure, PrimFuncValue, ShapeTuple, category_of
+from relaxpy.exec.runtime.registry import list_global_func_names, register_func, remove_global_func
+from relaxpy.exec.runtime.values import Category, Closure, PrimFuncValue, ShapeTuple, category_of
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from relaxpy.errors import MatchCastError, RelaxpyWarning, RuntimeCheckError, Source, Span
-from relaxpy.exec.checks import Bindings, match_cast
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
-from relaxpy.exec.registry import register_func, remove_global_func
-from relaxpy.exec.values import Closure, PrimFuncValue, ShapeTuple
+from relaxpy.exec.runtime.checks import Bindings, match_cast
+from relaxpy.exec.runtime.registry import register_func, remove_global_func
+from relaxpy.exec.runtime.values import Closure, PrimFuncValue, ShapeTuple
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from tests.exec.kernels import function, module, size_var, tensor

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from relaxpy.exec.compile import compile
-from relaxpy.exec.values import Value
+from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

@@ -75,7 +75,7 @@ def test_a_python_function_of_the_module_comes_before_a_registered_one() -> None
         np.testing.assert_array_equal(relaxpy.compile(Module)["main"](X), WANTED)
         assert (Module().direct(X)[0] == 2 * X).all()
     finally:
-        relaxpy.exec.registry.remove_global_func("doubled")
+        relaxpy.exec.runtime.registry.remove_global_func("doubled")
 
 
 def test_instances_are_apart() -> None:
@@ -163,7 +163,7 @@ def test_packed_functions_write_their_outputs() -> None:
     try:
         found = instance.call_dps_packed("test.negate", [X], R.Tensor(("n",), "float32"))
     finally:
-        relaxpy.exec.registry.remove_global_func("test.negate")
+        relaxpy.exec.runtime.registry.remove_global_func("test.negate")
     np.testing.assert_array_equal(found, -X)
     instance.add_python_function("own", lambda x, by: x * by)
     np.testing.assert_array_equal(instance.call_dps_packed("own", [X, 3], None), 3 * X)

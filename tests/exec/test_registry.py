@@ -14,8 +14,8 @@ from relaxpy.errors import (
     UnknownNameError,
     UnknownPackedFuncError,
 )
-from relaxpy.exec import registry
-from relaxpy.exec.registry import (
+from relaxpy.exec.runtime import registry
+from relaxpy.exec.runtime.registry import (
     get_global_func,
     is_registered_pure,
     list_global_func_names,

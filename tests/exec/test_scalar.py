@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from relaxpy.errors import CompileError, RuntimeCheckError
-from relaxpy.exec.scalar import ScalarEvaluator, checked
+from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.ir.tir import expr as tir, intrin
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

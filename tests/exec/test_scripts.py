@@ -5,8 +5,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import FunctionSignatureError, MatchCastError
-from relaxpy.exec.registry import register_func, remove_global_func
-from relaxpy.exec.values import Closure, ShapeTuple
+from relaxpy.exec.runtime.registry import register_func, remove_global_func
+from relaxpy.exec.runtime.values import Closure, ShapeTuple
 from relaxpy.script import ir as I, relax as R, tir as T
 
 TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from relaxpy.errors import FunctionSignatureError, RuntimeCheckError, Source, Span
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
-from relaxpy.exec.registry import register_func, remove_global_func
-from relaxpy.exec.values import ShapeTuple
+from relaxpy.exec.runtime.registry import register_func, remove_global_func
+from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
@@ -287,7 +287,7 @@ def programs(draw: st.DrawFn) -> tuple[list[list[tir.PrimExpr]], list[list[int]]
 
 
 def _value(size: tir.PrimExpr, values: dict[str, int]) -> int:
-    from relaxpy.exec.scalar import ScalarEvaluator
+    from relaxpy.exec.runtime.scalar import ScalarEvaluator
 
     named = {N: values["n"], M: values["m"]}
     result = ScalarEvaluator(named).value(size)

@@ -3,8 +3,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import CompileError, RuntimeCheckError
-from relaxpy.exec.registry import register_func, remove_global_func
-from relaxpy.exec.tir_reference import check_supported, run_prim_func
+from relaxpy.exec.reference.kernel import check_supported, run_prim_func
+from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st

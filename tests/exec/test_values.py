@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from relaxpy.errors import MisuseError, RelaxpyError, RuntimeCheckError
-from relaxpy.exec.values import (
+from relaxpy.exec.runtime.values import (
     Category,
     Closure,
     PrimFuncValue,

@@ -30,7 +30,7 @@ from relaxpy.exec.kernel.scope import (
     title,
 )
 from relaxpy.exec.kernel.views import size_of, view
-from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, path, text
+from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk

@@ -11,7 +11,7 @@ from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.plan import Contract
 from relaxpy.exec.kernel.scope import Scope, dtype_name
 from relaxpy.exec.kernel.views import size_of
-from relaxpy.exec.pytree import Code, assign, attribute, call, do, item, path, text
+from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.affine import affine, mentions
 from relaxpy.ir.tir.expr import PrimExpr, Var

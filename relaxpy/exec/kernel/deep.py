@@ -6,7 +6,7 @@ import ast
 from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
-from relaxpy.exec.pytree import call
+from relaxpy.exec.python_ast import call
 
 _BLOCKS = (ast.For, ast.While, ast.With, ast.Try)
 _MOST: Final = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from relaxpy.exec.pytree import call, docstring, function, path, text
+from relaxpy.exec.python_ast import call, docstring, function, path, text
 from relaxpy.ir.tir.expr import Var
 
 

@@ -9,7 +9,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.declared import variables_of
 from relaxpy.exec.kernel.plan import Plan
 from relaxpy.exec.kernel.scope import Scope, dtype_name
-from relaxpy.exec.pytree import (
+from relaxpy.exec.python_ast import (
     assign,
     attribute,
     binary,

@@ -12,9 +12,9 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.exec.kernel.arguments import Array, laid_over
-from relaxpy.exec.registry import call_packed
-from relaxpy.exec.scalar import cast
-from relaxpy.exec.values import describe
+from relaxpy.exec.runtime.registry import call_packed
+from relaxpy.exec.runtime.scalar import cast
+from relaxpy.exec.runtime.values import describe
 from relaxpy.ir.core.dtype import DataType
 
 Function = Callable[..., Any]

@@ -44,7 +44,7 @@ from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
 from relaxpy.exec.kernel.scope import Scope, dtype_name, literal, title
 from relaxpy.exec.kernel.updates import Combine, update_of
 from relaxpy.exec.kernel.views import size_of
-from relaxpy.exec.pytree import (
+from relaxpy.exec.python_ast import (
     Code,
     assign,
     both,

@@ -30,7 +30,7 @@ from relaxpy.exec.kernel.nest import (
     outside_calls,
 )
 from relaxpy.exec.kernel.vectors import lane_of, vector_of
-from relaxpy.exec.scalar import SUPPORTED, spoken
+from relaxpy.exec.runtime.scalar import SUPPORTED, spoken
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rewrite, substitute, walk

@@ -29,7 +29,7 @@ from relaxpy.exec.kernel.arguments import (
 from relaxpy.exec.kernel.foreign import constant, outside, overlay
 from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.kernel.special import erf
-from relaxpy.exec.scalar import divisor
+from relaxpy.exec.runtime.scalar import divisor
 
 Ufunc: TypeAlias = Any
 

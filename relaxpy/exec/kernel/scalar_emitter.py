@@ -40,7 +40,7 @@ from relaxpy.exec.kernel.scope import (
     literal,
     title,
 )
-from relaxpy.exec.pytree import (
+from relaxpy.exec.python_ast import (
     Code,
     assign,
     attribute,

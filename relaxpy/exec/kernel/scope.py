@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.pytree import (
+from relaxpy.exec.python_ast import (
     Code,
     attribute,
     binary,

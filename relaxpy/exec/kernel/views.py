@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.scope import Scope
-from relaxpy.exec.pytree import attribute, call, code, item, path
+from relaxpy.exec.python_ast import attribute, call, code, item, path
 from relaxpy.ir.tir.affine import Affine, Poly, as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var

@@ -11,7 +11,7 @@ import numpy as np
 
 from relaxpy import pysource
 from relaxpy.exec.kernel import compile_kernel, runtime
-from relaxpy.exec.tir_reference import run_prim_func
+from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.function import PrimFunc
 
 

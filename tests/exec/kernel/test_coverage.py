@@ -10,7 +10,7 @@ from relaxpy import pysource
 from relaxpy.errors import CompileError, RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel import compile_kernel, runtime
-from relaxpy.exec.registry import register_func, remove_global_func
+from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, Range, decl_buffer

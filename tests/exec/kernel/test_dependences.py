@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from relaxpy import te, tir
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel import compile_kernel
-from relaxpy.exec.tir_reference import run_prim_func
+from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source, tir as T
 from tests.counting import calls

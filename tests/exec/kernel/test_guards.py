@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.tir_reference import run_prim_func
+from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods

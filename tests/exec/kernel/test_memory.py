@@ -8,7 +8,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from relaxpy.errors import CompileError, RuntimeCheckError
-from relaxpy.exec.tir_reference import run_prim_func
+from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods, source_of

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.exec.tir_reference import run_prim_func
+from relaxpy.exec.reference.kernel import run_prim_func
 from tests.exec.kernel.blocks import Blocks
 from tests.exec.kernel.programs import SIZE, program
 from tests.exec.kernel.support import check, load

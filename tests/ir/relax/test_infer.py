@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from relaxpy.errors import RelaxpyWarning, StructInfoError, StructInfoTypeError
-from relaxpy.exec.registry import register_func, remove_global_func
+from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx

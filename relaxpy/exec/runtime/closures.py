@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.values import Category, Closure, FunctionValue, Value, category_of, describe
+from relaxpy.exec.runtime.values import (
+    Category,
+    Closure,
+    FunctionValue,
+    Value,
+    category_of,
+    describe,
+)
 from relaxpy.ir.relax.nodes import FuncStructInfo
 from relaxpy.ir.relax.relations import erase_to_well_defined
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from relaxpy.exec.checks import Signature
-from relaxpy.exec.dynamic import DynamicPrograms
 from relaxpy.exec.kernel import Kernel, Unchecked
-from relaxpy.exec.tail_calls import FunctionKey, Jumps
+from relaxpy.exec.runtime.checks import Signature
+from relaxpy.exec.runtime.dynamic import DynamicPrograms
+from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.function import PrimFunc

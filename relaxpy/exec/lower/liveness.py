@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
-from relaxpy.exec import pytree as py
+from relaxpy.exec import python_ast as py
 
 
 def delete_after_last_use(body: list[ast.stmt], owned: Collection[str]) -> list[ast.stmt]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from relaxpy.errors import CompileError
-from relaxpy.exec import pytree as py
-from relaxpy.exec.scalar import ScalarEvaluator, checked
-from relaxpy.exec.values import Value, prim_value
+from relaxpy.exec import python_ast as py
+from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
+from relaxpy.exec.runtime.values import Value, prim_value
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir

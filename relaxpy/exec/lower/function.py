@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from relaxpy.errors import CompileError
-from relaxpy.exec import pytree as py
-from relaxpy.exec.checks import (
+from relaxpy.exec import python_ast as py
+from relaxpy.exec.lower.calls import OBJECT, CallLowering
+from relaxpy.exec.lower.checks import CheckLowering, QuickCheck
+from relaxpy.exec.lower.liveness import delete_after_last_use
+from relaxpy.exec.lower.quiet import silence
+from relaxpy.exec.lower.scope import GlobalCallee, Globals, Scope
+from relaxpy.exec.lower.sizes import SizeLowering
+from relaxpy.exec.lower.uses import functions_used, shared_constants
+from relaxpy.exec.runtime.checks import (
     CompiledCast,
     CompiledResult,
     CompiledSignature,
@@ -21,16 +28,9 @@ from relaxpy.exec.checks import (
     cast_title,
     place_of,
 )
-from relaxpy.exec.liveness import delete_after_last_use
-from relaxpy.exec.lower_calls import OBJECT, CallLowering
-from relaxpy.exec.lower_check import CheckLowering, QuickCheck
-from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
-from relaxpy.exec.lower_size import SizeLowering
-from relaxpy.exec.quiet import silence
-from relaxpy.exec.signatures import declared_result, function_info
-from relaxpy.exec.support import CompiledClosure
-from relaxpy.exec.tail_calls import Jumps
-from relaxpy.exec.uses import functions_used, shared_constants
+from relaxpy.exec.runtime.signatures import declared_result, function_info
+from relaxpy.exec.runtime.support import CompiledClosure
+from relaxpy.exec.runtime.tail_calls import Jumps
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx

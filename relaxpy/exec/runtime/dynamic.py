@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError
-from relaxpy.exec.operands import Form, OperatorCall, Prims, leaves
-from relaxpy.exec.scalar import ScalarEvaluator, checked
-from relaxpy.exec.values import Category, ShapeTuple, Value, category_of
+from relaxpy.exec.runtime.operands import Form, OperatorCall, Prims, leaves
+from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
+from relaxpy.exec.runtime.values import Category, ShapeTuple, Value, category_of
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np
 
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
-from relaxpy.exec.checks import (
+from relaxpy.exec.reference.kernel import check_supported, run_prim_func
+from relaxpy.exec.runtime.checks import (
     Bindings,
     Signature,
     cast_title,
@@ -22,24 +23,23 @@ from relaxpy.exec.checks import (
     match_cast,
     place_of,
 )
-from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
-from relaxpy.exec.instrument import Instrument, Watched
-from relaxpy.exec.operands import OperatorCall
-from relaxpy.exec.operators import truth
-from relaxpy.exec.packed import call_users
-from relaxpy.exec.registry import packed_function
-from relaxpy.exec.scalar import ScalarEvaluator, checked
-from relaxpy.exec.signatures import (
+from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
+from relaxpy.exec.runtime.instrument import Instrument, Watched
+from relaxpy.exec.runtime.operands import OperatorCall
+from relaxpy.exec.runtime.operators import truth
+from relaxpy.exec.runtime.packed import call_users
+from relaxpy.exec.runtime.registry import packed_function
+from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
+from relaxpy.exec.runtime.signatures import (
     declared_result,
     function_info,
     output_infos,
     packed_keywords,
     signature_of,
 )
-from relaxpy.exec.support import call_tir_dyn, fields, packed_name, sizes, with_context
-from relaxpy.exec.tail_calls import split_result
-from relaxpy.exec.tir_reference import check_supported, run_prim_func
-from relaxpy.exec.values import (
+from relaxpy.exec.runtime.support import call_tir_dyn, fields, packed_name, sizes, with_context
+from relaxpy.exec.runtime.tail_calls import split_result
+from relaxpy.exec.runtime.values import (
     Array,
     Category,
     Closure,

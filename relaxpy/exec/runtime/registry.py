@@ -13,8 +13,8 @@ from relaxpy.errors import (
     UnknownPackedFuncError,
     close_names,
 )
-from relaxpy.exec.packed import call_users
-from relaxpy.exec.values import Value, from_packed
+from relaxpy.exec.runtime.packed import call_users
+from relaxpy.exec.runtime.values import Value, from_packed
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from relaxpy.exec import pytree as py
+from relaxpy.exec import python_ast as py
 
 
 def silence(function: ast.FunctionDef, loud: Collection[ast.stmt], *, whole: bool) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.values import Array, Category, Value, category_of, describe, empty
+from relaxpy.exec.runtime.values import Array, Category, Value, category_of, describe, empty
 from relaxpy.ir.core.dtype import DataType
 
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 from math import prod
 
 from relaxpy.errors import CompileError
-from relaxpy.exec import pytree as py
-from relaxpy.exec.checks import Signature
-from relaxpy.exec.dynamic import DynamicOperator, is_dynamic
-from relaxpy.exec.lower_scope import GlobalCallee, Globals, Scope
-from relaxpy.exec.lower_size import SizeLowering
-from relaxpy.exec.operands import OperatorCall
-from relaxpy.exec.proof import Sizes, sizes_in_signature, sizes_of_fitting
-from relaxpy.exec.python_functions import symbol_of
-from relaxpy.exec.quiet import is_allocation
-from relaxpy.exec.signatures import output_infos, packed_keywords
-from relaxpy.exec.support import CompiledPackedCall
+from relaxpy.exec import python_ast as py
+from relaxpy.exec.lower.proof import Sizes, sizes_in_signature, sizes_of_fitting
+from relaxpy.exec.lower.quiet import is_allocation
+from relaxpy.exec.lower.scope import GlobalCallee, Globals, Scope
+from relaxpy.exec.lower.sizes import SizeLowering
+from relaxpy.exec.runtime.checks import Signature
+from relaxpy.exec.runtime.dynamic import DynamicOperator, is_dynamic
+from relaxpy.exec.runtime.operands import OperatorCall
+from relaxpy.exec.runtime.python_functions import symbol_of
+from relaxpy.exec.runtime.signatures import output_infos, packed_keywords
+from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from relaxpy.exec import pytree as py
-from relaxpy.exec.lower_size import SizeLowering
+from relaxpy.exec import python_ast as py
+from relaxpy.exec.lower.sizes import SizeLowering
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir

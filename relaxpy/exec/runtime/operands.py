@@ -8,7 +8,7 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.values import Category, Value, category_of, describe, prim_dtype
+from relaxpy.exec.runtime.values import Category, Value, category_of, describe, prim_dtype
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops

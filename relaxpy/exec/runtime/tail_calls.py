@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
-from relaxpy.exec.signatures import declared_result
+from relaxpy.exec.runtime.signatures import declared_result
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.calls import strongly_connected

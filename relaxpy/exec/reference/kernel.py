@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, counted
 from relaxpy.exec.kernel.arguments import check_layout, laid_over, scalar, undone
-from relaxpy.exec.registry import call_packed
-from relaxpy.exec.scalar import (
+from relaxpy.exec.runtime.registry import call_packed
+from relaxpy.exec.runtime.scalar import (
     SUPPORTED,
     Scalar,
     ScalarEvaluator,
@@ -21,7 +21,7 @@ from relaxpy.exec.scalar import (
     lanes_of,
     unsupported,
 )
-from relaxpy.exec.values import Array, Value, describe, prim_value
+from relaxpy.exec.runtime.values import Array, Value, describe, prim_value
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.core.traverse import substitute, walk
 from relaxpy.ir.core.types import PointerType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relaxpy.exec.values import Array, Category, Value, category_of
+from relaxpy.exec.runtime.values import Array, Category, Value, category_of
 
 _OPAQUE = (Category.CLOSURE, Category.PACKED_FUNC, Category.PRIM_FUNC, Category.OBJECT)
 

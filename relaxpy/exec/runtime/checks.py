@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, assert_never
 from typing_extensions import override
 
 from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError, counted
-from relaxpy.exec.scalar import Scalar, ScalarEvaluator, checked
-from relaxpy.exec.values import (
+from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator, checked
+from relaxpy.exec.runtime.values import (
     Category,
     FunctionValue,
     ShapeTuple,

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.exec.packed import call_users
-from relaxpy.exec.values import Value
+from relaxpy.exec.runtime.packed import call_users
+from relaxpy.exec.runtime.values import Value
 from relaxpy.screen import Table
 
 Instrument: TypeAlias = Callable[..., object]

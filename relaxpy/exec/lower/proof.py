@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relaxpy.exec.lower_scope import GlobalCallee
+from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.relax import nodes as rx

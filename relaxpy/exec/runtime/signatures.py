@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.checks import Signature
+from relaxpy.exec.runtime.checks import Signature
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite

@@ -8,9 +8,16 @@ from math import prod
 import numpy as np
 
 from relaxpy.errors import AssertionFailedError, MisuseError, RuntimeCheckError, counted
-from relaxpy.exec.closures import make_closure
-from relaxpy.exec.storage import new_storage, new_tensor, planned_storage, released, tensor_in, view
-from relaxpy.exec.values import Array, Category, ShapeTuple, Value, category_of, describe
+from relaxpy.exec.runtime.closures import make_closure
+from relaxpy.exec.runtime.storage import (
+    new_storage,
+    new_tensor,
+    planned_storage,
+    released,
+    tensor_in,
+    view,
+)
+from relaxpy.exec.runtime.values import Array, Category, ShapeTuple, Value, category_of, describe
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import op
 from relaxpy.ir.relax.op import inspect

@@ -10,18 +10,19 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from relaxpy.errors import CompileError
-from relaxpy.exec import pytree as py, support
-from relaxpy.exec.dynamic import DynamicOperator, DynamicPrograms
-from relaxpy.exec.instrument import Instrument, Watched
+from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import Kernel, Unchecked
-from relaxpy.exec.lower_function import FunctionLowering
-from relaxpy.exec.lower_scope import GlobalCallee
-from relaxpy.exec.python_functions import symbol_of, symbols
-from relaxpy.exec.signatures import function_info, signature_of
-from relaxpy.exec.support import WatchedPackedCall, invoke_watched
-from relaxpy.exec.tail_calls import FunctionKey, Jumps, find_jumps
-from relaxpy.exec.uses import written_params
-from relaxpy.exec.values import Closure, PrimFuncValue, Value
+from relaxpy.exec.lower.function import FunctionLowering
+from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.lower.uses import written_params
+from relaxpy.exec.runtime import support
+from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
+from relaxpy.exec.runtime.instrument import Instrument, Watched
+from relaxpy.exec.runtime.python_functions import symbol_of, symbols
+from relaxpy.exec.runtime.signatures import function_info, signature_of
+from relaxpy.exec.runtime.support import WatchedPackedCall, invoke_watched
+from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
+from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import behind
@@ -239,7 +240,7 @@ def _watch(lowering: ModuleLowering, namespace: dict[str, Any], instrument: Inst
 
 def _header(lowering: ModuleLowering) -> list[ast.stmt]:
     """Imports and datatypes."""
-    imports = "import math\nimport numpy as np\nfrom relaxpy.exec import support as rx\n"
+    imports = "import math\nimport numpy as np\nfrom relaxpy.exec.runtime import support as rx\n"
     dtypes = [
         py.assign(name, py.call("rx.dtype", py.text(str(dtype))))
         for dtype, name in lowering.dtypes.items()

@@ -1,0 +1,1 @@
+"""From Relax functions to Python functions: one straight function for each."""

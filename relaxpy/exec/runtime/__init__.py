@@ -1,0 +1,1 @@
+"""What runs beside generated code: values, their checks, registered functions, operators."""
