@@ -10,9 +10,9 @@ from relaxpy.errors import MisuseError as _MisuseError
 from relaxpy.ir.relax.nodes import Constant as _Constant, const as _const
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as _DTensorStructInfo, device_mesh
 from relaxpy.ir.relax.op.call import call_tir
-from relaxpy.script.parser import relaxwords as _words
-from relaxpy.script.parser.annotations import DTensor, resolve as _resolve
-from relaxpy.script.parser.wording import unknown_member as _unknown_member
+from relaxpy.script.language import relax_directives as _words
+from relaxpy.script.language.annotations import DTensor, resolve as _resolve
+from relaxpy.script.language.wording import unknown_member as _unknown_member
 
 __all__ = ["DTensor", "call_tir", "const", "device_mesh"]
 

@@ -10,12 +10,12 @@ from relaxpy.entry import user_facing as _user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.buffer import Range
-from relaxpy.script.parser import forms as _forms
+from relaxpy.script.language import records as _forms
+from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     DecoratesClass as _DecoratesClass,
     ModuleDecorator as _ModuleDecorator,
 )
-from relaxpy.script.parser.wording import unknown_member as _unknown_member
 
 ir_module: _DecoratesClass = _ModuleDecorator()
 pyfunc = _forms.PythonOptions()

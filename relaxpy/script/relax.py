@@ -23,8 +23,8 @@ from relaxpy.ir.relax.nodes.distributed import device_mesh
 from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.script import dist
-from relaxpy.script.parser import relaxwords as _words
-from relaxpy.script.parser.annotations import (
+from relaxpy.script.language import relax_directives as _words
+from relaxpy.script.language.annotations import (
     Callable_ as Callable,
     DTensor,
     Object,
@@ -33,12 +33,8 @@ from relaxpy.script.parser.annotations import (
     Tensor,
     Tuple,
 )
-from relaxpy.script.parser.decorate import (
-    FunctionDecorator as _FunctionDecorator,
-    RewriterDecorator as _RewriterDecorator,
-)
-from relaxpy.script.parser.emitting import emit_match_cast, emit_te, emit_var_binding
-from relaxpy.script.parser.legacy import (
+from relaxpy.script.language.emit import emit_match_cast, emit_te, emit_var_binding
+from relaxpy.script.language.legacy import (
     Bool,
     DynTensorType,
     Float,
@@ -55,8 +51,7 @@ from relaxpy.script.parser.legacy import (
     cast,
     match_shape,
 )
-from relaxpy.script.parser.macros import MacroDecorator as _MacroDecorator
-from relaxpy.script.parser.relaxwords import (
+from relaxpy.script.language.relax_directives import (
     ExternFunc,
     SeqExpr,
     TupleGetItem,
@@ -73,7 +68,12 @@ from relaxpy.script.parser.relaxwords import (
     shape,
     string as str,
 )
-from relaxpy.script.parser.wording import unknown_member as _unknown_member
+from relaxpy.script.language.wording import unknown_member as _unknown_member
+from relaxpy.script.parser.decorate import (
+    FunctionDecorator as _FunctionDecorator,
+    RewriterDecorator as _RewriterDecorator,
+)
+from relaxpy.script.parser.evaluate.macros import MacroDecorator as _MacroDecorator
 
 if TYPE_CHECKING:
     # Written by tools/stubs.py: operators are registered when relaxpy runs.

@@ -1,7 +1,7 @@
 """`T`: the words of kernels.
 
 Expressions are built at once, so that they work in any Python code; words that make statements give
-records (`relaxpy.script.parser.forms`) which the parser acts upon.
+records (`relaxpy.script.language.records`) which the parser acts upon.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.external_kernel import call_kernel
 from relaxpy.ir.tir.function import PrimFunc as _PrimFunc
 from relaxpy.ir.tir.index_map import IndexMap as _IndexMap
-from relaxpy.script.parser import tirwords as _words
-from relaxpy.script.parser.acting import word as _word
+from relaxpy.script.language import tir_directives as _words
+from relaxpy.script.language.eager import word as _word
+from relaxpy.script.language.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
+from relaxpy.script.language.records import BufferSpec as Buffer, HandleWord as _HandleWord
+from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     Decorates as _Decorates,
     FunctionDecorator as _FunctionDecorator,
 )
-from relaxpy.script.parser.forms import BufferSpec as Buffer, HandleWord as _HandleWord
-from relaxpy.script.parser.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
-from relaxpy.script.parser.macros import MacroDecorator as _MacroDecorator
-from relaxpy.script.parser.wording import unknown_member as _unknown_member
+from relaxpy.script.parser.evaluate.macros import MacroDecorator as _MacroDecorator
 
 prim_func: _Decorates[_PrimFunc] = _FunctionDecorator("tir")
 macro = _MacroDecorator("tir")

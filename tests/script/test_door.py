@@ -6,7 +6,9 @@ from pathlib import Path
 
 import relaxpy.script.parser
 
-PARSER = Path(relaxpy.script.parser.__file__).parent
+SCRIPT = Path(relaxpy.script.parser.__file__).parents[1]
+#: What reads a text, and what it reads the names of.
+READERS = sorted(file for room in ("language", "parser") for file in (SCRIPT / room).rglob("*.py"))
 FUNCTION = ast.FunctionDef | ast.Lambda
 
 #: Built-in functions that reach into an object which a text may have chosen.
@@ -19,11 +21,11 @@ HOLDERS = frozenset(("__wrapped__", "callback", "combiner", "func", "function", 
 
 #: The calls of values outside of the door, by file and function, and what is called there.
 REVIEWED = {
-    "acting.py": {
+    "language/eager.py": {
         "word.said": "a function of a namespace",
         "_at_once": "a function of a namespace; the reader that acts upon what it gives",
     },
-    "annotations.py": {
+    "language/annotations.py": {
         "_InfoOf.__get__": "a class of annotations",
         "_plain": "a class of annotations, or the name of a type",
         "_dims": "the reader's meaning of a string dimension",
@@ -31,23 +33,23 @@ REVIEWED = {
         "as_type": "the name of a type, or a class of types",
         "TypeWord.__call__": "the function of a namespace that makes a type",
     },
-    "builtin_calls.py": {
+    "parser/evaluate/builtin_calls.py": {
         "BuiltinCalls._map": "Evaluator.invoke, for one row",
         "BuiltinCalls._filter": "Evaluator.invoke, for one member",
     },
-    "comparing.py": {"joined": "ops.all_of or ops.any_of"},
-    "decorate.py": {
+    "parser/evaluate/comparisons.py": {"joined": "ops.all_of or ops.any_of"},
+    "parser/decorate.py": {
         "Deferred.__call__": "what a decorator made of a function of the user's own",
         "Deferred.__getattr__": "what a decorator made of a function of the user's own",
         "defined_module": "the names in a class of the user's own",
     },
-    "displays.py": {"Displays.unpack": "the reader that binds a name"},
-    "evaluator.py": {
+    "parser/evaluate/displays.py": {"Displays.unpack": "the reader that binds a name"},
+    "parser/evaluate/evaluator.py": {
         "Evaluator.value": "the evaluator's method for a kind of expression",
         "Evaluator.invoke": "the evaluator's method for a built-in function",
         "Evaluator._prim": "ops.all_of and its like",
     },
-    "forms.py": {
+    "language/records.py": {
         "Form.__init__": "a field of a record",
         "Form._values": "a field of a record",
         "Form.__repr__": "a field of a record",
@@ -55,48 +57,48 @@ REVIEWED = {
         "BufferSpec.__class_getitem__": "T.Buffer",
         "BufferSpec.__post_init__": "a field of a record",
     },
-    "from_source.py": {"_Text.read": "the reader of a definition"},
-    "graph.py": {"GraphReader.local_function": "the reader of a definition"},
-    "graph_bindings.py": {"GraphBindings.new_var": "a class of variables"},
-    "graph_state.py": {"GraphState._global_var": "an iterator over names"},
-    "graph_values.py": {
+    "parser/from_source.py": {"_Text.read": "the reader of a definition"},
+    "parser/graph/function.py": {"GraphReader.local_function": "the reader of a definition"},
+    "parser/graph/bindings.py": {"GraphBindings.new_var": "a class of variables"},
+    "parser/graph/state.py": {"GraphState._global_var": "an iterator over names"},
+    "parser/graph/values.py": {
         "GraphEvaluator.iterable": "an iterator that door.members gave",
         "GraphEvaluator._on_listed_devices": "the module's devices or meshes",
         "_defines": "a class of the user's own, asked for an operator",
     },
-    "guard.py": {
+    "parser/evaluate/guard.py": {
         "offers": "a namespace, asked for a name",
         "public_names": "a namespace, asked for its names",
     },
-    "kernel.py": {"KernelReader.statement": "the intrinsic for break or continue"},
-    "kernel_builder.py": {
+    "parser/kernel/function.py": {"KernelReader.statement": "the intrinsic for break or continue"},
+    "language/kernel_builder.py": {
         "Body.fold": "a statement that waits for its body",
         "KernelBuilder.made": "a function of relaxpy",
     },
-    "kernel_forms.py": {"KernelForms.scoped": "a statement that waits for its body"},
-    "kernel_state.py": {"KernelState.made": "a function of relaxpy"},
-    "macros.py": {"Macro.signature": "inspect.Parameter"},
-    "reading.py": {
+    "language/kernel_frames.py": {"KernelForms.scoped": "a statement that waits for its body"},
+    "parser/kernel/state.py": {"KernelState.made": "a function of relaxpy"},
+    "parser/evaluate/macros.py": {"Macro.signature": "inspect.Parameter"},
+    "parser/reading.py": {
         "FunctionsReader.graph": "the reader of a definition",
         "FunctionsReader.kernel": "the reader of a definition",
     },
-    "report.py": {
+    "parser/report.py": {
         "Report.failure": "a class of errors",
         "Statements.read": "the reader of statements",
     },
-    "scope.py": {"": "Python's built-in functions, by the names in a list"},
-    "signature.py": {"SignatureReader.variable": "a class of variables"},
-    "text.py": {
+    "parser/scope.py": {"": "Python's built-in functions, by the names in a list"},
+    "parser/signature.py": {"SignatureReader.variable": "a class of variables"},
+    "parser/text.py": {
         "parse_text": "an iterator over lines",
         "_command_line": "the text of `python -c`, compiled to be compared",
     },
-    "tirwords.py": {
+    "language/tir_directives.py": {
         "intrinsic": "an intrinsic by its name",
         "ignoring_dtype.word": "a function of a namespace",
         "leading_dtype.word": "a function of a namespace",
     },
-    "type_params.py": {"type_parameters": "the reader's error; a dict"},
-    "wording.py": {"_innermost": "the lists of statements of a syntax tree"},
+    "parser/type_params.py": {"type_parameters": "the reader's error; a dict"},
+    "language/wording.py": {"_innermost": "the lists of statements of a syntax tree"},
 }
 
 #: Who opens the door, all of them behind `Evaluator.invoke`, which asks the guard first.
@@ -163,18 +165,18 @@ def is_of_a_value(node: ast.Call, values: frozenset[str]) -> bool:
 
 
 def found() -> Iterator[tuple[str, str, str]]:
-    for file in sorted(PARSER.glob("*.py")):
+    for file in READERS:
         if file.name != "door.py":
             tree = ast.parse(file.read_text())
             for where, call in calls(tree, frozenset(), ""):
-                yield file.name, where, ast.unparse(call)
+                yield file.relative_to(SCRIPT).as_posix(), where, ast.unparse(call)
 
 
 def callers(name: str, owner: str | None = None) -> set[str]:
     """The methods of the parser in which `owner.name(...)` stands, or that of whatever owner."""
     return {
         f"{kind.name}.{method.name}"
-        for file in PARSER.glob("*.py")
+        for file in READERS
         for kind in ast.walk(ast.parse(file.read_text()))
         if isinstance(kind, ast.ClassDef)
         for method in kind.body

@@ -20,8 +20,8 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.script import from_source, ir as I, relax as R, tir as T, tirx
-from relaxpy.script.parser.graph_values import GraphEvaluator
-from relaxpy.script.parser.hardware import INTRINSICS
+from relaxpy.script.language.hardware import INTRINSICS
+from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.report import Report
 from relaxpy.script.parser.scope import BUILTINS, Scope
 from relaxpy.script.parser.signature import SignatureReader

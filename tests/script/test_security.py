@@ -22,7 +22,7 @@ from relaxpy.errors import (
     nearest,
 )
 from relaxpy.script import from_source, relax as R
-from relaxpy.script.parser import wording
+from relaxpy.script.language import wording
 from tests.counting import calls
 from tests.fuzz import namespaces
 from tests.script.attacks import HEADER, attacks

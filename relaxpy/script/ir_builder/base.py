@@ -12,9 +12,9 @@ from relaxpy.errors import BuilderStateError, MisuseError, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.script.ir_builder.frame import IRBuilderFrame, act, current_builder, open_builders
-from relaxpy.script.parser.acting import acting
-from relaxpy.script.parser.kernel_builder import Body
-from relaxpy.script.parser.kernel_forms import KernelForms
+from relaxpy.script.language.eager import acting
+from relaxpy.script.language.kernel_builder import Body
+from relaxpy.script.language.kernel_frames import KernelForms
 
 N = TypeVar("N")
 F = TypeVar("F", bound=IRBuilderFrame)

@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.acting import words_act
-from relaxpy.script.parser.kernel_forms import FRAMES, KernelForms
-from relaxpy.script.parser.wording import describe
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.eager import words_act
+from relaxpy.script.language.kernel_frames import FRAMES, KernelForms
+from relaxpy.script.language.wording import describe
 
 if TYPE_CHECKING:
     from relaxpy.script.ir_builder.base import IRBuilder

@@ -18,7 +18,7 @@ from relaxpy.ir import hooks
 from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
-from relaxpy.script.parser import forms
+from relaxpy.script.language import records as forms
 from relaxpy.script.parser.reading import (
     Definition,
     PythonParts,

@@ -13,10 +13,10 @@ from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script import ir as ir_words, relax as relax_words, tir as tir_words
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.graph_state import class_name_of
-from relaxpy.script.parser.graph_values import GraphEvaluator
-from relaxpy.script.parser.guard import TextGuard
+from relaxpy.script.language import records as forms
+from relaxpy.script.parser.evaluate.guard import TextGuard
+from relaxpy.script.parser.graph.state import class_name_of
+from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.reading import (
     Definition,
     FunctionsReader,

@@ -23,15 +23,15 @@ from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.ir.relax.nodes.python_function import python_function, reindented
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.well_formed import kernel_faults
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.acting import acting
-from relaxpy.script.parser.devices import Devices
-from relaxpy.script.parser.graph import GraphReader
-from relaxpy.script.parser.graph_state import class_name_of, declared_pure, ends_in, name_of
-from relaxpy.script.parser.graph_values import GraphEvaluator
-from relaxpy.script.parser.guard import OPEN, Guard
-from relaxpy.script.parser.kernel import KernelReader
-from relaxpy.script.parser.macros import Macro, MacroOptions
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.devices import Devices
+from relaxpy.script.language.eager import acting
+from relaxpy.script.parser.evaluate.guard import OPEN, Guard
+from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions
+from relaxpy.script.parser.graph.function import GraphReader
+from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends_in, name_of
+from relaxpy.script.parser.graph.values import GraphEvaluator
+from relaxpy.script.parser.kernel.function import KernelReader
 from relaxpy.script.parser.report import Full, Report, Statements, docstring_removed, refusal
 from relaxpy.script.parser.scope import POISON, ModuleRef, Scope
 from relaxpy.script.parser.signature import Signature

@@ -13,14 +13,14 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import function_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser.annotations import is_annotation, resolve, string_dims
-from relaxpy.script.parser.forms import as_dtype
-from relaxpy.script.parser.graph_values import GraphEvaluator
+from relaxpy.script.language.annotations import is_annotation, resolve, string_dims
+from relaxpy.script.language.records import as_dtype
+from relaxpy.script.language.wording import as_parse_error, describe
+from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.report import Report
 from relaxpy.script.parser.scope import MISSING, POISON, Poisoned
 from relaxpy.script.parser.text import quoted_tree
 from relaxpy.script.parser.type_params import type_parameters
-from relaxpy.script.parser.wording import as_parse_error, describe
 
 
 @dataclass(slots=True)

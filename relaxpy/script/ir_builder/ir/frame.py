@@ -15,7 +15,7 @@ from relaxpy.ir.relax.block_builder.signatures import known_signature
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
-from relaxpy.script.parser.devices import Devices
+from relaxpy.script.language.devices import Devices
 
 
 class IRModuleFrame(IRBuilderFrame):

@@ -24,9 +24,9 @@ from relaxpy.script.ir_builder.relax.frame import (
     RelaxFrame,
     SeqExprFrame,
 )
-from relaxpy.script.parser import emitting, forms
-from relaxpy.script.parser.acting import acting
-from relaxpy.script.parser.annotations import resolve
+from relaxpy.script.language import emit as emitting, records as forms
+from relaxpy.script.language.annotations import resolve
+from relaxpy.script.language.eager import acting
 
 _OWN = (
     *("Else", "If", "SeqExpr", "Then", "arg", "dataflow", "emit", "emit_match_cast", "emit_te"),

@@ -19,10 +19,10 @@ from relaxpy.script import tir as _words
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frame import act, check_option
 from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.acting import word
-from relaxpy.script.parser.kernel_forms import result_type, typed_var
-from relaxpy.script.parser.wording import describe
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.eager import word
+from relaxpy.script.language.kernel_frames import result_type, typed_var
+from relaxpy.script.language.wording import describe
 
 _OWN = ("arg", "buffer", "func_name", "func_ret")
 __all__ = sorted({*_words.__all__, *_OWN} - {"macro"})

@@ -11,7 +11,7 @@ from relaxpy.errors import BuilderStateError
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frame import IRBuilderFrame, TIRFrame
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, finished
-from relaxpy.script.parser.kernel_forms import KernelForms
+from relaxpy.script.language.kernel_frames import KernelForms
 
 
 class PrimFuncFrame(IRBuilderFrame):

@@ -13,8 +13,8 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm
-from relaxpy.script.parser.forms import as_dtype
-from relaxpy.script.parser.tirwords import ignoring_dtype
+from relaxpy.script.language.records import as_dtype
+from relaxpy.script.language.tir_directives import ignoring_dtype
 
 _ANY = (0, 255)
 _NAMED = (1, 255)

@@ -21,12 +21,12 @@ from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser import door
-from relaxpy.script.parser.call_faults import culprit
+from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate.call_faults import culprit
 from relaxpy.script.parser.scope import BUILTINS, FromText, ModuleRef
 
 if TYPE_CHECKING:
-    from relaxpy.script.parser.evaluator import Evaluator
+    from relaxpy.script.parser.evaluate.evaluator import Evaluator
 
 MAX_STEPS = 3_000_000
 MAX_BITS = 4096

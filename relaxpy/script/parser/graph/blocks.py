@@ -12,15 +12,15 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.comparing import decided
-from relaxpy.script.parser.graph_bindings import GraphBindings
-from relaxpy.script.parser.graph_state import Dataflow, Said, ends_in, first_word
-from relaxpy.script.parser.graph_values import is_plain
-from relaxpy.script.parser.relaxwords import match_cast
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.relax_directives import match_cast
+from relaxpy.script.language.wording import describe, shown
+from relaxpy.script.parser.evaluate.comparisons import decided
+from relaxpy.script.parser.graph.bindings import GraphBindings
+from relaxpy.script.parser.graph.state import Dataflow, Said, ends_in, first_word
+from relaxpy.script.parser.graph.values import is_plain
 from relaxpy.script.parser.report import bound_names
 from relaxpy.script.parser.scope import MISSING, Poisoned
-from relaxpy.script.parser.wording import describe, shown
 
 
 class GraphBlocks(GraphBindings):

@@ -33,17 +33,13 @@ from relaxpy.ir.relax.op.outputs import info_list
 from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-from relaxpy.script.parser import door, forms
-from relaxpy.script.parser.acting import is_helper
-from relaxpy.script.parser.annotations import Annotation, DTensor, Tensor, TypeWord, resolve
-from relaxpy.script.parser.devices import Devices
-from relaxpy.script.parser.evaluator import Evaluator
-from relaxpy.script.parser.legacy import NOT_READ, RuntimeDepShape
-from relaxpy.script.parser.macros import Macro
-from relaxpy.script.parser.relaxwords import call_packed
-from relaxpy.script.parser.scope import MISSING, ModuleRef
-from relaxpy.script.parser.text import Positioned, Program
-from relaxpy.script.parser.wording import (
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.annotations import Annotation, DTensor, Tensor, TypeWord, resolve
+from relaxpy.script.language.devices import Devices
+from relaxpy.script.language.eager import is_helper
+from relaxpy.script.language.legacy import NOT_READ, RuntimeDepShape
+from relaxpy.script.language.relax_directives import call_packed
+from relaxpy.script.language.wording import (
     as_parse_error,
     describe,
     index_hint,
@@ -51,6 +47,11 @@ from relaxpy.script.parser.wording import (
     operators_called,
     shown,
 )
+from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate.evaluator import Evaluator
+from relaxpy.script.parser.evaluate.macros import Macro
+from relaxpy.script.parser.scope import MISSING, ModuleRef
+from relaxpy.script.parser.text import Positioned, Program
 
 #: The operators of Python that have a meaning between Relax values, and the methods behind them.
 _METHODS = {

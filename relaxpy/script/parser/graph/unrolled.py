@@ -11,13 +11,14 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser import door, forms
-from relaxpy.script.parser.acting import acting
-from relaxpy.script.parser.emitting import kernel_call
-from relaxpy.script.parser.graph_blocks import GraphBlocks
-from relaxpy.script.parser.macros import MAX_UNROLLED, Macro, Unrolling, expanded
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.eager import acting
+from relaxpy.script.language.emit import kernel_call
+from relaxpy.script.language.wording import describe
+from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, Unrolling, expanded
+from relaxpy.script.parser.graph.blocks import GraphBlocks
 from relaxpy.script.parser.scope import Poisoned
-from relaxpy.script.parser.wording import describe
 
 
 class GraphUnrolled(GraphBlocks):

@@ -9,8 +9,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir.expr import CALLED_BY_TEXT
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.acting import word
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.eager import word
 
 
 @word

@@ -14,18 +14,18 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import Var
-from relaxpy.script.parser import door
-from relaxpy.script.parser.acting import Held, acting, is_helper
-from relaxpy.script.parser.displays import VALUE_ERRORS
-from relaxpy.script.parser.evaluator import Evaluator
-from relaxpy.script.parser.forms import Form
-from relaxpy.script.parser.guard import OPEN, Guard
-from relaxpy.script.parser.kernel_forms import FRAMES, KernelForms
-from relaxpy.script.parser.macros import Macro, Unrolling, expanded
+from relaxpy.script.language.eager import Held, acting, is_helper
+from relaxpy.script.language.kernel_frames import FRAMES, KernelForms
+from relaxpy.script.language.records import Form
+from relaxpy.script.language.wording import as_parse_error, describe
+from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
+from relaxpy.script.parser.evaluate.evaluator import Evaluator
+from relaxpy.script.parser.evaluate.guard import OPEN, Guard
+from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, expanded
 from relaxpy.script.parser.report import Report, Statements
 from relaxpy.script.parser.scope import Scope
 from relaxpy.script.parser.text import Positioned, Program
-from relaxpy.script.parser.wording import as_parse_error, describe
 
 
 class KernelEvaluator(Evaluator):

@@ -17,7 +17,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser import door
+from relaxpy.script.parser.evaluate import door
 
 _SETS = (set, frozenset)
 _CONTAINERS = (list, tuple, *_SETS, dict)

@@ -24,9 +24,9 @@ from relaxpy.ir.tir.buffer import (
     load_parts,
 )
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.kernel_builder import KernelBuilder, Wrap
-from relaxpy.script.parser.wording import describe
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.kernel_builder import KernelBuilder, Wrap
+from relaxpy.script.language.wording import describe
 
 SCOPED = (
     forms.DeclBufferForm,

@@ -13,9 +13,9 @@ from typing import Any
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser.call_faults import culprit
-from relaxpy.script.parser.comparing import joined
-from relaxpy.script.parser.displays import Displays
+from relaxpy.script.parser.evaluate.call_faults import culprit
+from relaxpy.script.parser.evaluate.comparisons import joined
+from relaxpy.script.parser.evaluate.displays import Displays
 
 
 class BuiltinCalls(Displays):

@@ -17,7 +17,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.regions import access_regions
-from relaxpy.script.parser import forms
+from relaxpy.script.language import records as forms
 
 Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
 

@@ -20,8 +20,8 @@ from relaxpy.ir.relax.nodes.base import check_parts, count_parts
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.nodes.struct_info import check_sizes, whole_number
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.script.parser.devices import Devices
-from relaxpy.script.parser.forms import DeviceForm, UnknownShape, as_dtype
+from relaxpy.script.language.devices import Devices
+from relaxpy.script.language.records import DeviceForm, UnknownShape, as_dtype
 
 Dim = Callable[[str], PrimExpr]
 

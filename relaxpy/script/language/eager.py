@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.script.parser.forms import Form, MetaVar
+from relaxpy.script.language.records import Form, MetaVar
 
 Act: TypeAlias = Callable[[Form], Any]
 

@@ -19,9 +19,9 @@ from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.acting import word
-from relaxpy.script.parser.forms import BufferSpec, HandleWord, Word, as_dtype
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.eager import word
+from relaxpy.script.language.records import BufferSpec, HandleWord, Word, as_dtype
 
 _LANES = (2, 4, 8, 16, 32, 64)
 _VECTOR = re.compile(r"[a-z]\w*x[1-9][0-9]*", re.ASCII)

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.errors import ParseError, RelaxpyError, counted
-from relaxpy.script.parser import door
-from relaxpy.script.parser.guard import Guard
+from relaxpy.script.language.wording import as_parse_error, describe
+from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate.guard import Guard
 from relaxpy.script.parser.scope import FromText, Scope
 from relaxpy.script.parser.text import Positioned, Program
-from relaxpy.script.parser.wording import as_parse_error, describe
 
 if TYPE_CHECKING:
-    from relaxpy.script.parser.evaluator import Evaluator
+    from relaxpy.script.parser.evaluate.evaluator import Evaluator
 
 
 class Lambda(FromText):

@@ -24,31 +24,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser import door
-from relaxpy.script.parser.builtin_calls import IN_PLACE_OF, BuiltinCalls
-from relaxpy.script.parser.call_faults import culprit, misfit, part_about, raised_at
-from relaxpy.script.parser.comparing import (
-    check_index,
-    check_lookup,
-    contains,
-    decided,
-    equal,
-    identical,
-    is_of_program,
-)
-from relaxpy.script.parser.displays import VALUE_ERRORS
-from relaxpy.script.parser.guard import OPEN, Guard, offers, public_names
-from relaxpy.script.parser.scope import (
-    BUILTINS,
-    MISSING,
-    ModuleRef,
-    Poison,
-    Poisoned,
-    Scope,
-    unknown_name,
-)
-from relaxpy.script.parser.text import Positioned, Program, quoted_program
-from relaxpy.script.parser.wording import (
+from relaxpy.script.language.wording import (
     array_hint,
     as_parse_error,
     attribute_hint,
@@ -66,6 +42,30 @@ from relaxpy.script.parser.wording import (
     shown,
     truth_hint,
 )
+from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate.builtin_calls import IN_PLACE_OF, BuiltinCalls
+from relaxpy.script.parser.evaluate.call_faults import culprit, misfit, part_about, raised_at
+from relaxpy.script.parser.evaluate.comparisons import (
+    check_index,
+    check_lookup,
+    contains,
+    decided,
+    equal,
+    identical,
+    is_of_program,
+)
+from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
+from relaxpy.script.parser.evaluate.guard import OPEN, Guard, offers, public_names
+from relaxpy.script.parser.scope import (
+    BUILTINS,
+    MISSING,
+    ModuleRef,
+    Poison,
+    Poisoned,
+    Scope,
+    unknown_name,
+)
+from relaxpy.script.parser.text import Positioned, Program, quoted_program
 
 _BINARY: dict[type[ast.operator], tuple[Callable[[Any, Any], object], str]] = {
     ast.Add: (operator.add, "+"),

@@ -11,14 +11,14 @@ from relaxpy.errors import ParseError, RelaxpyError, Span
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import Var as SizeVar
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.annotations import resolve
-from relaxpy.script.parser.displays import Lambda, lambda_named
-from relaxpy.script.parser.graph_state import GraphState, Said
-from relaxpy.script.parser.graph_values import is_plain
-from relaxpy.script.parser.legacy import matched_info
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.annotations import resolve
+from relaxpy.script.language.legacy import matched_info
+from relaxpy.script.language.wording import as_parse_error, describe
+from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
+from relaxpy.script.parser.graph.state import GraphState, Said
+from relaxpy.script.parser.graph.values import is_plain
 from relaxpy.script.parser.report import bound_names
-from relaxpy.script.parser.wording import as_parse_error, describe
 
 
 class GraphBindings(GraphState):

@@ -11,13 +11,13 @@ from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.evaluation import evaluating
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.graph_state import Body, declared_pure, name_of
-from relaxpy.script.parser.graph_unrolled import GraphUnrolled
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.wording import as_parse_error
+from relaxpy.script.parser.graph.state import Body, declared_pure, name_of
+from relaxpy.script.parser.graph.unrolled import GraphUnrolled
 from relaxpy.script.parser.report import docstring_removed, refusal
 from relaxpy.script.parser.scope import Poisoned
 from relaxpy.script.parser.signature import Signature, SignatureReader
-from relaxpy.script.parser.wording import as_parse_error
 
 
 class GraphReader(GraphUnrolled):

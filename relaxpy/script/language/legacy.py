@@ -9,9 +9,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.acting import word
-from relaxpy.script.parser.annotations import (
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.annotations import (
     Callable_,
     Prim,
     Shape,
@@ -21,6 +20,7 @@ from relaxpy.script.parser.annotations import (
     as_type,
     checked_ndim,
 )
+from relaxpy.script.language.eager import word
 
 RuntimeDepShape = forms.UnknownShape()
 

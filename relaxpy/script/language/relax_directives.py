@@ -15,10 +15,10 @@ from relaxpy.ir.relax import nodes as rx, op as _op  # noqa: F401  (registers th
 from relaxpy.ir.relax.op.call import call_packed as _call_packed
 from relaxpy.ir.relax.op.registry import OpDef, registered_ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
-from relaxpy.script.parser import forms
-from relaxpy.script.parser.acting import word
-from relaxpy.script.parser.annotations import resolve
-from relaxpy.script.parser.wording import unknown_member
+from relaxpy.script.language import records as forms
+from relaxpy.script.language.annotations import resolve
+from relaxpy.script.language.eager import word
+from relaxpy.script.language.wording import unknown_member
 
 
 @word

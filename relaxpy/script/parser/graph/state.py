@@ -15,8 +15,8 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.script.parser.graph_values import GraphEvaluator
-from relaxpy.script.parser.guard import OPEN, Guard
+from relaxpy.script.parser.evaluate.guard import OPEN, Guard
+from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.report import Report, Statements
 from relaxpy.script.parser.scope import Scope
 from relaxpy.script.parser.text import Positioned, Program

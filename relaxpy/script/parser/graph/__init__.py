@@ -1,0 +1,1 @@
+"""The reader of `R.function`: from statements to bindings."""

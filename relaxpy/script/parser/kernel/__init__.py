@@ -1,0 +1,1 @@
+"""The reader of `T.prim_func`: from statements to loop nests."""
