@@ -12,7 +12,7 @@ import numpy as np
 from relaxpy.exec.kernel.nest import Nest
 from relaxpy.exec.kernel.scope import Scope, dtype_name
 from relaxpy.exec.python_ast import Code, assign, call, code, text
-from relaxpy.ir.tir.affine import as_poly
+from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 

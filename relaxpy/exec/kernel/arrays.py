@@ -31,11 +31,11 @@ from relaxpy.exec.kernel.scope import (
 )
 from relaxpy.exec.kernel.views import size_of, view
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import children, mentions, walk
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     And,
@@ -87,8 +87,8 @@ class Rows:
     """A buffer of which only a stretch is present: its dimension `axis` begins at `start`."""
 
     axis: int
-    start: Poly
-    size: Poly
+    start: IndexPoly
+    size: IndexPoly
 
 
 class ArrayEmitter:
@@ -488,7 +488,7 @@ class ArrayEmitter:
             found.append(one)
         return found
 
-    def sizes(self, buffer: Buffer) -> list[Poly]:
+    def sizes(self, buffer: Buffer) -> list[IndexPoly]:
         """The dimensions that `buffer` has where this code runs."""
         sizes = [as_poly(s) for s in buffer.shape]
         rows = self.rows.get(buffer)

@@ -24,12 +24,12 @@ from relaxpy.exec.kernel.plan import (
     flat,
     parts_in,
 )
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.traverse import children, mentions
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, ConstExpr, PrimExpr, Var
 

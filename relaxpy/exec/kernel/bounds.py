@@ -6,14 +6,16 @@ from collections.abc import Container, Sequence
 from typing import TypeGuard
 
 from relaxpy.exec.kernel.nest import Axis
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly
 from relaxpy.ir.tir.buffer import BufferLoad, Range
 from relaxpy.ir.tir.expr import BinaryOpExpr, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
 
 
-def extremes(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> tuple[Poly, Poly] | None:
+def extremes(
+    f: Affine, axes: Sequence[Axis], sizes: Container[Var]
+) -> tuple[IndexPoly, IndexPoly] | None:
     """The least and the greatest value over all rounds, or None if some sign is open.
 
     Bounds that depend on axes further out are followed outward, so that no axis is left in them.
@@ -33,7 +35,9 @@ def extremes(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> tuple[Po
     return low.offset, high.offset
 
 
-def reach(axis: Axis, axes: Sequence[Axis], sizes: Container[Var]) -> tuple[Poly, Poly] | None:
+def reach(
+    axis: Axis, axes: Sequence[Axis], sizes: Container[Var]
+) -> tuple[IndexPoly, IndexPoly] | None:
     """The first and the last value that one of `axes` takes in any round of those around it."""
     return extremes(Affine({axis.var: as_poly(1)}, as_poly(0)), axes, sizes)
 
@@ -142,7 +146,7 @@ def is_injective(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> bool
     return True
 
 
-def _weight(factor: Poly) -> tuple[int, int]:
+def _weight(factor: IndexPoly) -> tuple[int, int]:
     constant = factor.constant
     return max(map(len, factor.terms), default=0), constant if constant is not None else 0
 

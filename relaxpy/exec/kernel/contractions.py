@@ -12,8 +12,9 @@ from relaxpy.exec.kernel.plan import Contract
 from relaxpy.exec.kernel.scope import Scope, dtype_name
 from relaxpy.exec.kernel.views import size_of
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
+from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.tir.affine import affine, mentions
+from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.bounds import is_injective, is_inside, may_divide_by_zero
 from relaxpy.exec.kernel.nest import Axis, Local, Make, Memory, loads
+from relaxpy.ir.arith.algebra.affine import Affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import Affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, Range
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrin import if_then_else

@@ -12,7 +12,7 @@ from relaxpy.exec.kernel.meetings import meetings
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement
 from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
-from relaxpy.ir.tir.affine import Affine, Poly, as_poly, quotient
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly, quotient
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
@@ -187,7 +187,7 @@ class _Comparison:
         return possible if all(possible) else None
 
 
-Ends = tuple[Poly, Poly] | None
+Ends = tuple[IndexPoly, IndexPoly] | None
 """The first and the last value that a loop's variable takes in any round of the loops around it."""
 
 
@@ -257,7 +257,7 @@ def _run_alike(a: Axis, b: Axis) -> bool:
     return as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))
 
 
-def _moves(factor: Poly, size: PrimExpr, sizes: Container[Var]) -> bool:
+def _moves(factor: IndexPoly, size: PrimExpr, sizes: Container[Var]) -> bool:
     """Whether a stride of `factor` is never 0, unless the dimension has no element."""
     if any((factor * sign).is_at_least(1, sizes) for sign in (1, -1)):
         return True
@@ -267,8 +267,8 @@ def _moves(factor: Poly, size: PrimExpr, sizes: Container[Var]) -> bool:
 def _one_axis(
     possible: Directions,
     level: int,
-    factor: Poly,
-    gap: Poly,
+    factor: IndexPoly,
+    gap: IndexPoly,
     ends: tuple[Ends, Ends],
     sizes: Container[Var],
 ) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from relaxpy.exec.kernel.bounds import keeps_divisions
 from relaxpy.exec.kernel.nest import Axis, loads
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly
 from relaxpy.ir.tir.expr import (
     EQ,
     GE,
@@ -110,7 +110,7 @@ def _either(a: PrimExpr, b: PrimExpr, box: Box, sizes: Container[Var]) -> Divisi
     return None if found is None else Division(found.fails, found.holds)
 
 
-def _at_least(poly: Poly, box: Box, sizes: Container[Var]) -> Division | None:
+def _at_least(poly: IndexPoly, box: Box, sizes: Container[Var]) -> Division | None:
     """The division by `poly >= 0`."""
     if not any(a in {axis.var for axis in box} for a in poly.atoms()):
         if poly.is_at_least(0, sizes):
@@ -141,7 +141,7 @@ def _at_least(poly: Poly, box: Box, sizes: Container[Var]) -> Division | None:
     return Division(_nonempty(box, place, high, sizes), _nonempty(box, place, low, sizes))
 
 
-def _cut(found: Affine, step: int) -> Poly:
+def _cut(found: Affine, step: int) -> IndexPoly:
     """The first value from which on `step * v + offset >= 0` holds, or no longer holds."""
     offset = found.offset
     if step == 1:
@@ -159,7 +159,7 @@ def _nonempty(box: Box, place: int, axis: Axis, sizes: Container[Var]) -> tuple[
     return ((*box[:place], axis, *box[place + 1 :]),)
 
 
-def least(bound: PrimExpr, cut: Poly, sizes: Container[Var]) -> PrimExpr:
+def least(bound: PrimExpr, cut: IndexPoly, sizes: Container[Var]) -> PrimExpr:
     """The smaller of the two, decided where it can be."""
     if (cut - as_poly(bound)).is_at_least(0, sizes):
         return bound
@@ -168,7 +168,7 @@ def least(bound: PrimExpr, cut: Poly, sizes: Container[Var]) -> PrimExpr:
     return ops.minimum(ops.cast_to(bound, INT64), cut.expr())
 
 
-def greatest(bound: PrimExpr, cut: Poly, sizes: Container[Var]) -> PrimExpr:
+def greatest(bound: PrimExpr, cut: IndexPoly, sizes: Container[Var]) -> PrimExpr:
     """The larger of the two, decided where it can be."""
     if (as_poly(bound) - cut).is_at_least(0, sizes):
         return bound

@@ -19,10 +19,10 @@ from relaxpy.exec.kernel.plan import (
     accesses,
     parts_in,
 )
+from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.core.traverse import substitute
+from relaxpy.ir.core.traverse import mentions, substitute
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import Affine, affine, as_poly, mentions
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 

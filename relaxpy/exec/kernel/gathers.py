@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relaxpy.exec.kernel.nest import Axis
-from relaxpy.ir.tir.affine import affine, as_poly, mentions
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Statement
-from relaxpy.ir.tir.affine import affine
+from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 

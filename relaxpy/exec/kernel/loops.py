@@ -25,12 +25,12 @@ from relaxpy.exec.kernel.nest import (
     loads,
     mapped,
 )
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, quotient
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite, substitute, walk
+from relaxpy.ir.core.traverse import mentions, rewrite, substitute, walk
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import Affine, Poly, affine, as_poly, mentions, quotient
 from relaxpy.ir.tir.buffer import BufferLoad, Range
 from relaxpy.ir.tir.expr import (
     Add,
@@ -372,9 +372,9 @@ def _firsts(
 # ---- taking apart
 
 
-def _cuts(loop: Loop, var: Var) -> list[Poly]:
+def _cuts(loop: Loop, var: Var) -> list[IndexPoly]:
     """The places at which the digits of `var` begin that the body of `loop` asks for."""
-    found: list[Poly] = []
+    found: list[IndexPoly] = []
     for item in loop.body:
         for expr in _all(item):
             for part in walk(expr):
@@ -385,7 +385,7 @@ def _cuts(loop: Loop, var: Var) -> list[Poly]:
     return found
 
 
-def _place(part: BinaryOpExpr, var: Var) -> Poly | None:
+def _place(part: BinaryOpExpr, var: Var) -> IndexPoly | None:
     """Where the quotient or remainder `part` cuts `var`, or None if it is none of `var`."""
     if mentions(part.b, {var}) or any(True for _ in loads(part.b)):
         return None
@@ -399,7 +399,7 @@ def _place(part: BinaryOpExpr, var: Var) -> Poly | None:
     return None
 
 
-def _lowest(value: PrimExpr, var: Var) -> Poly | None:
+def _lowest(value: PrimExpr, var: Var) -> IndexPoly | None:
     """The place of the last digit of `value`, which is made of digits of `var`; or None."""
     match value:
         case Cast(value=inner):
@@ -413,10 +413,10 @@ def _lowest(value: PrimExpr, var: Var) -> Poly | None:
             return as_poly(1) if value is var else None
 
 
-def _chain(extent: Poly, cuts: Sequence[Poly]) -> list[Poly] | None:
+def _chain(extent: IndexPoly, cuts: Sequence[IndexPoly]) -> list[IndexPoly] | None:
     """The sizes of the digits, largest place first, or None where a place does not divide."""
     ordered = sorted(cuts, key=lambda p: (max(map(len, p.terms), default=0), p.constant or 0))
-    found: list[Poly] = []
+    found: list[IndexPoly] = []
     below = as_poly(1)
     for cut in ordered:
         if cut.same(extent):

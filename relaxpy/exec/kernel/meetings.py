@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from relaxpy.exec.kernel.bounds import extremes
 from relaxpy.exec.kernel.parts import Access, Part
-from relaxpy.ir.tir.affine import Poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 
@@ -69,7 +69,7 @@ def _near(
                     yield first, second
 
 
-_Span: TypeAlias = tuple[Poly, Poly] | None
+_Span: TypeAlias = tuple[IndexPoly, IndexPoly] | None
 """The first and the last place that a use reaches in one dimension."""
 
 
@@ -100,7 +100,7 @@ def _side_by_side(
         not before the first of these; what joins it starts no earlier. So each use ends before any
         of a later group starts.
     """
-    spans: dict[_Use, tuple[Poly, Poly]] = {}
+    spans: dict[_Use, tuple[IndexPoly, IndexPoly]] = {}
     for use in group:
         reach = reached[use]
         if reach is None:

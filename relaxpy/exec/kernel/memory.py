@@ -8,8 +8,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Access, Statement
 from relaxpy.exec.kernel.plan import Map, Plan, Step, accesses, flat, parts_in
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.traverse import children
-from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import ConstExpr, PrimExpr, Var
 

@@ -58,10 +58,10 @@ from relaxpy.exec.python_ast import (
     when,
     within,
 )
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.traverse import substitute, walk
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.pysource import Names, set_place

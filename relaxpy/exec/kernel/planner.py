@@ -13,7 +13,7 @@ from relaxpy.exec.kernel.plan import Blocked, Plan
 from relaxpy.exec.kernel.private import expand_locals
 from relaxpy.exec.kernel.read import read
 from relaxpy.exec.kernel.schedule import schedule
-from relaxpy.ir.tir.affine import as_poly
+from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.function import PrimFunc
 

@@ -19,8 +19,7 @@ from relaxpy.exec.kernel.plan import (
     parts_in,
 )
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.tir.affine import mentions
+from relaxpy.ir.core.traverse import mentions, walk
 from relaxpy.ir.tir.expr import (
     Add,
     Call,

@@ -31,12 +31,12 @@ from relaxpy.exec.kernel.nest import (
 )
 from relaxpy.exec.kernel.vectors import lane_of, vector_of
 from relaxpy.exec.runtime.scalar import SUPPORTED, spoken
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rewrite, substitute, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     Call,

@@ -9,7 +9,7 @@ from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Statement
 from relaxpy.exec.kernel.plan import Scan
 from relaxpy.exec.kernel.updates import update_from
-from relaxpy.ir.tir.affine import Affine, affine
+from relaxpy.ir.arith.algebra.affine import Affine, affine
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Var
 

@@ -18,11 +18,11 @@ from relaxpy.exec.python_ast import (
     path,
     text,
 )
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
-from relaxpy.ir.tir.affine import Poly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     EQ,
@@ -161,13 +161,13 @@ class Scope:
             raise CompileError(f"{var.name_hint} is called, and no function of that name is known")
         return path(name)
 
-    def index(self, value: PrimExpr | Poly) -> ast.expr:
+    def index(self, value: PrimExpr | IndexPoly) -> ast.expr:
         """`value` in Python's unbounded integers, as sizes and indices are computed.
 
         Errors:
             CompileError: it is no integer arithmetic.
         """
-        if isinstance(value, Poly):
+        if isinstance(value, IndexPoly):
             return self.index(value.expr())
         match value:
             case IntImm(value=number):

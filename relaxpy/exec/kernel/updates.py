@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias, cast
 from relaxpy.exec.kernel.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Store, loads
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement, access
-from relaxpy.ir.core.traverse import substitute
+from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.core.traverse import mentions, substitute
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import affine, mentions
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import (
     EQ,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.scope import Scope
 from relaxpy.exec.python_ast import attribute, call, code, item, path
-from relaxpy.ir.tir.affine import Affine, Poly, as_poly
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 
@@ -26,7 +26,7 @@ class View:
     dims: tuple[Var, ...]
 
 
-def size_of(axis: Axis) -> Poly:
+def size_of(axis: Axis) -> IndexPoly:
     """The number of rounds of `axis`."""
     return as_poly(axis.stop) - as_poly(axis.start)
 
@@ -34,7 +34,7 @@ def size_of(axis: Axis) -> Poly:
 def view(
     scope: Scope,
     buffer: Buffer,
-    sizes: Sequence[Poly],
+    sizes: Sequence[IndexPoly],
     maps: Sequence[Affine],
     layout: Sequence[Axis],
     *,
@@ -72,7 +72,7 @@ def view(
     )
 
 
-def _plain(maps: Sequence[Affine], sizes: Sequence[Poly], ranges: dict[Var, Axis]) -> bool:
+def _plain(maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]) -> bool:
     """Whether slices do: each axis in one dimension, each dimension with one axis at most."""
     seen: list[Var] = []
     for m, size in zip(maps, sizes, strict=True):
@@ -87,10 +87,10 @@ def _plain(maps: Sequence[Affine], sizes: Sequence[Poly], ranges: dict[Var, Axis
 
 
 def _split(
-    maps: Sequence[Affine], sizes: Sequence[Poly], ranges: dict[Var, Axis]
-) -> tuple[list[Poly], list[Affine]] | None:
+    maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]
+) -> tuple[list[IndexPoly], list[Affine]] | None:
     """The dimensions with those divided that several axes run through as digits do; or None."""
-    found: list[tuple[Poly, Affine]] = []
+    found: list[tuple[IndexPoly, Affine]] = []
     for m, size in zip(maps, sizes, strict=True):
         if len(m.coefficients) < 2:
             found.append((size, m))
@@ -103,10 +103,12 @@ def _split(
     return (new_sizes, new_maps) if _plain(new_maps, new_sizes, ranges) else None
 
 
-def _digits(m: Affine, size: Poly, ranges: dict[Var, Axis]) -> list[tuple[Poly, Affine]] | None:
+def _digits(
+    m: Affine, size: IndexPoly, ranges: dict[Var, Axis]
+) -> list[tuple[IndexPoly, Affine]] | None:
     """For each axis, largest steps first, its number of rounds; None unless all is run through."""
     left = dict(m.coefficients)
-    found: list[tuple[Poly, Affine]] = []
+    found: list[tuple[IndexPoly, Affine]] = []
     below = as_poly(1)
     while left:
         var = next((v for v, factor in left.items() if factor.same(below)), None)
@@ -119,13 +121,13 @@ def _digits(m: Affine, size: Poly, ranges: dict[Var, Axis]) -> list[tuple[Poly, 
     return found if m.offset.same(0) and below.same(size) else None
 
 
-def _reverses(index: Affine, step: int, axis: Axis, size: Poly) -> bool:
+def _reverses(index: Affine, step: int, axis: Axis, size: IndexPoly) -> bool:
     """Whether the whole dimension is run through backwards."""
     first = index.offset - as_poly(axis.start)
     return step == -1 and size_of(axis).same(size) and first.same(size - 1)
 
 
-def _index(scope: Scope, index: Affine, size: Poly, ranges: dict[Var, Axis]) -> ast.expr:
+def _index(scope: Scope, index: Affine, size: IndexPoly, ranges: dict[Var, Axis]) -> ast.expr:
     if not index.coefficients:
         return scope.index(index.offset)
     [(var, factor)] = index.coefficients.items()

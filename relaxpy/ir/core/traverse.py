@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import fields as dataclass_fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -72,6 +72,13 @@ def walk(root: Node) -> Iterator[Node]:
         else:
             stack.pop()
             yield node
+
+
+def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
+    """Whether any of `variables` occurs in `value`."""
+    if isinstance(value, Var):
+        return value in variables
+    return any(isinstance(part, Var) and part in variables for part in walk(value))
 
 
 def map_children(fn: Callable[[Node], Node], node: N) -> N:

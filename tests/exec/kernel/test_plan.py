@@ -12,9 +12,9 @@ from relaxpy.exec.kernel.domain import divide
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.plan import Blocked, Contract, Map, Reduce, Scan, Serial
 from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.affine import affine, as_poly
 from relaxpy.ir.tir.expr import And, FloorDiv, Not, Or, PrimExpr, Var
 from relaxpy.script import relax as R, tir as T
 from tests.exec.kernel.support import check

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from relaxpy.ir.core.traverse import children, substitute, walk
+from relaxpy.ir.core.traverse import children, mentions, substitute, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrin import CallEffectKind, effect_of

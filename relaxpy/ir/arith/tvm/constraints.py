@@ -13,8 +13,8 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.intset import IntervalSet, domains_of
 from relaxpy.ir.arith.tvm.patterns import check_variables
 from relaxpy.ir.core.dtype import BOOL
+from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 

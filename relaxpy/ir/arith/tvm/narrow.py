@@ -9,9 +9,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import BOOL, DataType
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import mentions, walk
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import BufferLoad, Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 

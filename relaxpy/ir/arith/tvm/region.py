@@ -12,9 +12,8 @@ from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr, is_number
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
-from relaxpy.ir.core.traverse import substitute, walk
+from relaxpy.ir.core.traverse import mentions, substitute, walk
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.affine import mentions
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 

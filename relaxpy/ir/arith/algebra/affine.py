@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import (
     Add,
@@ -29,7 +29,7 @@ _MOST_TERMS = 256  # a product of many sums has a term for every choice: it stay
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Poly:
+class IndexPoly:
     """A sum of integer multiples of products of atoms; an atom is whatever is no sum or product.
 
     Rule:
@@ -38,19 +38,19 @@ class Poly:
 
     terms: Mapping[Monomial, int]
 
-    def __add__(self, other: Poly | int) -> Poly:
+    def __add__(self, other: IndexPoly | int) -> IndexPoly:
         found = dict(self.terms)
         for monomial, factor in as_poly(other).terms.items():
             found[monomial] = found.get(monomial, 0) + factor
         return _poly(found)
 
-    def __sub__(self, other: Poly | int) -> Poly:
+    def __sub__(self, other: IndexPoly | int) -> IndexPoly:
         found = dict(self.terms)
         for monomial, factor in as_poly(other).terms.items():
             found[monomial] = found.get(monomial, 0) - factor
         return _poly(found)
 
-    def __mul__(self, other: Poly | int) -> Poly:
+    def __mul__(self, other: IndexPoly | int) -> IndexPoly:
         found: dict[Monomial, int] = {}
         for left, p in self.terms.items():
             for right, q in as_poly(other).terms.items():
@@ -59,7 +59,7 @@ class Poly:
                 found[monomial] = found.get(monomial, 0) + p * q
         return _poly(found)
 
-    def same(self, other: Poly | int) -> bool:
+    def same(self, other: IndexPoly | int) -> bool:
         """Whether both are one polynomial."""
         return not (self - other).terms
 
@@ -75,11 +75,11 @@ class Poly:
         for monomial in self.terms:
             yield from monomial
 
-    def replace(self, atom: PrimExpr, value: Poly) -> Poly:
+    def replace(self, atom: PrimExpr, value: IndexPoly) -> IndexPoly:
         """This polynomial with `value` for `atom`."""
-        total = Poly({})
+        total = IndexPoly({})
         for monomial, factor in self.terms.items():
-            part = Poly({tuple(a for a in monomial if a is not atom): factor})
+            part = IndexPoly({tuple(a for a in monomial if a is not atom): factor})
             for _ in range(sum(a is atom for a in monomial)):
                 part = part * value
             total = total + part
@@ -95,7 +95,7 @@ class Poly:
             return True
         return any(weaker.is_at_least(0, sizes) for weaker in least._weaker())
 
-    def _weaker(self) -> Iterator[Poly]:
+    def _weaker(self) -> Iterator[IndexPoly]:
         """Polynomials that are never greater, with one Min, Max or quotient bounded by operands."""
         for monomial, factor in self.terms.items():
             match monomial:
@@ -111,7 +111,7 @@ class Poly:
                     # The product of quotient and divisor lies above a - divisor, and not above a.
                     if factor % divisor == 0:
                         nearest = as_poly(a) - (divisor - 1 if factor > 0 else 0)
-                        rest = self - Poly({monomial: factor})
+                        rest = self - IndexPoly({monomial: factor})
                         yield rest + nearest * (factor // divisor)
                 case _:
                     pass
@@ -157,21 +157,21 @@ def _names(monomial: Monomial) -> list[str]:
     return [atom.name if isinstance(atom, Var) else str(atom) for atom in monomial]
 
 
-def _poly(terms: Mapping[Monomial, int]) -> Poly:
+def _poly(terms: Mapping[Monomial, int]) -> IndexPoly:
     if 0 in terms.values():
         terms = {m: f for m, f in terms.items() if f}
-    return Poly(MappingProxyType(terms))
+    return IndexPoly(MappingProxyType(terms))
 
 
-def as_poly(value: Poly | PrimExpr | int) -> Poly:
+def as_poly(value: IndexPoly | PrimExpr | int) -> IndexPoly:
     """`value` as a polynomial; casts between integers are seen through."""
-    if isinstance(value, Poly):
+    if isinstance(value, IndexPoly):
         return value
     return _poly({(): value}) if isinstance(value, int) else _of(value)
 
 
 @lru_cache(maxsize=1 << 10)
-def _of(value: PrimExpr) -> Poly:
+def _of(value: PrimExpr) -> IndexPoly:
     match value:
         case IntImm(value=number):
             return _poly({(): number})
@@ -205,10 +205,10 @@ def _keeps_integers(source: DataType, target: DataType) -> bool:
 class Affine:
     """`offset` plus `coefficients[v] * v` over the variables v; neither mentions any of them."""
 
-    coefficients: Mapping[Var, Poly]
-    offset: Poly
+    coefficients: Mapping[Var, IndexPoly]
+    offset: IndexPoly
 
-    def poly(self) -> Poly:
+    def poly(self) -> IndexPoly:
         """The whole as one polynomial."""
         total = self.offset
         for variable, factor in self.coefficients.items():
@@ -221,7 +221,7 @@ class Affine:
         return 0 if factor is None else factor.constant
 
 
-def quotient(value: Poly, divisor: Poly) -> Poly | None:
+def quotient(value: IndexPoly, divisor: IndexPoly) -> IndexPoly | None:
     """`value` divided by the product `divisor`, or None where that leaves a remainder."""
     if len(divisor.terms) != 1:
         return None
@@ -240,7 +240,7 @@ def quotient(value: Poly, divisor: Poly) -> Poly | None:
     return _poly(found)
 
 
-def affine(value: PrimExpr | Poly, variables: Container[Var]) -> Affine | None:
+def affine(value: PrimExpr | IndexPoly, variables: Container[Var]) -> Affine | None:
     """`value` as an affine map of `variables`, or None where it is not one."""
     poly = as_poly(value)
     offset: dict[Monomial, int] = {}
@@ -255,10 +255,3 @@ def affine(value: PrimExpr | Poly, variables: Container[Var]) -> Affine | None:
         else:
             offset[rest] = factor
     return Affine(MappingProxyType({v: _poly(t) for v, t in parts.items()}), _poly(offset))
-
-
-def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
-    """Whether any of `variables` occurs in `value`."""
-    if isinstance(value, Var):
-        return value in variables
-    return any(isinstance(part, Var) and part in variables for part in walk(value))
