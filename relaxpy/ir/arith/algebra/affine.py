@@ -1,4 +1,4 @@
-"""Integer PrimExprs as polynomials, and as affine maps of chosen variables."""
+"""Indices as polynomials with operators, and as affine maps of chosen variables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
+from relaxpy.ir.arith.algebra import poly
+from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir import ops
@@ -24,51 +26,36 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 
-Monomial = tuple[PrimExpr, ...]
 _MOST_TERMS = 256  # a product of many sums has a term for every choice: it stays as written
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexPoly:
-    """A sum of integer multiples of products of atoms; an atom is whatever is no sum or product.
+    """A polynomial over what is no sum or product, read from an expression as it is written.
 
     Rule:
         Signed integers of 32 bits and more are taken as unbounded, as index arithmetic may assume.
     """
 
-    terms: Mapping[Monomial, int]
+    terms: Poly
 
     def __add__(self, other: IndexPoly | int) -> IndexPoly:
-        found = dict(self.terms)
-        for monomial, factor in as_poly(other).terms.items():
-            found[monomial] = found.get(monomial, 0) + factor
-        return _poly(found)
+        return IndexPoly(poly.add(self.terms, as_poly(other).terms))
 
     def __sub__(self, other: IndexPoly | int) -> IndexPoly:
-        found = dict(self.terms)
-        for monomial, factor in as_poly(other).terms.items():
-            found[monomial] = found.get(monomial, 0) - factor
-        return _poly(found)
+        return IndexPoly(poly.add(self.terms, as_poly(other).terms, -1))
 
     def __mul__(self, other: IndexPoly | int) -> IndexPoly:
-        found: dict[Monomial, int] = {}
-        for left, p in self.terms.items():
-            for right, q in as_poly(other).terms.items():
-                both = (*left, *right)
-                monomial = tuple(sorted(both, key=id)) if left and right else both
-                found[monomial] = found.get(monomial, 0) + p * q
-        return _poly(found)
+        return IndexPoly(poly.multiply(self.terms, as_poly(other).terms))
 
     def same(self, other: IndexPoly | int) -> bool:
         """Whether both are one polynomial."""
-        return not (self - other).terms
+        return self.terms == as_poly(other).terms
 
     @property
     def constant(self) -> int | None:
         """The value, if no atom is left."""
-        if not self.terms:
-            return 0
-        return self.terms.get(()) if len(self.terms) == 1 else None
+        return poly.constant_of(self.terms)
 
     def atoms(self) -> Iterable[PrimExpr]:
         """The atoms, each as often as it occurs."""
@@ -77,13 +64,13 @@ class IndexPoly:
 
     def replace(self, atom: PrimExpr, value: IndexPoly) -> IndexPoly:
         """This polynomial with `value` for `atom`."""
-        total = IndexPoly({})
+        total: dict[Monomial, int] = {}
         for monomial, factor in self.terms.items():
-            part = IndexPoly({tuple(a for a in monomial if a is not atom): factor})
+            part: Poly = {tuple(a for a in monomial if a is not atom): factor}
             for _ in range(sum(a is atom for a in monomial)):
-                part = part * value
-            total = total + part
-        return total
+                part = poly.multiply(part, value.terms)
+            poly.accumulate(total, part)
+        return IndexPoly(total)
 
     def is_at_least(self, bound: int, sizes: Container[Var]) -> bool:
         """Whether the value is proved at least `bound` if no variable of `sizes` is negative."""
@@ -157,26 +144,20 @@ def _names(monomial: Monomial) -> list[str]:
     return [atom.name if isinstance(atom, Var) else str(atom) for atom in monomial]
 
 
-def _poly(terms: Mapping[Monomial, int]) -> IndexPoly:
-    if 0 in terms.values():
-        terms = {m: f for m, f in terms.items() if f}
-    return IndexPoly(MappingProxyType(terms))
-
-
 def as_poly(value: IndexPoly | PrimExpr | int) -> IndexPoly:
     """`value` as a polynomial; casts between integers are seen through."""
     if isinstance(value, IndexPoly):
         return value
-    return _poly({(): value}) if isinstance(value, int) else _of(value)
+    return IndexPoly(poly.constant(value)) if isinstance(value, int) else _read(value)
 
 
 @lru_cache(maxsize=1 << 10)
-def _of(value: PrimExpr) -> IndexPoly:
+def _read(value: PrimExpr) -> IndexPoly:
     match value:
         case IntImm(value=number):
-            return _poly({(): number})
+            return IndexPoly(poly.constant(number))
         case Add() | Sub() | Mul() if value.dtype.bits < 32 or value.dtype.family == "uint":
-            return _poly({(value,): 1})
+            return IndexPoly(poly.atom(value))
         case Add(a=a, b=b):
             return as_poly(a) + as_poly(b)
         case Sub(a=a, b=b):
@@ -184,12 +165,12 @@ def _of(value: PrimExpr) -> IndexPoly:
         case Mul(a=a, b=b):
             left, right = as_poly(a), as_poly(b)
             if len(left.terms) * len(right.terms) > _MOST_TERMS:
-                return _poly({(value,): 1})
+                return IndexPoly(poly.atom(value))
             return left * right
         case Cast(value=inner, dtype=dtype) if _keeps_integers(inner.dtype, dtype):
             return as_poly(inner)
         case _:
-            return _poly({(value,): 1})
+            return IndexPoly(poly.atom(value))
 
 
 def _keeps_integers(source: DataType, target: DataType) -> bool:
@@ -228,30 +209,34 @@ def quotient(value: IndexPoly, divisor: IndexPoly) -> IndexPoly | None:
     [(taken, number)] = divisor.terms.items()
     found: dict[Monomial, int] = {}
     for monomial, factor in value.terms.items():
-        left = list(monomial)
-        for atom in taken:
-            place = next((n for n, other in enumerate(left) if other is atom), None)
-            if place is None:
-                return None
-            del left[place]
-        if factor % number:
+        left = poly.quotient(monomial, taken)
+        if left is None or factor % number:
             return None
-        found[tuple(left)] = factor // number
-    return _poly(found)
+        found[left] = factor // number
+    return IndexPoly(found)
+
+
+def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], Poly] | None:
+    """The coefficients of `variables` in p and the rest; None if p is not affine in them.
+
+    Neither the coefficients nor the rest mention any of the variables.
+    """
+    coefficients: dict[Var, dict[Monomial, int]] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, number in p.items():
+        inside = [a for a in monomial if isinstance(a, Var) and a in variables]
+        others = tuple(a for a in monomial if not (isinstance(a, Var) and a in variables))
+        if len(inside) > 1 or any(mentions(a, variables) for a in others):
+            return None
+        target = coefficients.setdefault(inside[0], {}) if inside else rest
+        target[others] = number
+    return dict(coefficients), rest
 
 
 def affine(value: PrimExpr | IndexPoly, variables: Container[Var]) -> Affine | None:
     """`value` as an affine map of `variables`, or None where it is not one."""
-    poly = as_poly(value)
-    offset: dict[Monomial, int] = {}
-    parts: dict[Var, dict[Monomial, int]] = {}
-    for monomial, factor in poly.terms.items():
-        inside = [a for a in monomial if isinstance(a, Var) and a in variables]
-        rest = tuple(a for a in monomial if not (isinstance(a, Var) and a in variables))
-        if len(inside) > 1 or any(mentions(a, variables) for a in rest):
-            return None
-        if inside:
-            parts.setdefault(inside[0], {})[rest] = factor
-        else:
-            offset[rest] = factor
-    return Affine(MappingProxyType({v: _poly(t) for v, t in parts.items()}), _poly(offset))
+    found = linear_terms(as_poly(value).terms, variables)
+    if found is None:
+        return None
+    coefficients = {var: IndexPoly(terms) for var, terms in found[0].items()}
+    return Affine(MappingProxyType(coefficients), IndexPoly(found[1]))

@@ -11,7 +11,7 @@ from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.constraints import IntConstraints, IntConstraintsTransform, unsolvable
-from relaxpy.ir.arith.tvm.patterns import linear_terms
+from relaxpy.ir.arith.tvm.patterns import linear_row
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.core.traverse import mentions, substitute
 from relaxpy.ir.tir import expr as tir, ops
@@ -66,7 +66,7 @@ def _row(relation: PrimExpr, variables: Sequence[Var]) -> tuple[Row, Poly] | Non
             p = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
         case _:
             return None
-    found = linear_terms(p, variables)
+    found = linear_row(p, variables)
     if found is None:
         return None
     row = [poly.constant_of(c) for c in found[0]]

@@ -9,6 +9,7 @@ from math import lcm
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra import poly, writer
+from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.prove import simplify
@@ -19,7 +20,7 @@ from relaxpy.ir.arith.tvm.constraints import (
     IntGroupBounds,
     unsolvable,
 )
-from relaxpy.ir.arith.tvm.patterns import at_most_zero, linear_terms, simplified_negations
+from relaxpy.ir.arith.tvm.patterns import at_most_zero, simplified_negations
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.tir import expr as tir, ops
@@ -169,7 +170,7 @@ def _eliminated(rows: list[_Row], var: Var) -> tuple[_Bounds, list[_Row]]:
     others: list[_Row] = []
     for row in rows:
         found = linear_terms(row.terms, [var])
-        number = poly.constant_of(found[0][0]) if found is not None else None
+        number = found and poly.constant_of(found[0].get(var, poly.ZERO))
         if found is None or not number:
             others.append(row)
         elif row.equal:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra import poly, writer
+from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, asked, is_integer
 from relaxpy.ir.arith.prove import simplify
@@ -19,19 +20,19 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
 
 
-def linear_terms(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | None:
-    """The coefficients of `variables` in p and the rest, which have none of them; else None."""
-    coefficients: list[dict[poly.Monomial, int]] = [{} for _ in variables]
-    rest: dict[poly.Monomial, int] = {}
-    places = {var: place for place, var in enumerate(variables)}
-    for monomial, number in p.items():
-        inside = [f for f in monomial if isinstance(f, Var) and f in places]
-        others = tuple(f for f in monomial if not (isinstance(f, Var) and f in places))
-        if len(inside) > 1 or any(mentions(f, places) for f in others):
-            return None
-        target = coefficients[places[inside[0]]] if inside else rest
-        poly.accumulate(target, {others: number})
-    return list(coefficients), rest
+def linear_row(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | None:
+    """The coefficients of `variables`, in their order, and the rest; None if p is not linear.
+
+    Of a variable that stands there several times the last one has the coefficient.
+    """
+    found = linear_terms(p, variables)
+    if found is None:
+        return None
+    last = {var: place for place, var in enumerate(variables)}
+    row: list[Poly] = [poly.ZERO] * len(variables)
+    for var, coefficient in found[0].items():
+        row[last[var]] = coefficient
+    return row, found[1]
 
 
 def check_variables(variables: object) -> list[Var]:
@@ -57,7 +58,7 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
     if not is_integer(value.dtype):
         plain = not mentions(value, variables)
         return [ops.const(0, value.dtype) for _ in variables] + [value] if plain else []
-    found = linear_terms(GENERAL.poly(value), variables)
+    found = linear_row(GENERAL.poly(value), variables)
     if found is None:
         return []
     signed = DataType(f"int{value.dtype.bits}")
@@ -90,27 +91,27 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
         if part is None:
             return []
         p, dtype = part
-        found = linear_terms(p, variables)
+        found = linear_row(p, variables)
         inside = [] if found is None else [k for k, c in enumerate(found[0]) if c]
         if found is None or len(inside) != 1:
             return []
-        number = poly.constant_of(found[0][inside[0]])
+        [place] = inside
+        number = poly.constant_of(found[0][place])
         if number is None:
             return []
         # number * var + rest <= 0
-        var = variables[inside[0]]
         rest = writer.expression(poly.scaled(found[1], -1), dtype)
         if rest is None:
             return []
-        by = ops.const(abs(number), dtype)
+        by, end = ops.const(abs(number), dtype), 2 * place
         if number > 0:
-            place, limit, choose = 2 * inside[0] + 1, ops.floordiv(rest, by), ops.minimum
+            limit, choose = ops.floordiv(rest, by), ops.minimum
+            end += 1
         else:
-            limit = ops.mul(ops.floordiv(rest, by), -1)
-            place, choose = 2 * inside[0], ops.maximum
-        known = ends[place]
-        limit = ops.cast_to(limit, var.dtype)
-        ends[place] = simplify(limit if known is None else choose(known, limit))
+            limit, choose = ops.mul(ops.floordiv(rest, by), -1), ops.maximum
+        known = ends[end]
+        limit = ops.cast_to(limit, variables[place].dtype)
+        ends[end] = simplify(limit if known is None else choose(known, limit))
     for low, high in zip(ends[::2], ends[1::2], strict=True):
         if low is not None and high is not None:
             empty = simplify(ops.compare(tir.LT, high, low))
