@@ -184,7 +184,7 @@ class Emitter:
                 known.add(size)
                 log.append(size)
 
-    def close_scope(self, result: Expr, original: Expr | None = None) -> SeqExpr:
+    def close_scope(self, result: Expr, original: SeqExpr | None = None) -> SeqExpr:
         """End the SeqExpr with `result`, a leaf; `original` itself if that is what it amounts to.
 
         Its info is erased to what remains in scope (DER-13, DER-14); parameters still count.
@@ -196,7 +196,7 @@ class Emitter:
         info = self.ctx.info_of(result)
         info = erase_to_well_defined(info, Except(scope.variables), Except(scope.sizes))
         blocks = tuple(b.finish() for b in scope.blocks if b.bindings)
-        seq = original if isinstance(original, SeqExpr) else None
+        seq = original
         if (
             seq is None
             or seq.body is not result
@@ -220,9 +220,9 @@ class Emitter:
             self.evaluated.clear()
             self.unnamed.clear()
 
-    def is_finished(self, expr: Expr) -> bool:
-        """Whether `expr` is a SeqExpr that was built here, so that nothing is left to be done."""
-        return isinstance(expr, SeqExpr) and expr in self._finished
+    def is_finished(self, seq: SeqExpr) -> bool:
+        """Whether `seq` was built here, so that nothing is left to be done."""
+        return seq in self._finished
 
     def begin_dataflow(self, origin: BindingBlock | None = None) -> None:
         """Begin a DataflowBlock, or go on with one that has just ended (NF-9)."""

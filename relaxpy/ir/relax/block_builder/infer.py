@@ -152,8 +152,7 @@ def _incompatible(found: StructInfo, expected: StructInfo, ctx: Context) -> type
 
 def cast_hint(found: StructInfo, expected: StructInfo, ctx: Context) -> str | None:
     """SI-15: where more must be known, the match_cast that says it."""
-    functions = isinstance(found, FuncStructInfo) and isinstance(expected, FuncStructInfo)
-    if functions or provably_disjoint(found, expected, ctx.sizes):
+    if isinstance(found, FuncStructInfo) or provably_disjoint(found, expected, ctx.sizes):
         return None
     return f"say what it is first: R.match_cast(..., {expected})"
 
@@ -227,8 +226,6 @@ def check_annotation(
     Errors:
         StructInfoError: the two are incompatible. Only possibly compatible is a warning.
     """
-    if found is annotation:
-        return
     answer = check_compatibility(found, annotation, ctx.sizes)
     if answer is Compatibility.COMPATIBLE:
         return
@@ -253,7 +250,7 @@ def check_annotation(
 def check_match_cast(value: Expr, info: StructInfo, ctx: Context) -> None:
     """DER-26: a warning if the cast cannot succeed."""
     found = ctx.info_of(value)
-    if found is info or ctx.quiet or not provably_disjoint(found, info, ctx.sizes):
+    if not provably_disjoint(found, info, ctx.sizes):
         return
     reason = explain_disjointness(found, info, ctx.sizes)
     message = f"this cast of {found} to {info} always fails: {reason}"

@@ -56,13 +56,14 @@ from relaxpy.ir.relax.relations.compatibility import shape_rank
 from relaxpy.ir.tir import expr as tir
 
 S = TypeVar("S", bound=StructInfo)
-N = TypeVar("N", Call, If)
+N = TypeVar("N", Call, If, TupleGetItem)
 
 ATOMS: frozenset[type] = frozenset(
     (Var, DataflowVar, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm)
 )
 _VARIABLES = frozenset((Var, DataflowVar))
-_SLOW = 16  # what a sequence costs beside a look at a node
+# What a sequence costs beside a look at a node.
+_SLOW = 16
 
 
 def is_leaf(expr: Expr) -> bool:
@@ -290,10 +291,9 @@ class Normalizer:
                 return replace(node, fields=tuple(done), struct_info=fields)
             case TupleGetItem():
                 info = infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
-                if same and node.struct_info == info:
-                    return node
-                self._check_claim(node, info, "DER-33")
-                return replace(node, tuple_value=done[0], struct_info=info)
+                if not same:
+                    node = replace(node, tuple_value=done[0])
+                return self._with_info(node, info, "DER-33")
             case If():
                 return self._branches(node, done[0])
             case _:
@@ -382,23 +382,19 @@ class Normalizer:
                 )
             )
 
-    def sequence(self, expr: Expr, params: Sequence[Var] = ()) -> SeqExpr:
-        """`expr` as a SeqExpr with its own scope (NF-5 to NF-13), in which `params` are visible."""
-        if not self._sizes and self.out.is_finished(expr):
-            return cast("SeqExpr", expr)
+    def sequence(self, seq: SeqExpr, params: Sequence[Var] = ()) -> SeqExpr:
+        """`seq` in normal form (NF-5 to NF-13), a scope in which `params` are visible."""
+        if not self._sizes and self.out.is_finished(seq):
+            return seq
         outer = self._places
-        self._places = Places(expr) if outer is None else outer
+        self._places = Places(seq) if outer is None else outer
         self._places.pass_by(_SLOW)
         depth = len(self.out.scopes)
         self.out.open_scope(params)
         try:
-            body = expr
-            if isinstance(expr, SeqExpr):
-                self._blocks(expr.blocks)
-                body = expr.body
-            found = self.out.close_scope(self.leaf(body), expr)
-            if found is not expr and isinstance(expr, SeqExpr):
-                self._check_claim(expr, self.out.ctx.info_of(found), "DER-13")
+            self._blocks(seq.blocks)
+            found = self.out.close_scope(self.leaf(seq.body), seq)
+            self._check_claim(seq, self.out.ctx.info_of(found), "DER-13")
             return found
         finally:
             self._places = outer
@@ -466,8 +462,7 @@ class Normalizer:
 
     def binding(self, binding: Binding) -> None:
         """Write one binding, after those that its value needs."""
-        var = wanted = binding.var
-        found: Var | None
+        var = wanted = found = binding.var
         if var is not None and isinstance(binding.value, Function):
             wanted = self._declared_function(var, binding, binding.value)
         value = self.value(binding.value)
@@ -487,8 +482,8 @@ class Normalizer:
                 )
             case _:
                 assert_never(binding)
-        if var is not None and found is not None and found is not var:
-            self._vars[var] = found
+        if found is not var:
+            self._vars[cast("Var", var)] = cast("Var", found)
 
     def _declared(self, var: Var) -> Var:
         """The variable with what stands for the variables in its annotation."""
