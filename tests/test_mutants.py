@@ -26,6 +26,12 @@ def _tool() -> ModuleType:
 tool = _tool()
 
 
+@pytest.mark.parametrize("area", tool.AREAS)
+def test_the_files_of_an_area_are_there(area: str) -> None:
+    modules, tests = tool.AREAS[area]
+    assert [path for path in (*modules, *tests) if not (tool.ROOT / path).exists()] == []
+
+
 def mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> dict[str, str]:
     """The text of each mutant of a module, by what is changed."""
     (tmp_path / "module.py").write_text(source)

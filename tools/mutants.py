@@ -45,13 +45,17 @@ RECORDS = ROOT / ".mutants"
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.txt"
 
 RELAX = "relaxpy/ir/relax"
+RELATIONS = f"{RELAX}/relations"
 KERNEL = "relaxpy/exec/kernel"
 OF_RELAX = "tests/ir/relax"
 #: Each area: the modules to mutate, and the tests that are to notice, those written for the area:
 #: a mutant that fails some program far away only may as well have survived.
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "relations": (
-        tuple(f"{RELAX}/{n}.py" for n in ("bounds", "compatibility", "erase", "mapping", "ty")),
+        (
+            *(f"{RELATIONS}/{n}.py" for n in ("bounds", "compatibility", "erase", "mapping")),
+            f"{RELAX}/nodes/static_type.py",
+        ),
         (
             *(f"{OF_RELAX}/test_relations_{n}.py" for n in ("bounds", "compatibility", "erasure")),
             *(f"{OF_RELAX}/test_relations_{n}.py" for n in ("laws", "order")),
@@ -60,7 +64,10 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "derivation": (
-        tuple(f"{RELAX}/{n}.py" for n in ("derive", "infer", "shape_vars", "normalize")),
+        (
+            *(f"{RELAX}/block_builder/{n}.py" for n in ("derive", "infer", "normalize")),
+            f"{RELATIONS}/shape_vars.py",
+        ),
         (
             *(
                 f"{OF_RELAX}/test_{n}.py"
@@ -74,16 +81,17 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                     "inline",
                     "struct_info",
                     "normalize",
+                    "normalize_moved",
+                    "sized_programs",
                     "utils",
                     "well_formed",
+                    "well_formed_scopes",
                 )
             ),
             *(f"{OF_RELAX}/test_relations_{n}.py" for n in ("compatibility", "erasure", "order")),
-            f"{OF_RELAX}/test_well_formed_scopes.py",
-            f"{OF_RELAX}/op/test_call.py",
-            f"{OF_RELAX}/test_normalize_moved.py",
-            "tests/script/test_errors_relax.py",
-            "tests/script/test_parse_graphs.py",
+            *(f"{OF_RELAX}/op/test_{n}.py" for n in ("call", "inspect")),
+            "tests/ir/test_sharing.py",
+            *(f"tests/script/test_{n}.py" for n in ("errors_relax", "parse_graphs")),
         ),
     ),
     "well-formedness": (
@@ -413,10 +421,6 @@ def _state_of(tests: tuple[str, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _existing(paths: tuple[str, ...]) -> list[str]:
-    return [path for path in paths if (ROOT / path).exists()]
-
-
 def record(area: str) -> dict[str, Any]:
     """Which tests execute each line of the area's modules, kept for this state of the code."""
     files, tests = AREAS[area]
@@ -426,14 +430,14 @@ def record(area: str) -> dict[str, Any]:
         print(f"{area}: running {' '.join(tests)} under coverage", flush=True)
         child = os.fork()
         if child == 0:
-            _record_here(files, _existing(tests), kept)
+            _record_here(files, tests, kept)
             os._exit(0)
         os.waitpid(child, 0)
     loaded: dict[str, Any] = json.loads(kept.read_text())
     return loaded
 
 
-def _record_here(files: tuple[str, ...], tests: list[str], kept: Path) -> None:
+def _record_here(files: tuple[str, ...], tests: tuple[str, ...], kept: Path) -> None:
     import coverage
     import pytest
 
@@ -605,7 +609,7 @@ def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, list[Mu
     """How many mutants of an area were tried, and those that survived."""
     recorded = record(area)
     known = answered()
-    candidates = [m for file in _existing(AREAS[area][0]) for m in mutants_of(file)]
+    candidates = [m for file in AREAS[area][0] for m in mutants_of(file)]
     possible = [m for m in candidates if identity(m) not in known]
     random.Random(f"{seed}-{area}").shuffle(possible)
     chosen = possible[: sample or len(possible)]

@@ -13,7 +13,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module
 from relaxpy.runtime import ShapeTuple
 from relaxpy.script import from_source
 from tests.counting import calls
@@ -246,6 +246,42 @@ def test_a_function_that_is_there_already_is_used_again() -> None:
     assert f is g
     bb.update_func(second, kernel((6,), (6,)))
     assert bb.global_info(second).params[0] == tensor(6)  # type: ignore[attr-defined]
+
+
+@pytest.mark.rule("DER-2")
+def test_a_public_function_that_is_an_operand_is_entered_and_a_local_one_is_bound(
+    x: rx.Var,
+) -> None:
+    p = var("p", tensor(2))
+    local_function = function([p], p)
+    public = local_function.with_attr("global_symbol", "f")
+    named = rx.ExternFunc("g").with_attr("global_symbol", "g")
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        bb.emit(pure("h", public))
+        bb.emit(pure("h", local_function))
+        bb.emit(pure("h", named))
+        bb.emit_func_output(x)
+    mod = bb.finalize()
+    assert {v.name_hint for v in mod} == {"main", "f"}
+    entered, first, second, third, fourth = (b.value for b in bindings(mod["main"]))
+    assert isinstance(entered, rx.Call)
+    assert isinstance(entered.args[0], rx.GlobalVar)
+    assert isinstance(first, rx.Function)
+    assert isinstance(third, rx.ExternFunc)
+    for call in (second, fourth):
+        assert isinstance(call, rx.Call)
+        assert isinstance(call.args[0], rx.Var)
+
+
+@pytest.mark.rule("NF-2")
+def test_a_public_function_is_bound_where_there_is_no_module_to_enter(x: rx.Var) -> None:
+    p = var("p", tensor(2))
+    public = function([p], p, global_symbol="f")
+    first, second = bindings(normalize_function(function([x], pure("h", public))))
+    assert isinstance(first.value, rx.Function)
+    assert isinstance(second.value, rx.Call)
+    assert second.value.args == (first.var,)
 
 
 def test_a_builder_leaves_the_module_it_was_given_alone(x: rx.Var) -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module
 from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.tir import expr as tir
 from tests.counting import calls
 from tests.ir.relax.graphs import (
     BOOL,
@@ -29,7 +31,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import rank, tensor
+from tests.ir.relax.infos import rank, shape, tensor
 
 N = size("n")
 WEIGHT = np.ones(4, "float32")
@@ -130,6 +132,64 @@ def test_rewrites_share_what_they_leave_alone() -> None:
     assert shared(func, again) == 49
     mod = IRModule({"main": func, "other": again})
     assert normalize_module(mod) is mod
+
+
+def test_annotations_that_mention_nothing_that_is_built_anew_are_shared() -> None:
+    x, y = var("x", rank(1)), var("y")
+    made = [
+        cast(var("z", info), x, info)
+        for info in (rank(1), tensor(4), rx.TensorStructInfo(None, "", ndim=-1))
+    ]
+    func = normalize_function(function([x], seq(block(*made), x)))
+    before = bindings(func)
+    body = seq(block(bind(y, pure("f", x)), *before), x)
+    _, *after = bindings(normalize_function(function([x], body)))
+    assert all(a is b for a, b in zip(after, before, strict=True))
+
+
+def steps(make: Callable[[rx.Expr], rx.Call]) -> Callable[[int], rx.Function]:
+    """Functions of calls, each of the result of the one before."""
+
+    def program(length: int) -> rx.Function:
+        x = var("x", tensor(4))
+        made: list[rx.Binding] = []
+        value: rx.Var = x
+        for i in range(length):
+            made.append(bind(target := var(f"v{i}"), make(value)))
+            value = target
+        return function([x], seq(block(*made), value), global_symbol="main")
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("make", "share"),
+    [
+        (lambda v: rx.Call(op.add.op, (v, v)), 0.2),
+        (lambda v: pure("f", v, info=tensor(4)), 0.27),
+        (lambda v: pure("f", rx.Tuple((v, v)), rx.const(1.0), info=tensor(4)), 0.2),
+    ],
+    ids=["operator", "packed function", "tuple and literal"],
+)
+def test_a_derived_call_whose_operands_stay_is_only_looked_at(
+    make: Callable[[rx.Expr], rx.Call], share: float
+) -> None:
+    """The share of the work that deriving once more takes: half of it where this is not so."""
+    program = steps(make)
+    first = calls(lambda: normalize_function(program(200)))
+    func = normalize_function(program(200))
+    assert calls(lambda: normalize_function(func)) < share * first
+
+
+def test_a_division_that_stands_in_many_places_of_a_size_is_looked_at_once() -> None:
+    def work(depth: int) -> int:
+        value: tir.PrimExpr = N // 2
+        for _ in range(depth):
+            value = value + value
+        func = function([var("x", shape(N))], rx.PrimValue(value))
+        return calls(lambda: check_well_formed(func))
+
+    assert work(12) < 3 * work(6)
 
 
 def test_inlining_shares_what_it_leaves_alone() -> None:

@@ -106,6 +106,13 @@ CASES = {
         "DER-41",
         VALUE,
     ),
+    "an object where a function is expected": Case(
+        lambda _, value: call(var("g", func(F.struct_info, ret=prim())), ANY, line=value),
+        WRONG_KIND,
+        "DER-41",
+        VALUE,
+        CAST.format(F.struct_info),
+    ),
     "a field of a tensor": Case(
         lambda _, value: rx.TupleGetItem(X, 0, span=at(value)),
         WRONG_KIND,

@@ -1,9 +1,11 @@
 """Normal form: what hand-built trees become, and that what is normal comes back as it is."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
-from relaxpy.errors import StructInfoError, WellFormedError
+from relaxpy.errors import MisuseError, StructInfoError, WellFormedError
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -99,6 +101,15 @@ def test_a_packed_function_stays_where_an_operator_calls_it(name: str, stays: bo
 
 
 @pytest.mark.rule("NF-4")
+def test_a_packed_function_is_bound_where_an_operator_only_takes_it() -> None:
+    found = normalize_function(function([], show(rx.ExternFunc("f")), is_pure=False))
+    first, second = (b.value for b in bindings(found))
+    assert isinstance(first, rx.ExternFunc)
+    assert isinstance(second, rx.Call)
+    assert isinstance(second.args[0], rx.Var)
+
+
+@pytest.mark.rule("NF-4")
 def test_what_an_operator_calls_is_bound_if_it_is_no_packed_function() -> None:
     value = pure("g", info=packed())
     found = normalize_function(
@@ -130,6 +141,8 @@ def test_a_packed_function_is_bound_unless_it_is_called(x: rx.Var) -> None:
     assert isinstance(first.value, rx.ExternFunc)
     assert isinstance(second.value, rx.Call)
     assert isinstance(second.value.op, rx.ExternFunc)
+    [only] = bindings(normalize_function(function([x], rx.Tuple((rx.ExternFunc("g"), x)))))
+    assert isinstance(only.value, rx.ExternFunc)
 
 
 @pytest.mark.rule("NF-4")
@@ -227,6 +240,7 @@ def test_conditions_and_projected_tuples_become_leaves(x: rx.Var) -> None:
     pair = pure("p", info=rx.TupleStructInfo((Object, Object)))
     found = normalize_function(function([x], rx.TupleGetItem(pair, 1)))
     assert isinstance(bindings(found)[-1].value.tuple_value, rx.Var)  # type: ignore[union-attr]
+    assert check_well_formed(found, normal_form=True) == []
 
 
 @pytest.mark.rule("NF-14")
@@ -293,6 +307,34 @@ def test_everything_has_an_info_afterwards(x: rx.Var) -> None:
     assert all(p.struct_info is not None for p in found.params)
     assert all(b.var and b.var.struct_info and b.value.struct_info for b in bindings(found))
     assert body_of(found).struct_info == rx.TupleStructInfo((shape(2, 3), tensor(2, 3)))
+
+
+@pytest.mark.rule("DER-15", "SI-1")
+def test_a_parameter_that_nothing_mentions_is_an_object_all_the_same(x: rx.Var) -> None:
+    once = normalize_function(function([x], x))
+    found = normalize_function(replace(once, params=(x, var("y")), struct_info=None))
+    assert [p.struct_info for p in found.params] == [tensor(2, 3), Object]
+
+
+@pytest.mark.rule("AST-19")
+def test_a_function_may_be_cast_without_being_named(x: rx.Var) -> None:
+    inner = function([], x)
+    found = normalize_function(function([x], seq(block(cast(None, inner, Object)), x)))
+    [only] = bindings(found)
+    assert only.var is None
+    assert only.value.struct_info == rx.FuncStructInfo((), tensor(2, 3))
+
+
+@pytest.mark.rule("DER-3", "WF-2c")
+def test_an_annotated_variable_is_not_in_scope_in_its_own_value(x: rx.Var) -> None:
+    y, z = var("y", tensor(2, 3)), var("z", tensor(2, 3))
+    for binding in (
+        bind(y, pure("f", y, info=tensor(2, 3))),
+        cast(y, pure("f", y), tensor(2, 3)),
+        bind(y, rx.Tuple((x, y))),
+    ):
+        with pytest.raises(StructInfoError, match=r"variable y is not in scope \[DER-3\]"):
+            normalize_function(function([x, z], seq(block(binding), x)))
 
 
 @pytest.mark.rule("NF-23")
@@ -377,11 +419,22 @@ def test_a_normal_form_without_infos_stays_structurally_equal(x: rx.Var) -> None
     assert_structural_equal(normalize_function(func), func)
 
 
+PAIR = pure("p", info=rx.TupleStructInfo((Object, Object)))
+
+
+def packed_call(callee: rx.Expr) -> rx.Call:
+    """A call through the operator that calls its first operand."""
+    return rx.Call(Op("relax.call_pure_packed"), (callee,), sinfo_args=(Object,))
+
+
 @pytest.mark.rule("WF-23", "NF-2", "NF-5", "NF-8", "NF-9", "NF-11", "NF-12", "NF-13")
 @pytest.mark.parametrize(
     ("rule", "make"),
     [
         ("NF-2", lambda x, c: seq(block(bind(var("y"), pure("f", pure("g", x)))), x)),
+        ("NF-2", lambda x, c: seq(block(bind(var("y"), pure("f", rx.ExternFunc("g")))), x)),
+        ("NF-2", lambda x, c: seq(block(bind(var("y"), packed_call(pure("g", info=packed())))), x)),
+        ("NF-2", lambda x, c: seq(block(bind(var("y"), rx.TupleGetItem(PAIR, 0))), x)),
         ("NF-5", lambda x, c: seq(block(bind(var("y"), seq(x))), x)),
         ("NF-8", lambda x, c: seq(block(bind(var("y"), x)), block(bind(var("z"), x)), x)),
         ("NF-9", lambda x, c: seq(dataflow(bind(var("y"), x)), dataflow(bind(var("z"), x)), x)),
@@ -416,6 +469,18 @@ def test_a_pure_call_that_stands_in_many_places_is_bound_once(x: rx.Var) -> None
     for _ in range(60):
         value = pure("h", value, value)
     assert len(bindings(normalize_function(function([x], value)))) == 61
+    for _ in range(260):
+        value = pure("h", value, value, *[x] * 62)
+    assert len(bindings(normalize_function(function([x], value)))) == 321
+
+
+@pytest.mark.rule("EV-17")
+def test_an_impure_call_that_stands_in_too_many_places_is_refused(x: rx.Var) -> None:
+    value = show(x)
+    for _ in range(13):
+        value = show(value, value, *[x] * 62)
+    with pytest.raises(MisuseError, match="too many to go through"):
+        normalize_function(function([x], value, is_pure=False))
 
 
 @pytest.mark.rule("OPT-3", "OPT-4", "NF-17")
@@ -424,10 +489,23 @@ def test_a_call_is_made_again_after_an_impure_one_and_an_impure_one_each_time(x:
     body = rx.Tuple((value, effect, value, value, effect))
     found = normalize_function(function([x], body, is_pure=False))
     assert called(found) == ["f", "relax.print", "f", "relax.print"]
+    c = var("c", BOOL)
+    body = rx.Tuple((value, rx.If(c, effect, x), value))
+    found = normalize_function(function([x, c], body, is_pure=False))
+    assert called(found) == ["f", "f"]
     hidden = seq(block(bind(var("e"), effect)), x)
     body = rx.Tuple((value, hidden, value))
     found = normalize_function(function([x], body, is_pure=False))
     assert called(found) == ["f", "relax.print", "f"]
+
+
+@pytest.mark.rule("OPT-3")
+def test_a_function_that_is_only_defined_between_two_uses_of_a_call_has_no_effect(
+    x: rx.Var,
+) -> None:
+    value, inner = pure("f", x), function([], show(x), is_pure=False)
+    found = normalize_function(function([x], rx.Tuple((value, inner, value))))
+    assert called(found) == ["f"]
 
 
 @pytest.mark.rule("NF-18", "NF-20")

@@ -24,6 +24,7 @@ from tests.ir.relax.graphs import (
     function,
     pure,
     seq,
+    show,
     size,
     var,
 )
@@ -37,6 +38,9 @@ MENTIONS: dict[str, Callable[[tir.Var], list[rx.Binding]]] = {
     "shape": lambda n: [bind(var("y"), rx.ShapeExpr((n, n * 2)))],
     "scalar": lambda n: [bind(var("y"), rx.PrimValue(n + 1))],
     "argument": lambda n: [bind(var("y"), pure("f", rx.ShapeExpr((n,))))],
+    "argument next to literals": lambda n: [
+        bind(var("y"), pure("f", rx.const(1), rx.StringImm("s"), rx.PrimValue(n)))
+    ],
     "sinfo_args": lambda n: [bind(var("y"), pure("f", U, info=tensor(n)))],
     "one of several sinfo_args": lambda n: [
         bind(var("y"), replace(pure("f", U), sinfo_args=(prim(), tensor(n), prim())))
@@ -172,6 +176,17 @@ def test_arguments_of_a_builder_follow_the_variables_that_are_built_anew() -> No
         mentioned = [node for node in walk(call.value) if isinstance(node, rx.Var)]
         assert known.var in mentioned
         assert y not in mentioned
+
+
+@pytest.mark.rule("RES-68", "OPT-4")
+def test_an_effect_that_was_evaluated_is_not_repeated_where_its_result_is_named() -> None:
+    x = var("x", tensor(2))
+    bb = BlockBuilder()
+    with bb.function("main", [x], pure=False):
+        first = bb.evaluate(show(x))
+        bb.evaluate(show(x))
+        bb.emit_func_output(bb.emit(first, "named"))
+    assert called(bb.finalize()["main"]) == ["relax.print", "relax.print"]
 
 
 def test_an_operand_may_be_named_after_it_was_bound() -> None:

@@ -1,14 +1,24 @@
 """What each kind of info says, and what it cannot say."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.relations import (
+    definable_shape_vars,
+    free_shape_vars,
+    is_base_of,
+    rename_apart,
+    substitute_info,
+)
 from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.infos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 
-N = tir.Var("n", "int64")
+N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 EVERY_KIND = [
     rx.ObjectStructInfo(),
     rx.PrimStructInfo("int64"),
@@ -122,6 +132,88 @@ def test_sizes_that_do_not_change_stay_as_they_are_written() -> None:
     assert substitute_info(info, {m: 4}) is info
     assert substitute_info(info, {n: m}).get_shape() == (m + m, 2)
     assert substitute_info(info, {n: m + 1}).get_shape() == (m * 2 + 2, 2)
+
+
+def spread(*dims: object) -> DTensorStructInfo:
+    return DTensorStructInfo(tensor(*dims), DeviceMesh((2,), (0, 1)), Placement.from_text("R"))
+
+
+@pytest.mark.rule("SC-16")
+@pytest.mark.parametrize(
+    ("info", "free"),
+    [
+        (Object, ()),
+        (prim(M + N), (M, N)),
+        (shape(N, M, N), (N, M)),
+        (tuple_of(tensor(M), shape(N)), (M, N)),
+        (spread(N * 2), (N,)),
+        (packed(), ()),
+        (func(ret=tensor(N)), (N,)),
+        (func(tensor(N), ret=tensor(N, M)), (M,)),
+        (func(tensor(N + 1), ret=Object), (N,)),
+        (func(tensor(N), ret=func(tensor(N), ret=shape(N, M))), (M,)),
+        (tuple_of(func(tensor(N), ret=shape(N)), shape(N)), (N,)),
+    ],
+    ids=str,
+)
+def test_free_variables_are_those_that_no_function_info_owns(
+    info: rx.StructInfo, free: tuple[tir.Var, ...]
+) -> None:
+    assert free_shape_vars(info) == free
+
+
+@pytest.mark.rule("MAP-9")
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(prim, shape, tensor, spread),
+        *(lambda n: prim(n + 1), lambda n: shape(2, n), lambda n: tensor(n, n * 2)),
+        lambda n: tuple_of(tensor(n), tuple_of(prim(n), Object)),
+        lambda n: func(tensor(n + 1), ret=Object),
+        lambda n: func(Object, ret=spread(n)),
+    ],
+)
+def test_sizes_are_put_in_at_every_depth(make: Callable[[tir.PrimExpr], rx.StructInfo]) -> None:
+    assert substitute_info(make(N), {N: M}) == make(M)
+    assert substitute_info(make(N), {N: tir.IntImm("int64", 3)}) == make(tir.IntImm("int64", 3))
+
+
+@pytest.mark.rule("MAP-9")
+@pytest.mark.parametrize(
+    "info",
+    [
+        *(Object, prim(M), prim(), shape(M), rank(2), tensor(M, 2), packed()),
+        *(tuple_of(Object, tensor(M)), func(tensor(M), ret=shape(M)), func(ret=prim())),
+        spread(M),
+    ],
+    ids=str,
+)
+def test_fields_whose_sizes_do_not_change_are_kept(info: rx.StructInfo) -> None:
+    found = substitute_info(tuple_of(info, tensor(N)), {N: M + 1})
+    assert found == tuple_of(info, tensor(M + 1))
+    assert found.fields[0] is info
+    called = substitute_info(func(info, ret=tensor(N)), {N: M + 1})
+    assert called.params is not None
+    assert called.params[0] is info
+    assert called.ret == tensor(M + 1)
+    assert substitute_info(func(tensor(N), ret=info), {N: M + 1}).ret is info
+
+
+def test_a_struct_info_of_too_many_parts_is_refused_whatever_its_kind() -> None:
+    half: rx.StructInfo = tensor(N)
+    for _ in range(16):
+        half = tuple_of(half, half)
+    for vast in (tuple_of(half, half), func(half, ret=half), func(half, half, ret=Object)):
+        for work in (
+            free_shape_vars,
+            rename_apart,
+            lambda info: substitute_info(info, {N: M}),
+            lambda info: free_shape_vars(tuple_of(info)),
+        ):
+            with pytest.raises(MisuseError, match="131072 parts"):
+                work(vast)
+    with pytest.raises(MisuseError, match="131072 parts"):
+        definable_shape_vars(tuple_of(half, half))
 
 
 def test_what_a_let_binds_is_no_shape_variable() -> None:

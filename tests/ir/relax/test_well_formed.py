@@ -599,5 +599,7 @@ def test_a_division_that_need_not_be_made_is_left_to_the_run() -> None:
         assert rules(function([var("x", shape(n))], rx.PrimValue(value))) == []
     real = tir.FloatImm("float64", 0.0)
     assert rules(function([], rx.PrimValue(tir.Div(real, real)))) == []
+    for surely in (zero + zero, zero + (n + n), (n + n) + zero):
+        assert rules(function([var("x", shape(n))], rx.PrimValue(surely))) == ["PX-3"]
     asked = tir.Select(zero > 0, n, n)
     assert rules(function([var("x", shape(n))], rx.PrimValue(asked))) == ["PX-3"]

@@ -241,8 +241,6 @@ class Normalizer:
                 return self._flatten(expr)
             case Function():
                 return self.function(expr)
-            case ExternFunc():
-                return expr
             case _:
                 return self._atom(expr)
         return None

@@ -13,7 +13,6 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.traverse import children, substitute, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes.base import check_parts
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 
@@ -277,7 +276,6 @@ def rename_apart(info: I, shape_vars: Container[tir.Var] = ()) -> I:
     Errors:
         MisuseError: the info is too large to go through.
     """
-    check_parts(info.parts)
     match info:
         case rx.FuncStructInfo():
             own = own_shape_vars(info, shape_vars)
