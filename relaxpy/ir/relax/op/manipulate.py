@@ -42,7 +42,14 @@ from relaxpy.ir.relax.op.rules import (
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import product, shape_text, tidy, total
+from relaxpy.ir.te.topi.shapes import (
+    expanded_sizes,
+    product,
+    reduced_sizes,
+    shape_text,
+    tidy,
+    total,
+)
 from relaxpy.ir.te.topi.transform import split_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -231,8 +238,7 @@ def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
     shape = literal_shape(x)
     if shape is None:
         return _of_rank(x, ndim)
-    old = iter(shape)
-    return _rearranged(x, [one() if a in new else next(old) for a in range(ndim)])
+    return _rearranged(x, expanded_sizes(shape, new))
 
 
 def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
@@ -271,7 +277,7 @@ def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorS
     known = literal_shape(x)
     if known is None:
         return _of_rank(x, x.ndim - len(gone) if axis is not None else -1)
-    return _rearranged(x, [s for a, s in enumerate(known) if a not in gone])
+    return _rearranged(x, reduced_sizes(known, gone, keepdims=False))
 
 
 @register("relax.permute_dims", pure=True, legalize=by_te(topi.transpose))

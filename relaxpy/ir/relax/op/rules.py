@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
@@ -24,9 +24,10 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.short_text.nodes import ShortText
+from relaxpy.ir.te.topi import shapes
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -44,6 +45,10 @@ def refuse(message: str, about: object = None, hint: str | None = None) -> Struc
 def refuse_type(message: str, about: object = None, hint: str | None = None) -> StructInfoError:
     """The error of a rule whose operand has a wrong kind, rank or datatype."""
     return StructInfoTypeError(message, rule=RULE, hint=hint, about=about)
+
+
+normal_axis = partial(shapes.normal_axis, refuse=refuse)
+is_one = partial(shapes.is_const, value=1)
 
 
 def shown(size: PrimExpr) -> str:
@@ -77,11 +82,6 @@ def shape_operand(expr: Expr, info: ShapeStructInfo) -> Expr | Sizes | None:
 def with_dtype(info: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
     """The same tensor with other elements."""
     return replace(info, dtype=dtype, span=None) if info.dtype != dtype else info
-
-
-def is_one(size: PrimExpr) -> bool:
-    """Whether a size is the literal 1."""
-    return isinstance(size, IntImm) and size.value == 1
 
 
 def differ(a: PrimExpr, b: PrimExpr) -> bool:
@@ -121,22 +121,11 @@ def require_integer(dtype: DataType, name: str, about: object) -> None:
         raise refuse_type(f"{name} holds integers, found {about}", about)
 
 
-def normal_axis(axis: int, ndim: int, name: str = "axis") -> int:
-    """AXIS: `axis` counted from the front, the rank being known.
-
-    Errors:
-        StructInfoError: it is outside [-ndim, ndim).
-    """
-    if not -ndim <= axis < ndim:
-        raise refuse(f"{name} {axis} is out of range for rank {ndim}", axis)
-    return axis % ndim
-
-
 def normal_axes(axes: Sequence[int], ndim: int, name: str = "axis") -> tuple[int, ...]:
-    """AXIS: axes counted from the front, in the order given.
+    """AXIS: axes counted from the front, in their order.
 
     Errors:
-        StructInfoError: one is outside [-ndim, ndim), or given twice.
+        StructInfoError: one is outside [-ndim, ndim), or occurs twice.
     """
     found: list[int] = []
     for axis in axes:
@@ -207,29 +196,17 @@ def broadcast_sizes(
     Errors:
         StructInfoError: two literal sizes differ, and neither is 1.
     """
-    if len(first) == len(second) and all(map(operator.is_, first, second)):
-        return first
-    ndim = max(len(first), len(second))
-    sizes: list[PrimExpr | None] = []
-    for axis in range(-ndim, 0):
-        if -axis > len(first) or -axis > len(second):
-            sizes.append((first if len(first) == ndim else second)[axis])
-            continue
-        a, b = first[axis], second[axis]
-        if is_one(a) or is_one(b):
-            sizes.append(b if is_one(a) else a)
-        elif prove_equal(a, b):
-            sizes.append(a)
-        elif isinstance(a, IntImm) and isinstance(b, IntImm):
-            raise refuse(
-                f"{names[0]} and {names[1]} do not broadcast: dimension {len(first) + axis} of "
-                f"{names[0]} {shape_text(first)} is {shown(a)}, dimension {len(second) + axis} of "
-                f"{names[1]} {shape_text(second)} is {shown(b)}",
-                about,
-            )
-        else:
-            sizes.append(None)
-    return None if None in sizes else tuple(s for s in sizes if s is not None)
+
+    def clash(axis: int) -> StructInfoError:
+        return refuse(
+            f"{names[0]} and {names[1]} do not broadcast: dimension {len(first) + axis} of "
+            f"{names[0]} {shape_text(first)} is {shown(first[axis])}, dimension "
+            f"{len(second) + axis} of {names[1]} {shape_text(second)} is {shown(second[axis])}",
+            about,
+        )
+
+    sizes = shapes.broadcast_sizes(first, second, lambda a, b: None, clash)
+    return None if any(size is None for size in sizes) else cast("Sizes", sizes)
 
 
 def broadcast(infos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[Any, int]:

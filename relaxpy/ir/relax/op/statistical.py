@@ -9,15 +9,16 @@ from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.relax.op.registry import family, row
 from relaxpy.ir.relax.op.rules import by_te, literal_shape, normal_axes, one, refuse_type, tensor
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.topi.shapes import reduced_sizes
 
 
 def reduced(
     x: TensorStructInfo, axis: tuple[int, ...] | None, *, keepdims: bool
 ) -> TensorStructInfo:
-    """RED: what is left of x when axes, or all where there are none given, are reduced.
+    """RED: the struct info of x reduced along axes, along all for None.
 
     Errors:
-        StructInfoError: an axis is out of range or given twice.
+        StructInfoError: an axis is out of range or occurs twice.
     """
     if axis is None and not keepdims:
         return tensor((), x.dtype, x.vdevice)
@@ -29,11 +30,7 @@ def reduced(
         return tensor((one(),) * x.ndim if keepdims else (), x.dtype, x.vdevice)
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, x.ndim if keepdims else x.ndim - len(gone))
-    if keepdims:
-        sizes = [one() if a in gone else s for a, s in enumerate(shape)]
-    else:
-        sizes = [s for a, s in enumerate(shape) if a not in gone]
-    return tensor(sizes, x.dtype, x.vdevice)
+    return tensor(reduced_sizes(shape, gone, keepdims=keepdims), x.dtype, x.vdevice)
 
 
 def _infer(

@@ -11,7 +11,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, INT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import as_sizes, broadcast_shapes, read_broadcast
+from relaxpy.ir.te.topi.shapes import as_sizes, broadcast_index, broadcast_shapes
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
@@ -268,7 +268,9 @@ def broadcast(combine: Callable[..., PrimExpr], values: Sequence[Value], name: s
     def element(*index: PrimExpr) -> PrimExpr:
         return combine(
             *(
-                read_broadcast(v, index, shape) if isinstance(v, Tensor) else _adopted(v, dtype)
+                v(*broadcast_index(v.shape, index, shape))
+                if isinstance(v, Tensor)
+                else _adopted(v, dtype)
                 for v in values
             )
         )
@@ -413,7 +415,10 @@ def broadcast_to(x: Tensor, shape: Sequence[ExprLike]) -> Tensor:
     sizes = as_sizes(shape)
     broadcast_shapes(x.shape, sizes)
     made: Tensor = te.compute(
-        sizes, lambda *i: read_broadcast(x, i, sizes), name="T_broadcast_to", tag=BROADCAST
+        sizes,
+        lambda *i: x(*broadcast_index(x.shape, i, sizes)),
+        name="T_broadcast_to",
+        tag=BROADCAST,
     )
     return made
 

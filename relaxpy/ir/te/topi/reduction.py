@@ -9,7 +9,7 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise
-from relaxpy.ir.te.topi.shapes import Axes, is_const, normal_axes, product, ravel
+from relaxpy.ir.te.topi.shapes import Axes, is_const, normal_axes, product, ravel, reduced_sizes
 from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import IterVar
@@ -34,13 +34,6 @@ def greatest(dtype: DataType) -> PrimExpr:
 
 _max = reduce.comm_reducer(lambda x, y: ops.maximum(x, y), least, "max")
 _min = reduce.comm_reducer(lambda x, y: ops.minimum(x, y), greatest, "min")
-
-
-def _reduced_shape(x: Tensor, axes: tuple[int, ...], *, keepdims: bool) -> list[PrimExpr]:
-    sizes = enumerate(x.shape)
-    if keepdims:
-        return [ops.const(1, s.dtype) if a in axes else s for a, s in sizes]
-    return [s for a, s in sizes if a not in axes]
 
 
 def _reduce_axes(x: Tensor, axes: tuple[int, ...]) -> list[IterVar]:
@@ -83,7 +76,7 @@ def reduce_elements(
         return result.combiner.identity_element[0] if empty else result
 
     made: Tensor = te.compute(
-        _reduced_shape(x, axes, keepdims=keepdims), element, name=name, tag=REDUCE
+        reduced_sizes(x.shape, axes, keepdims=keepdims), element, name=name, tag=REDUCE
     )
     return made
 
@@ -206,7 +199,7 @@ def _arg(
         position = ops.cast_to(ravel([axis.var for axis in inner], sizes), dtype)
         return reducer(tir.Select(found, position, none), axis=inner)
 
-    shape = _reduced_shape(x, axes, keepdims=keepdims)
+    shape = reduced_sizes(x.shape, axes, keepdims=keepdims)
     made: Tensor = te.compute(shape, element, name=f"{x.name}_arg", tag=REDUCE_INDEX)
     number = count(x, axes)
     if last or (isinstance(number, tir.IntImm) and number.value):

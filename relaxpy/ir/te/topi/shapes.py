@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
-from typing import SupportsIndex, TypeAlias
+from collections.abc import Callable, Collection, Container, Sequence
+from typing import SupportsIndex, TypeAlias, TypeVar
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import BinaryOpExpr, ExprLike, IntImm, PrimExpr
 
 Sizes: TypeAlias = Sequence[PrimExpr]
 Axes: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
+Refuse: TypeAlias = Callable[..., RelaxpyError]
+T = TypeVar("T")
 
 
 def is_const(size: PrimExpr, value: int) -> bool:
@@ -60,18 +61,20 @@ def _length(size: PrimExpr) -> int:
     return 1 + _length(size.a) + _length(size.b)
 
 
-def normal_axis(axis: SupportsIndex, ndim: int) -> int:
-    """`axis` counted from the front.
+def normal_axis(
+    axis: SupportsIndex, ndim: int, name: str = "axis", refuse: Refuse = MisuseError
+) -> int:
+    """AXIS: `axis` counted from the front; the error is what `refuse` returns.
 
     Errors:
-        MisuseError: it is no integer, or outside [-ndim, ndim).
+        MisuseError: it is not an integer, or outside [-ndim, ndim).
     """
     try:
         place = operator.index(axis)
     except TypeError:
         raise MisuseError(f"an axis is an integer, found {axis!r}") from None
     if not -ndim <= place < ndim:
-        raise MisuseError(f"axis {place} is out of range for rank {ndim}")
+        raise refuse(f"{name} {place} is out of range for rank {ndim}", about=axis)
     return place % ndim
 
 
@@ -85,46 +88,79 @@ def normal_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
     return tuple(sorted({normal_axis(a, ndim) for a in listed}))
 
 
-def broadcast_shapes(first: Sizes, second: Sizes) -> tuple[PrimExpr, ...]:
-    """The shape that two shapes broadcast to, aligned at the right.
+def reduced_sizes(sizes: Sizes, axes: Container[int], *, keepdims: bool) -> list[PrimExpr]:
+    """The sizes without those along the axes, or with 1 there under `keepdims`."""
+    if keepdims:
+        return [ops.const(1, s.dtype) if a in axes else s for a, s in enumerate(sizes)]
+    return [s for a, s in enumerate(sizes) if a not in axes]
 
-    A literal wins over an expression; of two expressions not known to be equal, the larger counts.
+
+def expanded_sizes(sizes: Sizes, axes: Collection[int]) -> list[PrimExpr]:
+    """The sizes with 1 at these positions of the result."""
+    old = iter(sizes)
+    one = ops.const(1, INT64)
+    return [one if a in axes else next(old) for a in range(len(sizes) + len(axes))]
+
+
+def broadcast_sizes(
+    first: Sizes,
+    second: Sizes,
+    undecided: Callable[[PrimExpr, PrimExpr], T],
+    clash: Callable[[int], RelaxpyError],
+) -> tuple[PrimExpr | T, ...]:
+    """BC: the shape that two shapes broadcast to, aligned at the right.
+
+    Where neither size is 1 and they are not provably equal, it has what `undecided` returns.
+
+    Errors:
+        What `clash` returns for an axis, counted from the end, along which literals differ.
+    """
+    if len(first) == len(second) and all(map(operator.is_, first, second)):
+        return tuple(first)
+    longer = first if len(first) >= len(second) else second
+    both = min(len(first), len(second))
+    sizes: list[PrimExpr | T] = list(longer[: len(longer) - both])
+    for axis in range(-both, 0):
+        a, b = first[axis], second[axis]
+        if is_const(a, 1):
+            sizes.append(b)
+        elif is_const(b, 1) or prove_equal(a, b):
+            sizes.append(a)
+        elif isinstance(a, IntImm) and isinstance(b, IntImm):
+            raise clash(axis)
+        else:
+            sizes.append(undecided(a, b))
+    return tuple(sizes)
+
+
+def broadcast_shapes(first: Sizes, second: Sizes) -> tuple[PrimExpr, ...]:
+    """The shape that two shapes broadcast to: of a literal and an expression, the literal counts.
+
+    Of two expressions that are not known to be equal, it is the larger one.
 
     Errors:
         MisuseError: two literals differ, and neither is 1.
     """
-    ndim = max(len(first), len(second))
-    one = ops.const(1, INT64)
-    a = [one] * (ndim - len(first)) + list(first)
-    b = [one] * (ndim - len(second)) + list(second)
-    sizes = [_broadcast_size(x, y) for x, y in zip(a, b, strict=True)]
-    known = tuple(s for s in sizes if s is not None)
-    if len(known) < ndim:
-        raise MisuseError(f"shapes {shape_text(first)} and {shape_text(second)} do not broadcast")
-    return known
+
+    def clash(axis: int) -> MisuseError:
+        return MisuseError(f"shapes {shape_text(first)} and {shape_text(second)} do not broadcast")
+
+    return broadcast_sizes(first, second, _literal_or_larger, clash)
 
 
-def _broadcast_size(x: PrimExpr, y: PrimExpr) -> PrimExpr | None:
-    """What two sizes broadcast to; None where they are different literals."""
-    if is_const(x, 1):
-        return y
-    if is_const(y, 1) or prove_equal(x, y):
-        return x
-    if isinstance(x, IntImm) and isinstance(y, IntImm):
-        return None
-    if isinstance(x, IntImm) or isinstance(y, IntImm):
-        return x if isinstance(x, IntImm) else y
-    return ops.maximum(x, y)
+def _literal_or_larger(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    if isinstance(a, IntImm) or isinstance(b, IntImm):
+        return a if isinstance(a, IntImm) else b
+    return ops.maximum(a, b)
 
 
-def read_broadcast(tensor: Tensor, index: Sizes, shape: Sizes) -> PrimExpr:
-    """The element of `tensor` at `index` of the shape that it is broadcast to."""
-    offset = len(index) - tensor.ndim
-    places = [
+def broadcast_index(sizes: Sizes, index: Sizes, shape: Sizes) -> list[PrimExpr]:
+    """Where a tensor of `sizes` has the element at `index` of the `shape` it broadcasts to."""
+    offset = len(index) - len(sizes)
+    return [
         ops.const(0, size.dtype) if is_const(size, 1) and not is_const(whole, 1) else place
-        for size, whole, place in zip(tensor.shape, shape[offset:], index[offset:], strict=True)
+        for size, whole, place in zip(sizes, shape[offset:], index[offset:], strict=True)
     ]
-    return tensor(*places)
 
 
 def ravel(index: Sizes, shape: Sizes) -> PrimExpr:

@@ -14,12 +14,15 @@ from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
 from relaxpy.ir.te.topi.shapes import (
     Axes,
     as_sizes,
+    broadcast_index,
     broadcast_shapes,
+    expanded_sizes,
     is_const,
     normal_axes,
     normal_axis,
     product,
     ravel,
+    reduced_sizes,
     shape_text,
     tidy,
     total,
@@ -79,13 +82,11 @@ def expand_dims(x: Tensor, axis: Axes) -> Tensor:
     """x with new axes of size 1 at these places of the result."""
     count = len(axis) if isinstance(axis, Sequence) else 1
     new = normal_axes(axis, x.ndim + count)
-    old = iter(x.shape)
-    shape = as_sizes([1 if a in new else next(old) for a in range(x.ndim + count)])
 
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(i for a, i in enumerate(index) if a not in new))
 
-    return _place(shape, element, "T_expand_dims")
+    return _place(expanded_sizes(x.shape, new), element, "T_expand_dims")
 
 
 def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
@@ -101,7 +102,7 @@ def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
             *(ops.const(0, s.dtype) if a in gone else next(kept) for a, s in enumerate(x.shape))
         )
 
-    return _place([s for a, s in enumerate(x.shape) if a not in gone], element, "T_squeeze")
+    return _place(reduced_sizes(x.shape, gone, keepdims=False), element, "T_squeeze")
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -382,21 +383,11 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
         lead = index[: len(batch)]
         rest = list(index[len(batch) :])
         i = [] if row else [rest.pop(0)]
-        left = a(*_batch_index(lead_a, lead, batch), *i, k.var)
-        right = b(*_batch_index(lead_b, lead, batch), k.var, *rest)
+        left = a(*broadcast_index(lead_a, lead, batch), *i, k.var)
+        right = b(*broadcast_index(lead_b, lead, batch), k.var, *rest)
         term = ops.mul(ops.cast_to(left, wide), ops.cast_to(right, wide))
         if is_const(extent, 0):
             return ops.const(0, term.dtype)
         return (reduce.any if term.dtype.is_bool else reduce.sum)(term, axis=k)
 
     return as_dtype(te.compute([*batch, *m, *n], element, name="matmul"), dtype)
-
-
-def _batch_index(
-    sizes: Sequence[PrimExpr], index: Sequence[PrimExpr], batch: Sequence[PrimExpr]
-) -> list[PrimExpr]:
-    offset = len(batch) - len(sizes)
-    return [
-        ops.const(0, size.dtype) if is_const(size, 1) and not is_const(whole, 1) else place
-        for size, whole, place in zip(sizes, batch[offset:], index[offset:], strict=True)
-    ]
