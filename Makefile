@@ -32,8 +32,9 @@ $(READY): pyproject.toml
 demo: $(READY)
 	$(PY) examples/digits/demo.py
 
+# As many processes as there are cores, eight at most.
 test: $(READY)
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 lint: $(READY)
 	$(PY) -m ruff check .

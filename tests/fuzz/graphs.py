@@ -12,7 +12,6 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 import relaxpy
 from tests.fuzz import twin
 from tests.fuzz.graph_steps import KERNELS, LARGEST, Body, Source, Tensor, extent_of, sinfo
+from tests.fuzz.today import SEED
 from tests.fuzz.twin import agree, kind
 
 WAYS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
@@ -220,4 +220,4 @@ def main(count: int, seed: str) -> int:
 
 if __name__ == "__main__":
     asked, begin, *_ = [*sys.argv[1:], "", ""]
-    sys.exit(main(int(asked or 1000), begin or date.today().isoformat()))
+    sys.exit(main(int(asked or 1000), begin or SEED))

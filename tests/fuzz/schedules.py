@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from datetime import date
 from random import Random
 
 import numpy as np
@@ -18,6 +17,7 @@ from tests.exec.kernel.adversarial import SIZE, Adversary
 from tests.exec.kernel.schedule_checker import first_fault
 from tests.exec.kernel.schedule_text import TextRun
 from tests.exec.kernel.support import load
+from tests.fuzz.today import SEED
 
 SHAPES = {"X": (SIZE,), "Y": (SIZE,), "Z": (SIZE, SIZE), "W": (SIZE, SIZE), "S": ()}
 LENGTHS = (12, 16, 22)
@@ -66,4 +66,4 @@ def main(count: int, seed: str) -> int:
 
 if __name__ == "__main__":
     asked, begin, *_ = [*sys.argv[1:], "", ""]
-    sys.exit(main(int(asked or 1000), begin or date.today().isoformat()))
+    sys.exit(main(int(asked or 1000), begin or SEED))

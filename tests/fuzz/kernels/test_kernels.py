@@ -4,16 +4,12 @@ A failure names its seed: `RELAXPY_FUZZ_SEED` runs that day's programs again, `R
 more of them, and `make fuzz` very many, with a short program for each kind of failure.
 """
 
-import os
-from datetime import date
-
 import pytest
 
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
+from tests.fuzz.today import COUNT, SEED
 
-SEED = os.environ.get("RELAXPY_FUZZ_SEED") or date.today().isoformat()
-COUNT = int(os.environ.get("RELAXPY_FUZZ_COUNT") or 100)
 SHARE = 25
 
 

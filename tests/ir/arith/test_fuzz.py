@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from datetime import date
-
 import pytest
 
 from tests.fuzz.arith import QUESTIONS_EACH, Session
+from tests.fuzz.today import COUNT, SEED
 
-SESSIONS = int(os.environ.get("RELAXPY_FUZZ_COUNT") or 100) // 2
-SEED = os.environ.get("RELAXPY_FUZZ_SEED") or date.today().isoformat()
+SESSIONS = COUNT // 2
 
 
 @pytest.mark.rule("PX-1", "CMP-2")
