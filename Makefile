@@ -20,7 +20,7 @@ help:
 	@echo "             N/10 sessions of questions to integer reasoning, N/10 plans of kernels, and"
 	@echo "             N/5000 hostile texts for each name of I, R and T"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
-	@echo "make format  let ruff lay out and tidy the code"
+	@echo "make format  write the stub of operators; let ruff lay out and tidy the code"
 	@echo "make clean   remove the environment and all caches"
 
 $(READY): pyproject.toml
@@ -63,6 +63,7 @@ mutants: $(READY)
 	$(PY) tools/mutants.py --sample $(SAMPLE) $(if $(SEED),--seed $(SEED))
 
 format: $(READY)
+	$(PY) tools/stubs.py
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 

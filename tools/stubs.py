@@ -1,8 +1,7 @@
 """Write what type checkers see of the operators in `R`: `relaxpy/script/operators.pyi`.
 
 Operators are registered when relaxpy runs, so checkers and editors cannot find them in the code.
-Run `python tools/stubs.py` and `make format` after an operator was added; a test compares the file
-with the registry.
+`make format` runs it; a test compares the file with the registry.
 """
 
 from __future__ import annotations

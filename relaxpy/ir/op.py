@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.op_record import COLUMNS, Columns, OpRecord
+from relaxpy.ir.op_record import COLUMNS, Columns, OpRecord, check_columns
 
 UNREGISTERED = OpRecord()
 """The record of a name under which nothing is registered."""
@@ -78,7 +78,12 @@ class Op(Node):
         return self.record is not UNREGISTERED or bool(self._others)
 
     def extend(self, **columns: Unpack[Columns]) -> None:
-        """Replace these columns of the record, such as a gradient or a user's legalisation."""
+        """Replace these columns of the record, such as a gradient or a user's legalisation.
+
+        Errors:
+            MisuseError (also TypeError): no column has such a name.
+        """
+        check_columns(columns)
         self.enter(replace(self.record, name=self.name, **columns))
 
     def enter(self, record: OpRecord) -> None:

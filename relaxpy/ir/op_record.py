@@ -8,6 +8,8 @@ from enum import Enum, auto
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
+from relaxpy.errors import MisuseError, close_names
+
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
     from relaxpy.ir.relax.block_builder.context import Context
@@ -101,6 +103,18 @@ class Columns(TypedDict, total=False):
     runtime: Callable[..., Any] | None
     adapt: Callable[[dict[str, Any]], None] | None
     unmake: Callable[[Call], CallArguments] | None
+
+
+def check_columns(columns: Columns) -> None:
+    """Refuse columns of unknown names.
+
+    Errors:
+        MisuseError (also TypeError): no column has such a name.
+    """
+    for name in columns:
+        if name not in Columns.__annotations__:
+            hint = close_names(name, Columns.__annotations__)
+            raise MisuseError(f"an operator has no column {name!r}", hint=hint, about=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 import pytest
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
@@ -14,53 +16,8 @@ from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.printer import metadata
 from tests.ir.relax.op.cases import CASES, Case
 
-ELSEWHERE = {
-    "relax.assert_op",
-    "relax.builtin.alloc_tensor",
-    "relax.builtin.stop_lift_params",
-    "relax.call_builtin_with_ctx",
-    "relax.call_dps_packed",
-    "relax.call_inplace_packed",
-    "relax.call_pure_packed",
-    "relax.call_py_func",
-    "relax.call_tir",
-    "relax.call_tir_inplace",
-    "relax.call_tir_with_grad",
-    "relax.hint_on_device",
-    "relax.invoke_closure",
-    "relax.invoke_pure_closure",
-    "relax.make_closure",
-    "relax.memory.alloc_storage",
-    "relax.memory.alloc_tensor",
-    "relax.memory.ensure_zero_offset",
-    "relax.memory.kill_storage",
-    "relax.memory.kill_tensor",
-    "relax.memory.view",
-    "relax.null_value",
-    "relax.print",
-    "relax.shape_of",
-    "relax.shape_to_tensor",
-    "relax.tensor_to_shape",
-    "relax.to_vdevice",
-    "relax.vm.alloc_storage",
-    "relax.vm.alloc_tensor",
-    "relax.vm.call_tir_dyn",
-    "relax.vm.kill_object",
-    # read back in tests/ir/relax/op/test_inspect.py
-    "relax.inspect.tensor_byte_offset",
-    "relax.inspect.tensor_dtype_bits",
-    "relax.inspect.tensor_dtype_code",
-    "relax.inspect.tensor_dtype_lanes",
-    "relax.inspect.tensor_elem_offset",
-    "relax.inspect.tensor_ndim",
-    "relax.inspect.tensor_shape_i",
-    "relax.inspect.tensor_stride_i",
-    # read back in test_parse_distributed.py
-    "relax.dist.annotate_sharding",
-    "relax.dist.call_tir_local_view",
-    "relax.dist.redistribute",
-    "relax.dist.redistribute_replica_to_shard",
-}
+#: Read back in tests/ir/relax/op/test_inspect.py and in test_parse_distributed.py.
+ELSEWHERE = ("relax.inspect.", "relax.dist.")
 
 
 def program(case: Case, *, symbolic: bool) -> IRModule:
@@ -97,96 +54,95 @@ def test_operators_read_back(operator: str):
             read_back(program(case, symbolic=False))
 
 
+CALLS_AND_EFFECTS = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def k(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i]
+
+    @T.prim_func(private=True)
+    def twice(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            A[i] = A[i] * T.float32(2)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")) -> R.Object:
+        cls = Module
+        a = R.call_tir(cls.k, (x,), out_sinfo=R.Tensor((4,), "float32"))
+        b = R.call_tir_inplace(
+            cls.twice, (a,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
+        )
+        b = R.call_tir_with_grad(
+            cls.k, (b,), out_sinfo=R.Tensor((4,), "float32"), te_grad_name="k_grad"
+        )
+        b = R.call_tir_with_grad(
+            cls.k, (b,), out_sinfo=R.Tensor((4,), "float32"), te_grad_name="k_grad",
+            te_grad_kwargs={"k": T.float32(2), "axes": [0, 1], "how": "sum"},
+        )
+        d = R.call_dps_packed("f", (x, b), out_sinfo=R.Tensor((4,), "float32"))
+        e = R.call_pure_packed("g", d, sinfo_args=(R.Object,))
+        e = R.call_py_func("h", e, d, out_sinfo=R.Tensor((4,), "float32"))
+        R.assert_op(c, x, format="no {}")
+        R.print(d, e, format="{} {}")
+        d = R.to_vdevice(d, "cuda:1")
+        d = R.hint_on_device(d, R.cuda(1), memory_scope="shared")
+        f = R.null_value()
+        h = R.shape_of(d)
+        return (e, f, h)
+"""
+MEMORY_AND_CLOSURES = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def k(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i]
+
+    @R.function(private=True)
+    def lifted(x: R.Tensor((4,), "float32"), y: R.Object) -> R.Tensor((4,), "float32"):
+        return x
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32"), s: R.Tensor((2,), "int64")) -> R.Object:
+        cls = Module
+        a = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
+        b = R.memory.alloc_tensor(a, 0, R.shape([4]), "float32")
+        c = R.builtin.alloc_tensor(R.shape([4]), "float32", 0, storage_scope="local")
+        d = R.vm.alloc_storage(R.shape([16]), 0, "uint8")
+        e = R.vm.alloc_tensor(d, 0, R.shape([4]), "float32")
+        R.vm.call_tir_dyn(cls.k, (x, e, R.shape([4])))
+        f = R.memory.view(e, R.shape([2, 2]))
+        g = R.memory.ensure_zero_offset(f)
+        h = R.builtin.stop_lift_params(x)
+        i = R.make_closure(cls.lifted, (x,))
+        j = R.invoke_closure(i, (h,), sinfo_args=R.Tensor((4,), "float32"))
+        k = R.invoke_pure_closure(i, (j,), sinfo_args=R.Tensor((4,), "float32"))
+        l = R.call_inplace_packed(
+            "p", x, k, inplace_indices=[0], sinfo_args=R.Tensor((4,), "float32")
+        )
+        m = R.call_builtin_with_ctx("q", (l,), sinfo_args=R.Tensor((4,), "float32"))
+        n = R.tensor_to_shape(s)
+        o = R.shape_to_tensor(n)
+        R.memory.kill_tensor(b)
+        R.memory.kill_storage(a)
+        R.vm.kill_object(d)
+        return (c, g, m, o)
+"""
+
+
 @pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
-def test_calls_and_effects_read_back():
-    read_back(
-        from_source(
-            """
-            @I.ir_module
-            class Module:
-                @T.prim_func(private=True)
-                def k(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                    for i in range(4):
-                        B[i] = A[i]
-
-                @T.prim_func(private=True)
-                def twice(A: T.Buffer((4,), "float32")):
-                    for i in range(4):
-                        A[i] = A[i] * T.float32(2)
-
-                @R.function(pure=False)
-                def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")) -> R.Object:
-                    cls = Module
-                    a = R.call_tir(cls.k, (x,), out_sinfo=R.Tensor((4,), "float32"))
-                    b = R.call_tir_inplace(
-                        cls.twice, (a,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
-                    )
-                    b = R.call_tir_with_grad(
-                        cls.k, (b,), out_sinfo=R.Tensor((4,), "float32"), te_grad_name="k_grad"
-                    )
-                    b = R.call_tir_with_grad(
-                        cls.k, (b,), out_sinfo=R.Tensor((4,), "float32"), te_grad_name="k_grad",
-                        te_grad_kwargs={"k": T.float32(2), "axes": [0, 1], "how": "sum"},
-                    )
-                    d = R.call_dps_packed("f", (x, b), out_sinfo=R.Tensor((4,), "float32"))
-                    e = R.call_pure_packed("g", d, sinfo_args=(R.Object,))
-                    e = R.call_py_func("h", e, d, out_sinfo=R.Tensor((4,), "float32"))
-                    R.assert_op(c, x, format="no {}")
-                    R.print(d, e, format="{} {}")
-                    d = R.to_vdevice(d, "cuda:1")
-                    d = R.hint_on_device(d, R.cuda(1), memory_scope="shared")
-                    f = R.null_value()
-                    h = R.shape_of(d)
-                    return (e, f, h)
-            """
-        )
-    )
+@pytest.mark.parametrize("text", [CALLS_AND_EFFECTS, MEMORY_AND_CLOSURES])
+def test_operators_without_kernels_read_back(text: str):
+    read_back(from_source(text))
 
 
-def test_memory_closures_and_lowered_calls_read_back():
-    read_back(
-        from_source(
-            """
-            @I.ir_module
-            class Module:
-                @T.prim_func(private=True)
-                def k(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                    for i in range(4):
-                        B[i] = A[i]
-
-                @R.function(private=True)
-                def lifted(x: R.Tensor((4,), "float32"), y: R.Object) -> R.Tensor((4,), "float32"):
-                    return x
-
-                @R.function(pure=False)
-                def main(x: R.Tensor((4,), "float32"), s: R.Tensor((2,), "int64")) -> R.Object:
-                    cls = Module
-                    a = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
-                    b = R.memory.alloc_tensor(a, 0, R.shape([4]), "float32")
-                    c = R.builtin.alloc_tensor(R.shape([4]), "float32", 0, storage_scope="local")
-                    d = R.vm.alloc_storage(R.shape([16]), 0, "uint8")
-                    e = R.vm.alloc_tensor(d, 0, R.shape([4]), "float32")
-                    R.vm.call_tir_dyn(cls.k, (x, e, R.shape([4])))
-                    f = R.memory.view(e, R.shape([2, 2]))
-                    g = R.memory.ensure_zero_offset(f)
-                    h = R.builtin.stop_lift_params(x)
-                    i = R.make_closure(cls.lifted, (x,))
-                    j = R.invoke_closure(i, (h,), sinfo_args=R.Tensor((4,), "float32"))
-                    k = R.invoke_pure_closure(i, (j,), sinfo_args=R.Tensor((4,), "float32"))
-                    l = R.call_inplace_packed(
-                        "p", x, k, inplace_indices=[0], sinfo_args=R.Tensor((4,), "float32")
-                    )
-                    m = R.call_builtin_with_ctx("q", (l,), sinfo_args=R.Tensor((4,), "float32"))
-                    n = R.tensor_to_shape(s)
-                    o = R.shape_to_tensor(n)
-                    R.memory.kill_tensor(b)
-                    R.memory.kill_storage(a)
-                    R.vm.kill_object(d)
-                    return (c, g, m, o)
-            """
-        )
-    )
-
-
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
 def test_no_operator_is_forgotten():
-    assert {case.operator for case in CASES} | ELSEWHERE == set(registered_ops())
+    read = {case.operator for case in CASES}
+    for text in (CALLS_AND_EFFECTS, MEMORY_AND_CLOSURES):
+        for func in from_source(text).functions_by_name.values():
+            calls = (node for node in walk(func) if isinstance(node, rx.Call))
+            read |= {call.op.name for call in calls if isinstance(call.op, Op)}
+    assert {name for name in registered_ops() if not name.startswith(ELSEWHERE)} <= read

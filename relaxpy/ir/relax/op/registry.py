@@ -14,7 +14,15 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, Span, StructInfoError, close_names
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import CallArguments, CallKind, Columns, Gradient, Legalization, OpRecord
+from relaxpy.ir.op_record import (
+    CallArguments,
+    CallKind,
+    Columns,
+    Gradient,
+    Legalization,
+    OpRecord,
+    check_columns,
+)
 from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
@@ -238,8 +246,9 @@ def register(name: str, **columns: Unpack[Columns]) -> Callable[[Callable[..., A
     With `infer` it builds the call from what users write.
 
     Errors:
-        MisuseError: the name is taken.
+        MisuseError (also TypeError): the name is taken, or no column has such a name.
     """
+    check_columns(columns)
     return lambda function: enter(OpRecord(name, function, function.__doc__ or "", **columns))
 
 

@@ -1,6 +1,8 @@
 """The registry: one record says how an operator is called, what it gives, and what is wrong."""
 
+import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +14,15 @@ from relaxpy.errors import (
     StructInfoTypeError,
     UnknownNameError,
 )
-from relaxpy.exec.compile import compile
+from relaxpy.exec.compile import Target, compile
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.context import Context
+from relaxpy.ir.relax.dpl.make import is_op, wildcard
 from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
@@ -254,10 +258,120 @@ def test_a_record_is_extended_from_outside(window: OpDef) -> None:
     def legalize(builder: object, call: object) -> object:
         return call
 
+    before = window.record
     window.op.set_attr("FLegalize", legalize)
     window.op.set_attr("FPrimalGradient", legalize)
     assert window.legalize is legalize
     assert window.gradient is legalize
+    assert (before.legalize, before.gradient) == (None, None)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        window.record.legalize = None  # type: ignore[misc]
+
+
+TVM_ATTRIBUTES = {
+    "FPurity": "pure",
+    "FInferStructInfo": "infer",
+    "FLegalize": "legalize",
+    "FPrimalGradient": "gradient",
+    "FRelaxInferLayout": "layout",
+    "FInferMixedPrecision": "mixed_precision",
+    "TMixedPrecisionPolicy": "precision_policy",
+    "FDataDependent": "data_dependent",
+}
+
+
+@pytest.mark.parametrize(("attribute", "column"), TVM_ATTRIBUTES.items())
+def test_attributes_of_tvm_are_columns_of_the_record(
+    window: OpDef, attribute: str, column: str
+) -> None:
+    value = object()
+    window.op.set_attr(attribute, value)
+    assert getattr(window.record, column) is value
+    window.op.reset_attr(attribute)
+    assert not window.op.has_attr(attribute)
+    window.op.extend(**{column: value})  # type: ignore[misc]
+    assert window.op.get_attr(attribute) is value
+
+
+def test_other_attributes_are_kept_beside_the_record(window: OpDef) -> None:
+    before = window.record
+    window.op.set_attr("TOpPattern", 2)
+    assert window.op.get_attr("TOpPattern") == 2
+    assert window.record is before
+    window.op.reset_attr("TOpPattern")
+    assert not window.op.has_attr("TOpPattern")
+
+
+def test_a_name_without_attributes_is_not_registered() -> None:
+    op = Op("test.attributes_alone")
+    op.set_attr("FPurity", False)
+    assert Op.get(op.name) is op
+    op.reset_attr("FPurity")
+    with pytest.raises(UnknownNameError):
+        Op.get(op.name)
+
+
+def test_a_column_of_an_unknown_name_is_refused(window: OpDef) -> None:
+    with pytest.raises(MisuseError, match=r"no column 'gradients'(?s:.*)'gradient'"):
+        window.op.extend(gradients=None)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="no column 'pur'"):
+        register("test.misspelt", pur=True)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_an_operator_runs_by_the_implementation_attached_to_it(
+    scratch: list[str], target: Target
+) -> None:
+    @register("test.scaled", pure=True)
+    def scaled(
+        x: rx.TensorStructInfo, shift: rx.TensorStructInfo | None = None, by: int = 2
+    ) -> rx.TensorStructInfo:
+        return x
+
+    @scaled.implement
+    def run(x: Any, shift: Any = 0, *, by: int) -> Any:
+        return (x * by + shift).astype(x.dtype)
+
+    builder = BlockBuilder()
+    x = var("x", tensor(3))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(scaled(scaled(x, by=3), x)))
+    found = compile(builder.finalize(), target)["main"](np.arange(3, dtype="float32"))
+    np.testing.assert_array_equal(found, [0, 7, 14])
+
+
+@pytest.mark.parametrize("data_dependent", [False, True])
+def test_calls_with_data_dependent_shapes_are_legalised(
+    scratch: list[str], data_dependent: bool
+) -> None:
+    def legalize(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+        return op.call_dps_packed("f", call.args[0], tensor(3))
+
+    @register("test.dynamic", pure=True, legalize=legalize, data_dependent=data_dependent)
+    def dynamic(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
+        return rx.TensorStructInfo(None, x.dtype)
+
+    x = var("x", tensor(2))
+    main = rx.Function([x], dynamic(x), is_pure=False)
+    lowered = LegalizeOps()(IRModule({"main": main}))
+    calls = [node.op for node in walk(lowered["main"]) if isinstance(node, rx.Call)]
+    assert calls == [op.call_dps_packed.op if data_dependent else dynamic.op]
+
+
+def test_patterns_match_operands_of_a_commutative_operator_in_either_order(
+    scratch: list[str],
+) -> None:
+    @register("test.joined", pure=True)
+    def joined(x: rx.TensorStructInfo, y: rx.TensorStructInfo) -> rx.TensorStructInfo:
+        return x
+
+    call, pattern = (
+        joined(op.exp(X), X),
+        is_op("test.joined")(wildcard(), is_op("relax.exp")(wildcard())),
+    )
+    assert not pattern.match(call)
+    joined.op.extend(commutative=True)
+    assert pattern.match(call)
 
 
 BY_HAND: list[tuple[rx.Call, str]] = [

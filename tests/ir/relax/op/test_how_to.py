@@ -1,0 +1,104 @@
+"""docs/how-to/add-an-operator.md, followed step by step."""
+
+import dataclasses
+import re
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.compile import compile
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import COLUMNS, OpRecord
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.registry import registered_ops
+from relaxpy.script import from_source
+from tests.ir.relax.op import test_kernels
+from tests.ir.relax.op.cases import CASES, Case
+from tests.ir.relax.op.scratch import forgotten_operators
+from tests.script.test_round_trip_operators import program, read_back
+
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "how-to" / "add-an-operator.md").read_text(encoding="utf-8")
+X = np.array([-1.0, 0.0, 3.0], "float32")
+
+
+def fences(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """What the Python of the page defines."""
+    found: dict[str, Any] = {}
+    with forgotten_operators():
+        for number, text in enumerate(fences("python")):
+            file = tmp_path / f"step{number}.py"
+            file.write_text(text, encoding="utf-8")
+            found |= runpy.run_path(str(file), found)
+        yield found
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_the_operator_of_a_program_runs_prints_and_parses(
+    names: dict[str, Any], target: Any
+) -> None:
+    main = IRModule({"main": names["main"]})
+    again = from_source(main.script())
+    for module in (main, again):
+        np.testing.assert_allclose(compile(module, target)["main"](X), X / (1 + np.abs(X)))
+    assert "R.softsign(x)" in main.script()
+
+
+def test_what_the_page_registers_is_what_it_says(names: dict[str, Any]) -> None:
+    purity = {"softsign": True, "hypot": True, "nonzero_count": True}
+    for name, pure in purity.items():
+        operator = registered_ops()[f"relax.{name}"]
+        assert operator.pure is Op.get(f"relax.{name}").get_attr("FPurity") is pure
+        assert operator.__doc__ == names[name].__wrapped__.__doc__
+    assert registered_ops()["relax.hypot"].record.commutative
+    with pytest.raises(TypeError, match=r"relax\.hypot: x1 is a tensor, found R\.Shape"):
+        names["hypot"](rx.ShapeExpr([2]), rx.const(1.0))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_one_row_is_enough_for_the_tests_of_the_catalogue(
+    names: dict[str, Any], symbolic: bool
+) -> None:
+    rows: Callable[[], Iterator[Case]] = names["_hypot_cases"]
+    for case in rows():
+        test_kernels.test_the_kernel_computes_the_definition(case, symbolic)
+        read_back(program(case, symbolic=symbolic))
+
+
+def test_the_catalogue_misses_an_operator_without_a_row(names: dict[str, Any]) -> None:
+    assert "relax.hypot" not in {case.operator for case in CASES}
+    with pytest.raises(AssertionError, match="no oracle"):
+        test_kernels.test_every_operator_is_documented_lowered_and_compared("relax.hypot")
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_the_operator_without_a_kernel_runs(names: dict[str, Any], target: Any) -> None:
+    func = from_source(
+        '@R.function\ndef main(x: R.Tensor((3,), "float32")):\n    return R.nonzero_count(x)\n'
+    )
+    assert compile(IRModule({"main": func}), target)["main"](X) == 2
+
+
+def test_what_the_page_quotes_stands_in_the_files() -> None:
+    quotes = fences("text")
+    assert quotes
+    for quote in quotes:
+        first, _, text = quote.partition("\n")
+        assert text in (ROOT / first.removeprefix("# ")).read_text(encoding="utf-8")
+
+
+def test_the_page_lists_every_column() -> None:
+    listed = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\|", PAGE, re.MULTILINE)
+    fields = {field.name for field in dataclasses.fields(OpRecord)} - {"name", "function", "doc"}
+    assert {column for column, _ in listed} == fields
+    assert {tvm: column for column, tvm in listed if tvm} == COLUMNS
