@@ -19,7 +19,7 @@ import numpy as np
 
 from relaxpy import pysource
 from relaxpy.exec.kernel import compile_kernel, runtime
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 
 Work = Callable[[], object]

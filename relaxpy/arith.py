@@ -48,7 +48,7 @@ from relaxpy.ir.arith.tvm.region import (
     estimate_region_strict_bound,
     estimate_region_upper_bound,
 )
-from relaxpy.ir.tir.touched import domain_touched
+from relaxpy.ir.tir.analysis.touched import domain_touched
 
 __all__ = [
     "Analyzer",

@@ -39,6 +39,75 @@ LOADED_BY = {"pytest_plugin": {"pytest"}}
 LAZY_FACES = {"relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"}
 RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
 
+#: The rooms of each package from the ground up, and the modules beside them: each imports
+#: only from those before it. Exempt are `if TYPE_CHECKING` and the faces of folders.
+FLOORS = {
+    "relaxpy/ir": """
+        hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
+        link.py module.py analysis.py arith tir/prim_func tir/analysis serialize.py base.py
+        relax/expect.py relax/call_graph.py te te/topi short_text
+        relax/relations relax/op relax/shapes.py relax/block_builder relax/utils.py relax/analysis
+        pass_infra relax/rewrite instrument.py relax/transform relax/dump_ast.py relax/dpl
+        transform.py
+    """,
+    "relaxpy/exec": """
+        runtime python_ast.py report.py executable.py kernel lower reference
+        vm.py compile.py python_module.py eager.py
+    """,
+    "relaxpy/script": """
+        diagnostics.py printer language dist.py ir_builder
+        parser/source parser/evaluate parser/graph parser/kernel parser
+        tir.py relax.py ir.py read.py ir_builder/ir ir_builder/tir ir_builder/relax
+    """,
+}
+FACES = {
+    *("relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py", "relaxpy/ir/relax/__init__.py"),
+    *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
+}
+
+
+def floor_of(file: str) -> tuple[str, int] | None:
+    """The package of a file, and the number of its room there: the innermost that is listed."""
+    for package, text in FLOORS.items():
+        if file.startswith(f"{package}/") and file not in FACES:
+            rooms = text.split()
+            inside = file.removeprefix(f"{package}/")
+            known = [room for room in rooms if inside == room or inside.startswith(f"{room}/")]
+            return package, rooms.index(max(known, key=len)) if known else -1
+    return None
+
+
+def checked_types(tree: ast.AST) -> set[ast.AST]:
+    """The nodes under `if TYPE_CHECKING`."""
+    blocks = (node for node in ast.walk(tree) if isinstance(node, ast.If))
+    return {
+        part
+        for block in blocks
+        if ast.unparse(block.test) == "TYPE_CHECKING"
+        for part in ast.walk(block)
+    }
+
+
+def arrows_up(file: str, text: str) -> list[str]:
+    """The imports of `file` from a room above its own, one line each."""
+    home = floor_of(file)
+    if home is None:
+        return []
+    tree = ast.parse(text)
+    free, found = checked_types(tree), []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or node.module is None or node in free:
+            continue
+        for alias in node.names:
+            path = node.module.replace(".", "/")
+            names = (f"{path}/{alias.name}.py", f"{path}/{alias.name}/__init__.py")
+            target = next((name for name in names if name in FILES), None)
+            module = target or (f"{path}.py" if f"{path}.py" in FILES else f"{path}/__init__.py")
+            there = floor_of(module)
+            if there is not None and there[0] == home[0] and there[1] > home[1]:
+                found.append(f"{file}:{node.lineno}: imports {module} from above")
+    return found
+
 
 def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
@@ -142,6 +211,31 @@ def faults(file: str, text: str) -> list[str]:
         if name.split(".")[0] not in known
     ]
     return found
+
+
+def test_every_module_has_a_floor() -> None:
+    assert [file for file in FILES if floor_of(file) in {(package, -1) for package in FLOORS}] == [
+        "relaxpy/exec/__init__.py"
+    ]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_imports_run_down(file: str) -> None:
+    assert arrows_up(file, (ROOT / file).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("relaxpy/ir/core/node.py", "from relaxpy.ir.tir import expr"),
+        ("relaxpy/ir/relax/nodes/expr.py", "from relaxpy.ir.relax.relations import is_base_of"),
+        ("relaxpy/ir/relax/op/a.py", "def f():\n from relaxpy.ir.relax.dpl.matcher import a"),
+        ("relaxpy/exec/kernel/a.py", "from relaxpy.exec import vm"),
+    ],
+)
+def test_an_import_from_above_is_found(file: str, text: str) -> None:
+    [found] = arrows_up(file, text)
+    assert "from above" in found
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -11,7 +11,7 @@ from relaxpy.exec.executable import EntryPoint
 from relaxpy.exec.reference.graph import evaluate
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.calls import mentioned_globals
+from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Expr
 
 _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()

@@ -22,12 +22,12 @@ from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import is_python_function, python_function
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.substitution import substitute
 
 _TARGETS = ("numpy", "reference")
 

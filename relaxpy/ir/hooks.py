@@ -70,12 +70,12 @@ _TARGETS: dict[Hook, str] = {
     "rewriter_of_module": "relaxpy.ir.relax.dpl.rewriter:rewriter_of_module",
     "python_module": "relaxpy.exec.python_module:BasePyModule",
     "store_at": "relaxpy.ir.tir.stmt:store_at",
-    "buffer_offsets": "relaxpy.ir.tir.addressing:offsets",
-    "flattened_buffer": "relaxpy.ir.tir.addressing:flattened",
-    "buffer_access_ptr": "relaxpy.ir.tir.addressing:access_ptr",
-    "index_map_shape": "relaxpy.ir.tir.index_inverse:shape_of",
-    "index_map_inverse": "relaxpy.ir.tir.index_inverse:inverse_of",
-    "are_equal_indices": "relaxpy.ir.tir.index_inverse:are_equal",
+    "buffer_offsets": "relaxpy.ir.tir.analysis.addressing:offsets",
+    "flattened_buffer": "relaxpy.ir.tir.analysis.addressing:flattened",
+    "buffer_access_ptr": "relaxpy.ir.tir.analysis.addressing:access_ptr",
+    "index_map_shape": "relaxpy.ir.tir.analysis.index_inverse:shape_of",
+    "index_map_inverse": "relaxpy.ir.tir.analysis.index_inverse:inverse_of",
+    "are_equal_indices": "relaxpy.ir.tir.analysis.index_inverse:are_equal",
 }
 
 

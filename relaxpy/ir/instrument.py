@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from relaxpy.errors import WellFormedError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import (
+from relaxpy.ir.pass_infra.passes import (
     Pass,
     PassContext,
     PassInfo,

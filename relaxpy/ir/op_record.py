@@ -12,9 +12,9 @@ from relaxpy.errors import MisuseError, close_names
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-    from relaxpy.ir.relax.block_builder.context import Context
     from relaxpy.ir.relax.nodes import Call, Expr, Var
     from relaxpy.ir.relax.nodes.base import StructInfo
+    from relaxpy.ir.relax.relations.context import Context
 
 InferRule: TypeAlias = "Callable[[Call, Context], StructInfo]"
 Legalization: TypeAlias = "Callable[[BlockBuilder, Call], Any]"

@@ -34,8 +34,8 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import distributed, static_type as ty
 from relaxpy.ir.tir import buffer as tir_buffer, expr as tir, reduce as tir_reduce, stmt as tir_stmt
-from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.tir.index_map import IndexMap
+from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 FORMAT = "relaxpy-ir"
 VERSION = 1

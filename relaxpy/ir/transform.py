@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
-from relaxpy.ir.apply_pass import ApplyPassToFunction
 from relaxpy.ir.instrument import (
     DumpIR,
     PassPrintingInstrument,
@@ -16,7 +15,8 @@ from relaxpy.ir.instrument import (
     PrintIR,
     WellFormedInstrument,
 )
-from relaxpy.ir.passes import (
+from relaxpy.ir.pass_infra.apply_pass import ApplyPassToFunction
+from relaxpy.ir.pass_infra.passes import (
     ModulePass,
     Pass,
     PassContext,

@@ -1,6 +1,5 @@
 """Questions about Relax programs and the relations between infos."""
 
-from relaxpy.ir.relax.analysis.calls import detect_recursion
 from relaxpy.ir.relax.analysis.compile_time import computable_at_compile_time
 from relaxpy.ir.relax.analysis.infos import derive_call_ret_struct_info, erase_to_well_defined
 from relaxpy.ir.relax.analysis.layouts import suggest_layout_transforms
@@ -27,6 +26,7 @@ from relaxpy.ir.relax.analysis.variables import (
     used_vars,
 )
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
+from relaxpy.ir.relax.call_graph import detect_recursion
 from relaxpy.ir.relax.nodes.static_type import erase_struct_info as get_static_type
 from relaxpy.ir.relax.relations import (
     BaseCheckResult,

@@ -3,7 +3,7 @@
 from relaxpy.script import ir, relax, tir
 from relaxpy.script.diagnostics import show_diagnostics
 from relaxpy.script.ir import ir_module
-from relaxpy.script.parser.from_source import from_source, from_source as parse
+from relaxpy.script.read import from_source, from_source as parse
 
 #: The newer name of `tir`.
 tirx = tir

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.te.tensor import ProducerLoad as _ProducerLoad
 from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
+from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.external_kernel import call_kernel
-from relaxpy.ir.tir.function import PrimFunc as _PrimFunc
-from relaxpy.ir.tir.index_map import IndexMap as _IndexMap
+from relaxpy.ir.tir.prim_func.function import PrimFunc as _PrimFunc
 from relaxpy.script.language import tir_directives as _words
 from relaxpy.script.language.eager import word as _word
 from relaxpy.script.language.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id

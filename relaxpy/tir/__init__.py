@@ -1,6 +1,7 @@
 """The loop level: scalar expressions, statements, buffers and PrimFuncs."""
 
 from relaxpy.ir.te.tensor import ProducerLoad
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import (
     EQ,
@@ -40,8 +41,6 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.tir.intrin import (
     CallEffectKind,
     abs,
@@ -132,6 +131,7 @@ from relaxpy.ir.tir.ops import (
     truncdiv,
     truncmod,
 )
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import CommReducer, Reduce, comm_reducer, max, min, sum
 from relaxpy.ir.tir.stmt import (
     Allocate,

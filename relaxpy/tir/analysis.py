@@ -1,5 +1,5 @@
 """Questions about kernels."""
 
-from relaxpy.ir.tir.well_formed import verify_well_formed
+from relaxpy.ir.tir.prim_func.well_formed import verify_well_formed
 
 __all__ = ["verify_well_formed"]

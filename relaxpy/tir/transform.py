@@ -1,6 +1,6 @@
 """Passes over PrimFuncs."""
 
-from relaxpy.ir.tir.prim_func_pass import Apply, Filter, PrimFuncPass, prim_func_pass
+from relaxpy.ir.pass_infra.prim_func_pass import Apply, Filter, PrimFuncPass, prim_func_pass
 from relaxpy.ir.transform import ApplyPassToFunction, PrintIR
 
 __all__ = ["Apply", "ApplyPassToFunction", "Filter", "PrimFuncPass", "PrintIR", "prim_func_pass"]

@@ -8,7 +8,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MatchCastError, PackedFuncError, ParseError, RuntimeCheckError
-from relaxpy.ir.passes import PassContext, module_pass
+from relaxpy.ir.pass_infra.passes import PassContext, module_pass
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
 TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])

@@ -9,7 +9,7 @@ from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range, decl_buffer
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load
 from tests.exec.kernels import buffer, elementwise, matmul, nest, prim_func, rooted, size_var

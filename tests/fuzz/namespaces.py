@@ -19,7 +19,7 @@ from pathlib import Path
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from relaxpy.script.parser.evaluate.guard import public_names
+from relaxpy.script.language.namespaces import public_names
 
 MEMORY = 1_500_000_000
 SECONDS = 20

@@ -17,7 +17,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import comm_reducer
 
 I = tir.Var("i")  # noqa: E741

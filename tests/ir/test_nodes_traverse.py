@@ -2,15 +2,16 @@
 
 import pytest
 
-from relaxpy.ir.core.traverse import children, map_children, rewrite, substitute, walk
+from relaxpy.ir.core.traverse import children, map_children, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, Evaluate, For, SeqStmt
+from relaxpy.ir.tir.substitution import substitute
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 X = rx.Var("x", Tensor((N, 4)))

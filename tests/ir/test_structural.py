@@ -22,7 +22,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferRegion, IterVar, Range, decl_buffer
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt
 from relaxpy.script import from_source, relax as R
 
@@ -514,7 +514,8 @@ def scalars(draw: st.DrawFn, variables: tuple[tir.Var, ...]) -> tir.PrimExpr:
 def test_renaming_gives_an_equal_program_and_merging_two_variables_does_not(data: st.DataObject):
     a, b, c, d = (var(name) for name in "abcd")
     expr = data.draw(scalars((a, b)))
-    from relaxpy.ir.core.traverse import substitute, walk
+    from relaxpy.ir.core.traverse import walk
+    from relaxpy.ir.tir.substitution import substitute
 
     def over(x: tir.Var, y: tir.Var, value: tir.PrimExpr) -> rx.Function:
         return rx.Function([rx.Var("t", Tensor((x, y)))], rx.PrimValue(value))

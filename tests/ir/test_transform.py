@@ -12,9 +12,11 @@ from relaxpy.errors import (
     UnknownNameError,
     WellFormedError,
 )
-from relaxpy.ir import passes, transform
+from relaxpy.ir import transform
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra import passes
+from relaxpy.ir.pass_infra.prim_func_pass import PrimFuncPass, prim_func_pass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import well_formed
 from relaxpy.ir.relax.transform import (
@@ -24,7 +26,6 @@ from relaxpy.ir.relax.transform import (
     dataflowblock_pass,
     function_pass,
 )
-from relaxpy.ir.tir.prim_func_pass import PrimFuncPass, prim_func_pass
 from relaxpy.ir.transform import (
     Pass,
     PassContext,

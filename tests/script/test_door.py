@@ -8,7 +8,9 @@ import relaxpy.script.parser
 
 SCRIPT = Path(relaxpy.script.parser.__file__).parents[1]
 #: What reads a text, and what it reads the names of.
-READERS = sorted(file for room in ("language", "parser") for file in (SCRIPT / room).rglob("*.py"))
+READERS = sorted(
+    [*(SCRIPT / "language").rglob("*.py"), *(SCRIPT / "parser").rglob("*.py"), SCRIPT / "read.py"]
+)
 FUNCTION = ast.FunctionDef | ast.Lambda
 
 #: Built-in functions that reach into an object which a text may have chosen.
@@ -57,7 +59,7 @@ REVIEWED = {
         "BufferSpec.__class_getitem__": "T.Buffer",
         "BufferSpec.__post_init__": "a field of a record",
     },
-    "parser/from_source.py": {"_Text.read": "the reader of a definition"},
+    "read.py": {"_Text.read": "the reader of a definition"},
     "parser/graph/function.py": {"GraphReader.local_function": "the reader of a definition"},
     "parser/graph/bindings.py": {"GraphBindings.new_var": "a class of variables"},
     "parser/graph/state.py": {"GraphState._global_var": "an iterator over names"},
@@ -66,7 +68,7 @@ REVIEWED = {
         "GraphEvaluator._on_listed_devices": "the module's devices or meshes",
         "_defines": "a class of the user's own, asked for an operator",
     },
-    "parser/evaluate/guard.py": {
+    "language/namespaces.py": {
         "offers": "a namespace, asked for a name",
         "public_names": "a namespace, asked for its names",
     },
@@ -82,13 +84,13 @@ REVIEWED = {
         "FunctionsReader.graph": "the reader of a definition",
         "FunctionsReader.kernel": "the reader of a definition",
     },
-    "parser/report.py": {
+    "parser/source/report.py": {
         "Report.failure": "a class of errors",
         "Statements.read": "the reader of statements",
     },
-    "parser/scope.py": {"": "Python's built-in functions, by the names in a list"},
-    "parser/signature.py": {"SignatureReader.variable": "a class of variables"},
-    "parser/text.py": {
+    "parser/source/scope.py": {"": "Python's built-in functions, by the names in a list"},
+    "parser/graph/signature.py": {"SignatureReader.variable": "a class of variables"},
+    "parser/source/text.py": {
         "parse_text": "an iterator over lines",
         "_command_line": "the text of `python -c`, compiled to be compared",
     },
@@ -97,7 +99,7 @@ REVIEWED = {
         "ignoring_dtype.word": "a function of a namespace",
         "leading_dtype.word": "a function of a namespace",
     },
-    "parser/type_params.py": {"type_parameters": "the reader's error; a dict"},
+    "parser/source/type_params.py": {"type_parameters": "the reader's error; a dict"},
     "language/wording.py": {"_innermost": "the lists of statements of a syntax tree"},
 }
 

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from relaxpy.errors import ParseError, RelaxpyWarning, WellFormedError
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 from tests.script.marked import check_marks
 

@@ -18,14 +18,14 @@ from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import IterVar
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source, ir as I, relax as R, tir as T, tirx
 from relaxpy.script.language.hardware import INTRINSICS
+from relaxpy.script.parser.graph.signature import SignatureReader
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.report import Report
-from relaxpy.script.parser.scope import BUILTINS, Scope
-from relaxpy.script.parser.signature import SignatureReader
-from relaxpy.script.parser.text import parse_text
+from relaxpy.script.parser.source.report import Report
+from relaxpy.script.parser.source.scope import BUILTINS, Scope
+from relaxpy.script.parser.source.text import parse_text
 from tests.script.marked import check_marks
 
 

@@ -14,7 +14,7 @@ import pytest
 from relaxpy.errors import MisuseError, ParseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Function
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source, ir as I, parse, relax as R, tir as T
 from tests.counting import calls
 

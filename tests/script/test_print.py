@@ -2,7 +2,7 @@
 
 import pytest
 
-from relaxpy.script.parser.from_source import from_source
+from relaxpy.script.read import from_source
 
 MODULE = """
 # from relaxpy.script import ir as I, relax as R, tir as T

@@ -11,7 +11,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from tests.script.round_trips import attributes, hints, round_trip, strings
 
 # --- kernels

@@ -34,7 +34,7 @@ from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, pat
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, mentions, walk
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -52,6 +52,7 @@ from relaxpy.ir.tir.expr import (
     Select,
     Var,
 )
+from relaxpy.ir.tir.substitution import mentions
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

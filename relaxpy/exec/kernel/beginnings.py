@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from relaxpy.exec.kernel.domain import conjuncts, no_round
 from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Loop, Make, Repeat, every, mapped
-from relaxpy.ir.core.traverse import mentions, substitute
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def with_beginnings(items: tuple[Item, ...], sizes: Container[Var]) -> tuple[Item, ...]:

@@ -27,11 +27,12 @@ from relaxpy.exec.kernel.plan import (
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, mentions
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, ConstExpr, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
 
 _COSTLY: frozenset[Node] = frozenset(
     Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")

@@ -14,7 +14,7 @@ from relaxpy.exec.kernel.numpy_emitter import emit
 from relaxpy.exec.kernel.plan import Plan
 from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.exec.kernel.report import KernelReport, report_of
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,8 +14,8 @@ from relaxpy.exec.kernel.views import size_of
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.stmt import Allocate, BufferStore, MatchBufferRegion
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.function import PrimFunc
+    from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 Indices = tuple[PrimExpr, ...]
 

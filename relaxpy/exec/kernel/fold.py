@@ -21,10 +21,10 @@ from relaxpy.exec.kernel.plan import (
 )
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.core.traverse import mentions, substitute
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def fold_initial(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
-from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.substitution import mentions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,8 +10,9 @@ from relaxpy.exec.kernel.domain import conjuncts, divide
 from relaxpy.exec.kernel.loops import canonical, joint_axis
 from relaxpy.exec.kernel.nest import Axis, loads
 from relaxpy.exec.kernel.parts import Statement
-from relaxpy.ir.core.traverse import mentions, substitute, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def joined(

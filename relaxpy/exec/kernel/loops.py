@@ -29,7 +29,7 @@ from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, 
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import mentions, rewrite, substitute, walk
+from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad, Range
 from relaxpy.ir.tir.expr import (
@@ -47,6 +47,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def tidy(nest: Nest, sizes: Container[Var]) -> Nest:

@@ -60,10 +60,11 @@ from relaxpy.exec.python_ast import (
 )
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.traverse import substitute, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.substitution import substitute
 from relaxpy.pysource import Names, set_place
 
 UFUNCS: Mapping[Combine, str] = {

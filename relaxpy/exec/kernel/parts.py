@@ -43,12 +43,13 @@ from relaxpy.exec.kernel.nest import (
 )
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import mentions, rewrite, substitute, walk
+from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import EQ, Call, PrimExpr, StringImm, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

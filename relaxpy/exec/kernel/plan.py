@@ -19,7 +19,7 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select, Var
 from relaxpy.ir.tir.ops import int_range
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.function import PrimFunc
+    from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 @dataclass(frozen=True, slots=True, eq=False)

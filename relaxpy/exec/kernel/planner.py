@@ -15,7 +15,7 @@ from relaxpy.exec.kernel.read import read
 from relaxpy.exec.kernel.schedule import schedule
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def make_plan(func: PrimFunc, name: str) -> Plan:

@@ -23,10 +23,11 @@ from relaxpy.exec.kernel.nest import (
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import mentions, rewrite, substitute, walk
+from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 Places = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
 

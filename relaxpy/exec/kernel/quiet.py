@@ -19,7 +19,7 @@ from relaxpy.exec.kernel.plan import (
     parts_in,
 )
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import mentions, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.expr import (
     Add,
     Call,
@@ -35,6 +35,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
+from relaxpy.ir.tir.substitution import mentions
 
 
 def may_warn(plan: Plan) -> bool:

@@ -34,7 +34,7 @@ from relaxpy.exec.runtime.scalar import SUPPORTED, spoken
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, rewrite, substitute, walk
+from relaxpy.ir.core.traverse import children, map_children, rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -50,8 +50,8 @@ from relaxpy.ir.tir.expr import (
     StringImm,
     Var,
 )
-from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -72,6 +72,7 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     While,
 )
+from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

@@ -27,9 +27,9 @@ from relaxpy.exec.kernel.arguments import (
     undone,
 )
 from relaxpy.exec.kernel.foreign import constant, outside, overlay
-from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.kernel.special import erf
 from relaxpy.exec.runtime.scalar import divisor
+from relaxpy.exec.runtime.settings import quiet
 
 Ufunc: TypeAlias = Any
 

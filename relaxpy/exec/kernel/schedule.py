@@ -21,9 +21,9 @@ from relaxpy.exec.kernel.plan import ArgReduce, Contract, Map, Reduce, Scalar, S
 from relaxpy.exec.kernel.scans import scan_of
 from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
-from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
 
 
 def schedule(

@@ -10,7 +10,6 @@ from relaxpy.exec.kernel.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Store, loads
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement, access
 from relaxpy.ir.arith.algebra.affine import affine
-from relaxpy.ir.core.traverse import mentions, substitute
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -33,6 +32,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 Combine: TypeAlias = Literal[
     "add", "mul", "min", "max", "and", "or", "bitwise_and", "bitwise_or", "bitwise_xor"

@@ -37,7 +37,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import set_place
 
 if TYPE_CHECKING:

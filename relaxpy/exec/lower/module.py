@@ -26,7 +26,7 @@ from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import behind
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import Names, load, places, render
 
 KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str, Mapping[str, str]], Kernel]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.substitution import substitute
 
 Sizes = Mapping[tir.Var, tir.PrimExpr]
 

@@ -13,7 +13,7 @@ from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, MatchBufferRegion
 
 KernelOf = Callable[[rx.GlobalVar], PrimFunc | None]

@@ -62,7 +62,7 @@ from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.python_function import behind
 from relaxpy.ir.relax.op.python import python_callee
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def check_runnable(module: IRModule, *, kernels: bool = True) -> None:

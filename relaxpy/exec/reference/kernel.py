@@ -23,7 +23,7 @@ from relaxpy.exec.runtime.scalar import (
 )
 from relaxpy.exec.runtime.values import Array, Value, describe, prim_value
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
-from relaxpy.ir.core.traverse import substitute, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
@@ -31,8 +31,9 @@ from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.external_kernel import kernel_name
-from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.ops import int_range
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

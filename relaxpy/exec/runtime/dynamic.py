@@ -18,11 +18,11 @@ from relaxpy.exec.runtime.values import Category, ShapeTuple, Value, category_of
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.passes import PassContext
+from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.op.registry import infer_op_call, registered_ops
+from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.transform.legalize import LegalizeOps, is_known
 from relaxpy.ir.tir import expr as tir
 

@@ -12,7 +12,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import callee_name
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def public_signatures(module: IRModule) -> dict[str, tuple[str, Signature]]:

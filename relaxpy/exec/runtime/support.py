@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError, Span
-from relaxpy.exec.kernel.settings import quiet
 from relaxpy.exec.runtime.instrument import Instrument, Watched
 from relaxpy.exec.runtime.operators import truth
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.registry import packed_function
 from relaxpy.exec.runtime.scalar import divisor
+from relaxpy.exec.runtime.settings import quiet
 from relaxpy.exec.runtime.values import (
     Category,
     Closure,

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from relaxpy.exec.runtime.signatures import declared_result
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.calls import strongly_connected
+from relaxpy.ir.relax.call_graph import strongly_connected
 
 FunctionKey: TypeAlias = tuple[str, rx.Var | None]
 """A function of the module by its name, or one inside that by its variable."""

@@ -23,10 +23,10 @@ from relaxpy.errors import (
     is_users,
 )
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
-from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
+from relaxpy.ir.tir.substitution import substitute
 
 Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any

@@ -38,9 +38,10 @@ from relaxpy.ir.arith.rules import (
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_room
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import map_children, substitute
+from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.reduce import Reduce
+from relaxpy.ir.tir.substitution import substitute
 
 K = TypeVar("K", bound=tir.PrimExpr)
 P = ParamSpec("P")

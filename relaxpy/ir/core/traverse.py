@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields as dataclass_fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
-from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 N = TypeVar("N", bound=Node)
 V = TypeVar("V", bound=Node)
@@ -74,13 +73,6 @@ def walk(root: Node) -> Iterator[Node]:
             yield node
 
 
-def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
-    """Whether any of `variables` occurs in `value`."""
-    if isinstance(value, Var):
-        return value in variables
-    return any(isinstance(part, Var) and part in variables for part in walk(value))
-
-
 def map_children(fn: Callable[[Node], Node], node: N) -> N:
     """`node` rebuilt over `fn` of its children, or `node` itself if none changed."""
     changes = {}
@@ -138,39 +130,6 @@ def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:
         changed = rule(rebuilt)
         done[id(node)] = rebuilt if changed is None else changed
     return done[id(root)]
-
-
-def substitute(
-    node: N,
-    values: Mapping[Var, PrimExpr],
-    after: Callable[[Node], Node | None] = lambda _: None,
-) -> N:
-    """`node` with the TIR variables in `values` replaced at every use.
-
-    Literals are not folded, unless `after`, a rule for nodes whose parts are done, does it.
-    Variables whose info mentions a replaced one, and buffers whose shape, strides or offset do, are
-    made anew, once each.
-    """
-    if not values:
-        return node
-    if isinstance(node, IntImm):
-        return node
-    if isinstance(node, Var):
-        return cast("N", values.get(node, node))
-    made: dict[int, Node] = {}
-
-    def rule(found: Node) -> Node | None:
-        if isinstance(found, Var):
-            return values.get(found)
-        if not found._variable:
-            return after(found)
-        new = made.get(id(found))
-        if new is None:
-            new = map_children(lambda child: rewrite(child, rule), found)
-            made[id(found)] = new
-        return new
-
-    return cast("N", rewrite(node, rule))
 
 
 def rename(root: N, table: Mapping[V, Node], renewed: Collection[Node] = ()) -> N:

@@ -22,7 +22,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 P = ParamSpec("P")
 R = TypeVar("R")

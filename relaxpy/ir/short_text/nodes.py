@@ -27,6 +27,7 @@ from relaxpy.ir.short_text.literals import (
 )
 from relaxpy.ir.short_text.scalars import ATOM, UNARY, ScalarText
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import (
     Buffer,
     BufferRegion,
@@ -34,7 +35,6 @@ from relaxpy.ir.tir.buffer import (
     Range,
     vector_index,
 )
-from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.tir.reduce import CommReducer
 
 _INLINE_CONSTANT = 16

@@ -13,9 +13,10 @@ from relaxpy.ir.arith.algebra.order import ordered_as
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import children, rewrite, substitute
+from relaxpy.ir.core.traverse import children, rewrite
 from relaxpy.ir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ProducerLoad, Tensor
 from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import (
     And,
@@ -29,9 +30,8 @@ from relaxpy.ir.tir.expr import (
     Select,
     Var,
 )
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.ir.tir.regions import access_regions
 from relaxpy.ir.tir.stmt import (
     Block,
     BlockRealize,
@@ -42,6 +42,7 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     stmt_seq,
 )
+from relaxpy.ir.tir.substitution import substitute
 
 Argument: TypeAlias = Tensor | Var
 

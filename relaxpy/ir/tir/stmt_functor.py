@@ -9,7 +9,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core import traverse
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import ops, substitution
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.stmt import Stmt
 
@@ -107,4 +107,4 @@ def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
                 f"{var.name} of {var.dtype} cannot be {given.dtype} `{given}`", about=value
             )
         values[var] = given
-    return traverse.substitute(node, values)
+    return substitution.substitute(node, values)

@@ -13,10 +13,10 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.tir import ops, stmt
+from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.tir.regions import access_regions
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records as forms
 
 Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]

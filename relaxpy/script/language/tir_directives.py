@@ -14,9 +14,9 @@ from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, freeze
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.index_map import IndexMap
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.language import records as forms

@@ -25,7 +25,7 @@ from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser.evaluate.guard import public_names
+from relaxpy.script.language.namespaces import public_names
 
 __all__ = [
     "array_hint",

@@ -25,8 +25,14 @@ from relaxpy.script.parser.reading import (
     read_function,
     read_module,
 )
-from relaxpy.script.parser.scope import BUILTINS, FromText, Scope, captured_names, frame_names
-from relaxpy.script.parser.text import Program, definition_of, source_at
+from relaxpy.script.parser.source.scope import (
+    BUILTINS,
+    FromText,
+    Scope,
+    captured_names,
+    frame_names,
+)
+from relaxpy.script.parser.source.text import Program, definition_of, source_at
 
 
 def _checked_options(options: Mapping[str, object], others: Mapping[str, object]) -> dict[str, Any]:

@@ -15,28 +15,28 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.link import linked, with_callees
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.calls import mentioned_globals, strongly_connected
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.call_graph import mentioned_globals, strongly_connected
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
 from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.ir.relax.nodes.python_function import python_function, reindented
-from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.tir.well_formed import kernel_faults
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
 from relaxpy.script.language import records as forms
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.eager import acting
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions
 from relaxpy.script.parser.graph.function import GraphReader
+from relaxpy.script.parser.graph.signature import Signature
 from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends_in, name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.kernel.function import KernelReader
-from relaxpy.script.parser.report import Full, Report, Statements, docstring_removed, refusal
-from relaxpy.script.parser.scope import POISON, ModuleRef, Scope
-from relaxpy.script.parser.signature import Signature
-from relaxpy.script.parser.text import Program, too_deep
-from relaxpy.script.parser.type_params import type_parameters
+from relaxpy.script.parser.source.report import Full, Report, Statements, docstring_removed, refusal
+from relaxpy.script.parser.source.scope import POISON, ModuleRef, Scope
+from relaxpy.script.parser.source.text import Program, too_deep
+from relaxpy.script.parser.source.type_params import type_parameters
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from relaxpy.ir.short_text.literals import constant_literal, string_text
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Stmt
 from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter

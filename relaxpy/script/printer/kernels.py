@@ -14,10 +14,10 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.short_text.document import Concat, Doc, Group, call, flat, keyword, tuple_doc
 from relaxpy.ir.short_text.literals import string_text
 from relaxpy.ir.tir import expr as tir, ops, stmt
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.tir.index_map import IndexMap
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer

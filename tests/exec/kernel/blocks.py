@@ -10,8 +10,8 @@ from random import Random
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import Add, IterVarKind, Max, Min, Mul, PrimExpr, Select, Sub, Var
-from relaxpy.ir.tir.function import PrimFunc
 from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Block,
     BlockRealize,

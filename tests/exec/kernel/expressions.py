@@ -34,7 +34,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint32"]

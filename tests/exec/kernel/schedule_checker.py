@@ -32,7 +32,7 @@ from relaxpy.exec.kernel.plan import (
 from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from tests.exec.kernel.schedule_text import (
     Bound,
     Cell,

@@ -7,7 +7,7 @@ from random import Random
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import Add, IntImm, IterVarKind, Max, Mul, PrimExpr, Sub, Var
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from relaxpy import pysource
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.reference.kernel import run_prim_func
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def source_of(func: PrimFunc, name: str = "kernel") -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.compile import compile
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods
 

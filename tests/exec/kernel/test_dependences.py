@@ -10,7 +10,7 @@ from relaxpy import te, tir
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.reference.kernel import run_prim_func
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source, tir as T
 from tests.counting import calls
 from tests.exec.kernel.support import check, load, methods

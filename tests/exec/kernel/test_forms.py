@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check
 

@@ -5,7 +5,7 @@ import pytest
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.reference.kernel import run_prim_func
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, methods, source_of
 from tests.exec.kernel.tiled import Tiled

@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.reference.kernel import run_prim_func
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods, source_of
 

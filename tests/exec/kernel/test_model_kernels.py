@@ -8,7 +8,7 @@ import pytest
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, LetStmt, SeqStmt
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods

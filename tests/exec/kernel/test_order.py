@@ -13,7 +13,7 @@ from relaxpy.exec.kernel.dependence import Edge
 from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.exec.kernel.schedule import components
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source, tir as T
 from tests.counting import calls
 from tests.exec.kernel.support import load

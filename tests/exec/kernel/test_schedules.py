@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from relaxpy.exec.kernel import dependence
 from relaxpy.exec.kernel.planner import make_plan
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.blocks import Blocks
 from tests.exec.kernel.programs import SIZE, program

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import (
@@ -23,8 +22,9 @@ from relaxpy.ir.tir.expr import (
     PrimExpr,
     Var,
 )
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
+from relaxpy.ir.tir.substitution import substitute
 
 
 def number(value: int, kind: str = "int64") -> PrimExpr:

@@ -14,7 +14,7 @@ import relaxpy
 from relaxpy.errors import ParseError, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.kernel import runtime
 from relaxpy.ir import assert_structural_equal
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 from tests.fuzz.kernels.memory import Array
 from tests.fuzz.kernels.oracle import Oracle, UnreadableError

@@ -31,7 +31,7 @@ from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 from tests.counting import calls
 from tests.ir.relax.infos import Object, prim, rank, shape, tensor, tuple_of

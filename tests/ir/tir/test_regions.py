@@ -9,7 +9,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import stmt
-from relaxpy.ir.tir.regions import access_regions
+from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.script import from_source
 
 

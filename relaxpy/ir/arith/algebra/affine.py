@@ -10,7 +10,6 @@ from types import MappingProxyType
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import (
     Add,
@@ -25,6 +24,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
+from relaxpy.ir.tir.substitution import mentions
 
 _MOST_TERMS = 256  # a product of many sums has a term for every choice: it stays as written
 

@@ -8,8 +8,8 @@ from relaxpy.ir.arith.algebra.facts import AND_OF_ORS, BRANCHES
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.core.dtype import BOOL, INT64, DataType
-from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.substitution import mentions
 
 _FALSE, _TRUE = ops.const(False, BOOL), ops.const(True, BOOL)
 _LIMIT = 64

@@ -10,9 +10,10 @@ from relaxpy.ir.arith.algebra.lanes import Lanes
 from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import map_children, substitute
+from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.substitution import substitute
 
 Scalar = Callable[[PrimExpr, PrimExpr], PrimExpr]
 

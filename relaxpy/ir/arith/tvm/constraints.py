@@ -13,10 +13,10 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.intset import IntervalSet, domains_of
 from relaxpy.ir.arith.tvm.patterns import check_variables
 from relaxpy.ir.core.dtype import BOOL
-from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
 
 
 @dataclass(frozen=True, slots=True)

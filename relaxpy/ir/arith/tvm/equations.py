@@ -13,10 +13,10 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.constraints import IntConstraints, IntConstraintsTransform, unsolvable
 from relaxpy.ir.arith.tvm.patterns import linear_row
 from relaxpy.ir.core.dtype import BOOL, DataType
-from relaxpy.ir.core.traverse import mentions, substitute
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 Row = list[int]
 

@@ -12,9 +12,10 @@ from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.arith.stack import from_below, is_nested
 from relaxpy.ir.arith.tvm.intset import EVERYTHING, IntervalSet, around_lanes, domains_of
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import mentions, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.substitution import mentions
 
 Domains = Mapping[tir.Var, IntervalSet]
 End = tir.PrimExpr | None

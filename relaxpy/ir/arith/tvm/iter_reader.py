@@ -17,11 +17,12 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     normalize_iter_map_to_expr,
 )
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import mentions, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
 
 
 @dataclass(frozen=True, slots=True)

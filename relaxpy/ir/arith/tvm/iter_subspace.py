@@ -19,10 +19,10 @@ from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.arith.tvm.iter_reader import RefusedError, analyzer_of
 from relaxpy.ir.arith.tvm.patterns import check_variables
 from relaxpy.ir.core.dtype import BOOL
-from relaxpy.ir.core.traverse import mentions
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
 
 
 @user_facing

@@ -9,10 +9,11 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.canonical import GENERAL, asked
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import BOOL, DataType
-from relaxpy.ir.core.traverse import mentions, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad, Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
 
 
 @user_facing

@@ -12,12 +12,13 @@ from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, asked, is_integer
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import children, mentions, walk
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
+from relaxpy.ir.tir.substitution import mentions
 
 
 def linear_row(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | None:

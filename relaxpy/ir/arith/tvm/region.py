@@ -12,10 +12,11 @@ from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr, is_number
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
-from relaxpy.ir.core.traverse import mentions, substitute, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 Stretch = tuple[PrimExpr, PrimExpr]
 """The first and the last value of an index that takes every value between them, or each `step`."""

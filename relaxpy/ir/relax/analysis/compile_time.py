@@ -6,9 +6,9 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
-from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.variables import free_vars
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import Function, MatchCast, StructInfo, Var, VarBinding
 from relaxpy.ir.relax.relations.shape_vars import (
     definable_shape_vars,

@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.infer import apply_signature
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,

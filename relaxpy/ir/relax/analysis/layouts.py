@@ -8,14 +8,15 @@ from typing import TypeAlias
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
-from relaxpy.ir.core.traverse import substitute, walk
-from relaxpy.ir.relax.analysis.expect import expect
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.relations.shape_vars import variables_of
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.tir.index_map import IndexMap
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore
+from relaxpy.ir.tir.substitution import substitute
 
 Transform: TypeAlias = IndexMap | Callable[..., object]
 Suggestions: TypeAlias = dict[Block, dict[Block | Buffer, IndexMap]]

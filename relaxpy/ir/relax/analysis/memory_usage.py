@@ -13,7 +13,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation
-from relaxpy.ir.relax.analysis.expect import expect
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
     Call,
     DataTypeImm,

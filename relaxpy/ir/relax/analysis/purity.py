@@ -8,10 +8,10 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.analysis.expect import expect
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import Call, Expr, Function, GlobalVar, Var
+from relaxpy.ir.relax.relations.context import Context
 
 _CONTEXT = Context()
 

@@ -9,12 +9,12 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.core.traverse import substitute
-from relaxpy.ir.relax.analysis.expect import expect
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, Stmt
+from relaxpy.ir.tir.substitution import substitute
 
 _ONE = ops.const(1, "int64")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
-from relaxpy.ir.relax.analysis.expect import expect
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
     Function,
     MatchCast,

@@ -8,9 +8,9 @@ from itertools import groupby
 from typing import TypeVar
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.relax.analysis.expect import expect
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,

@@ -9,7 +9,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.analysis.expect import expect
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,

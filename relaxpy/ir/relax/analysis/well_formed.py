@@ -9,13 +9,13 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
 from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.calls import mentioned_globals
 from relaxpy.ir.relax.analysis.normal_form import check_normal_form
 from relaxpy.ir.relax.analysis.survey import Survey, survey
 from relaxpy.ir.relax.analysis.wf_annotations import ANNOTATION_CRITERIA
 from relaxpy.ir.relax.analysis.wf_functions import FUNCTION_CRITERIA
 from relaxpy.ir.relax.analysis.wf_scopes import SCOPE_CRITERIA
 from relaxpy.ir.relax.block_builder.derive import normalize_functions
+from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function
 
 Criterion: TypeAlias = Callable[[Survey], Iterator[Diagnostic]]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from relaxpy.errors import Diagnostic
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.analysis.calls import strongly_connected
 from relaxpy.ir.relax.analysis.survey import CallSite, FunctionSite, Survey
+from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relax.nodes import GlobalVar, Var
 
 

@@ -13,7 +13,6 @@ from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.frames import close_block, open_block
 from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
@@ -38,6 +37,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.ir.relax.nodes.naming import set_name
+from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
 
 
@@ -575,6 +575,17 @@ class BlockBuilder:
         if not callable(func):
             raise MisuseError(f"expected a function of tensors, found {func!r:.60}", about=func)
         return call_te(self, func, args, kwargs, name=primfunc_name_hint, attrs=primfunc_attrs)
+
+    def call_te_cached(
+        self,
+        func: Callable[..., Any],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+        *,
+        name: str | None,
+    ) -> Call:
+        """As `call_te`, for a `func` of its arguments alone: like calls share a kernel."""
+        return call_te(self, func, args, kwargs, name=name, reuse=True)
 
     @user_facing
     def emit_te(

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from relaxpy.errors import Diagnostic, RelaxpyError
 from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.calls import call_graph, strongly_connected
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.normalize import Normalizer
 from relaxpy.ir.relax.block_builder.signatures import Signatures, known_signature, text_signature
+from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
 from relaxpy.ir.relax.nodes import BaseFunc, Function, StructInfo
 
 

@@ -14,7 +14,6 @@ from relaxpy.errors import (
     WellFormedError,
 )
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.block_builder.context import Context, Except
 from relaxpy.ir.relax.block_builder.infer import (
     check_annotation,
     check_match_cast,
@@ -49,6 +48,7 @@ from relaxpy.ir.relax.relations import (
     erase_to_well_defined,
     rename_apart,
 )
+from relaxpy.ir.relax.relations.context import Context, Except
 from relaxpy.ir.tir import expr as tir
 
 _EVERYTHING = Except(())

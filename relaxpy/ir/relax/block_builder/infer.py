@@ -7,7 +7,6 @@ from typing import cast
 from relaxpy.errors import Span, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.block_builder.context import Context, Except, written_at
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -34,7 +33,8 @@ from relaxpy.ir.relax.relations import (
     struct_info_lca,
     substitute_info,
 )
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.relax.relations.context import Context, Except, written_at
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def callee_name(callee: Expr | Op) -> str:

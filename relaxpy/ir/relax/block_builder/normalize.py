@@ -9,7 +9,7 @@ from typing import TypeVar, assert_never, cast
 from relaxpy.errors import Diagnostic, RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import Places
-from relaxpy.ir.core.traverse import rewrite, substitute, walk
+from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.infer import (
@@ -54,6 +54,7 @@ from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.substitution import substitute
 
 S = TypeVar("S", bound=StructInfo)
 N = TypeVar("N", Call, If, TupleGetItem)

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import substitute, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import (
     Call,
     DataTypeImm,
@@ -32,8 +32,9 @@ from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, IterVar
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import For, LetStmt
+from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

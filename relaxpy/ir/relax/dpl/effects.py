@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
@@ -24,6 +23,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.relations.context import Context
 
 
 class Effects:

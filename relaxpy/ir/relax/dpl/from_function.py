@@ -9,7 +9,6 @@ from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.dpl.pattern import (
     AttrPattern,
@@ -42,6 +41,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.relations.mapping import map_params
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 

@@ -11,10 +11,10 @@ from relaxpy.errors import MisuseError, RelaxpyError, TransformError, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.calls import mentioned_globals
 from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
+from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.dpl.effects import Effects
 from relaxpy.ir.relax.dpl.expand import is_same_program
 from relaxpy.ir.relax.nodes import (

@@ -11,7 +11,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError, counted
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import Pass, PassContext, PassInfo
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.dpl.context import PatternContext
 from relaxpy.ir.relax.dpl.contexts import ContextRule, MatchRewriter

@@ -10,7 +10,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.calls import mentioned_globals
+from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.dpl.from_function import Replacement
 from relaxpy.ir.relax.dpl.pattern import DFPattern
 from relaxpy.ir.relax.dpl.rules import ExprRule, Rule

@@ -11,7 +11,6 @@ from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, co
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -46,6 +45,7 @@ from relaxpy.ir.relax.relations import (
     provably_disjoint,
     substitute_info,
 )
+from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 Operands: TypeAlias = Operand | Sequence[Operand]

@@ -6,7 +6,6 @@ from relaxpy.errors import StructInfoTypeError, counted
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -20,6 +19,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.call import Operands, operand_tuple
 from relaxpy.ir.relax.op.outputs import Infos, info_list
 from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.relations.context import Context
 
 
 def given_info(infos: tuple[StructInfo, ...], otherwise: StructInfo) -> StructInfo:

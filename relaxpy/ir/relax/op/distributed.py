@@ -8,13 +8,13 @@ from typing import Any
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_infos
 from relaxpy.ir.relax.op.outputs import Infos, output_info
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import literal_shape, normal_axis, refuse, tensor
+from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relaxpy.errors import Diagnostic, RelaxpyError, Span, StructInfoTypeError
-from relaxpy.ir.relax.block_builder.context import Context, written_at
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.parameter import Parameter
+from relaxpy.ir.relax.relations.context import Context, written_at
 from relaxpy.ir.tir import expr as tir
 
 

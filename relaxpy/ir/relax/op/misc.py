@@ -9,7 +9,6 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallArguments
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     ObjectStructInfo,
@@ -22,6 +21,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.op.rules import tensor
+from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm
 

@@ -8,7 +8,6 @@ from relaxpy.errors import StructInfoTypeError, counted
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -22,6 +21,7 @@ from relaxpy.ir.relax.op.closures import given_info
 from relaxpy.ir.relax.op.outputs import Infos, info_list
 from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.relations.context import Context
 
 
 def _callee(call: Call, ctx: Context) -> FuncStructInfo:

@@ -6,7 +6,6 @@ from relaxpy.errors import MisuseError, StructInfoTypeError
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallArguments, CallKind
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -19,6 +18,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.outputs import Infos, output_info
 from relaxpy.ir.relax.op.registry import Operand, register
+from relaxpy.ir.relax.relations.context import Context
 
 
 def python_callee(call: Call) -> tuple[str, tuple[Expr, ...]]:

@@ -23,7 +23,6 @@ from relaxpy.ir.op_record import (
     OpRecord,
     check_columns,
 )
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Call,
@@ -38,6 +37,7 @@ from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.errors import Named
 from relaxpy.ir.relax.op.parameter import Parameter
 from relaxpy.ir.relax.op.signature import Signature
+from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -11,7 +11,6 @@ from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.block_builder.te_call import call_te
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -260,7 +259,7 @@ def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         record = find(call.op) if isinstance(call.op, Op) else None
         operands = call.args if record is None else record.operands(call)
-        return call_te(builder, function, operands, call.attrs, name=name, reuse=True)
+        return builder.call_te_cached(function, operands, call.attrs, name=name)
 
     return legalize
 
@@ -297,4 +296,4 @@ def te_kernel(
     builder: BlockBuilder, function: Callable[..., Any], name: str, *args: object, **attrs: object
 ) -> Call:
     """A call of the kernel of `function`, which depends on nothing but its arguments."""
-    return call_te(builder, function, args, attrs, name=name, reuse=True)
+    return builder.call_te_cached(function, args, attrs, name=name)

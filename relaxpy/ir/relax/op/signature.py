@@ -13,11 +13,11 @@ from typing import Any, get_args, get_origin
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, close_names, counted
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallArguments
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, StructInfo, TensorStructInfo
 from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.op.errors import wrong_kind
 from relaxpy.ir.relax.op.parameter import Parameter
+from relaxpy.ir.relax.relations.context import Context
 
 _ENDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 

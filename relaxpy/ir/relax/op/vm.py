@@ -7,7 +7,6 @@ from dataclasses import replace
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, CallKind
-from relaxpy.ir.relax.block_builder.context import Context
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -24,6 +23,7 @@ from relaxpy.ir.relax.op.builtin import global_scope
 from relaxpy.ir.relax.op.call import Operands, operand_tuple, packed_callee
 from relaxpy.ir.relax.op.memory import UNIT, datatype_by_name, tensor_in
 from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.relations.context import Context
 
 
 @register(

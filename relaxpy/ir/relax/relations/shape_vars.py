@@ -10,11 +10,12 @@ from typing import TypeVar, cast
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.traverse import children, substitute, walk
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.substitution import substitute
 
 Division = tir.Div | tir.Mod | tir.FloorDiv | tir.FloorMod
 I = TypeVar("I", bound=rx.StructInfo)  # noqa: E741

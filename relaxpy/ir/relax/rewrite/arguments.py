@@ -7,7 +7,6 @@ from collections.abc import Container, Mapping, Sequence
 from relaxpy.errors import Span, StructInfoError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.context import Except
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations import (
@@ -16,6 +15,7 @@ from relaxpy.ir.relax.relations import (
     explain_incompatibility,
     substitute_info,
 )
+from relaxpy.ir.relax.relations.context import Except
 from relaxpy.ir.relax.relations.mapping import map_params
 from relaxpy.ir.relax.relations.shape_vars import (
     definable_shape_vars,

@@ -9,7 +9,7 @@ from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import (
+from relaxpy.ir.pass_infra.passes import (
     FunctionalPass,
     ModuleFunction,
     PassContext,

@@ -12,7 +12,7 @@ from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
 from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.passes import Pass, PassContext
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.normalize import is_leaf

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import Pass, PassContext
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
 
 

@@ -12,8 +12,8 @@ from relaxpy.errors import ParseError, RelaxpyError, counted
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.evaluate import door
 from relaxpy.script.parser.evaluate.guard import Guard
-from relaxpy.script.parser.scope import FromText, Scope
-from relaxpy.script.parser.text import Positioned, Program
+from relaxpy.script.parser.source.scope import FromText, Scope
+from relaxpy.script.parser.source.text import Positioned, Program
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluate.evaluator import Evaluator

@@ -24,6 +24,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.language.namespaces import offers, public_names
 from relaxpy.script.language.wording import (
     array_hint,
     as_parse_error,
@@ -55,8 +56,8 @@ from relaxpy.script.parser.evaluate.comparisons import (
     is_of_program,
 )
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
-from relaxpy.script.parser.evaluate.guard import OPEN, Guard, offers, public_names
-from relaxpy.script.parser.scope import (
+from relaxpy.script.parser.evaluate.guard import OPEN, Guard
+from relaxpy.script.parser.source.scope import (
     BUILTINS,
     MISSING,
     ModuleRef,
@@ -65,7 +66,7 @@ from relaxpy.script.parser.scope import (
     Scope,
     unknown_name,
 )
-from relaxpy.script.parser.text import Positioned, Program, quoted_program
+from relaxpy.script.parser.source.text import Positioned, Program, quoted_program
 
 _BINARY: dict[type[ast.operator], tuple[Callable[[Any, Any], object], str]] = {
     ast.Add: (operator.add, "+"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.language.namespaces import offers
 from relaxpy.script.parser.evaluate import door
 from relaxpy.script.parser.evaluate.call_faults import culprit
-from relaxpy.script.parser.scope import BUILTINS, FromText, ModuleRef
+from relaxpy.script.parser.source.scope import BUILTINS, FromText, ModuleRef
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluate.evaluator import Evaluator
@@ -353,15 +354,3 @@ def _size(value: object) -> int:
                 waiting += found.values()
             waiting += found
     return size
-
-
-def offers(space: object, name: str) -> bool:
-    """Whether a namespace has a name beside its `__all__`."""
-    answers: Callable[[str], bool] | None = getattr(space, "_offers", None)
-    return answers is not None and answers(name)
-
-
-def public_names(space: object) -> Collection[str]:
-    """The names that a namespace offers beside its `__all__`: operators registered meanwhile."""
-    lists: Callable[[], Collection[str]] | None = getattr(space, "_public_names", None)
-    return () if lists is None else lists()

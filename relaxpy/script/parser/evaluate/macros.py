@@ -14,9 +14,9 @@ from typing import Any, Literal
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.script.parser.evaluate.call_faults import misfit
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
-from relaxpy.script.parser.report import docstring_removed
-from relaxpy.script.parser.scope import BUILTINS, FromText, Scope, captured_names
-from relaxpy.script.parser.text import Program, definition_of
+from relaxpy.script.parser.source.report import docstring_removed
+from relaxpy.script.parser.source.scope import BUILTINS, FromText, Scope, captured_names
+from relaxpy.script.parser.source.text import Program, definition_of
 
 MAX_UNROLLED = 50_000
 

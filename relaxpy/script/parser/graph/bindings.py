@@ -18,7 +18,7 @@ from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
 from relaxpy.script.parser.graph.state import GraphState, Said
 from relaxpy.script.parser.graph.values import is_plain
-from relaxpy.script.parser.report import bound_names
+from relaxpy.script.parser.source.report import bound_names
 
 
 class GraphBindings(GraphState):

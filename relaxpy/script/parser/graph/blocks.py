@@ -19,8 +19,8 @@ from relaxpy.script.parser.evaluate.comparisons import decided
 from relaxpy.script.parser.graph.bindings import GraphBindings
 from relaxpy.script.parser.graph.state import Dataflow, Said, ends_in, first_word
 from relaxpy.script.parser.graph.values import is_plain
-from relaxpy.script.parser.report import bound_names
-from relaxpy.script.parser.scope import MISSING, Poisoned
+from relaxpy.script.parser.source.report import bound_names
+from relaxpy.script.parser.source.scope import MISSING, Poisoned
 
 
 class GraphBlocks(GraphBindings):

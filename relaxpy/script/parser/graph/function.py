@@ -13,11 +13,11 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.script.language import records as forms
 from relaxpy.script.language.wording import as_parse_error
+from relaxpy.script.parser.graph.signature import Signature, SignatureReader
 from relaxpy.script.parser.graph.state import Body, declared_pure, name_of
 from relaxpy.script.parser.graph.unrolled import GraphUnrolled
-from relaxpy.script.parser.report import docstring_removed, refusal
-from relaxpy.script.parser.scope import Poisoned
-from relaxpy.script.parser.signature import Signature, SignatureReader
+from relaxpy.script.parser.source.report import docstring_removed, refusal
+from relaxpy.script.parser.source.scope import Poisoned
 
 
 class GraphReader(GraphUnrolled):

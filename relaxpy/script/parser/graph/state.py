@@ -14,12 +14,12 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.report import Report, Statements
-from relaxpy.script.parser.scope import Scope
-from relaxpy.script.parser.text import Positioned, Program
+from relaxpy.script.parser.source.report import Report, Statements
+from relaxpy.script.parser.source.scope import Scope
+from relaxpy.script.parser.source.text import Positioned, Program
 
 _HOLD_FUNCTIONS = (rx.Function, PrimFunc, rx.Tuple)
 

@@ -18,7 +18,7 @@ from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import door
 from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, Unrolling, expanded
 from relaxpy.script.parser.graph.blocks import GraphBlocks
-from relaxpy.script.parser.scope import Poisoned
+from relaxpy.script.parser.source.scope import Poisoned
 
 
 class GraphUnrolled(GraphBlocks):

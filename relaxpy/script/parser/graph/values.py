@@ -17,7 +17,6 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.context import written_at
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh
 from relaxpy.ir.relax.op import operators
 from relaxpy.ir.relax.op.inspect import (
@@ -31,6 +30,7 @@ from relaxpy.ir.relax.op.inspect import (
 )
 from relaxpy.ir.relax.op.outputs import info_list
 from relaxpy.ir.relax.op.registry import OpDef
+from relaxpy.ir.relax.relations.context import written_at
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.script.language import records as forms
@@ -50,8 +50,8 @@ from relaxpy.script.language.wording import (
 from relaxpy.script.parser.evaluate import door
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.macros import Macro
-from relaxpy.script.parser.scope import MISSING, ModuleRef
-from relaxpy.script.parser.text import Positioned, Program
+from relaxpy.script.parser.source.scope import MISSING, ModuleRef
+from relaxpy.script.parser.source.text import Positioned, Program
 
 #: The operators of Python that have a meaning between Relax values, and the methods behind them.
 _METHODS = {

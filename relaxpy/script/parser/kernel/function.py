@@ -17,17 +17,17 @@ from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, load_parts
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records as forms, tir_directives as tirwords
 from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.kernel_frames import FRAMES, result_type, scalar, typed_var
 from relaxpy.script.language.wording import describe, shown
 from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
 from relaxpy.script.parser.kernel.state import KernelState
-from relaxpy.script.parser.report import docstring_removed, header, refusal
-from relaxpy.script.parser.scope import POISON, Poisoned
-from relaxpy.script.parser.text import Positioned
-from relaxpy.script.parser.type_params import type_parameters
+from relaxpy.script.parser.source.report import docstring_removed, header, refusal
+from relaxpy.script.parser.source.scope import POISON, Poisoned
+from relaxpy.script.parser.source.text import Positioned
+from relaxpy.script.parser.source.type_params import type_parameters
 
 #: What `with` takes by itself.
 _ALONE = (forms.BlockForm, forms.InitForm, forms.WhileForm, forms.IfForm)

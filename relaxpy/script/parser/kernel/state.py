@@ -23,9 +23,9 @@ from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, expanded
-from relaxpy.script.parser.report import Report, Statements
-from relaxpy.script.parser.scope import Scope
-from relaxpy.script.parser.text import Positioned, Program
+from relaxpy.script.parser.source.report import Report, Statements
+from relaxpy.script.parser.source.scope import Scope
+from relaxpy.script.parser.source.text import Positioned, Program
 
 
 class KernelEvaluator(Evaluator):

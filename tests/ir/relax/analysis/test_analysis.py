@@ -9,7 +9,6 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.analysis.calls import call_graph, detect_recursion, strongly_connected
 from relaxpy.ir.relax.analysis.purity import calls_made, contains_impure_call
 from relaxpy.ir.relax.analysis.variables import (
     all_global_vars,
@@ -23,6 +22,7 @@ from relaxpy.ir.relax.analysis.variables import (
     udchain,
     used_vars,
 )
+from relaxpy.ir.relax.call_graph import call_graph, detect_recursion, strongly_connected
 from relaxpy.relax import analysis
 from tests.ir.relax.graphs import (
     BOOL,

@@ -11,8 +11,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.analysis.layouts import suggest_layout_transforms
 from relaxpy.ir.te import tensor as te, topi
 from relaxpy.ir.te.lower import create_prim_func
-from relaxpy.ir.tir.function import PrimFunc
-from relaxpy.ir.tir.index_map import IndexMap
+from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from relaxpy.script import from_source
 

@@ -14,7 +14,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_
 from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
 from tests.ir.relax.graphs import (
     UNIT,

@@ -9,7 +9,6 @@ import pytest
 from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.traverse import substitute
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.te import tensor as te, topi
 from relaxpy.ir.te.lower import create_prim_func
@@ -17,6 +16,7 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import broadcast_shapes, ravel, total, unravel
 from relaxpy.ir.te.topi.transform import slice_bounds, split_bounds
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.substitution import substitute
 
 Array = np.ndarray[Any, Any]
 X = np.random.default_rng(0).standard_normal((3, 4)).astype("float32")

@@ -9,11 +9,12 @@ from typing import TypeAlias
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, substitute, walk
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import substitute
 
 #: First and last member; None where nothing is known.
 Interval: TypeAlias = "tuple[PrimExpr, PrimExpr] | None"

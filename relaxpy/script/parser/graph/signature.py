@@ -17,10 +17,10 @@ from relaxpy.script.language.annotations import is_annotation, resolve, string_d
 from relaxpy.script.language.records import as_dtype
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.report import Report
-from relaxpy.script.parser.scope import MISSING, POISON, Poisoned
-from relaxpy.script.parser.text import quoted_tree
-from relaxpy.script.parser.type_params import type_parameters
+from relaxpy.script.parser.source.report import Report
+from relaxpy.script.parser.source.scope import MISSING, POISON, Poisoned
+from relaxpy.script.parser.source.text import quoted_tree
+from relaxpy.script.parser.source.type_params import type_parameters
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ from relaxpy.ir.relax.nodes.function import function_attrs
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.specialize import specialized
+from relaxpy.ir.tir.prim_func.specialize import specialized
 from relaxpy.ir.tir.stmt import Stmt
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxpy.errors import ParseError
-from relaxpy.script.parser.report import Report
+from relaxpy.script.parser.source.report import Report
 
 
 def type_parameters(

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite, substitute, walk
+from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.stmt import DeclBuffer, LetStmt, Stmt
+from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.function import PrimFunc
+    from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 _FOLDED: dict[type[Node], Callable[[ExprLike, ExprLike], PrimExpr]] = {
     tir.Add: ops.add,

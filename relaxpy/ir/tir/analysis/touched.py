@@ -8,8 +8,8 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import ops, stmt
+from relaxpy.ir.tir.analysis.regions import Accesses, united
 from relaxpy.ir.tir.buffer import Buffer, Range
-from relaxpy.ir.tir.regions import Accesses, united
 
 
 @user_facing

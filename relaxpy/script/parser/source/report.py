@@ -8,8 +8,8 @@ from itertools import zip_longest
 from typing import Protocol
 
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError
-from relaxpy.script.parser.scope import POISON, Poisoned, Scope
-from relaxpy.script.parser.text import Program
+from relaxpy.script.parser.source.scope import POISON, Poisoned, Scope
+from relaxpy.script.parser.source.text import Program
 
 MAX_ERRORS = 20
 

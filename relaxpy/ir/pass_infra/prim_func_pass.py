@@ -8,7 +8,7 @@ from typing import Any
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import (
+from relaxpy.ir.pass_infra.passes import (
     FunctionalPass,
     ModuleFunction,
     Pass,
@@ -16,7 +16,7 @@ from relaxpy.ir.passes import (
     Requirement,
     pass_decorator,
 )
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 class PrimFuncPass(FunctionalPass):

@@ -11,9 +11,9 @@ from relaxpy.ir.arith.tvm.iter_inverse import inverse_affine_iter_map, values_of
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.dtype import BOOL, INT64
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
-from relaxpy.ir.tir.index_map import IndexMap
 
 
 def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[PrimExpr]:

@@ -9,7 +9,7 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.expect import expect
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import Function, GlobalVar
 
 K = TypeVar("K", bound=Hashable)

@@ -27,9 +27,9 @@ from relaxpy.script.parser.reading import (
     read_module,
     reported,
 )
-from relaxpy.script.parser.report import docstring_removed
-from relaxpy.script.parser.scope import BUILTINS, Scope
-from relaxpy.script.parser.text import Program, parse_text
+from relaxpy.script.parser.source.report import docstring_removed
+from relaxpy.script.parser.source.scope import BUILTINS, Scope
+from relaxpy.script.parser.source.text import Program, parse_text
 
 MAX_TEXT = 16_000_000
 _SPACES = {"ir": ir_words, "relax": relax_words, "tir": tir_words, "tirx": tir_words}

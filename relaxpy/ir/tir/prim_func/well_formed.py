@@ -11,7 +11,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.buffer import Buffer, IterVar
 from relaxpy.ir.tir.expr import ConstExpr, IterVarKind, Var
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import (
     AttrStmt,
     BufferRealize,

@@ -10,7 +10,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.passes import Pass, PassContext
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.nodes import BaseFunc, ExternFunc, GlobalVar
 
 

@@ -1,0 +1,1 @@
+"""Passes as values: sequences, contexts, instruments' hooks, and functions made into passes."""

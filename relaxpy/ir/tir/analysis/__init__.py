@@ -1,0 +1,1 @@
+"""Index arithmetic of buffers and loops: regions, addresses, index maps."""

@@ -1,0 +1,1 @@
+"""Program text: its tree, its positions, its names, and the errors found in it."""
