@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property, wraps
 from typing import ParamSpec, TypeVar
 
+from relaxpy.entry import user_facing
 from relaxpy.ir.arith.algebra import folding, poly, writer
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, weight, without_squares
 from relaxpy.ir.arith.algebra.facts import Facts
@@ -47,7 +48,6 @@ K = TypeVar("K", bound=tir.PrimExpr)
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST_ENTRIES = 1 << 11
-_PRODUCT_LIMIT = 256
 _WEIGHT_LIMIT = 160
 #: How nested an expression may be for a condition to be assumed where it is chosen.
 _REACH = 8
@@ -126,8 +126,11 @@ class Canonical:
         found = {place for monomial in p for place in self._inequalities.get(monomial, ())}
         return [self.facts.negative[place] for place in sorted(found)]
 
-    def ask(self, work: Callable[[], T]) -> T:
-        """What `work` finds out, the same wherever, whenever and in whichever thread."""
+    def run(self, work: Callable[[], T]) -> T:
+        """The result of `work`: the same at any depth of the stack, and in any thread.
+
+        Every question from outside comes in here, so that rules need not count how deep they are.
+        """
         if WORKING.band is not None:
             return work()
         for engine in (self._root, GENERAL):
@@ -156,7 +159,7 @@ class Canonical:
         """What `work` finds for `key`, which was not in `table`, entered there."""
         outer = WORKING.band
         if outer is None:
-            return self.ask(lambda: self.remember(table, key, work))
+            return self.run(lambda: self.remember(table, key, work))
         band = key.height // BAND
         if band and band != outer:
             self._prepare(key)
@@ -242,7 +245,7 @@ class Canonical:
         return out
 
     def _product(self, expr: tir.PrimExpr, p: Poly, q: Poly) -> Poly:
-        if len(p) * len(q) <= _PRODUCT_LIMIT:
+        if len(p) * len(q) <= poly.MOST_TERMS:
             found = poly.multiply(p, q)
             if poly.constant_of(p) is None and poly.constant_of(q) is None:
                 return without_squares(found)
@@ -327,7 +330,7 @@ class Canonical:
         if a is b:
             return True
         if is_integer(a.dtype) and is_integer(b.dtype):
-            return self.ask(lambda: self._compare(a, b))
+            return self.run(lambda: self._compare(a, b))
         if a.dtype != b.dtype:
             return None
         if isinstance(a, tir.FloatImm) and isinstance(b, tir.FloatImm):
@@ -362,11 +365,11 @@ def _wrapped(terms: Poly, bits: int) -> Poly:
 GENERAL = Canonical()
 
 
-def asked(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, which reasons about expressions, with one answer wherever it is asked."""
+def entry_point(function: Callable[P, T]) -> Callable[P, T]:
+    """`function`, which users call, with one result at any depth of the stack (`Canonical.run`)."""
 
     @wraps(function)
-    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
-        return GENERAL.ask(lambda: function(*args, **kwargs))
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return GENERAL.run(lambda: function(*args, **kwargs))
 
-    return ask
+    return user_facing(run)

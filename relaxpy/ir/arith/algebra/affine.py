@@ -26,8 +26,6 @@ from relaxpy.ir.tir.expr import (
 )
 from relaxpy.ir.tir.substitution import mentions
 
-_MOST_TERMS = 256  # a product of many sums has a term for every choice: it stays as written
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexPoly:
@@ -86,14 +84,10 @@ class IndexPoly:
         """Polynomials that are never greater, with one Min, Max or quotient bounded by operands."""
         for monomial, factor in self.terms.items():
             match monomial:
-                case (Min() as choice,) if factor < 0:
-                    yield from (
-                        self.replace(choice, as_poly(side)) for side in (choice.a, choice.b)
-                    )
-                case (Max() as choice,) if factor > 0:
-                    yield from (
-                        self.replace(choice, as_poly(side)) for side in (choice.a, choice.b)
-                    )
+                case (Min(a=a, b=b) | Max(a=a, b=b) as choice,) if isinstance(choice, Max) == (
+                    factor > 0
+                ):
+                    yield from (self.replace(choice, as_poly(side)) for side in (a, b))
                 case (FloorDiv(a=a, b=IntImm(value=divisor)),) if divisor > 0:
                     # The product of quotient and divisor lies above a - divisor, and not above a.
                     if factor % divisor == 0:
@@ -164,7 +158,7 @@ def _read(value: PrimExpr) -> IndexPoly:
             return as_poly(a) - as_poly(b)
         case Mul(a=a, b=b):
             left, right = as_poly(a), as_poly(b)
-            if len(left.terms) * len(right.terms) > _MOST_TERMS:
+            if len(left.terms) * len(right.terms) > poly.MOST_TERMS:
                 return IndexPoly(poly.atom(value))
             return left * right
         case Cast(value=inner, dtype=dtype) if _keeps_integers(inner.dtype, dtype):

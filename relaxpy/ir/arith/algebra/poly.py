@@ -16,8 +16,8 @@ Poly: TypeAlias = Mapping[Monomial, int]
 
 ONE: Monomial = ()
 ZERO: Poly = {}
-
-
+MOST_TERMS = 256
+"""A product of more terms is not expanded: it has one for every choice of a term from each sum."""
 _KEY_PARTS = 256
 
 

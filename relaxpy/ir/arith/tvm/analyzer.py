@@ -93,14 +93,14 @@ class RewriteSimplifyStats:
     rewrites_performed: int = 0
 
 
-def _asked(method: Callable[Concatenate[Analyzer, P], T]) -> Callable[Concatenate[Analyzer, P], T]:
-    """`method`, with one answer wherever on the stack it is called."""
+def _query(method: Callable[Concatenate[Analyzer, P], T]) -> Callable[Concatenate[Analyzer, P], T]:
+    """`method`, with one result at any depth of the stack (`Canonical.run`)."""
 
     @wraps(method)
-    def ask(self: Analyzer, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._engine.ask(lambda: method(self, *args, **kwargs))
+    def run(self: Analyzer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._engine.run(lambda: method(self, *args, **kwargs))
 
-    return ask
+    return run
 
 
 class Analyzer:
@@ -137,7 +137,7 @@ class Analyzer:
         # What was worked out under other facts may not hold any more, or not be the best.
         self._engine = Canonical(facts)
 
-    @_asked
+    @_query
     def simplify(self, expr: tir.ExprLike, steps: int = 2) -> tir.PrimExpr:
         """`expr` in canonical, readable form; a second step sees what the first made visible.
 
@@ -178,7 +178,7 @@ class Analyzer:
         """Begin counting anew."""
         self._visited = self._entered = self._attempted = self._performed = 0
 
-    @_asked
+    @_query
     def const_int_bound(self, expr: tir.ExprLike) -> ConstIntBound:
         """An interval around all values of `expr`."""
         return ConstIntBound.of(self._engine.bound(ops.convert(expr)))
@@ -188,13 +188,13 @@ class Analyzer:
         ops.check_variable(var, "a bound")
         return var in self._facts.bounds or var in self._facts.values
 
-    @_asked
+    @_query
     def modular_set(self, expr: tir.ExprLike) -> ModularSet:
         """What all values of `expr` are modulo what."""
         value, engine = ops.convert(expr), self._engine
         return ModularSet(*engine.residue(value))
 
-    @_asked
+    @_query
     def int_set(
         self, expr: tir.ExprLike, dom_map: Mapping[tir.Var, IntervalSet | Range] | None = None
     ) -> IntervalSet:
@@ -205,7 +205,7 @@ class Analyzer:
         domains = self._domains if dom_map is None else dom_map
         return evaluate_set(self._engine, ops.convert(expr), domains)
 
-    @_asked
+    @_query
     def can_prove(
         self, expr: tir.ExprLike, strength: ProofStrength = ProofStrength.DEFAULT
     ) -> bool:
@@ -231,7 +231,7 @@ class Analyzer:
         """Whether the two are always equal; False where it is not known."""
         return self.prove_equal(a, b) is True
 
-    @_asked
+    @_query
     def prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool | None:
         """Whether the two are always equal (True), never (False), or neither is known (None)."""
         x, y = ops.match_dtypes(a, b)
@@ -241,17 +241,17 @@ class Analyzer:
             return apart.value == 0 if isinstance(apart, tir.IntImm) else None
         return found
 
-    @_asked
+    @_query
     def can_prove_greater_equal(self, expr: tir.ExprLike, lower_bound: int) -> bool:
         """Whether `expr` is never below `lower_bound`."""
         return self._below(expr, lower_bound) is False
 
-    @_asked
+    @_query
     def can_prove_less(self, expr: tir.ExprLike, upper_bound: int) -> bool:
         """Whether `expr` is always below `upper_bound`."""
         return self._below(expr, upper_bound) is True
 
-    @_asked
+    @_query
     def can_prove_less_equal_than_symbolic_shape_value(
         self, lhs: tir.ExprLike, shape: tir.ExprLike
     ) -> bool:
@@ -266,7 +266,7 @@ class Analyzer:
         difference = poly.add(self._engine.poly(value), poly.constant(-limit))
         return self._engine.is_negative(difference)
 
-    @_asked
+    @_query
     def bind(self, var: tir.Var, expr: tir.ExprLike | Range, allow_override: bool = False) -> None:
         """Say that `var` is `expr`, or that it runs through a Range.
 
@@ -299,7 +299,7 @@ class Analyzer:
         upper = ops.compare(tir.LT, value, ops.add(low, extent))
         self._facts = self._engine.assume(known, upper)
 
-    @_asked
+    @_query
     def update(
         self,
         var: tir.Var,
@@ -350,7 +350,7 @@ class Analyzer:
         """Inside, `cond` is taken to be true; outside, everything is as before."""
         outer = self._engine
         self._entered += 1
-        self._facts = outer.ask(lambda: outer.assume(outer.facts, ops.truth(cond)))
+        self._facts = outer.run(lambda: outer.assume(outer.facts, ops.truth(cond)))
         try:
             yield
         finally:

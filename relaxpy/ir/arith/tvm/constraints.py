@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.canonical import asked
+from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.intset import IntervalSet, domains_of
 from relaxpy.ir.arith.tvm.patterns import check_variables
@@ -118,8 +117,7 @@ class IntGroupBounds:
         last = analyzer.simplify(ops.sub(rng.stop, 1))
         return IntGroupBounds(one, [analyzer.simplify(rng.min)], [], [last])
 
-    @user_facing
-    @asked
+    @entry_point
     def find_best_range(self, vranges: Mapping[Var, Range] | None = None) -> Range | None:
         """The shortest Range that one lower and one upper bound make; None if there is none.
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.arith.algebra import folding
-from relaxpy.ir.arith.canonical import GENERAL, asked
+from relaxpy.ir.arith.canonical import GENERAL, entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
 from relaxpy.ir.arith.tvm.intset import NOTHING, IntervalSet, domains_of
 from relaxpy.ir.tir import expr as tir, ops
@@ -17,8 +16,7 @@ from relaxpy.ir.tir.substitution import mentions
 Domains = Mapping[Var, "IntervalSet | Range"]
 
 
-@user_facing
-@asked
+@entry_point
 def deduce_bound(var: Var, cond: ExprLike, hint_map: Domains, relax_map: Domains) -> IntervalSet:
     """The values of `var` for which `cond` holds whatever the variables of `relax_map` are.
 

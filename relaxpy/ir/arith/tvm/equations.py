@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.arith.algebra import poly, writer
 from relaxpy.ir.arith.algebra.poly import Poly
-from relaxpy.ir.arith.canonical import GENERAL, asked
+from relaxpy.ir.arith.canonical import GENERAL, entry_point
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.constraints import IntConstraints, IntConstraintsTransform, unsolvable
@@ -21,8 +20,7 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 Row = list[int]
 
 
-@user_facing
-@asked
+@entry_point
 def solve_linear_equations(
     equations: IntConstraints | Sequence[ExprLike],
     variables: Sequence[Var] | None = None,

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra import poly, writer
 from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
-from relaxpy.ir.arith.canonical import GENERAL, asked
+from relaxpy.ir.arith.canonical import GENERAL, entry_point
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.constraints import (
@@ -34,8 +33,7 @@ class InfeasibleError(Exception):
     """No integers satisfy the system."""
 
 
-@user_facing
-@asked
+@entry_point
 def solve_linear_inequalities(
     equations: IntConstraints | Sequence[ExprLike],
     variables: Sequence[Var] | None = None,

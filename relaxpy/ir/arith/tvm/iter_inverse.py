@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.canonical import asked
+from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.iter_expr import IterMark, IterSplitExpr, IterSumExpr, marks_of
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 
 
-@user_facing
-@asked
+@entry_point
 def inverse_affine_iter_map(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[ExprLike]
 ) -> dict[Var, PrimExpr]:

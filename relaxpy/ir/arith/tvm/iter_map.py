@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.canonical import asked
+from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
     IterMark,
@@ -46,8 +45,7 @@ class IterMapResult:
     one_to_one: bool = False
 
 
-@user_facing
-@asked
+@entry_point
 def detect_iter_map(
     indices: Sequence[ExprLike],
     input_iters: Mapping[Var, Range],
@@ -82,8 +80,7 @@ def detect_iter_map(
         return IterMapResult(found, (), padding, padded, one_to_one)
 
 
-@user_facing
-@asked
+@entry_point
 def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> IterSumExpr:
     """One index as a sum of splits, fused no more than quotients ask for.
 
@@ -101,8 +98,7 @@ def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> 
             raise MisuseError(str(error), about=index) from None
 
 
-@user_facing
-@asked
+@entry_point
 def iter_map_simplify(
     indices: Sequence[ExprLike],
     input_iters: Mapping[Var, Range],

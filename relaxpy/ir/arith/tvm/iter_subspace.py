@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from relaxpy.entry import user_facing
-from relaxpy.ir.arith.canonical import asked
+from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
     IterMark,
@@ -25,8 +24,7 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 
-@user_facing
-@asked
+@entry_point
 def subspace_divide(
     bindings: Sequence[ExprLike],
     input_iters: Mapping[Var, Range],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.canonical import GENERAL, asked
+from relaxpy.ir.arith.canonical import GENERAL, entry_point
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.core.traverse import walk
@@ -16,8 +15,7 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 
-@user_facing
-@asked
+@entry_point
 def narrow_predicate_expression(expr: ExprLike, ranges: Mapping[Var, Range]) -> PrimExpr:
     """A condition that implies `expr` for every value of the variables in `ranges`, without them.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra import poly, writer
 from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import Poly
-from relaxpy.ir.arith.canonical import GENERAL, asked, is_integer
+from relaxpy.ir.arith.canonical import GENERAL, entry_point, is_integer
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import children, walk
@@ -45,8 +44,7 @@ def check_variables(variables: object) -> list[Var]:
     return list(variables)
 
 
-@user_facing
-@asked
+@entry_point
 def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr]:
     """What each variable is multiplied by, and what is added to it all; [] if it is not linear.
 
@@ -74,8 +72,7 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
     return parts
 
 
-@user_facing
-@asked
+@entry_point
 def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr | None]:
     """The least and the greatest value of each variable under the condition `expr`, in turn.
 
@@ -162,8 +159,7 @@ def at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] | None]:
             yield None
 
 
-@user_facing
-@asked
+@entry_point
 def detect_common_subexpr(expr: ExprLike, threshold: int) -> dict[PrimExpr, int]:
     """How often each computation stands in `expr` that does so at least `threshold` times.
 

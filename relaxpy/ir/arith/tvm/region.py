@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.canonical import asked
+from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr, is_number
@@ -22,8 +21,7 @@ Stretch = tuple[PrimExpr, PrimExpr]
 """The first and the last value of an index that takes every value between them, or each `step`."""
 
 
-@user_facing
-@asked
+@entry_point
 def estimate_region_strict_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
 ) -> list[IntervalSet] | None:
@@ -35,8 +33,7 @@ def estimate_region_strict_bound(
     return _Estimate(region, var_dom, predicate).exactly()
 
 
-@user_facing
-@asked
+@entry_point
 def estimate_region_lower_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
 ) -> list[IntervalSet] | None:
@@ -48,8 +45,7 @@ def estimate_region_lower_bound(
     return _Estimate(region, var_dom, predicate).exactly()
 
 
-@user_facing
-@asked
+@entry_point
 def estimate_region_upper_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
 ) -> list[IntervalSet]:
