@@ -1,7 +1,6 @@
 """Integer reasoning: canonical forms, bounds, residues, and proofs over PrimExprs.
 
-The analyzer and sets of integers are loaded when they are first asked for: to read and derive a
-program takes only proofs.
+The Analyzer and integer sets are loaded on first use: parsing and inference need only proofs.
 """
 
 from importlib import import_module

@@ -49,7 +49,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _MOST_ENTRIES = 1 << 11
 _WEIGHT_LIMIT = 160
-#: How nested an expression may be for a condition to be assumed where it is chosen.
+#: The height up to which the values of a choice are simplified under its condition.
 _REACH = 8
 
 
@@ -61,8 +61,8 @@ def is_integer(dtype: DataType) -> bool:
 class Canonical:
     """Canonical forms under some facts; with none, what holds for all values of the variables.
 
-    What was found out is remembered, and never decides an answer. The tables are emptied between
-    two questions once they are large, so that no engine keeps more than that alive.
+    Results are stored in tables, and never depend on what is stored. Large tables are emptied
+    between two questions, which limits what an engine keeps alive.
     """
 
     # Rules take the engine first, and so are methods of it.
@@ -110,7 +110,7 @@ class Canonical:
 
     @cached_property
     def _inequalities(self) -> dict[Monomial, list[int]]:
-        """The places of the known inequalities by what stands in them."""
+        """The positions of the known inequalities by their monomials."""
         places: dict[Monomial, list[int]] = {}
         for place, known in enumerate(self.facts.negative):
             for monomial in known:
@@ -121,7 +121,7 @@ class Canonical:
     def known_about(self, p: Poly) -> list[Poly]:
         """The known negative polynomials that have a term of p.
 
-        Others tell nothing of p: less such a one it is below 0 only where it is by itself.
+        Others prove nothing of p: p less such a one is below 0 only where p is by itself.
         """
         found = {place for monomial in p for place in self._inequalities.get(monomial, ())}
         return [self.facts.negative[place] for place in sorted(found)]
@@ -139,7 +139,7 @@ class Canonical:
         return with_room(work)
 
     def _prepare(self, expr: tir.PrimExpr) -> None:
-        """Find out about the parts of a nested expression, from below."""
+        """Store the results for subexpressions of a nested expression, from below."""
         if not is_nested(expr):
             return
         outer = WORKING.band
@@ -156,7 +156,7 @@ class Canonical:
             WORKING.band = outer
 
     def remember(self, table: dict[K, T], key: K, work: Callable[[K], T]) -> T:
-        """What `work` finds for `key`, which was not in `table`, entered there."""
+        """The result of `work` for `key`, which was not in `table`, entered there."""
         outer = WORKING.band
         if outer is None:
             return self.run(lambda: self.remember(table, key, work))
@@ -207,13 +207,13 @@ class Canonical:
                 found = self._binary(expr)
                 if found is None:
                     return self.opaque(expr)
-                # Remainders of remainders double at each step: beyond a limit they stay as written.
+                # Remainders of remainders double at each step: beyond a limit they stay opaque.
                 return found if weight(found) <= _WEIGHT_LIMIT else poly.atom(expr)
             case _:
                 return self.opaque(expr)
 
     def _binary(self, expr: tir.BinaryOpExpr) -> Poly | None:
-        """Divisions and extrema of signed integers; None for what has no such form."""
+        """Divisions and extrema of signed integers; None for any other operator."""
         match expr:
             case tir.Min() | tir.Max():
                 return extrema.extremum(self, expr)
@@ -237,7 +237,7 @@ class Canonical:
         return poly.atom(var)
 
     def _sum(self, expr: tir.Add | tir.Sub) -> Poly:
-        """A chain of sums at once; deep chains are no deep recursion."""
+        """A chain of sums at once, without recursion over its length."""
         out: dict[poly.Monomial, int] = {}
         for part, times in folding.terms(expr).items():
             if times:
@@ -254,14 +254,14 @@ class Canonical:
         match sorted((side for side in sides if side is not None), key=poly.atom_key):
             case [a, b]:
                 return poly.atom(tir.Mul(a, b))
-            case _:  # a literal outgrows the datatype
+            case _:  # a literal is out of the range of the datatype
                 return poly.atom(expr)
 
     def where(self, condition: tir.PrimExpr, *exprs: tir.PrimExpr) -> Canonical:
         """Canonical forms of `exprs` where `condition`, which is simplified, holds as well.
 
-        The more conditions hold already, the less nested may be what is looked at: there are as
-        many places as ways to there.
+        The more conditions are assumed already, the less nested the expressions may be: every
+        path of conditions has an engine of its own.
         """
         if any(expr.height > _REACH >> self._depth for expr in exprs):
             return self
@@ -311,7 +311,7 @@ class Canonical:
         return self.over_simple_operands(expr)
 
     def let(self, expr: tir.Let) -> tir.PrimExpr:
-        """A Let of floats or truths: literals, variables and what is used once take its place."""
+        """A Let of floats or truths; literals, variables and values used once are inlined."""
         value = self.simplify(expr.value)
         plain = isinstance(value, (tir.ConstExpr, tir.Var))
         if plain or (folding.is_safe(value) and folding.uses(expr.body, expr.var) <= 1):
@@ -354,7 +354,7 @@ class Canonical:
 
 
 def _wrapped(terms: Poly, bits: int) -> Poly:
-    """A polynomial modulo 2**bits, coefficients nearest to 0: unsigned arithmetic goes round."""
+    """A polynomial modulo 2**bits, coefficients nearest to 0: unsigned arithmetic wraps around."""
     half, whole = 1 << (bits - 1), 1 << bits
     if all(-half < c <= half for c in terms.values()):
         return terms

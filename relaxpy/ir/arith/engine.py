@@ -1,4 +1,4 @@
-"""What rules ask of the engine that they are part of: forms, intervals, residues, and proofs."""
+"""The interface between rules and the engine: canonical forms, intervals, residues, and proofs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Engine(Protocol):
-    """Canonical forms under `facts`, and what follows from them.
+    """Canonical forms under `facts`, and the intervals, residues and proofs that follow.
 
     A rule takes the engine as its first argument and calls no other rule by name, so that rules may
     need each other while no file of theirs imports another.
@@ -83,10 +83,10 @@ class Engine(Protocol):
         """An interval around all values of p, term by term."""
 
     def bound_by_cases(self, p: Poly) -> Interval:
-        """An interval around p, the cases of one positive part looked at apart."""
+        """An interval around p, by the two cases of its one positive part."""
 
     def fits(self, p: Poly, dtype: DataType) -> bool:
-        """Whether p and what its atoms are made of lie in the range of `dtype`."""
+        """Whether p and the operands of its atoms lie in the range of `dtype`."""
 
     def residue_of_poly(self, p: Poly) -> Residue:
         """The residue class of p."""

@@ -1,4 +1,4 @@
-"""Proofs for all values of the variables: the prover that relations between infos rest on."""
+"""Proofs for all values of the variables: the prover for relations between struct infos."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
 
     Rule:
         CMP-1 to CMP-3. True and False hold for all integer values of the variables, negative ones
-        included; values at which a side divides by zero give no dimension (PX-3) and count for
-        nothing. True means that both have the same canonical form, so it is an equivalence.
+        included, apart from values at which a side divides by zero and is no dimension (PX-3). True
+        means that both have the same canonical form, so it is an equivalence.
     """
     if not isinstance(a, tir.PrimExpr) or not isinstance(b, tir.PrimExpr):
         a, b = ops.match_dtypes(a, b)

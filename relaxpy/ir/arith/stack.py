@@ -1,4 +1,4 @@
-"""Room on the stack: what is asked anywhere, at any depth, and in any thread has one answer."""
+"""Stack space: a question has the same result at any depth of the stack, and in any thread."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from relaxpy.ir.tir.expr import PrimExpr
 T = TypeVar("T")
 
 BAND = 16
-"""Expressions nested deeper than this are gone through from below, so many levels at a time."""
+"""Expressions nested deeper than this are visited from below, this many levels at a time."""
 _FRAMES = 1000
-"""What Python allows by default, and the work on one band needs no more than."""
+"""The limit of frames that Python has by default, which the work on one band stays below."""
 
 
 class _Working(threading.local):
-    """In which band of heights this thread is at work on a question; None if it is on none."""
+    """The band of heights in which this thread works on a question; None outside of questions."""
 
     band: int | None = None
 
@@ -32,14 +32,14 @@ _changing_limit = threading.Lock()
 
 
 def with_room(work: Callable[[], T]) -> T:
-    """What `work` gives, in a thread of its own where the caller's stack is too small for it."""
+    """The result of `work`, from a new thread where the caller's stack is too small."""
     if WORKING.band is not None:
         return work()
     WORKING.band = 0
     try:
         return work()
     except RecursionError:
-        pass  # only here, outside of everything, is there room to begin anew
+        pass  # at the outermost question, so that the work can start again in a thread
     finally:
         WORKING.band = None
     return _in_thread(work)
@@ -57,12 +57,12 @@ def _in_thread(work: Callable[[], T]) -> T:
             found.append(_with_frames(work))
         except RecursionError:
             errors.append(nested_too_deeply())
-        except BaseException as error:  # it goes on in the thread that asked
+        except BaseException as error:  # raised again in the calling thread
             errors.append(error)
         finally:
             done.release()
 
-    _thread.start_new_thread(run, ())  # threading.Thread asks for frames that may not be there
+    _thread.start_new_thread(run, ())  # threading.Thread needs frames that may not be left
     done.acquire()
     if errors:
         raise errors[0]
@@ -70,7 +70,7 @@ def _in_thread(work: Callable[[], T]) -> T:
 
 
 def _with_frames(work: Callable[[], T]) -> T:
-    """What `work` gives where Python allows at least its default number of frames."""
+    """The result of `work` where Python allows at least its default number of frames."""
     limit = sys.getrecursionlimit()
     if limit >= _FRAMES:
         return work()
@@ -83,10 +83,10 @@ def _with_frames(work: Callable[[], T]) -> T:
 
 
 def from_below(expr: PrimExpr, known: Container[PrimExpr]) -> Iterator[PrimExpr]:
-    """The parts of `expr` where a path down comes to another band, lowest first.
+    """The subexpressions of `expr` at which a path down enters another band, lowest first.
 
-    What is `known` is not entered. Who goes through them in this order, and remembers what it
-    finds, never has to go deeper than one band.
+    Subexpressions in `known` are not entered. A caller that visits them in this order and stores
+    its results never recurses deeper than one band.
     """
     seen: set[PrimExpr] = {expr}
     finished: set[PrimExpr] = set()

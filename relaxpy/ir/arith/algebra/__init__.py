@@ -1,1 +1,1 @@
-"""What integer expressions are as values: polynomials, intervals, residues, and their text."""
+"""Integer expressions as values: polynomials, intervals, residue classes, and their text."""

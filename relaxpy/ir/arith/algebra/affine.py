@@ -29,7 +29,7 @@ from relaxpy.ir.tir.substitution import mentions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexPoly:
-    """A polynomial over what is no sum or product, read from an expression as it is written.
+    """A polynomial read from an expression as it is written; its atoms are not sums or products.
 
     Rule:
         Signed integers of 32 bits and more are taken as unbounded, as index arithmetic may assume.
@@ -98,7 +98,7 @@ class IndexPoly:
                     pass
 
     def expr(self) -> PrimExpr:
-        """An int64 expression of this value: larger terms first, the number last."""
+        """An int64 expression of this value: terms of higher degree first, the constant last."""
         parts = sorted(self.terms.items(), key=lambda item: (-len(item[0]), _names(item[0])))
         parts.sort(key=lambda item: (item[0] == (), item[1] < 0))
         total: PrimExpr = ops.const(0, INT64)
@@ -111,7 +111,7 @@ class IndexPoly:
 
 
 def _number(value: int) -> PrimExpr:
-    """A number as it is, of however many bits: a literal of int64, or a sum of products of such."""
+    """A number of any size: an int64 literal, or a sum of products of such."""
     if value < 1 << 63:
         return ops.const(value, INT64)
     high, low = divmod(value, 1 << 62)

@@ -1,4 +1,4 @@
-"""Atoms of canonical polynomials that are no leaves: quotients, and positive parts.
+"""Atoms of canonical polynomials that are not leaves: quotients, and positive parts.
 
 They are interned as all PrimExprs are, so that one value has one atom, and stay inside this
 package: `writer` turns them back into FloorDiv, FloorMod, Div, Mod, Min and Max.
@@ -57,7 +57,7 @@ def _weight(atom: tir.PrimExpr) -> int:
 
 
 def weight(p: Poly) -> int:
-    """How many terms stand inside the atoms of `p`, at every depth."""
+    """The number of terms inside the atoms of `p`, at every depth."""
     return sum(_weight(factor) for monomial in p for factor in monomial)
 
 

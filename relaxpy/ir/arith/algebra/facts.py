@@ -1,4 +1,4 @@
-"""What is known about variables, and about terms over them, in one context."""
+"""Facts about variables, and about terms over them, in one context."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from relaxpy.ir.arith.algebra.residue import Residue
 from relaxpy.ir.tir import expr as tir
 
 TRANSITIVE, AND_OF_ORS, BRANCHES = 1, 2, 4
-"""Families of rules that are off unless somebody asks for them."""
+"""Families of rules that are off by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`values` of bound variables, `bounds` and `residues` of atoms, and what is known of terms.
+    """`values` of bound variables, `bounds` and `residues` of atoms, and facts about terms.
 
     `negative` are polynomials known to be below 0, `truths` conditions known to be true or false.
     """

@@ -1,4 +1,4 @@
-"""Operations on literals, and those that change nothing, where operands have become simple."""
+"""Constant folding, neutral operands, and queries about the shape of expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
 
 
 def folded(node: PrimExpr) -> PrimExpr:
-    """`node`, whose operands are simplified, or what it comes to.
+    """`node`, whose operands are simplified, or its folded value.
 
     Rule:
         Of floating arithmetic only what keeps every value, NaN and signed zeros included:
@@ -37,7 +37,7 @@ def _cast(node: PrimExpr) -> PrimExpr:
     if dtype.is_int and not dtype.is_bool:
         low, high = ops.int_range(dtype)
         number = ops.exact(value)
-        # What C leaves open is left to whoever evaluates it.
+        # C leaves the value undefined.
         if not math.isfinite(number) or not low <= int(number) <= high:
             return node
     return ops.cast_to(value, dtype)
@@ -91,7 +91,7 @@ def _select(node: PrimExpr) -> PrimExpr:
 
 
 def chosen(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
-    """A choice of the kind of `node` between other values, as simple as can be."""
+    """A choice of the kind of `node` between other values, folded."""
     if isinstance(node, tir.Call):
         made: PrimExpr = tir.Call(node.dtype, node.op, (condition, yes, no))
     else:
@@ -100,7 +100,7 @@ def chosen(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> 
 
 
 def _choice(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
-    """A decided choice; and of two that fall back to one value, both conditions at once."""
+    """A decided choice; two nested ones with one fallback join their conditions."""
     if isinstance(condition, tir.IntImm):
         return yes if condition.value else no
     if yes is no:
@@ -121,7 +121,7 @@ def inlined(expr: PrimExpr) -> PrimExpr:
 
 
 def uses(expr: PrimExpr, var: Var) -> int:
-    """How often `var` stands in `expr`, a shared part counted wherever it stands; at most 2."""
+    """The number of uses of `var` in `expr`, at most 2; shared subexpressions count at each use."""
     found, stack = 0, [expr]
     while stack and found < 2:
         node = stack.pop()
@@ -131,7 +131,7 @@ def uses(expr: PrimExpr, var: Var) -> int:
 
 
 def operands(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
-    """The operands of a chain of Min, Max, And or Or, from the left, shared parts of it once."""
+    """The operands of a chain of Min, Max, And or Or, from the left, shared subchains once."""
     found: list[PrimExpr] = []
     seen: set[PrimExpr] = set()
     stack = [expr]
@@ -147,7 +147,7 @@ def operands(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
 
 
 def terms(expr: tir.Add | tir.Sub) -> dict[PrimExpr, int]:
-    """What a chain of sums and differences adds, and how often; shared parts are opened once."""
+    """The terms of a chain of sums and differences, each with its factor."""
     a, b = expr.a, expr.b
     if not isinstance(a, (tir.Add, tir.Sub)) and not isinstance(b, (tir.Add, tir.Sub)):
         sign = 1 if isinstance(expr, tir.Add) else -1
@@ -190,7 +190,7 @@ def parts_of_choice(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | Non
 
 
 def is_safe(expr: PrimExpr) -> bool:
-    """Whether `expr` may be evaluated where it was not: no load, no call, no unsure division."""
+    """Whether `expr` may be evaluated speculatively: no load, no call, no unproved division."""
     return not any(
         isinstance(node, BufferLoad)
         or (isinstance(node, tir.Call) and effect_of(node) != CallEffectKind.Pure)

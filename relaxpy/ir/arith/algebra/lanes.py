@@ -21,7 +21,7 @@ class Lanes:
 
     @staticmethod
     def of(expr: PrimExpr) -> Lanes | None:
-        """What a Ramp or a Broadcast is."""
+        """The lanes of a Ramp or a Broadcast; None for any other vector."""
         match expr:
             case tir.Ramp(base=base, stride=stride, lanes=count):
                 return Lanes(base, stride, count)

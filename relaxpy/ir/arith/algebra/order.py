@@ -1,4 +1,4 @@
-"""Sums and products in the order in which somebody wrote them."""
+"""Sums and products in the order of a written expression."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from relaxpy.ir.tir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
 def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:
     """`expr` with the terms and factors of integers in the order that `written` has them in.
 
-    What `written` does not have stands where the first of its variables does; literals come last,
-    and no sum begins with a sign unless all its terms have one.
+    A term that `written` does not have is placed by its first variable; literals come last, and a
+    sum starts with a negative term only if all its terms are negative.
     """
     if expr is written:
         return expr
@@ -53,7 +53,7 @@ def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:
 
 
 def _places(written: PrimExpr) -> dict[Node, int]:
-    """The number of each part, counted from the left, what holds a part before it."""
+    """The position of each subexpression, counted from the left, parents before children."""
     places: dict[Node, int] = {}
     stack = [written]
     while stack:
@@ -77,7 +77,7 @@ def _factors(product: PrimExpr) -> list[PrimExpr]:
 
 
 def _terms(total: PrimExpr) -> list[tuple[PrimExpr, bool]]:
-    """The terms of a sum, each told whether it is subtracted."""
+    """The terms of a sum, each with whether it is subtracted."""
     found: list[tuple[PrimExpr, bool]] = []
     stack = [(total, False)]
     while stack:

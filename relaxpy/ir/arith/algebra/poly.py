@@ -25,8 +25,8 @@ _KEY_PARTS = 256
 def _text_key(node: tir.PrimExpr) -> tuple[str, tuple[int, ...]]:
     """A text to sort by, and the numbers of the variables in it; the same in every run.
 
-    Variables go by name, before anything compound. What lies behind the first few hundred nodes
-    does not count, so that shared parts cost nothing.
+    Variables sort by name, before anything compound. Only the first few hundred nodes count, so
+    that the cost does not grow with shared subexpressions.
     """
     if isinstance(node, tir.Var):
         return node.name, (node.number,)
@@ -56,12 +56,12 @@ Key: TypeAlias = tuple[str, tuple[int, ...], int]
 
 
 def atom_key(atom: tir.PrimExpr) -> Key:
-    """What atoms are ordered by: their text, then their variables, as names are only hints."""
+    """The sort key of an atom: its text, then its variables, as names are only hints."""
     return *_text_key(atom), id(atom)
 
 
 def monomial_key(monomial: Monomial) -> tuple[int, list[Key]]:
-    """What monomials are ordered by: higher degree first, the constant last."""
+    """The sort key of a monomial: higher degree first, the constant last."""
     return -len(monomial), [atom_key(atom) for atom in monomial]
 
 

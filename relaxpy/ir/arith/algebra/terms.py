@@ -54,7 +54,7 @@ class Plain:
 
     @property
     def modulus(self) -> None:
-        """None: this is no remainder."""
+        """None: this is not a remainder."""
 
 
 Term = Remainder | Extremum | Plain
@@ -73,7 +73,7 @@ def grouped(p: Poly) -> list[Term]:
     left = dict(p)
     extrema = [m for m in p if len(m) == 1 and isinstance(m[0], Positive)]
     if len(extrema) > 1:
-        # What holds others comes first, as it takes some of what stands beside them.
+        # An extremum around others comes first, as it takes some of their terms.
         extrema.sort(key=lambda m: (-weight({m: 1}), poly.monomial_key(m)))
     for monomial in extrema:
         [atom] = monomial
@@ -120,7 +120,7 @@ def _remainder(
 
 
 def _dividends(candidate: Quotient, others: list[Quotient]) -> Iterator[tuple[Poly, Poly]]:
-    """What `candidate` may be the quotient of, by what: num/(a*b) is also (num/a)/b."""
+    """The dividends and divisors of `candidate`: num/(a*b) is also (num/a)/b."""
     num = dict(candidate.num)
     yield num, dict(candidate.den)
     whole = divisor(candidate)
@@ -146,7 +146,7 @@ def _contains(left: Poly, part: Poly, times: int) -> bool:
 
 
 def _extremum(left: Poly, atom: Positive, times: int) -> Extremum:
-    """times * max(p - n, 0) as an extremum of p and n, together with what of them `left` has.
+    """times * max(p - n, 0) as an extremum of p and n, together with their terms in `left`.
 
     Rule:
         max(p, n) = n + max(p - n, 0) and min(p, n) = p - max(p - n, 0); the constant of `left`
@@ -181,7 +181,7 @@ def _extremum(left: Poly, atom: Positive, times: int) -> Extremum:
 
 @lru_cache(maxsize=1 << 10)
 def _sides(atom: Positive) -> tuple[Poly, Poly]:
-    """The terms of what `atom` is the positive part of: those added, and those subtracted."""
+    """The terms of the operand of `atom`: those added, and those subtracted."""
     p: dict[Monomial, int] = {}
     n: dict[Monomial, int] = {}
     for term in grouped({m: c for m, c in atom.inner if m}):

@@ -71,7 +71,7 @@ class _Writer:
         return factor if factor.dtype == self.dtype else ops.cast_to(factor, self.dtype)
 
     def factors(self, term: Term) -> Monomial:
-        """What a term multiplies, as expressions."""
+        """The factors of a term, as expressions."""
         match term:
             case Plain(monomial=monomial):
                 return tuple(self.atom(f) for f in monomial)
@@ -82,7 +82,7 @@ class _Writer:
                 return (extreme(self.sum(a), self.sum(b)),)
 
     def atom(self, factor: tir.PrimExpr) -> tir.PrimExpr:
-        """An atom as an expression without atoms of this package."""
+        """An atom as an expression of TIR."""
         match factor:
             case Quotient(num=num, den=den, floor=floor):
                 kind = tir.FloorDiv if floor else tir.Div

@@ -1,1 +1,1 @@
-"""How one kind of expression is bounded, simplified or decided, each by what an engine answers."""
+"""Rules that bound, simplify or decide one kind of expression by the results of an engine."""

@@ -1,4 +1,4 @@
-"""What follows from conditions that are assumed to hold."""
+"""Facts that follow from conditions that are assumed to hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relaxpy.ir.tir import expr as tir
 
 
 def assume(engine: Engine, facts: Facts, condition: tir.PrimExpr) -> Facts:
-    """`facts` and what follows from `condition` being true."""
+    """`facts`, and those that follow where `condition` holds."""
     for part in folding.operands(condition, tir.And):
         for simple in folding.operands(engine.simplify(part), tir.And):
             facts = _assume_part(engine, facts, simple)
@@ -18,7 +18,7 @@ def assume(engine: Engine, facts: Facts, condition: tir.PrimExpr) -> Facts:
 
 
 def _assume_part(engine: Engine, facts: Facts, simple: tir.PrimExpr) -> Facts:
-    """`facts` and what follows from a condition, which is simplified and joins no others."""
+    """`facts`, and those that follow from a condition that is simplified and not a conjunction."""
     if isinstance(simple, tir.IntImm):
         return facts
     facts = facts.with_truth(simple, True).with_truth(engine.negation(simple), False)

@@ -26,7 +26,7 @@ def of_poly(engine: Engine, p: Poly) -> Interval:
 
 
 def _by_corners(engine: Engine, p: Poly, found: Interval) -> Interval:
-    """`found`, or what is around k*a*b + l*a + m*b + n: between its values at the corners.
+    """`found`, met with an interval around k*a*b + l*a + m*b + n: between its values at corners.
 
     Rule:
         For a fixed `a` this is linear in `b`, and the other way round.
@@ -51,7 +51,7 @@ def _by_corners(engine: Engine, p: Poly, found: Interval) -> Interval:
 
 
 def by_cases(engine: Engine, p: Poly) -> Interval:
-    """What is around p with 0 and with d for max(d, 0), if there is one such term."""
+    """An interval around p, by the cases 0 and d of its term max(d, 0), if there is one."""
     found = of_poly(engine, p)
     if terms.is_plain(p):
         return found
@@ -67,7 +67,7 @@ def by_cases(engine: Engine, p: Poly) -> Interval:
 
 
 def fits(engine: Engine, p: Poly, dtype: DataType) -> bool:
-    """Whether p and what its atoms are made of, at every depth, lie in the range of `dtype`."""
+    """Whether p and the operands of its atoms, at every depth, lie in the range of `dtype`."""
     least, greatest = ops.int_range(dtype)
     low, high = by_cases(engine, p)
     if low < least or greatest < high:
@@ -97,7 +97,7 @@ def _by_pieces(engine: Engine, p: Poly) -> Interval:
 
 
 def _hopeless(p: Poly) -> bool:
-    """Whether a variable without bounds decides: the everyday case of a symbolic dimension."""
+    """Whether p has no bound for an unbounded variable: the usual case of a symbolic dimension."""
     free = False
     for monomial in p:
         if len(monomial) > 1 or (monomial and not isinstance(monomial[0], tir.Var)):
@@ -149,7 +149,7 @@ def _extreme(kind: type[tir.PrimExpr], a: Interval, b: Interval) -> Interval:
 
 
 def of_atom(engine: Engine, atom: tir.PrimExpr) -> Interval:
-    """An interval around an atom: what is known of it, and what its kind says."""
+    """An interval around an atom: by the facts, and by its kind."""
     found = engine.atom_bounds.get(atom)
     if found is None:
         found = engine.remember(engine.atom_bounds, atom, lambda atom: _of_atom(engine, atom))
@@ -186,7 +186,7 @@ def of_expr(engine: Engine, expr: tir.PrimExpr) -> Interval:
 
 
 def _of_node(engine: Engine, expr: tir.PrimExpr) -> Interval:
-    """By the operands alone; unsigned arithmetic that may go round gives the whole datatype."""
+    """By the operands alone; the whole datatype for unsigned arithmetic that may wrap around."""
     whole = interval.of_dtype(expr.dtype)
     if not expr.dtype.is_int:
         return EVERYTHING

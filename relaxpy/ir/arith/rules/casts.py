@@ -12,9 +12,9 @@ _SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53}
 
 
 def cast(engine: Engine, expr: tir.Cast) -> Poly:
-    """The polynomial of what is cast where the cast keeps the value, by way of a float too.
+    """The polynomial of the operand where the cast keeps its value, also by way of a float.
 
-    Of a narrower datatype everything that is computed on the way has to fit as well.
+    Into a narrower datatype every intermediate result has to fit as well.
     """
     value, dtype = expr.value, expr.dtype
     match value:
@@ -43,7 +43,7 @@ def _keeps_value(engine: Engine, value: tir.PrimExpr, target: DataType) -> bool:
 
 
 def _is_exact(engine: Engine, value: tir.PrimExpr, target: DataType) -> bool:
-    """Whether a float of `target` is exactly what the integer `value` may be."""
+    """Whether floats of `target` hold all values of the integer `value` exactly."""
     digits = _SIGNIFICANT.get(target)
     low, high = engine.bound(value)
     return digits is not None and -(1 << digits) <= low and high <= 1 << digits

@@ -38,7 +38,7 @@ def _chosen(
 ) -> tir.PrimExpr:
     """A choice whose values are simplified where they are chosen.
 
-    What a Select does not choose is evaluated all the same, and must not fail for that.
+    The operand that a Select does not choose is evaluated too, and must not fail for that.
     """
     places = engine.where(test, a), engine.where(engine.negation(test), b)
     free = not isinstance(expr, tir.Select)
@@ -50,7 +50,7 @@ def _chosen(
 
 
 def _chooses(expr: tir.PrimExpr) -> bool:
-    """Whether a condition stands in `expr`, which may be decided where another holds."""
+    """Whether `expr` has a condition, which may be decided where another holds."""
     if isinstance(expr, (tir.Var, tir.ConstExpr)):
         return False
     return any(isinstance(n, (tir.Select, tir.CmpExpr, tir.Min, tir.Max)) for n in walk(expr))

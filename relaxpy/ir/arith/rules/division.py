@@ -74,7 +74,7 @@ def _divided(part: Poly, by: int) -> Poly:
 
 
 def _units(p: Poly) -> Iterator[tuple[int, Poly, int | None]]:
-    """The terms of p: a coefficient, what it multiplies, and of a remainder the modulus."""
+    """The terms of p: a coefficient, its factor, and of a remainder the modulus."""
     if not any(isinstance(factor, Quotient) for monomial in p for factor in monomial):
         for monomial, coefficient in p.items():
             yield coefficient, {monomial: 1}, None
@@ -147,7 +147,7 @@ def _inside_extremum(engine: Engine, rest: Poly, by: int) -> Poly | None:
 
 
 def _truncate_by(engine: Engine, p: Poly, by: int) -> Poly:
-    """p / by toward zero: what the sign of p decides, and else common factors and nesting only."""
+    """p / by toward zero: by the sign of p, else by common factors and nesting only."""
     low, high = engine.bound_of_poly(p)
     if low >= 0:
         return floor_by(engine, p, by)

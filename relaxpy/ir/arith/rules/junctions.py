@@ -1,4 +1,4 @@
-"""Conjunctions and disjunctions: parts that exclude, imply or complete each other."""
+"""Conjunctions and disjunctions: operands that exclude, imply or complete each other."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LIMIT = 64
 def simplify(engine: Engine, expr: tir.And) -> tir.PrimExpr:
     """A conjunction or a disjunction of two conditions.
 
-    Extensions: the second is simplified where the first decides nothing, and the first where the
-    second does not; a disjunction of conjunctions is a conjunction of disjunctions. What the first
-    may keep from being evaluated, and might fail, changes nothing before it.
+    Extensions: the second operand is simplified under the first, and the first under the second; a
+    disjunction of conjunctions becomes a conjunction of disjunctions. An operand that may fail, and
+    is not evaluated where the first decides, changes nothing in operands before it.
     """
     conjunction = not isinstance(expr, tir.Or)
     join = both if conjunction else either
@@ -41,7 +41,7 @@ def simplify(engine: Engine, expr: tir.And) -> tir.PrimExpr:
 def _beside(
     engine: Engine, expr: tir.PrimExpr, other: tir.PrimExpr, *, conjunction: bool
 ) -> tir.PrimExpr:
-    """The parts of `expr` simplified where `other` decides nothing."""
+    """The operands of `expr` simplified where `other` does not decide the junction."""
     inside = engine.where(other if conjunction else engine.negation(other), expr)
     kind = tir.And if conjunction else tir.Or
     parts = [inside.simplify(part) for part in folding.operands(expr, kind)]
@@ -49,14 +49,14 @@ def _beside(
 
 
 def both(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
-    """a and b, which are simplified: parts that follow from others are left out."""
+    """a and b, which are simplified, without operands that follow from others."""
     *first, last = folding.operands(a, tir.And)
     found = conjoined(engine, first, [last, *folding.operands(b, tir.And)])
     return _FALSE if found is None else ops.all_of(*found) if found else _TRUE
 
 
 def either(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
-    """a or b, which are simplified: parts that imply others are left out."""
+    """a or b, which are simplified, without operands that imply others."""
     given = [*folding.operands(a, tir.Or), *folding.operands(b, tir.Or)]
     negated = [engine.negation(part) for part in given]
     opposite = dict(zip(negated, given, strict=True))
@@ -71,10 +71,10 @@ def either(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
 def conjoined(
     engine: Engine, known: list[tir.PrimExpr], parts: list[tir.PrimExpr]
 ) -> list[tir.PrimExpr] | None:
-    """`known`, which are simple together, and `parts`, as few as can be; None if they exclude.
+    """The least conjunction of `known`, which is simplified, and `parts`; None if it is false.
 
-    What comes first may keep what comes later from failing, as by a division by zero: it is neither
-    left out for it nor put behind it.
+    An operand may keep later ones from failing, as by a division by zero: it is neither dropped for
+    a later one nor moved after it.
     """
     kept = list(known)
     waiting = parts[::-1]
@@ -201,7 +201,7 @@ def _cut(
 
 
 def _remainder(p: Poly) -> terms.Remainder | None:
-    """The remainder by a literal that stands in p beside nothing but a constant."""
+    """The remainder by a literal in p, if its only other term is a constant."""
     groups = terms.remainders(p)
     found = [g for g in groups if isinstance(g, terms.Remainder)]
     if len(found) != 1 or found[0].modulus is None or abs(found[0].coefficient) != 1:

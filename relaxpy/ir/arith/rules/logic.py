@@ -1,4 +1,4 @@
-"""Conditions: comparisons decided and put in one shape, and what they let one assume."""
+"""Conditions: comparisons decided, and in one canonical form."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def negation(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
             return _truth(not value)
         case tir.Not(a=a):
             return a
-        case tir.And():  # parts that are simple together are so when negated, too
+        case tir.And():  # a simplified junction stays so when its operands are negated
             kind = type(expr)
             negated = [negation(engine, part) for part in folding.operands(expr, kind)]
             return ops.all_of(*negated) if kind is tir.Or else ops.any_of(*negated)

@@ -1,4 +1,4 @@
-"""Reductions, simplified where their axes run, without values that nobody asks for."""
+"""Reductions, simplified inside the domains of their axes, without unused values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relaxpy.ir.tir.reduce import CommReducer, Reduce
 
 
 def simplify(engine: Engine, expr: Reduce) -> PrimExpr:
-    """A reduction over simple sources; over no axis, or nowhere, the value that it has."""
+    """A reduction over simplified sources; its value where there is no axis or no iteration."""
     inside = engine
     for axis in expr.axis:
         if axis.dom is not None:
@@ -46,9 +46,9 @@ def simplify(engine: Engine, expr: Reduce) -> PrimExpr:
 
 
 def _needed(expr: Reduce) -> list[int]:
-    """The places of the values that the wanted one depends on, or whose source does something."""
+    """The positions of the values that the result depends on, or whose source has an effect."""
     combiner = expr.combiner
-    needed = {k for k, source in enumerate(expr.source) if _acts(source)} | {expr.value_index}
+    needed = {k for k, source in enumerate(expr.source) if _has_effect(source)} | {expr.value_index}
     waiting = list(needed)
     while waiting:
         used = set(walk(combiner.result[waiting.pop()]))
@@ -59,7 +59,7 @@ def _needed(expr: Reduce) -> list[int]:
     return sorted(needed)
 
 
-def _acts(source: PrimExpr) -> bool:
+def _has_effect(source: PrimExpr) -> bool:
     return any(
         isinstance(node, tir.Call) and effect_of(node) > CallEffectKind.Pure
         for node in walk(source)

@@ -1,4 +1,4 @@
-"""Residue classes: what values are known to be modulo what."""
+"""Residue classes of expressions and polynomials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def of_poly(engine: Engine, p: Poly) -> Residue:
 
 
 def of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
-    """The class of an atom: as known, or that of the values it chooses among."""
+    """The class of an atom: by the facts, or around the values that it chooses from."""
     found = engine.facts.residues.get(atom) or engine.atom_residues.get(atom)
     if found is None:
         found = engine.remember(engine.atom_residues, atom, lambda atom: _of_atom(engine, atom))
@@ -44,7 +44,7 @@ def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
 
 
 def of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:
-    """The class of an expression; unsigned arithmetic goes round and keeps powers of two only."""
+    """The class of an expression; unsigned arithmetic wraps around and keeps powers of two only."""
     if not expr.dtype.is_int or expr.dtype.lanes != 1 or expr.dtype.is_bool:
         return residue.UNKNOWN
     found = of_poly(engine, engine.poly(expr))

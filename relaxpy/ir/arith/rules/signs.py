@@ -38,8 +38,8 @@ def is_negative(engine: Engine, p: Poly) -> bool | None:
 def _follows(engine: Engine, p: Poly, steps: int, slack: int = 0) -> bool:
     """Whether p - slack < 0 follows from at most `steps` known negative polynomials.
 
-    What is known may be about expressions whose conditions it decides in turn: the interval of the
-    rest is found without it.
+    An inequality may mention expressions whose conditions it decides in turn, so the interval of
+    the rest does not use inequalities.
     """
     for known in engine.known_about(p):
         rest = poly.add(p, known, -1)

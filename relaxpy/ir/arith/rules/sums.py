@@ -1,4 +1,4 @@
-"""What sums are rewritten to before they are written: halves put together, and choices joined."""
+"""Sums as expressions: rewritten to fewer terms first, halves combined and choices joined."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _finished(engine: Engine, p: Poly, dtype: DataType) -> Poly:
 
 
 def _joined(engine: Engine, p: Poly, dtype: DataType) -> Poly:
-    """p with choices by one condition as one, that takes up the rest if a branch gets simple.
+    """p with choices by one condition joined; the choice takes the other terms if a branch cancels.
 
     Rule:
         Select(c, a, b) + Select(c, d, e) = Select(c, a + d, b + e), and so with if_then_else.

@@ -1,4 +1,4 @@
-"""Vectors of integers and truths: what ramps and copies of one scalar are, lane by lane."""
+"""Vectors of integers and truths: ramps and broadcasts, simplified lane by lane."""
 
 from __future__ import annotations
 

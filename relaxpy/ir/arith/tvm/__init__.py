@@ -1,1 +1,1 @@
-"""What `tvm.arith` offers beyond proofs: the Analyzer, sets, solvers, patterns, iterator maps."""
+"""The interface of `tvm.arith`: the Analyzer, integer sets, solvers, patterns, iterator maps."""
