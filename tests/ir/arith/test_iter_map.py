@@ -191,9 +191,9 @@ def test_what_a_map_is_made_of() -> None:
         total, IterSumExpr([IterSplitExpr(IterMark(Y, 12), 2, 3, 5)], 7), map_free_vars=True
     )
     assert all(isinstance(part, arith.IterMapExpr) for part in (mark, split, total))
-    with pytest.raises(MisuseError, match="an IterMark is split, found x"):
+    with pytest.raises(MisuseError, match="expected an IterMark to split, found x"):
         IterSplitExpr(X)  # type: ignore[arg-type]
-    with pytest.raises(MisuseError, match="adds splits, found x"):
+    with pytest.raises(MisuseError, match="expected an IterSplitExpr to add, found x"):
         IterSumExpr([X], 0)  # type: ignore[list-item]
 
 
@@ -212,13 +212,13 @@ def test_maps_become_simple() -> None:
 
 
 def test_other_things_are_refused() -> None:
-    with pytest.raises(MisuseError, match="no level is called 'all'"):
+    with pytest.raises(MisuseError, match="expected a level, found 'all'"):
         detect_iter_map([X], over(4), check_level="all")
-    with pytest.raises(MisuseError, match="no IterMapLevel is 7"):
+    with pytest.raises(MisuseError, match="expected an IterMapLevel, found 7"):
         detect_iter_map([X], over(4), check_level=7)
-    with pytest.raises(MisuseError, match=r"gives each tir\.Var its Range"):
+    with pytest.raises(MisuseError, match=r"a Range for each tir\.Var"):
         detect_iter_map([X], {X: 4})  # type: ignore[dict-item]
-    with pytest.raises(MisuseError, match="input_iters is a table of Ranges"):
+    with pytest.raises(MisuseError, match="expected a table of Ranges"):
         detect_iter_map([X], [X])  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="expected a Boolean"):
         detect_iter_map([X], over(4), predicate=X)

@@ -77,7 +77,7 @@ def test_what_is_narrowed_implies_what_was_given(kind: type[T.CmpExpr], side: E)
 def test_a_predicate_is_narrowed_by_ranges() -> None:
     with pytest.raises(MisuseError, match="Boolean"):
         narrow_predicate_expression(i, {n: Range(0, 8)})
-    with pytest.raises(MisuseError, match="its Range"):
+    with pytest.raises(MisuseError, match="a Range for each"):
         narrow_predicate_expression(i < n, {n: 8})  # type: ignore[dict-item]
 
 

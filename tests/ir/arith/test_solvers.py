@@ -219,9 +219,9 @@ def test_the_best_range_is_the_shortest() -> None:
 
 
 def test_parts_of_a_system_are_checked() -> None:
-    with pytest.raises(MisuseError, match="gives each"):
+    with pytest.raises(MisuseError, match="expected a Range for each"):
         IntConstraints([x], {x: 3}, [])  # type: ignore[dict-item]
-    with pytest.raises(MisuseError, match="are integers"):
+    with pytest.raises(MisuseError, match="expected integer variables"):
         IntConstraints([T.Var("f", "float32")], {}, [])
     with pytest.raises(MisuseError, match="of its own"):
         solve_linear_inequalities(IntConstraints([x], {}, []), [x])

@@ -1,4 +1,4 @@
-"""The Analyzer: simplification, bounds and proofs under what is known of the variables."""
+"""The Analyzer: simplification, bounds and proofs under facts about the variables."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ModularSet:
 
 
 class ProofStrength(IntEnum):
-    """How hard `can_prove` tries: the second also looks at where bound variables end."""
+    """How hard `can_prove` tries: the second also uses the symbolic ends of bound variables."""
 
     DEFAULT = 0
     SYMBOLIC_BOUND = 1
@@ -85,7 +85,7 @@ class Extension(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class RewriteSimplifyStats:
-    """How often expressions were given, gone through and changed, and conditions assumed."""
+    """Counts of simplified expressions, of steps and effective steps, and of assumed conditions."""
 
     nodes_visited: int = 0
     constraints_entered: int = 0
@@ -106,7 +106,7 @@ def _query(method: Callable[Concatenate[Analyzer, P], T]) -> Callable[Concatenat
 class Analyzer:
     """Integer reasoning with facts of its own: bounds, residues, values and conditions.
 
-    What it answers holds for all values of the variables that agree with the facts.
+    A result holds for all values of the variables that agree with the facts.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class Analyzer:
         try:
             self._extensions = Extension(flags)
         except (TypeError, ValueError):
-            raise MisuseError(f"no Extension is {flags!r:.60}", about=flags) from None
+            raise MisuseError(f"expected an Extension, found {flags!r:.60}", about=flags) from None
         self._facts = replace(self._facts, extensions=int(self._extensions))
 
     @property
@@ -134,12 +134,12 @@ class Analyzer:
 
     @_facts.setter
     def _facts(self, facts: Facts) -> None:
-        # What was worked out under other facts may not hold any more, or not be the best.
+        # Results under other facts may be wrong by now, or not be the best.
         self._engine = Canonical(facts)
 
     @_query
     def simplify(self, expr: tir.ExprLike, steps: int = 2) -> tir.PrimExpr:
-        """`expr` in canonical, readable form; a second step sees what the first made visible.
+        """`expr` in canonical, readable form; a second step uses the form that the first made.
 
         Errors:
             MisuseError: `expr` divides a vector by zero in every lane.
@@ -171,11 +171,11 @@ class Analyzer:
 
     @property
     def rewrite_simplify_stats(self) -> RewriteSimplifyStats:
-        """How much was simplified since the Analyzer was made, or since the last reset."""
+        """The counts since the Analyzer was made, or since the last reset."""
         return RewriteSimplifyStats(self._visited, self._entered, self._attempted, self._performed)
 
     def reset_rewrite_simplify_stats(self) -> None:
-        """Begin counting anew."""
+        """Set the counts to 0."""
         self._visited = self._entered = self._attempted = self._performed = 0
 
     @_query
@@ -184,13 +184,13 @@ class Analyzer:
         return ConstIntBound.of(self._engine.bound(ops.convert(expr)))
 
     def const_int_bound_is_bound(self, var: tir.Var) -> bool:
-        """Whether anything was said about the bounds of `var`."""
+        """Whether `var` has declared bounds or a value."""
         ops.check_variable(var, "a bound")
         return var in self._facts.bounds or var in self._facts.values
 
     @_query
     def modular_set(self, expr: tir.ExprLike) -> ModularSet:
-        """What all values of `expr` are modulo what."""
+        """The residue class of all values of `expr`."""
         value, engine = ops.convert(expr), self._engine
         return ModularSet(*engine.residue(value))
 
@@ -200,7 +200,7 @@ class Analyzer:
     ) -> IntervalSet:
         """An interval, perhaps symbolic, around `expr` as the variables run through `dom_map`.
 
-        Without one they run through the Ranges that they were bound to.
+        Without `dom_map` they run through the Ranges that they were bound to.
         """
         domains = self._domains if dom_map is None else dom_map
         return evaluate_set(self._engine, ops.convert(expr), domains)
@@ -268,10 +268,10 @@ class Analyzer:
 
     @_query
     def bind(self, var: tir.Var, expr: tir.ExprLike | Range, allow_override: bool = False) -> None:
-        """Say that `var` is `expr`, or that it runs through a Range.
+        """Declare that `var` is `expr`, or that it runs through a Range.
 
         Errors:
-            MisuseError: something else was said before, unless `allow_override`.
+            MisuseError: another value or Range was declared, unless `allow_override`.
         """
         ops.check_variable(var, "a binding")
         if isinstance(expr, Range):
@@ -306,11 +306,11 @@ class Analyzer:
         info: ConstIntBound | ModularSet | IntervalSet,
         override: bool = False,
     ) -> None:
-        """Say that `var` lies in a ConstIntBound, in a ModularSet, or in an IntervalSet.
+        """Declare that `var` lies in a ConstIntBound, in a ModularSet, or in an IntervalSet.
 
         Errors:
-            MisuseError (also TypeError): what was said before is different, unless `override`, or
-                `info` is nothing of the kind.
+            MisuseError (also TypeError): another one was declared, unless `override`, or `info`
+                is of another type.
         """
         ops.check_variable(var, "an update")
         if isinstance(info, IntervalSet):
@@ -324,7 +324,7 @@ class Analyzer:
             return
         if isinstance(info, ModularSet):
             if info.coeff < 0:
-                raise MisuseError(f"a modulus is at least 0, found {info.coeff}")
+                raise MisuseError(f"expected a modulus of at least 0, found {info.coeff}")
             residue = least(info.coeff, info.base)
             known = self._facts.residues.get(var)
             if known is not None and not override and known != residue:
@@ -332,7 +332,10 @@ class Analyzer:
             self._facts = replace(self._facts, residues={**self._facts.residues, var: residue})
             return
         if not isinstance(info, ConstIntBound):
-            raise MisuseError(f"a bound, residue or set is wanted, found {info!r:.60}", about=info)
+            raise MisuseError(
+                f"expected a ConstIntBound, ModularSet or IntervalSet, found {info!r:.60}",
+                about=info,
+            )
         before = self._facts.bounds.get(var)
         if before is not None and not override and before != info.interval:
             raise MisuseError(f"{var.name} has other bounds already: {ConstIntBound.of(before)}")
@@ -347,7 +350,7 @@ class Analyzer:
 
     @contextmanager
     def constraint_scope(self, cond: tir.ExprLike) -> Iterator[None]:
-        """Inside, `cond` is taken to be true; outside, everything is as before."""
+        """Assume `cond` inside of the `with` statement."""
         outer = self._engine
         self._entered += 1
         self._facts = outer.run(lambda: outer.assume(outer.facts, ops.truth(cond)))

@@ -1,4 +1,4 @@
-"""Systems of integer constraints, and what stands between two systems of the same solutions."""
+"""Systems of integer constraints, and maps between systems with as many solutions."""
 
 from __future__ import annotations
 
@@ -31,18 +31,20 @@ class IntConstraints:
 
     def __post_init__(self) -> None:
         if not isinstance(self.ranges, Mapping):
-            raise MisuseError(f"ranges is a table by tir.Var, found {self.ranges!r:.60}")
+            raise MisuseError(f"expected a table of ranges by tir.Var, found {self.ranges!r:.60}")
         ranges = dict(self.ranges)
         for var, domain in ranges.items():
             ops.check_variable(var, "a table of ranges")
             if not isinstance(domain, Range):
-                raise MisuseError(f"ranges gives each tir.Var its Range, found {domain!r:.60}")
+                raise MisuseError(
+                    f"expected a Range for each tir.Var in ranges, found {domain!r:.60}"
+                )
         variables = tuple(check_variables(self.variables))
         for var in variables:
             if var.dtype.family != "int" or var.dtype.vector:
-                raise MisuseError(f"variables of a system are integers, found {var.dtype}")
+                raise MisuseError(f"expected integer variables, found {var.dtype}")
         if not isinstance(self.relations, (list, tuple)):
-            raise MisuseError(f"relations stand in a list, found {self.relations!r:.60}")
+            raise MisuseError(f"expected a list of relations, found {self.relations!r:.60}")
         object.__setattr__(self, "variables", variables)
         object.__setattr__(self, "ranges", MappingProxyType(ranges))
         object.__setattr__(self, "relations", tuple(ops.truth(r) for r in self.relations))
@@ -53,7 +55,7 @@ class IntConstraints:
         variables: Sequence[Var] | None,
         ranges: Mapping[Var, Range] | None,
     ) -> IntConstraints:
-        """A system as solvers take it: made already, or by its parts.
+        """The system that a solver is called with: an IntConstraints, or its fields.
 
         Errors:
             MisuseError (also TypeError): variables or ranges are given twice.
@@ -71,7 +73,7 @@ class IntConstraints:
 
 @dataclass(frozen=True, slots=True)
 class IntConstraintsTransform:
-    """Two systems with as many solutions, and what the variables of each are by the other's."""
+    """Two systems with as many solutions, and the variables of each by those of the other."""
 
     src: IntConstraints
     dst: IntConstraints
@@ -86,7 +88,7 @@ def unsolvable() -> IntConstraints:
 
 @dataclass(frozen=True, slots=True)
 class IntGroupBounds:
-    """What `coef` times a variable is at least, at most and equal to, all of it at once."""
+    """Lower bounds, upper bounds and values of `coef` times a variable; all of them hold."""
 
     coef: PrimExpr
     lower: Sequence[PrimExpr] = field(default_factory=tuple)
@@ -99,7 +101,9 @@ class IntGroupBounds:
             object.__setattr__(self, name, ops.convert_all(getattr(self, name)))
         coef = self.coef
         if not coef.dtype.is_int or (isinstance(coef, tir.IntImm) and coef.value <= 0):
-            raise MisuseError(f"a coefficient is a positive integer, found `{coef}`", about=coef)
+            raise MisuseError(
+                f"expected a positive integer coefficient, found `{coef}`", about=coef
+            )
 
     @staticmethod
     def from_range(rng: Range) -> IntGroupBounds:
@@ -121,8 +125,8 @@ class IntGroupBounds:
     def find_best_range(self, vranges: Mapping[Var, Range] | None = None) -> Range | None:
         """The shortest Range that one lower and one upper bound make; None if there is none.
 
-        How long a stretch is at most may depend on the variables in `vranges`, which run through
-        theirs. The Range of an equation is one value, that the coefficient may not divide exactly.
+        An extent is the greatest one while the variables in `vranges` run through their Ranges. The
+        Range of an equation is one value, which the coefficient need not divide exactly.
         """
         ranges = {} if vranges is None else domains_of(vranges)
         analyzer = Analyzer()

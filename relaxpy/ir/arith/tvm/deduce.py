@@ -18,13 +18,13 @@ Domains = Mapping[Var, "IntervalSet | Range"]
 
 @entry_point
 def deduce_bound(var: Var, cond: ExprLike, hint_map: Domains, relax_map: Domains) -> IntervalSet:
-    """The values of `var` for which `cond` holds whatever the variables of `relax_map` are.
+    """The values of `var` for which `cond` holds for all values of the variables in `relax_map`.
 
-    `hint_map` gives the intervals of variables, by which signs are known. Where the comparison
-    cannot be solved for `var`, which has to stand in it once, the interval has no members.
+    `hint_map` has intervals of variables, which decide signs. The interval is empty where the
+    comparison cannot be solved for `var`, which has to occur in it once.
 
     Errors:
-        MisuseError (also TypeError): `var` is no variable, or a domain no IntervalSet or Range.
+        MisuseError (also TypeError): `var` is not a variable, or a domain not an interval.
     """
     ops.check_variable(var, "deduce_bound")
     relaxed = domains_of(relax_map)
@@ -87,9 +87,9 @@ def _sided(condition: PrimExpr, var: Var) -> tuple[type[tir.CmpExpr], PrimExpr, 
 
 
 class _Solver:
-    """Moves what stands around `var` to the other side; `kind` is LE, GE or EQ.
+    """Solves a comparison for `var` by moving operands to the other side; `kind` is LE, GE or EQ.
 
-    Nodes are built as they are: folded in their datatype, literals could go round.
+    Nodes are built unfolded: folded in their datatype, literals could wrap around.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class _Solver:
         self.kind = {tir.LE: tir.GE, tir.GE: tir.LE}.get(self.kind, self.kind)
 
     def solve(self, left: PrimExpr, right: PrimExpr) -> PrimExpr | None:
-        """What `var` is at most, at least or equal to, by `kind`; None if that is not found."""
+        """The upper bound, lower bound or value of `var`, by `kind`; None if it is not found."""
         while left is not self.var:
             match left:
                 case tir.Add(a=a, b=b):

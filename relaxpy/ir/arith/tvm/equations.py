@@ -28,12 +28,12 @@ def solve_linear_equations(
 ) -> IntConstraintsTransform:
     """The system over as few new variables n0, n1, … as the equations leave free.
 
-    What is no linear equation of the variables stays among the relations, over the new variables.
+    Relations that are not linear equations of the variables stay, over the new variables.
     Without solutions the new system is the relation False; without variables, or where the
     coefficients outgrow the datatype, it is the old one.
 
     Errors:
-        MisuseError (also TypeError): the parts are no integer variables, Ranges and conditions.
+        MisuseError (also TypeError): not all are integer variables, Ranges and conditions.
     """
     system = IntConstraints.of(equations, variables, ranges)
     if not system.variables:
@@ -196,7 +196,7 @@ class _Solution:
     def written(
         variables: Sequence[Var], rows: list[Row], values: list[Poly]
     ) -> dict[Var, PrimExpr] | None:
-        """What each variable is by its row; None where it cannot hold that."""
+        """The value of each variable by its row; None where its datatype is too narrow."""
         found = {}
         for var, row in zip(variables, rows, strict=True):
             total = _sum(zip(row, values, strict=True))
@@ -207,7 +207,7 @@ class _Solution:
         return found
 
     def diagonal(self, dtype: DataType) -> list[Poly]:
-        """The variables that the equations fix; what they ask of parameters becomes relations."""
+        """The variables that the equations fix; conditions on parameters become relations."""
         solved: list[Poly] = []
         for k, value in enumerate(self.smith.values):
             if k >= self.smith.rank:
@@ -222,7 +222,7 @@ class _Solution:
         return solved
 
     def require(self, p: Poly, dtype: DataType) -> None:
-        """Enter that p is 0."""
+        """Add the relation that p is 0."""
         number = poly.constant_of(p)
         value = writer.expression(p, dtype)
         if number is not None:
@@ -233,7 +233,7 @@ class _Solution:
             self.relations.append(ops.compare(tir.EQ, value, 0))
 
     def ranges(self, back: Mapping[Var, PrimExpr]) -> dict[Var, Range]:
-        """Where the new variables run, as far as it follows from the old ones' ranges."""
+        """The ranges of the new variables, where they follow from those of the old ones."""
         found = {}
         for var, expr in back.items():
             covered = self.analyzer.int_set(expr, self.system.ranges)
@@ -245,7 +245,7 @@ class _Solution:
         return found
 
     def over(self, forth: Mapping[Var, PrimExpr]) -> list[PrimExpr] | None:
-        """All relations over the new variables, those that always hold left out; None for False."""
+        """All relations over the new variables that may fail; None if one always does."""
         conditions = [substitute(relation, forth) for relation in self.relations]
         for var in self.system.variables:
             domain = self.system.ranges.get(var)

@@ -1,4 +1,4 @@
-"""What an expression covers as variables run through intervals, with symbolic ends."""
+"""The interval that an expression covers as variables run through intervals, with symbolic ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Operation = type[tir.BinaryOpExpr]
 def evaluate_set(
     engine: Canonical, expr: tir.PrimExpr, dom_map: Mapping[tir.Var, IntervalSet | Range]
 ) -> IntervalSet:
-    """An interval around `expr`, its ends over what `dom_map` does not have."""
+    """An interval around `expr`, its ends over variables that are not in `dom_map`."""
     domains = domains_of(dom_map)
     domains = {v: d for v, d in domains.items() if d.min_value is not v or d.max_value is not v}
     if any(domain.is_nothing() for domain in domains.values()):
@@ -64,7 +64,7 @@ class _Image:
         return low, high
 
     def closed(self, expr: tir.PrimExpr) -> tuple[End, End]:
-        """Both ends without variables that run, as the ends of domains may have others of them."""
+        """Both ends without running variables, which the ends of domains may contain."""
         low, high = self.at_any_depth(expr)
         for _ in self.domains:
             low = None if low is None else self.at_any_depth(low)[0]
@@ -75,14 +75,14 @@ class _Image:
         return low, high
 
     def at_any_depth(self, expr: tir.PrimExpr) -> tuple[End, End]:
-        """Both ends; those of the parts of a nested expression come first."""
+        """Both ends, of a nested expression from below."""
         if is_nested(expr):
             for part in from_below(expr, self.ends):
                 self.of(part)
         return self.of(expr)
 
     def of(self, expr: tir.PrimExpr) -> tuple[End, End]:
-        """Both ends; None where there is none, or none is found."""
+        """Both ends; None where an end does not exist or is not found."""
         found = self.ends.get(expr)
         if found is None:
             found = self.ends[expr] = self.found(expr)
@@ -114,7 +114,7 @@ class _Image:
         return low, high
 
     def linear(self, p: Poly, dtype: DataType) -> tuple[End, End] | None:
-        """Both ends of p, if its variables with a domain stand in terms of their own."""
+        """Both ends of p, if every variable with a domain is a term of its own."""
         ends: list[Poly | None] = [poly.ZERO, poly.ZERO]
         for monomial, coefficient in p.items():
             inside = {
@@ -196,7 +196,7 @@ class _Image:
         return self.over(tir.Min, l1, l2), self.over(tir.Max, h1, h2)
 
     def over(self, op: Operation, a: End, b: End) -> End:
-        """op(a, b), if both are there and their datatype does not end before it."""
+        """op(a, b), if both are known and the datatype holds it."""
         if a is None or b is None:
             return None
         found = self.engine.simplify(op(a, b))
@@ -204,7 +204,7 @@ class _Image:
         return found if number is None or isinstance(found, tir.IntImm) else None
 
     def monotone(self, a: tir.PrimExpr, b: tir.PrimExpr, op: Operation) -> tuple[End, End]:
-        """op(a, b) for a `b` of known sign without variables that run."""
+        """op(a, b) for a `b` of known sign without running variables."""
         if mentions(b, self.domains):
             return None, None
         least, greatest = self.engine.bound(b)

@@ -40,13 +40,14 @@ def solve_linear_inequalities(
     ranges: Mapping[Var, Range] | None = None,
     deskew_range: bool = False,
 ) -> IntConstraints | IntConstraintsTransform:
-    """Ranges of the variables, each over those after it, and the relations that they leave open.
+    """Ranges of the variables, each over those after it, and the relations that they do not imply.
 
-    With `deskew_range` the variables run from 0: the system is over new ones, less where the old
-    begin. Of a system without solutions the relation is False, and it has no variables.
+    With `deskew_range` the variables run from 0: the system is over new ones, which are the old
+    ones less their lower bounds. A system without solutions has the relation False, and no
+    variables.
 
     Errors:
-        MisuseError (also TypeError): the parts are no integer variables, Ranges and conditions.
+        MisuseError (also TypeError): not all are integer variables, Ranges and conditions.
     """
     system = IntConstraints.of(equations, variables, ranges)
     try:
@@ -85,7 +86,7 @@ def _tight(terms: Poly, *, equal: bool) -> _Row | None:
 
 
 def _rows(conditions: Sequence[PrimExpr]) -> tuple[list[_Row], list[PrimExpr]]:
-    """The comparisons of signed integers in `conditions`, and what is none."""
+    """The comparisons of signed integers in `conditions` as rows, and the other conditions."""
     rows: list[_Row] = []
     others: list[PrimExpr] = []
     for condition in conditions:
@@ -127,7 +128,7 @@ def _sharpest(rows: Sequence[_Row]) -> list[_Row]:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """For one variable what some multiples of it are at least, at most and equal to."""
+    """Lower bounds, upper bounds and values of some multiples of one variable."""
 
     lower: list[tuple[int, Poly]]
     upper: list[tuple[int, Poly]]
@@ -154,7 +155,7 @@ class _Bounds:
 
 
 def _written(p: Poly, dtype: DataType) -> PrimExpr:
-    """p as an expression, of 64 bits where a literal asks for them."""
+    """p as an expression, of 64 bits where a literal needs them."""
     for kind in (dtype, INT64):
         found = writer.expression(p, kind)
         if found is not None:

@@ -19,12 +19,12 @@ _NEG_INF = tir.Var("neg_inf", "handle")
 
 
 def pos_inf() -> tir.Var:
-    """The end of an interval that has no end above; always the same variable."""
+    """The upper end of an interval without an upper bound; always the same variable."""
     return _POS_INF
 
 
 def neg_inf() -> tir.Var:
-    """The end of an interval that has no end below; always the same variable."""
+    """The lower end of an interval without a lower bound; always the same variable."""
     return _NEG_INF
 
 
@@ -52,11 +52,11 @@ class IntSet(ABC):
         """An interval around all lanes of a vector.
 
         Errors:
-            MisuseError (also TypeError): it is no vector, or not of integers.
+            MisuseError (also TypeError): `vec` is not a vector of integers.
         """
         value = ops.convert(vec)
         if not value.dtype.is_int:
-            raise MisuseError(f"an integer vector is wanted, found {value!r:.60}", about=vec)
+            raise MisuseError(f"expected an integer vector, found {value!r:.60}", about=vec)
         return around_lanes(value)
 
 
@@ -64,22 +64,22 @@ class IntSet(ABC):
 class IntervalSet(IntSet):
     """The integers from `min_value` to `max_value`, both included.
 
-    `neg_inf()` and `pos_inf()` stand where there is no end, and the other way round in the set
-    without members; None is taken for an end that does not exist.
+    `neg_inf()` and `pos_inf()` are the ends of an interval without bounds, and exchanged those of
+    the empty set; None is read as such an end.
     """
 
     min_value: tir.PrimExpr
     max_value: tir.PrimExpr
 
     def __init__(self, min_value: tir.ExprLike | None, max_value: tir.ExprLike | None) -> None:
-        """Errors: MisuseError (also TypeError) if an end is no integer."""
+        """Errors: MisuseError (also TypeError) if an end is not an integer."""
         ends = (
             _NEG_INF if min_value is None else ops.convert(min_value),
             _POS_INF if max_value is None else ops.convert(max_value),
         )
         for end in ends:
             if end not in (_NEG_INF, _POS_INF) and (not end.dtype.is_int or end.dtype.vector):
-                raise MisuseError(f"an end is an integer, found `{end}`", about=end)
+                raise MisuseError(f"expected an integer end, found `{end}`", about=end)
         object.__setattr__(self, "min_value", ends[0])
         object.__setattr__(self, "max_value", ends[1])
 
@@ -119,7 +119,7 @@ class IntervalSet(IntSet):
         if isinstance(domain, IntervalSet):
             return domain
         if not isinstance(domain, Range):
-            raise MisuseError(f"a domain is an IntervalSet or a Range, found {domain!r:.60}")
+            raise MisuseError(f"expected an IntervalSet or a Range, found {domain!r:.60}")
         return IntervalSet(domain.min, simplify(ops.sub(domain.stop, 1)))
 
 
@@ -127,11 +127,11 @@ def domains_of(table: Mapping[tir.Var, IntervalSet | Range]) -> dict[tir.Var, In
     """The intervals that variables run through.
 
     Errors:
-        MisuseError (also TypeError): it is no table of IntervalSets or Ranges by tir.Var.
+        MisuseError (also TypeError): `table` does not map tir.Var to IntervalSets or Ranges.
     """
     if not isinstance(table, Mapping):
         raise MisuseError(
-            f"domains are a table of intervals or Ranges by tir.Var, found {table!r:.60}",
+            f"expected a table of intervals or Ranges by tir.Var, found {table!r:.60}",
             about=table,
         )
     for var in table:
@@ -163,12 +163,12 @@ class PresburgerSet(IntSet):
 
 
 def around_lanes(value: tir.PrimExpr) -> IntervalSet:
-    """An interval around all lanes; with lanes that only the machine counts it has no end."""
+    """An interval around all lanes; scalable vectors have no end."""
     match value:
         case tir.Broadcast(value=scalar):
             return IntervalSet(scalar, scalar)
         case tir.Ramp() if value.dtype.family == "uint":
-            return EVERYTHING  # it may wrap around
+            return EVERYTHING  # lanes may wrap around
         case tir.Ramp(base=base, stride=tir.IntImm(value=stride), lanes=lanes):
             if value.dtype.is_scalable:
                 ends: tuple[tir.ExprLike | None, ...] = (base, None if stride else base)
@@ -187,18 +187,18 @@ def around_lanes(value: tir.PrimExpr) -> IntervalSet:
 
 @user_facing
 def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
-    """An interval inside the union of intervals: those that cannot be joined to it are dropped.
+    """An interval inside the union of `sets`: those that cannot be joined to it are dropped.
 
     Errors:
-        MisuseError (also TypeError): a member is no IntervalSet.
+        MisuseError (also TypeError): a member is not an IntervalSet.
     """
     if not isinstance(sets, (list, tuple)):
-        raise MisuseError(f"intervals stand in a list, found {sets!r:.60}", about=sets)
+        raise MisuseError(f"expected a list of intervals, found {sets!r:.60}", about=sets)
     found = NOTHING
     waiting = []
     for one in sets:
         if not isinstance(one, IntervalSet):
-            raise MisuseError(f"intervals are united, found {one!r:.60}", about=sets)
+            raise MisuseError(f"expected an IntervalSet, found {one!r:.60}", about=sets)
         if not one.is_nothing():
             waiting.append(one)
     while waiting:

@@ -15,7 +15,7 @@ from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr
 
 
 class IterMapLevel(IntEnum):
-    """What a map of iterators must be: onto and one-to-one, onto, or anything."""
+    """The requirement on a map of iterators: onto and one-to-one, onto, or none."""
 
     Bijective = 0
     Surjective = 1
@@ -27,12 +27,12 @@ class IterMapLevel(IntEnum):
         levels = {level.name.lower(): level for level in IterMapLevel}
         found = levels.get(str(name).lower())
         if found is None:
-            raise MisuseError(f"no level is called {name!r}; there are {', '.join(levels)}")
+            raise MisuseError(f"expected a level, found {name!r}; there are {', '.join(levels)}")
         return found
 
 
 class IterMapExpr(PrimExpr):
-    """Base of iterators and of what they are split and fused into."""
+    """Base of iterators, and of their splits and fusions."""
 
     __slots__ = ()
 
@@ -74,9 +74,9 @@ class IterSplitExpr(IterMapExpr):
         extent: ExprLike | None = None,
         scale: ExprLike = 1,
     ) -> Self:
-        """Errors: MisuseError (also TypeError) if `source` is no IterMark."""
+        """Errors: MisuseError (also TypeError) if `source` is not an IterMark."""
         if not isinstance(source, IterMark):
-            raise MisuseError(f"an IterMark is split, found {source!r:.60}", about=source)
+            raise MisuseError(f"expected an IterMark to split, found {source!r:.60}", about=source)
         numbers = (lower_factor, source.extent if extent is None else extent, scale)
         parts = (ops.cast_to(ops.convert(n), source.dtype) for n in numbers)
         return cls._make(source.dtype, source, *parts)
@@ -99,12 +99,12 @@ class IterSumExpr(IterMapExpr):
     base: PrimExpr
 
     def __new__(cls, args: Sequence[IterSplitExpr], base: ExprLike = 0) -> Self:
-        """Errors: MisuseError (also TypeError) if something else than splits is added."""
+        """Errors: MisuseError (also TypeError) if an arg is not an IterSplitExpr."""
         if not isinstance(args, (list, tuple)):
-            raise MisuseError(f"splits stand in a list, found {args!r:.60}", about=args)
+            raise MisuseError(f"expected a list of splits, found {args!r:.60}", about=args)
         for arg in args:
             if not isinstance(arg, IterSplitExpr):
-                raise MisuseError(f"an IterSumExpr adds splits, found {arg!r:.60}", about=arg)
+                raise MisuseError(f"expected an IterSplitExpr to add, found {arg!r:.60}", about=arg)
         rest = ops.convert(base)
         if args:
             rest = ops.cast_to(rest, args[0].dtype)
@@ -116,7 +116,7 @@ class IterSumExpr(IterMapExpr):
 
 
 def normalize_iter_map_to_expr(expr: PrimExpr) -> PrimExpr:
-    """What an iterator, a split or a sum of them is, in ordinary arithmetic."""
+    """An iterator, a split or a sum of them in ordinary arithmetic."""
     match expr:
         case IterMark(source=source):
             return normalize_iter_map_to_expr(source)
@@ -140,7 +140,7 @@ def normalize_iter_map_to_expr(expr: PrimExpr) -> PrimExpr:
 
 
 def marks_of(indices: Sequence[IterSumExpr]) -> list[IterMark]:
-    """All iterators in these sums, each before those that it is made of."""
+    """All iterators in these sums, each before the operands that it fuses."""
     order: list[IterMark] = []
     done: set[IterMark] = set()
     stack = [(arg.source, False) for index in indices for arg in index.args]

@@ -15,9 +15,9 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 def inverse_affine_iter_map(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[ExprLike]
 ) -> dict[Var, PrimExpr]:
-    """What the iterators are where the indices of a detected map have the values `outputs`.
+    """The iterators as expressions of `outputs`, the values of the indices of a detected map.
 
-    Digits of iterators that no index has are 0.
+    Digits of iterators that no index uses are 0.
 
     Errors:
         MisuseError (also ValueError): there are more or fewer outputs than indices, or an index is
@@ -35,13 +35,13 @@ def inverse_affine_iter_map(
 def values_of_marks(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[ExprLike]
 ) -> dict[IterMark, PrimExpr]:
-    """What every iterator of a map is, fused ones included, by the values of the indices."""
+    """The value of every iterator of a map, fused ones included, by the values of the indices."""
     values = ops.convert_all(outputs)
     if not isinstance(iter_map, (list, tuple)):
-        raise MisuseError(f"indices stand in a list, found {iter_map!r:.60}", about=iter_map)
+        raise MisuseError(f"expected a list of indices, found {iter_map!r:.60}", about=iter_map)
     for index in iter_map:
         if not isinstance(index, IterSumExpr):
-            raise MisuseError(f"an index is an IterSumExpr, found {index!r:.60}", about=iter_map)
+            raise MisuseError(f"expected an IterSumExpr, found {index!r:.60}", about=iter_map)
     if len(values) != len(iter_map):
         raise MisuseError(f"there are {len(iter_map)} indices and {len(values)} outputs")
     found: dict[IterMark, PrimExpr] = {}
@@ -70,7 +70,7 @@ def _unscaled(value: PrimExpr, scale: PrimExpr) -> PrimExpr:
 
 
 def _take_apart(found: dict[IterMark, PrimExpr], source: IterSumExpr, value: PrimExpr) -> None:
-    """Enter the parts of a fused iterator: coarser ones stand before finer ones."""
+    """Enter the operands of a fused iterator, coarser ones before finer ones."""
     if len(source.args) == 1:
         [arg] = source.args
         _enter(found, arg, _unscaled(ops.sub(value, source.base), arg.scale))

@@ -34,8 +34,8 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 class IterMapResult:
     """The indices as sums of iterators; where that is impossible, none, and `errors` say why.
 
-    `padding_predicate` holds where an index does not come from the iterators but from padding. Of
-    what was checked it is known whether it is `one_to_one`, apart from padding.
+    `padding_predicate` holds where an index is from padding, not from the iterators. A map that was
+    checked has whether it is `one_to_one`, apart from padding.
     """
 
     indices: tuple[IterSumExpr, ...]
@@ -56,8 +56,8 @@ def detect_iter_map(
     """The `indices` over the `input_iters`, as far as `predicate` holds, as sums of iterators.
 
     Onto means that together they take every value of the box their extents span, one-to-one that
-    no two values of the iterators give the same. Where that is not asked for, an iterator that a
-    divisor does not divide is padded. Symbolic extents and divisors are taken to be positive.
+    no two values of the iterators have the same indices. Below that level, an iterator that a
+    divisor does not divide is padded. Symbolic extents and divisors are assumed to be positive.
     """
     level = _level(check_level)
     condition = ops.truth(predicate)
@@ -82,10 +82,10 @@ def detect_iter_map(
 
 @entry_point
 def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> IterSumExpr:
-    """One index as a sum of splits, fused no more than quotients ask for.
+    """One index as a sum of splits, fused only where quotients need it.
 
     Errors:
-        MisuseError (also ValueError): it is no such sum.
+        MisuseError (also ValueError): it is not such a sum.
     """
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
     while True:
@@ -122,7 +122,7 @@ def _level(level: IterMapLevel | str | int) -> IterMapLevel:
     try:
         return IterMapLevel(level)
     except ValueError:
-        raise MisuseError(f"no IterMapLevel is {level!r:.60}", about=level) from None
+        raise MisuseError(f"expected an IterMapLevel, found {level!r:.60}", about=level) from None
 
 
 def _checked(reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...]) -> bool:

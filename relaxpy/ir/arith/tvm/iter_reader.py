@@ -27,29 +27,31 @@ from relaxpy.ir.tir.substitution import mentions
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """An iterator made longer at its ends, and where what was there before lies in it."""
+    """An iterator padded at its ends, and the stretch of its original values."""
 
     mark: IterMark
     begin: PrimExpr
     end: PrimExpr
 
     def is_padding(self, value: PrimExpr) -> PrimExpr:
-        """Whether a value of the iterator is none that was there before."""
+        """Whether a value of the iterator is padding."""
         after = ops.compare(tir.GE, value, self.end)
         return after if is_number(self.begin, 0) else ops.any_of(value < self.begin, after)
 
 
 def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:
-    """What is known of the iterators. Errors: MisuseError if one has no Range."""
+    """An Analyzer with the Ranges of the iterators. Errors: MisuseError if one has no Range."""
     if not isinstance(iters, Mapping):
         raise MisuseError(
-            f"input_iters is a table of Ranges by tir.Var, found {iters!r:.60}", about=iters
+            f"expected a table of Ranges by tir.Var as input_iters, found {iters!r:.60}",
+            about=iters,
         )
     analyzer = Analyzer()
     for var, domain in iters.items():
         if not isinstance(var, Var) or not isinstance(domain, Range):
             raise MisuseError(
-                f"input_iters gives each tir.Var its Range, found {var!r:.60}: {domain!r:.60}",
+                f"expected a Range for each tir.Var in input_iters, "
+                f"found {var!r:.60}: {domain!r:.60}",
                 about=domain,
             )
         analyzer.bind(var, domain)
@@ -57,16 +59,16 @@ def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:
 
 
 class RefusedError(Exception):
-    """The indices are no such map; the text says why."""
+    """The indices are not such a map; the text says why."""
 
 
 class AgainError(Exception):
-    """It is known by now how an iterator is padded: everything that uses it is to be read anew."""
+    """The padding of an iterator changed: all indices are read again."""
 
 
 @dataclass(slots=True)
 class Sum:
-    """Splits of scale 1, each with what it is multiplied by, and what is added to them."""
+    """Splits of scale 1, each with its factor, and an addend without iterators."""
 
     terms: dict[IterSplitExpr, PrimExpr]
     base: PrimExpr
@@ -78,7 +80,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Constrained:
-    """What a condition says: the sum of `parts`, which is `mark` less `offset`."""
+    """A condition on the sum of `parts`, which is `mark` less `offset`."""
 
     parts: Mapping[IterSplitExpr, PrimExpr]
     mark: IterMark
@@ -91,7 +93,7 @@ def _scaled(split: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
 
 @dataclass(slots=True)
 class Reader:
-    """Reads expressions over iterators; `pads` outlives it, and says what is padded for whom."""
+    """Reads expressions over iterators; `pads`, which outlives it, has the divisors to pad for."""
 
     iters: Mapping[Var, Range]
     level: IterMapLevel
@@ -106,7 +108,7 @@ class Reader:
         self.analyzer = analyzer_of(self.iters)
         for var, domain in self.iters.items():
             if mentions(domain.min, self.iters) or mentions(domain.extent, self.iters):
-                raise RefusedError(f"where {var.name} runs depends on other iterators")
+                raise RefusedError(f"the range of {var.name} depends on other iterators")
             if not is_number(domain.extent, 1) or not self.simplify_trivial:
                 start = ops.cast_to(domain.min, var.dtype)
                 self.leaves[var] = IterMark(ops.sub(var, start), domain.extent)
@@ -151,7 +153,7 @@ class Reader:
         return self.tidy({s: k for s, k in terms.items() if not is_number(k, 0)}, base)
 
     def multiply(self, total: Sum, factor: PrimExpr) -> Sum:
-        """`total` times what has no iterator in it."""
+        """`total` times a factor without iterators."""
         terms = {split: self.times(scale, factor) for split, scale in total.terms.items()}
         kept = {s: k for s, k in terms.items() if not is_number(k, 0)}
         return Sum(kept, self.times(total.base, factor))
@@ -194,14 +196,14 @@ class Reader:
             case tir.Div(a=a, b=b) | tir.Mod(a=a, b=b) if self.is_natural(a):
                 return self.divided(expr, self.read(a), self.read(b))
             case _:
-                raise RefusedError(f"`{expr}` is no sum, quotient or remainder of iterators")
+                raise RefusedError(f"`{expr}` is not a sum, quotient or remainder of iterators")
 
     def is_natural(self, value: PrimExpr) -> bool:
         """Whether `value` is known not to be negative."""
         return self.holds(ops.compare(tir.GE, value, 0))
 
     def tidy(self, terms: dict[IterSplitExpr, PrimExpr], base: PrimExpr) -> Sum:
-        """The sum with what a condition is about as one, and neighbouring digits together."""
+        """The sum with constrained sums as one iterator, and neighbouring digits joined."""
         total = Sum(terms, base)
         for known in self.constrained:
             total = self.under(known, total)
@@ -222,7 +224,7 @@ class Reader:
         return total
 
     def under(self, known: Constrained, total: Sum) -> Sum:
-        """`total` with the sum that a condition is about as an iterator of its own."""
+        """`total` with the sum that a condition constrains as an iterator of its own."""
         if not all(part in total.terms for part in known.parts):
             return total
         factors = [self.quotient(total.terms[part], scale) for part, scale in known.parts.items()]
@@ -237,7 +239,7 @@ class Reader:
     # --- fusing and splitting
 
     def fused(self, total: Sum) -> tuple[IterSplitExpr, PrimExpr, PrimExpr]:
-        """A sum as one split, what it is multiplied by (positive), and what is added to it."""
+        """A sum as one split, its positive factor, and an addend."""
         items = [(s, k) for s, k in total.terms.items() if not is_number(s.extent, 1)]
         zero = ops.const(0, total.base.dtype)
         if not items:
@@ -305,7 +307,7 @@ class Reader:
         """The quotient or the remainder of a sum."""
         divisor = by.base
         if by.terms or (isinstance(divisor, IntImm) and divisor.value <= 0):
-            raise RefusedError(f"`{expr}` divides by what is no positive number")
+            raise RefusedError(f"`{expr}` does not divide by a positive number")
         whole = isinstance(expr, (tir.FloorDiv, tir.Div))
         multiples = {s: k for s, k in total.terms.items() if self.divides(divisor, k)}
         rest = Sum({s: k for s, k in total.terms.items() if s not in multiples}, total.base)
@@ -321,7 +323,7 @@ class Reader:
             return outside if whole else rest
         if not self.divides(scale, divisor):
             raise RefusedError(
-                f"`{expr}` divides by {divisor}, which is no multiple of the step {scale}"
+                f"`{expr}` divides by {divisor}, which is not a multiple of the step {scale}"
             )
         high, low = self.split(
             split, self.quotient(base, scale), self.quotient(divisor, scale), expr
@@ -360,7 +362,7 @@ class Reader:
     def pad(
         self, split: IterSplitExpr, shift: PrimExpr, divisor: PrimExpr, expr: PrimExpr
     ) -> Padded:
-        """`split` made long enough for all that divide it, after whatever they add to it."""
+        """`split` padded for all of its divisors, each after its shift."""
         uses = self.pads.setdefault(split, [])
         if (shift, divisor) not in uses:
             uses.append((shift, divisor))
@@ -384,7 +386,7 @@ class Reader:
     def assume(self, condition: PrimExpr) -> None:
         """Read a condition: comparisons of sums, all of which hold.
 
-        What is about fewer iterators comes first, as it may be a part of what is about more.
+        Conditions on fewer iterators come first, as those on more may contain them.
         """
         groups: dict[frozenset[Node], list[PrimExpr]] = {}
         for part in _parts(condition):
@@ -437,7 +439,7 @@ class Reader:
             case tir.EQ(a=a, b=b):
                 sides, low, high = (a, b), 0, 1
             case _:
-                raise RefusedError(f"the predicate `{part}` is no comparison of iterators")
+                raise RefusedError(f"the predicate `{part}` is not a comparison of iterators")
         total = self.add(self.read(sides[0]), self.read(sides[1]), -1)
         if not total.terms:
             raise RefusedError(f"whether the predicate `{part}` holds is not known")
@@ -480,7 +482,7 @@ def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def _common(uses: list[tuple[PrimExpr, PrimExpr]]) -> tuple[PrimExpr, PrimExpr] | None:
-    """How much is added to an iterator, and what its extent is to be a multiple of."""
+    """The shift of an iterator, and the divisor of its padded extent."""
     shift, divisor = uses[0]
     if len(uses) == 1:
         return ops.floormod(shift, divisor), divisor

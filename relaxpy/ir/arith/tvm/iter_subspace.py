@@ -1,4 +1,4 @@
-"""Index maps taken apart into what some of the iterators do and what the others do."""
+"""Index maps divided into one over some of the iterators and one over the others."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def subspace_divide(
 ) -> list[list[IterMark]]:
     """Each binding as outer * (extent of inner) + inner, inner over the `sub_iters` alone.
 
-    A binding gives its outer and its inner iterator. Last come two marks whose extents are the
-    parts of the predicate over the outer and over the inner iterators. The list is empty if the
+    Each binding has its outer and its inner iterator. Last come two marks whose extents are the
+    conjuncts of the predicate over the outer and over the inner iterators. The list is empty if the
     bindings cannot be divided so.
 
     Errors:
-        MisuseError (also TypeError): an iterator is no tir.Var, or has no Range.
+        MisuseError (also TypeError): an iterator is not a tir.Var, or has no Range.
     """
     inner_vars = set(check_variables(sub_iters))
     found = detect_iter_map(
@@ -182,7 +182,7 @@ class _Divider:
         return self.joined(source, parts)
 
     def is_full(self, mark: IterMark) -> bool:
-        """Whether the extent of a fused iterator is what the extents of its parts make."""
+        """Whether the extent of a fused iterator is the product of the extents of its operands."""
         total = ops.const(1, mark.dtype)
         assert isinstance(mark.source, IterSumExpr)
         for arg in mark.source.args:
@@ -190,7 +190,7 @@ class _Divider:
         return self.analyzer.can_prove_equal(total, mark.extent)
 
     def limit(self, mark: IterMark, value: PrimExpr, *, inner: bool) -> None:
-        """Enter what a predicate says of an iterator of one kind."""
+        """Enter the condition of a predicate on an iterator of one kind."""
         assert isinstance(mark.source, IterSumExpr)
         if is_number(mark.source.base, 0) and self.is_full(mark):
             return

@@ -1,4 +1,4 @@
-"""Conditions without some of their variables, which hold only where the given ones do."""
+"""Conditions strengthened so that they do not depend on some of their variables."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from relaxpy.ir.tir.substitution import mentions
 def narrow_predicate_expression(expr: ExprLike, ranges: Mapping[Var, Range]) -> PrimExpr:
     """A condition that implies `expr` for every value of the variables in `ranges`, without them.
 
-    A comparison takes the values that make it hardest to satisfy. Where those are not known, as of
+    A comparison takes the values that are hardest to satisfy. Where those are not known, as of
     remainders, of loads, and of quotients by such a variable, it is False.
 
     Errors:
         MisuseError (also TypeError): `expr` is not Bool, or a variable has no Range.
     """
     if not isinstance(ranges, Mapping):
-        raise MisuseError(f"ranges is a table by tir.Var, found {ranges!r:.60}", about=ranges)
+        raise MisuseError(
+            f"expected a table of ranges by tir.Var, found {ranges!r:.60}", about=ranges
+        )
     ends = {}
     for var, domain in ranges.items():
         if not isinstance(var, Var) or not isinstance(domain, Range):
-            raise MisuseError(f"ranges gives each tir.Var its Range, found {domain!r:.60}")
+            raise MisuseError(f"expected a Range for each tir.Var in ranges, found {domain!r:.60}")
         ends[var] = (domain.min, simplify(ops.sub(domain.stop, 1)))
     return _Narrow(ends).condition(ops.truth(expr), strict=True)
 
@@ -44,7 +46,7 @@ class _Narrow:
         self.ends = ends
 
     def condition(self, expr: PrimExpr, *, strict: bool) -> PrimExpr:
-        """What implies `expr` (or, if not `strict`, follows from it) for all values."""
+        """A condition that implies `expr` (or, if not `strict`, follows from it) for all values."""
         match expr:
             case tir.And(a=a, b=b):
                 parts = self.condition(a, strict=strict), self.condition(b, strict=strict)
@@ -94,7 +96,7 @@ class _Narrow:
                 return _Narrow(others).end(ops.cast_to(self.ends[expr][up], expr.dtype), up=up)
             case tir.Add() | tir.Sub() | tir.Mul() if expr.dtype.family == "uint":
                 if self.is_free(expr) or _loads(expr):
-                    raise _UnknownError  # it goes round
+                    raise _UnknownError  # it wraps around
                 return expr
             case tir.FloorMod() | tir.Mod() | BufferLoad():
                 raise _UnknownError

@@ -1,4 +1,4 @@
-"""Shapes of expressions: linear maps, clips of variables, and parts that occur several times."""
+"""Patterns in expressions: linear maps, bounds of variables, and common subexpressions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relaxpy.ir.tir.substitution import mentions
 def linear_row(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | None:
     """The coefficients of `variables`, in their order, and the rest; None if p is not linear.
 
-    Of a variable that stands there several times the last one has the coefficient.
+    If a variable is listed several times, its last position has the coefficient.
     """
     found = linear_terms(p, variables)
     if found is None:
@@ -36,9 +36,9 @@ def linear_row(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | N
 
 
 def check_variables(variables: object) -> list[Var]:
-    """`variables` as a list. Errors: MisuseError (also TypeError) if one is no tir.Var."""
+    """`variables` as a list. Errors: MisuseError (also TypeError) if one is not a tir.Var."""
     if not isinstance(variables, (list, tuple)):
-        raise MisuseError(f"variables stand in a list, found {variables!r:.60}", about=variables)
+        raise MisuseError(f"expected a list of variables, found {variables!r:.60}", about=variables)
     for var in variables:
         ops.check_variable(var, "a list of variables")
     return list(variables)
@@ -46,12 +46,12 @@ def check_variables(variables: object) -> list[Var]:
 
 @entry_point
 def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr]:
-    """What each variable is multiplied by, and what is added to it all; [] if it is not linear.
+    """The coefficient of each variable, and the rest; [] if `expr` is not linear.
 
     A negative coefficient of an unsigned expression has the signed datatype of its width.
 
     Errors:
-        MisuseError (also TypeError): one of `var_list` is no variable.
+        MisuseError (also TypeError): one of `var_list` is not a variable.
     """
     value, variables = ops.convert(expr), check_variables(var_list)
     if not is_integer(value.dtype):
@@ -76,12 +76,12 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
 def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr | None]:
     """The least and the greatest value of each variable under the condition `expr`, in turn.
 
-    None stands where the condition sets no limit. The list is empty if a part of the condition is
-    about several of the variables, or about none, is no comparison of linear terms, or if the
-    parts contradict each other.
+    None is a limit that the condition does not set. The list is empty if a conjunct mentions none
+    or several of the variables, if it is not a comparison of linear terms, or if conjuncts
+    contradict each other.
 
     Errors:
-        MisuseError (also TypeError): `expr` is not Bool, or one of `var_list` no variable.
+        MisuseError (also TypeError): `expr` is not Bool, or one of `var_list` not a variable.
     """
     variables = check_variables(var_list)
     ends: list[PrimExpr | None] = [None] * (2 * len(variables))
@@ -119,7 +119,7 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
 
 
 def simplified_negations(condition: PrimExpr) -> PrimExpr:
-    """`condition` with what is negated simplified, which moves the negation inside."""
+    """`condition` with its negated operands simplified, which moves negations inside."""
     match condition:
         case tir.Not():
             return simplify(condition)
@@ -130,7 +130,7 @@ def simplified_negations(condition: PrimExpr) -> PrimExpr:
 
 
 def at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] | None]:
-    """Polynomials that are at most 0 exactly where `condition` holds; None for any other part."""
+    """Polynomials that are at most 0 exactly where `condition` holds; None for other conjuncts."""
     match condition:
         case tir.IntImm(value=1):
             return
@@ -161,9 +161,9 @@ def at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] | None]:
 
 @entry_point
 def detect_common_subexpr(expr: ExprLike, threshold: int) -> dict[PrimExpr, int]:
-    """How often each computation stands in `expr` that does so at least `threshold` times.
+    """The number of occurrences of each computation that `expr` has at least `threshold` times.
 
-    Leaves, loads, vectors made of scalars, and calls that may do more than give a value are none.
+    Leaves, loads, ramps, broadcasts, and calls with effects do not count as computations.
     """
     root = ops.convert(expr)
     least = ops.whole(threshold)
@@ -184,7 +184,7 @@ _NO_COMPUTATION = (Var, tir.ConstExpr, BufferLoad, tir.Ramp, tir.Broadcast)
 
 
 def _impure(root: PrimExpr) -> set[PrimExpr]:
-    """The parts whose evaluation may do more than give a value."""
+    """The subexpressions whose evaluation may have effects."""
     found: set[PrimExpr] = set()
     for node in walk(root):
         if isinstance(node, PrimExpr) and (

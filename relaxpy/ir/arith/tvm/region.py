@@ -1,4 +1,4 @@
-"""Bounds around, inside of, and exactly of what moving regions cover."""
+"""Upper, lower and exact bounds of the box that a region covers as variables run."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Stretch = tuple[PrimExpr, PrimExpr]
-"""The first and the last value of an index that takes every value between them, or each `step`."""
+"""The first and the last value of an index that takes every value between them."""
 
 
 @entry_point
 def estimate_region_strict_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
 ) -> list[IntervalSet] | None:
-    """The box that `region` covers as the variables run; None if that is no box, or not known.
+    """The box that `region` covers as the variables run; None if it is not a box, or not known.
 
     Errors:
-        MisuseError (also TypeError): a member is no Range.
+        MisuseError (also TypeError): a member is not a Range.
     """
     return _Estimate(region, var_dom, predicate).exactly()
 
@@ -40,7 +40,7 @@ def estimate_region_lower_bound(
     """A box that `region` covers, as the variables run; None if none is found.
 
     Errors:
-        MisuseError (also TypeError): a member is no Range.
+        MisuseError (also TypeError): a member is not a Range.
     """
     return _Estimate(region, var_dom, predicate).exactly()
 
@@ -52,7 +52,7 @@ def estimate_region_upper_bound(
     """A box around all that `region` covers as the variables run.
 
     Errors:
-        MisuseError (also TypeError): a member is no Range.
+        MisuseError (also TypeError): a member is not a Range.
     """
     return _Estimate(region, var_dom, predicate).around()
 
@@ -63,16 +63,16 @@ class _Estimate:
     ) -> None:
         self.analyzer: Analyzer = analyzer_of(iters)
         if not isinstance(region, (list, tuple)):
-            raise MisuseError(f"a region is a list of Ranges, found {region!r:.60}", about=region)
+            raise MisuseError(f"expected a list of Ranges, found {region!r:.60}", about=region)
         for part in region:
             if not isinstance(part, Range):
-                raise MisuseError(f"a region is made of Ranges, found {part!r:.60}", about=region)
+                raise MisuseError(f"expected a Range in a region, found {part!r:.60}", about=region)
         self.region = region
         self.iters = iters
         self.predicate = ops.truth(predicate)
 
     def indices(self, parts: Sequence[Range]) -> Sequence[IterSumExpr] | None:
-        """The beginnings of some parts as iterators that are independent of each other."""
+        """The lower bounds of some ranges as iterators that are independent of each other."""
         found = detect_iter_map(
             [part.min for part in parts], self.iters, self.predicate, IterMapLevel.Surjective
         )
@@ -92,7 +92,7 @@ class _Estimate:
         return [part for part in found if part is not None] if None not in found else None
 
     def stretch(self, index: IterSumExpr, part: Range, *, gaps: bool) -> IntervalSet | None:
-        """What a part covers that begins at `index`; None where it leaves `gaps` out."""
+        """The interval that a range starting at `index` covers; None where it leaves `gaps` out."""
         if mentions(part.extent, self.iters):
             return None
         first = last = index.base
@@ -116,7 +116,7 @@ class _Estimate:
         return IntervalSet(self.analyzer.simplify(first), self.analyzer.simplify(end))
 
     def one_by_one(self) -> list[IntervalSet] | None:
-        """The box, where no two parts have a variable in common and nothing is left out."""
+        """The box, where no two ranges share a variable and no value is left out."""
         used: set[Var] = set()
         found = []
         for part in self.region:
@@ -177,7 +177,7 @@ class _Estimate:
         return ops.add(base, low), ops.add(base, high)
 
     def around(self) -> list[IntervalSet]:
-        """For each part an interval around it."""
+        """An interval around each range."""
         found = []
         for part in self.region:
             indices = self.indices([part])
@@ -194,5 +194,5 @@ class _Estimate:
 
 
 def _stepped(expr: PrimExpr, var: Var) -> PrimExpr:
-    """How much `expr` grows where `var` does by one."""
+    """The increase of `expr` where `var` increases by one."""
     return ops.sub(substitute(expr, {var: ops.add(var, 1)}), expr)
