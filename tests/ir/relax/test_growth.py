@@ -25,6 +25,7 @@ from tests.ir.relax.graphs import (
     cast,
     dataflow,
     function,
+    kernel,
     local,
     pure,
     seq,
@@ -179,6 +180,37 @@ def test_a_derived_call_whose_operands_stay_is_only_looked_at(
     first = calls(lambda: normalize_function(program(200)))
     func = normalize_function(program(200))
     assert calls(lambda: normalize_function(func)) < share * first
+
+
+def test_calls_that_mention_nothing_that_is_built_anew_are_only_looked_at() -> None:
+    program = steps(lambda v: rx.Call(op.add.op, (v, v)))
+    first = calls(lambda: normalize_function(program(200)))
+    func = normalize_function(program(200))
+    anew = bind(var("y"), pure("f", func.params[0]))
+    edited = function([*func.params], seq(block(anew, *bindings(func)), func.body.body))
+    assert calls(lambda: normalize_function(edited)) < 0.38 * first
+
+
+def test_a_module_of_one_function_takes_as_long_as_its_function() -> None:
+    func = normalize_function(chain(200))
+    mod = IRModule({"main": func, "k": kernel((4,))})
+    assert normalize_module(mod) is mod
+    alone = calls(lambda: normalize_function(func))
+    assert calls(lambda: normalize_module(mod)) < 1.5 * alone
+
+
+def test_a_tuple_that_stands_in_many_places_is_looked_at_once() -> None:
+    def work(depth: int) -> int:
+        x = var("x", tensor(4))
+        value: rx.Expr = x
+        for _ in range(depth):
+            value = rx.Tuple((value, value))
+        func = function([x], value)
+        return calls(
+            lambda: check_well_formed(func, check_struct_info=False, normal_form=True),
+        )
+
+    assert work(12) < 3 * work(6)
 
 
 def test_a_division_that_stands_in_many_places_of_a_size_is_looked_at_once() -> None:

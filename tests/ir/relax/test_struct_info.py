@@ -162,6 +162,16 @@ def test_free_variables_are_those_that_no_function_info_owns(
     assert free_shape_vars(info) == free
 
 
+@pytest.mark.rule("SC-16")
+def test_no_function_info_at_any_depth_owns_what_is_in_scope() -> None:
+    inner = func(tensor(N), ret=shape(N))
+    for info in (inner, func(tensor(M), ret=inner), func(tensor(M), inner, ret=Object)):
+        assert free_shape_vars(info) == ()
+        assert free_shape_vars(info, {N}) == (N,)
+        assert free_shape_vars(rename_apart(info, {N}), {N}) == (N,)
+        assert free_shape_vars(rename_apart(info), {N}) == ()
+
+
 @pytest.mark.rule("MAP-9")
 @pytest.mark.parametrize(
     "make",

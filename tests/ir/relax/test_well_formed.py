@@ -601,5 +601,10 @@ def test_a_division_that_need_not_be_made_is_left_to_the_run() -> None:
     assert rules(function([], rx.PrimValue(tir.Div(real, real)))) == []
     for surely in (zero + zero, zero + (n + n), (n + n) + zero):
         assert rules(function([var("x", shape(n))], rx.PrimValue(surely))) == ["PX-3"]
-    asked = tir.Select(zero > 0, n, n)
-    assert rules(function([var("x", shape(n))], rx.PrimValue(asked))) == ["PX-3"]
+    for asked in (
+        tir.Select(zero > 0, n, n),
+        tir.And(zero > 0, n > 0),
+        tir.Or(zero > 0, n > 0),
+        if_then_else(zero > 0, n, n),
+    ):
+        assert rules(function([var("x", shape(n))], rx.PrimValue(asked))) == ["PX-3"]
