@@ -233,9 +233,8 @@ def _watch(lowering: ModuleLowering, namespace: dict[str, Any], instrument: Inst
             name = lowering.kernel_definitions(callee)[0].name
         count = len(callee.signature.params)
         namespace[name] = Watched(namespace[name], own, instrument, count)
-    functions = {name: getattr(support, name) for name in support.__all__}
-    functions["invoke"] = partial(invoke_watched, instrument)
-    namespace["rx"] = SimpleNamespace(**functions)
+    watched = {"invoke": partial(invoke_watched, instrument)}
+    namespace["rx"] = SimpleNamespace(**vars(support) | watched)
 
 
 def _header(lowering: ModuleLowering) -> list[ast.stmt]:

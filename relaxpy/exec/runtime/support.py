@@ -11,23 +11,23 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError, Span
 from relaxpy.exec.runtime.instrument import Instrument, Watched
-from relaxpy.exec.runtime.operators import truth
+from relaxpy.exec.runtime.operators import truth as truth
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.registry import packed_function
 from relaxpy.exec.runtime.scalar import divisor
-from relaxpy.exec.runtime.settings import quiet
+from relaxpy.exec.runtime.settings import quiet as quiet
 from relaxpy.exec.runtime.values import (
     Category,
     Closure,
-    PrimFuncValue,
-    ShapeTuple,
+    PrimFuncValue as PrimFuncValue,
+    ShapeTuple as ShapeTuple,
     Value,
     category_of,
     check_int64,
     describe,
-    empty,
+    empty as empty,
     from_packed,
-    holds_numbers,
+    holds_numbers as holds_numbers,
     prim_dtype,
     prim_value,
 )
@@ -35,33 +35,6 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import FuncStructInfo, StructInfo
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
-
-__all__ = [
-    "CompiledClosure",
-    "CompiledPackedCall",
-    "PrimFuncValue",
-    "ShapeTuple",
-    "TailCall",
-    "call_tir_dyn",
-    "check_for_callers",
-    "dtype",
-    "empty",
-    "field",
-    "fields",
-    "floordiv",
-    "floormod",
-    "holds_numbers",
-    "invoke",
-    "note_caller",
-    "quiet",
-    "run_kernel",
-    "size",
-    "sizes",
-    "truncdiv",
-    "truncmod",
-    "truth",
-    "with_context",
-]
 
 size = check_int64
 

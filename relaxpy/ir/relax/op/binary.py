@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import BOOL, DataType
-from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import (
     Call,
     Constant,
@@ -20,7 +18,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     const,
 )
-from relaxpy.ir.relax.op.registry import family, row
+from relaxpy.ir.relax.op.registry import Rows, family
 from relaxpy.ir.relax.op.rules import (
     Legalize,
     broadcast,
@@ -170,26 +168,11 @@ Errors:
 """
 
 
-def _row(
-    name: str, rule: Callable[..., Numbers], doc: str, own: Columns, legalize: Legalize
-) -> OpRecord:
-    return row(name, rule, doc, own, pure=True, legalize=legalize, adapt=fit_numbers)
-
-
-def _arithmetic(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
-    doc = _ARITHMETIC.format(meaning)
-    return _row(name, _infer_arithmetic, doc, own, _legalization(name))
-
-
-def _bitwise(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
-    doc = _ARITHMETIC.format(meaning)
-    return _row(name, _infer_arithmetic, doc, own, of_bits(_legalization(name)))
-
-
-def _comparison(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
-    doc = _COMPARISON.format(meaning)
-    return _row(name, _infer_comparison, doc, own, _legalization(name))
-
+_arithmetic = Rows(_infer_arithmetic, _ARITHMETIC, _legalization, fit_numbers)
+_comparison = Rows(_infer_comparison, _COMPARISON, _legalization, fit_numbers)
+_bitwise = Rows(
+    _infer_arithmetic, _ARITHMETIC, lambda name: of_bits(_legalization(name)), fit_numbers
+)
 
 BINARY = family(
     _arithmetic("add", "x1 + x2", commutative=True),

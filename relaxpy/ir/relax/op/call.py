@@ -30,6 +30,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
+from relaxpy.ir.relax.nodes.struct_info import EnvFunc
 from relaxpy.ir.relax.op.outputs import (
     Infos,
     OutputShape,
@@ -353,31 +354,44 @@ def call_tir_with_grad(
     )
 
 
-def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
-    callee, inputs = operand_infos(call, ctx)
-    outputs = _outputs(call, "OP-3")
+def operand_of_output(
+    call: Call, operands: int, outputs: int, *, names: tuple[str, str]
+) -> tuple[int, ...]:
+    """For each output the index of the operand that it is, -1 for a new tensor.
+
+    Errors:
+        StructInfoTypeError: `inplace_indices` does not name a different operand for each of them.
+    """
+    operand, output = names
     indices = call.attrs.get("inplace_indices")
-    if not isinstance(indices, tuple) or len(indices) != len(outputs):
+    if not isinstance(indices, tuple) or len(indices) != outputs:
         raise StructInfoTypeError(
-            f"inplace_indices has one entry for each of {len(outputs)} outputs, found {indices!r}",
+            f"inplace_indices has one entry for each of {counted(outputs, output)}, "
+            f"found {indices!r}",
             about=call,
         )
     used = [i for i in indices if i != -1]
     if not used or len(set(used)) != len(used):
         raise StructInfoTypeError(
-            f"inplace_indices names different operands, at least one, found {indices!r}",
+            f"inplace_indices names different {operand}s, at least one, found {indices!r}",
             about=call,
         )
-    fresh = []
-    for index, output in zip(indices, outputs, strict=True):
-        if index == -1:
-            fresh.append(output)
-            continue
-        if not isinstance(index, int) or not 0 <= index < len(inputs):
+    for index in used:
+        if not isinstance(index, int) or not 0 <= index < operands:
             raise StructInfoTypeError(
-                f"inplace index {index!r} names none of {len(inputs)} operands", about=call
+                f"inplace index {index!r} names none of {counted(operands, operand)}", about=call
             )
-        _check_same_tensor(inputs[index], output, index, ctx)
+    return indices
+
+
+def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
+    callee, inputs = operand_infos(call, ctx)
+    outputs = _outputs(call, "OP-3")
+    indices = operand_of_output(call, len(inputs), len(outputs), names=("operand", "output"))
+    for index, output in zip(indices, outputs, strict=True):
+        if index != -1:
+            _check_same_tensor(inputs[index], output, index, ctx)
+    fresh = [output for index, output in zip(indices, outputs, strict=True) if index == -1]
     _check_kernel(callee, inputs, fresh, _scalars(call, ctx), call, ctx)
     return call.sinfo_args[0]
 
@@ -429,21 +443,37 @@ def call_tir_inplace(
     )
 
 
-def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:
-    callee, _ = operand_infos(call, ctx)
-    _outputs(call, "OP-11")
-    _check_packed(callee, ctx)
-    return call.sinfo_args[0]
+def packed_result(call: Call, ctx: Context) -> StructInfo:
+    """What the packed function that is called derives for the other operands (DER-38).
+
+    Errors:
+        StructInfoError: there is no packed function, or it refuses them.
+    """
+    derive, inner = packed_derivation(call, ctx), call.args[1:]
+    return derive.func(Call(call.args[0], inner, call.attrs, call.sinfo_args, span=call.span), ctx)
 
 
-def _check_packed(callee: Expr, ctx: Context) -> FuncStructInfo:
-    info = ctx.info_of(callee)
-    packed = isinstance(info, FuncStructInfo) and info.params is None
-    if not isinstance(info, FuncStructInfo) or not packed or info.derive_func is None:
+def packed_derivation(call: Call, ctx: Context) -> EnvFunc:
+    """How the packed function that is called derives struct info.
+
+    Errors:
+        StructInfoTypeError: the first operand is not a packed function.
+    """
+    if not call.args:
+        raise StructInfoTypeError("takes what to call", about=call)
+    sinfo = ctx.info_of(call.args[0])
+    if not isinstance(sinfo, FuncStructInfo) or sinfo.params is not None or not sinfo.derive_func:
         raise StructInfoTypeError(
-            f"expected a packed function, found {info}", rule="OP-9", about=callee
+            f"expected a packed function, found {sinfo}", rule="OP-9", about=call.args[0]
         )
-    return info
+    return sinfo.derive_func
+
+
+def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:
+    operand_infos(call, ctx)
+    _outputs(call, "OP-11")
+    packed_derivation(call, ctx)
+    return call.sinfo_args[0]
 
 
 @register("relax.call_dps_packed", infer=_infer_dps_packed, calls=CallKind.DPS_PACKED)
@@ -477,19 +507,10 @@ def call_dps_packed(
     )
 
 
-def _infer_pure_packed(call: Call, ctx: Context) -> StructInfo:
-    if not call.args:
-        raise StructInfoTypeError("takes what to call", about=call)
-    info = _check_packed(call.args[0], ctx)
-    assert info.derive_func is not None
-    inner = Call(call.args[0], call.args[1:], call.attrs, call.sinfo_args, span=call.span)
-    return info.derive_func.func(inner, ctx)
-
-
 @register(
     "relax.call_pure_packed",
     pure=True,
-    infer=_infer_pure_packed,
+    infer=packed_result,
     calls=CallKind.PACKED,
 )
 def call_pure_packed(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import FLOAT32, INT64, DataType
-from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import (
     Call,
     Constant,
@@ -23,7 +22,7 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.registry import family, register, row
+from relaxpy.ir.relax.op.registry import Rows, family, register
 from relaxpy.ir.relax.op.rules import (
     Legalize,
     refuse,
@@ -128,25 +127,19 @@ Errors:
 """
 
 
-def _legalize_constant(value: int) -> Legalize:
-    return lambda builder, call: _filled(builder, call, ops.const(value, "int32"))
+def _legalize_constant(name: str) -> Legalize:
+    value = ops.const(int(name.startswith("ones")), "int32")
+    return lambda builder, call: _filled(builder, call, value)
 
 
-def _create(name: str, value: int, **own: Unpack[Columns]) -> OpRecord:
-    doc, kernel = _DOC.format(value), _legalize_constant(value)
-    return row(name, _infer_create, doc, own, pure=True, legalize=kernel)
-
-
-def _create_like(name: str, value: int, **own: Unpack[Columns]) -> OpRecord:
-    doc, kernel = _LIKE_DOC.format(value), _legalize_constant(value)
-    return row(name, _infer_create_like, doc, own, pure=True, legalize=kernel)
-
+_create = Rows(_infer_create, _DOC, _legalize_constant)
+_create_like = Rows(_infer_create_like, _LIKE_DOC, _legalize_constant)
 
 CONSTANTS = family(
-    _create("ones", 1),
-    _create_like("ones_like", 1),
-    _create("zeros", 0),
-    _create_like("zeros_like", 0),
+    _create("ones", "1"),
+    _create("zeros", "0"),
+    _create_like("ones_like", "1"),
+    _create_like("zeros_like", "0"),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op import Op
@@ -19,14 +18,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 
 
-def _read_placement(arguments: dict[str, Any]) -> None:
-    """A string stands for the placement written so."""
-    given = arguments["placement"]
-    if isinstance(given, str):
-        arguments["placement"] = Placement.from_text(given)
-
-
-@register("relax.dist.annotate_sharding", pure=True, adapt=_read_placement)
+@register("relax.dist.annotate_sharding", pure=True)
 def annotate_sharding(
     input: TensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> TensorStructInfo:
@@ -42,7 +34,7 @@ def annotate_sharding(
     return input
 
 
-@register("relax.dist.redistribute", pure=True, adapt=_read_placement)
+@register("relax.dist.redistribute", pure=True)
 def redistribute(
     input: DTensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> DTensorStructInfo:

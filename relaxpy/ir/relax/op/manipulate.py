@@ -325,12 +325,11 @@ def _common_rank(infos: Sequence[TensorStructInfo]) -> int:
     return known[0].ndim if known else -1
 
 
-def _legalize_concat(builder: BlockBuilder, call: Call) -> Expr:
-    axis = call.attrs["axis"]
-    return te_kernel(builder, topi.concatenate, "concatenate", call.args[0], axis=axis or 0)
+def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
+    return topi.concatenate(tensors, axis or 0)
 
 
-@register("relax.concat", pure=True, legalize=_legalize_concat)
+@register("relax.concat", pure=True, legalize=by_te(_concatenate, "concatenate"))
 def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
     """The tensors one after the other along an axis; None needs tensors of rank 1.
 

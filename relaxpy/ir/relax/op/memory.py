@@ -33,6 +33,7 @@ from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
 
 UNIT = TupleStructInfo(())
+IN_STORAGE = Allocation(shape=2, dtype=3, planned=True)
 
 
 def datatype_by_name(arguments: dict[str, Any]) -> None:
@@ -80,12 +81,7 @@ def alloc_storage(
     return ObjectStructInfo()
 
 
-@register(
-    "relax.memory.alloc_tensor",
-    pure=True,
-    adapt=datatype_by_name,
-    allocates=Allocation(shape=2, dtype=3, planned=True),
-)
+@register("relax.memory.alloc_tensor", pure=True, adapt=datatype_by_name, allocates=IN_STORAGE)
 def alloc_tensor(
     storage: StructInfo,
     offset: PrimStructInfo,

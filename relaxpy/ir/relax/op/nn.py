@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Any
 
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.op_record import Columns, OpRecord
-from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
-from relaxpy.ir.relax.op.registry import family, register, row
+from relaxpy.ir.relax.nodes import TensorStructInfo
+from relaxpy.ir.relax.op.registry import Rows, family, register
 from relaxpy.ir.relax.op.rules import (
     by_te,
     literal_shape,
@@ -18,14 +17,11 @@ from relaxpy.ir.relax.op.rules import (
     refuse_type,
     require_float,
     shown,
-    te_kernel,
     tensor,
 )
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import shape_text
-
-if TYPE_CHECKING:
-    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 @register("relax.nn.relu", pure=True, legalize=by_te(topi.nn.relu))
@@ -56,15 +52,12 @@ Errors:
 """
 
 
-def _activation(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
-    kernel = by_te(getattr(topi.nn, name), name)
-    return row(f"nn.{name}", _infer_float, _DOC.format(meaning), own, pure=True, legalize=kernel)
-
+_activation = Rows(_infer_float, _DOC, lambda name: by_te(getattr(topi.nn, name), name))
 
 ACTIVATIONS = family(
-    _activation("gelu", "x * (1 + erf(x / sqrt(2))) / 2."),
-    _activation("gelu_tanh", "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2."),
-    _activation("silu", "x * sigmoid(x)."),
+    _activation("nn.gelu", "x * (1 + erf(x / sqrt(2))) / 2."),
+    _activation("nn.gelu_tanh", "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2."),
+    _activation("nn.silu", "x * sigmoid(x)."),
 )
 gelu, gelu_tanh, silu = ACTIVATIONS.values()
 
@@ -155,13 +148,13 @@ def _normalized(
     return data if decided else tensor(None, data.dtype, data.vdevice, data.ndim)
 
 
-def _legalize_layer_norm(builder: BlockBuilder, call: Call) -> Expr:
-    attrs = {name: value for name, value in call.attrs.items() if name != "axes"}
-    axis = call.attrs["axes"]
-    return te_kernel(builder, topi.nn.layer_norm, "layer_norm", *call.args, axis=axis, **attrs)
+def _layer_norm(
+    data: Tensor, gamma: Tensor, beta: Tensor, axes: Sequence[int], **attrs: Any
+) -> Tensor:
+    return topi.nn.layer_norm(data, gamma, beta, axes, **attrs)
 
 
-@register("relax.nn.layer_norm", pure=True, legalize=_legalize_layer_norm)
+@register("relax.nn.layer_norm", pure=True, legalize=by_te(_layer_norm, "layer_norm"))
 def layer_norm(
     data: TensorStructInfo,
     gamma: TensorStructInfo,
@@ -184,12 +177,11 @@ def layer_norm(
     return _normalized(data, {"gamma": gamma, "beta": beta}, axes)
 
 
-def _legalize_rms_norm(builder: BlockBuilder, call: Call) -> Expr:
-    axis, epsilon = call.attrs["axes"], call.attrs["epsilon"]
-    return te_kernel(builder, topi.nn.rms_norm, "rms_norm", *call.args, axis=axis, epsilon=epsilon)
+def _rms_norm(data: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
+    return topi.nn.rms_norm(data, weight, axes, epsilon)
 
 
-@register("relax.nn.rms_norm", pure=True, legalize=_legalize_rms_norm)
+@register("relax.nn.rms_norm", pure=True, legalize=by_te(_rms_norm, "rms_norm"))
 def rms_norm(
     data: TensorStructInfo,
     weight: TensorStructInfo,

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from relaxpy.errors import StructInfoTypeError, counted
+from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
-    FuncStructInfo,
     StructInfo,
     TupleStructInfo,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.call import Operands, index_list, operand_tuple, packed_callee
+from relaxpy.ir.relax.op.call import (
+    Operands,
+    index_list,
+    operand_of_output,
+    operand_tuple,
+    packed_callee,
+    packed_derivation,
+    packed_result,
+)
 from relaxpy.ir.relax.op.closures import given_info
 from relaxpy.ir.relax.op.outputs import Infos, info_list
 from relaxpy.ir.relax.op.registry import Operand, register
@@ -24,46 +32,13 @@ from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 
 
-def _callee(call: Call, ctx: Context) -> FuncStructInfo:
-    """The info of the packed function that is called."""
-    if not call.args:
-        raise StructInfoTypeError("takes what to call", about=call)
-    info = ctx.info_of(call.args[0])
-    packed = isinstance(info, FuncStructInfo) and info.params is None
-    if not isinstance(info, FuncStructInfo) or not packed or info.derive_func is None:
-        raise StructInfoTypeError(f"expected a packed function, found {info}", about=call.args[0])
-    return info
-
-
 def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
-    callee = _callee(call, ctx)
-    assert callee.derive_func is not None
-    inputs = [ctx.info_of(arg) for arg in call.args[1:]]
-    inner = Call(call.args[0], call.args[1:], EMPTY_ATTRS, call.sinfo_args, span=call.span)
-    result = callee.derive_func.func(inner, ctx)
+    result = packed_result(replace(call, attrs=EMPTY_ATTRS), ctx)
     outputs = result.fields if isinstance(result, TupleStructInfo) else (result,)
-    indices = call.attrs.get("inplace_indices")
-    if not isinstance(indices, tuple) or len(indices) != len(outputs):
-        raise StructInfoTypeError(
-            f"inplace_indices has one entry for each of {counted(len(outputs), 'result')}, "
-            f"found {indices!r}",
-            about=call,
-        )
-    used = [i for i in indices if i != -1]
-    if not used or len(set(used)) != len(used):
-        raise StructInfoTypeError(
-            f"inplace_indices names different arguments, at least one, found {indices!r}",
-            about=call,
-        )
+    inputs = [ctx.info_of(arg) for arg in call.args[1:]]
+    indices = operand_of_output(call, len(inputs), len(outputs), names=("argument", "result"))
     for index, output in zip(indices, outputs, strict=True):
-        if index == -1:
-            continue
-        if not isinstance(index, int) or not 0 <= index < len(inputs):
-            raise StructInfoTypeError(
-                f"inplace index {index!r} names none of {counted(len(inputs), 'argument')}",
-                about=call,
-            )
-        if not is_base_of(output, inputs[index]):
+        if index != -1 and not is_base_of(output, inputs[index]):
             raise StructInfoTypeError(
                 f"argument {index + 1}, {inputs[index]}, cannot be the result {output}",
                 about=call.args[index + 1],
@@ -102,7 +77,7 @@ def call_inplace_packed(
 
 
 def _infer_with_context(call: Call, ctx: Context) -> StructInfo:
-    _callee(call, ctx)
+    packed_derivation(call, ctx)
     packed = ctx.info_of(call.args[1]) if len(call.args) == 2 else None
     if not isinstance(packed, TupleStructInfo):
         raise StructInfoTypeError("takes what to call and a tuple of arguments", about=call)

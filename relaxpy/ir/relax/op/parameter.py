@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args, get_origin
 
 import numpy as np
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.device import Device, device, split_device
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes import (
     Expr,
     ObjectStructInfo,
@@ -25,7 +27,7 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
-from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir
 
 _KIND_NAMES = {
@@ -36,6 +38,12 @@ _KIND_NAMES = {
     DTensorStructInfo: "a tensor over several devices",
     ObjectStructInfo: "an object",
 }
+_FROM_TEXT: Mapping[object, Callable[[str], object]] = {
+    Device: device,
+    VDevice: lambda text: VDevice(*split_device(text)),
+    Placement: Placement.from_text,
+}
+"""What a string stands for, as the value of an attribute of these types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,8 @@ class Parameter:
         for choice in self.choices:
             if choice is DataType and isinstance(value, (str, type, np.dtype)):
                 return _datatype(value)
+            if isinstance(value, str) and choice in _FROM_TEXT:
+                return _FROM_TEXT[choice](value)
             if choice is int and (number := _integer(value)) is not None:
                 return number
             if choice is bool and isinstance(value, np.bool_):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, Unpack
 
@@ -252,11 +252,23 @@ def register(name: str, **columns: Unpack[Columns]) -> Callable[[Callable[..., A
     return lambda function: enter(OpRecord(name, function, function.__doc__ or "", **columns))
 
 
-def row(
-    name: str, rule: Callable[..., StructInfo], doc: str, own: Columns, **shared: Unpack[Columns]
-) -> OpRecord:
-    """The record of one operator of a family: its `own` columns replace those that are `shared`."""
-    return OpRecord(f"relax.{name}", rule, doc, **(shared | own))
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The records of operators under one rule: `doc` is that of all, with {} for what each does.
+
+    `kernel` is the legalisation by the last part of the name; a row may replace any column.
+    """
+
+    rule: Callable[..., StructInfo]
+    doc: str
+    kernel: Callable[[str], Legalization]
+    adapt: Callable[[dict[str, Any]], None] | None = None
+
+    def __call__(self, name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+        """The record of the operator `relax.name`."""
+        kernel = self.kernel(name.rpartition(".")[2])
+        shared = Columns(pure=True, legalize=kernel, adapt=self.adapt)
+        return OpRecord(f"relax.{name}", self.rule, self.doc.format(meaning), **(shared | own))
 
 
 def family(*records: OpRecord) -> dict[str, OpDef]:

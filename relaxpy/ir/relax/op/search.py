@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
-from relaxpy.ir.relax.op.registry import family, register, row
+from relaxpy.ir.relax.op.registry import Rows, family, register
 from relaxpy.ir.relax.op.rules import (
     Legalize,
     broadcast,
@@ -57,11 +55,11 @@ def where(
     return tensor(shape, dtype, joint_vdevice(infos, strict=False), ndim)
 
 
-def _legalize_arg(function: Callable[..., Tensor], name: str) -> Legalize:
+def _legalize_arg(name: str) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
-        result = builder.struct_info_of(call)
+        result, kernel = builder.struct_info_of(call), getattr(topi, name)
         assert isinstance(result, TensorStructInfo)
-        return te_kernel(builder, function, name, *call.args, dtype=str(result.dtype), **call.attrs)
+        return te_kernel(builder, kernel, name, *call.args, dtype=str(result.dtype), **call.attrs)
 
     return legalize
 
@@ -85,9 +83,5 @@ Errors:
 """
 
 
-def _arg(name: str, which: str, **own: Unpack[Columns]) -> OpRecord:
-    kernel = _legalize_arg(getattr(topi, name), name)
-    return row(name, _infer_arg, _ARG_DOC.format(which), own, pure=True, legalize=kernel)
-
-
+_arg = Rows(_infer_arg, _ARG_DOC, _legalize_arg)
 ARG_REDUCTIONS = family(_arg("argmax", "largest"), _arg("argmin", "smallest"))

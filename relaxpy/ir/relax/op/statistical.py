@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
-from relaxpy.ir.op_record import Columns, OpRecord
 from relaxpy.ir.relax.nodes import TensorStructInfo
-from relaxpy.ir.relax.op.registry import family, row
-from relaxpy.ir.relax.op.rules import by_te, literal_shape, normal_axes, one, refuse_type, tensor
+from relaxpy.ir.relax.op.registry import Rows, family
+from relaxpy.ir.relax.op.rules import (
+    Legalize,
+    by_te,
+    literal_shape,
+    normal_axes,
+    one,
+    refuse_type,
+    tensor,
+)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import reduced_sizes
 
@@ -62,15 +67,12 @@ Rule:
 """
 
 
-def _reduction(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
-    kernel = by_te(getattr(topi, name), name)
-    return row(name, _infer, _DOC.format(meaning, ""), own, pure=True, legalize=kernel)
+def _kernel(name: str) -> Legalize:
+    return by_te(getattr(topi, name), name)
 
 
-def _mean(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
-    kernel, doc = by_te(getattr(topi, name), name), _DOC.format(meaning, ", or x holds Booleans")
-    return row(name, _infer_mean, doc, own, pure=True, legalize=kernel)
-
+_reduction = Rows(_infer, _DOC.format("{}", ""), _kernel)
+_mean = Rows(_infer_mean, _DOC.format("{}", ", or x holds Booleans"), _kernel)
 
 REDUCTIONS = family(
     _reduction("sum", "The sum of the elements along axes; of Booleans, whether one is true."),

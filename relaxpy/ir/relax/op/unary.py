@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Callable
 
 from relaxpy.ir.core.dtype import BOOL
-from relaxpy.ir.op_record import Columns, OpRecord
-from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
-from relaxpy.ir.relax.op.registry import family, register, row
+from relaxpy.ir.relax.nodes import PrimStructInfo, StructInfo, TensorStructInfo
+from relaxpy.ir.relax.op.registry import Rows, family, register
 from relaxpy.ir.relax.op.rules import by_te, of_bits, refuse_type, require_float, with_dtype
 from relaxpy.ir.te import topi
 
@@ -31,54 +30,23 @@ def _infer_test(x: TensorStructInfo) -> TensorStructInfo:
     return with_dtype(x, BOOL)
 
 
-_DOC = """{}
+def _rows(
+    rule: Callable[..., StructInfo], takes: str = "any", result: str = "as x", error: str = ""
+) -> Rows:
+    doc = f"""{{}}
 
 Shapes:
-    x       any
-    result  as x
+    x       {takes}
+    result  {result}
 Errors:
-    StructInfoError: x is not a tensor.
+    StructInfoError: x is not a tensor{error}.
 """
-_FLOAT_DOC = """{}
-
-Shapes:
-    x       any, float dtype
-    result  as x
-Errors:
-    StructInfoError: x is not a tensor, or holds no floats.
-"""
-_TEST_DOC = """{}
-
-Shapes:
-    x       any
-    result  as x, Bool
-Errors:
-    StructInfoError: x is not a tensor.
-"""
-_NEGATIVE_DOC = """-x.
-
-Shapes:
-    x       any but Booleans
-    result  as x
-Errors:
-    StructInfoError: x is not a tensor, or holds Booleans.
-"""
+    return Rows(rule, doc, lambda name: by_te(getattr(topi, name), f"tir_{name}"))
 
 
-def _number(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
-    kernel = by_te(getattr(topi, name), f"tir_{name}")
-    return row(name, _infer_same, _DOC.format(meaning), own, pure=True, legalize=kernel)
-
-
-def _float(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
-    kernel = by_te(getattr(topi, name), f"tir_{name}")
-    return row(name, _infer_float, _FLOAT_DOC.format(meaning), own, pure=True, legalize=kernel)
-
-
-def _test(name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
-    kernel = by_te(getattr(topi, name), f"tir_{name}")
-    return row(name, _infer_test, _TEST_DOC.format(meaning), own, pure=True, legalize=kernel)
-
+_number, _test = _rows(_infer_same), _rows(_infer_test, result="as x, Bool")
+_float = _rows(_infer_float, "any, float dtype", error=", or holds no floats")
+_negative = _rows(_infer_negative, "any but Booleans", error=", or holds Booleans")
 
 UNARY = family(
     _number("abs", "The absolute value |x|."),
@@ -94,13 +62,7 @@ UNARY = family(
     _number("trunc", "The nearest integer to x not farther from 0."),
     _number("sign", "1 where x is positive, -1 where it is negative, else 0; NaN where it is NaN."),
     _number("square", "x * x."),
-    OpRecord(
-        "relax.negative",
-        _infer_negative,
-        _NEGATIVE_DOC,
-        pure=True,
-        legalize=by_te(topi.negative, "tir_negative"),
-    ),
+    _negative("negative", "-x."),
     _float("acos", "The angle in [0, pi] whose cosine is x."),
     _float("acosh", "The number not below 0 whose hyperbolic cosine is x."),
     _float("asin", "The angle in [-pi/2, pi/2] whose sine is x."),

@@ -21,7 +21,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.builtin import global_scope
 from relaxpy.ir.relax.op.call import Operands, operand_tuple, packed_callee
-from relaxpy.ir.relax.op.memory import UNIT, datatype_by_name, tensor_in
+from relaxpy.ir.relax.op.memory import IN_STORAGE, UNIT, datatype_by_name, tensor_in
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.relations.context import Context
 
@@ -46,12 +46,7 @@ def alloc_storage(
     return ObjectStructInfo()
 
 
-@register(
-    "relax.vm.alloc_tensor",
-    pure=True,
-    adapt=datatype_by_name,
-    allocates=Allocation(shape=2, dtype=3, planned=True),
-)
+@register("relax.vm.alloc_tensor", pure=True, adapt=datatype_by_name, allocates=IN_STORAGE)
 def alloc_tensor(
     storage: StructInfo,
     offset: PrimStructInfo,
