@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Final
+from enum import Enum, auto
+from itertools import groupby, product
+from typing import TypeAlias
 
 from relaxpy.exec.kernel.bounds import extremes, is_injective, reach
 from relaxpy.exec.kernel.meetings import meetings
@@ -16,49 +17,52 @@ from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly, quotient
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
-EARLIER: Final = "<"
-SAME: Final = "="
-LATER: Final = ">"
-Directions = list[set[str]]
-ANY: Final = frozenset((EARLIER, SAME, LATER))
+
+class Direction(Enum):
+    """How one iteration of a loop lies to another one of it."""
+
+    EARLIER = auto()
+    SAME = auto()
+    LATER = auto()
+
+
+EARLIER, SAME, LATER = Direction
+Directions: TypeAlias = list[set[Direction]]
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Part `source` must come before part `sink`; loop number `level` carries the order.
+    """Part `source` must come before part `sink`.
 
-    `level` is the number of common loops where the order holds within one round of all of them.
-    `directions` say for each common loop how the source's round lies to the sink's. An order of a
-    part with itself is `kept_at_once` where performing several iterations at once, in the order of
-    their loops, keeps it: elements are read before a later iteration overwrites them, and of stores
-    to one computed element the last counts.
+    `directions` say for each common loop how the source's round lies to the sink's: the first that
+    is not the same carries the order, which holds within one round of all of them if there is none.
+    An order of a statement with itself is `kept_at_once` where performing several iterations at
+    once, in the order of their loops, keeps it: elements are read before a later iteration
+    overwrites them, and of stores to one computed element the last counts. It says nothing of other
+    orders.
     """
 
     source: int
     sink: int
-    level: int
-    directions: tuple[frozenset[str], ...]
+    directions: tuple[frozenset[Direction], ...]
     kept_at_once: bool = False
 
 
 def edges(
     parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> set[Edge]:
-    """The orders among `parts`, which stand in the order of the text.
+    """The orders among those of `parts`, which stand in the order of the text, that share a loop.
 
-    Between parts without a common loop those are left out that follow from others.
+    Parts without a common loop stay in the order of the text.
     """
-    found: set[Edge] = set()
-    earlier = [0] * len(parts)  # the numbers of the parts that must come before each, as bits
     compare = _Comparison(sizes)
-    pairs = sorted(meetings(parts, sizes, roots), key=lambda pair: (pair[1], -pair[0]))
-    for i, j in pairs:
-        if earlier[j] >> i & 1 and not common_axes(parts[i], parts[j]):
-            continue
-        between = set(_between(i, parts[i], j, parts[j], roots, compare))
-        found |= between
-        if i != j and any(edge.source == i for edge in between):
-            earlier[j] |= earlier[i] | 1 << i
+    found: set[Edge] = set()
+    begin = 0
+    for _, together in groupby(parts, lambda part: part.axes[0].var if part.axes else None):
+        members = tuple(together)
+        for i, j in meetings(members, sizes, roots):
+            found.update(_between(begin + i, members[i], begin + j, members[j], roots, compare))
+        begin += len(members)
     return found
 
 
@@ -71,32 +75,30 @@ def _between(
     compare: _Comparison,
 ) -> Iterator[Edge]:
     common = common_axes(first, second)
-    atomic = i != j or isinstance(first, Group)
-    for x, y, either_way in _pairs(first, second):
+    for x, y in _pairs(first, second):
         if roots.get(x.buffer, x.buffer) is not roots.get(y.buffer, y.buffer):
             continue
         found = compare.directions(x, first.axes, y, second.axes, common)
         if found is None:
             continue
-        scattered = not atomic and x is y and None in x.maps
+        scattered = x is y and None in x.maps
         for level, possible in enumerate(found):
             if EARLIER in possible:
-                yield Edge(i, j, level, _carried(found, level), scattered)
+                yield Edge(i, j, _carried(found, level), scattered)
             if LATER in possible:
-                kept = scattered or not (atomic or either_way)
-                yield Edge(j, i, level, _carried(_reversed(found), level), kept)
+                # Of two stores each may come later: the other order, above, is not kept.
+                yield Edge(j, i, _carried(_reversed(found), level), True)
             if SAME not in possible:
                 break
         else:
             if i != j:
-                yield Edge(i, j, common, _carried(found, common))
+                yield Edge(i, j, (frozenset((SAME,)),) * common)
 
 
-def _carried(found: Directions, level: int) -> tuple[frozenset[str], ...]:
+def _carried(found: Directions, level: int) -> tuple[frozenset[Direction], ...]:
     """The directions of what the loop at `level` carries: the same round of all loops around it."""
     outer = [frozenset((SAME,))] * level
-    carrier = [frozenset((EARLIER,))] if level < len(found) else []
-    return (*outer, *carrier, *map(frozenset, found[level + 1 :]))
+    return (*outer, frozenset((EARLIER,)), *map(frozenset, found[level + 1 :]))
 
 
 def _reversed(found: Directions) -> Directions:
@@ -104,8 +106,8 @@ def _reversed(found: Directions) -> Directions:
     return [{swap[d] for d in possible} for possible in found]
 
 
-def _pairs(first: Part, second: Part) -> Iterator[tuple[Access, Access, bool]]:
-    """Accesses of which one writes, and whether their order counts both ways within one part.
+def _pairs(first: Part, second: Part) -> Iterator[tuple[Access, Access]]:
+    """Accesses of which one writes.
 
     What a part accumulates meets itself in any order, but not in memory that it has two names for.
     """
@@ -113,26 +115,20 @@ def _pairs(first: Part, second: Part) -> Iterator[tuple[Access, Access, bool]]:
         match first:
             case Group() if arg_extreme_of(first) is not None:
                 every = product(first.writes, (*first.writes, *first.reads))
-                yield from ((x, y, True) for x, y in every if x.buffer is not y.buffer)
+                yield from ((x, y) for x, y in every if x.buffer is not y.buffer)
                 return
             case Statement(write=write) if update_of(first) is not None:
-                yield from ((write, y, False) for y in first.reads if not _same_access(y, write))
-                return
-            case Statement(write=write) if None in write.maps:
-                yield write, write, True
-                yield from ((write, y, False) for y in first.reads)
+                yield from ((write, y) for y in first.reads if not _same_access(y, write))
                 return
             case _:
                 pass
-    yield from ((x, y, True) for x, y in product(first.writes, second.writes))
-    yield from ((x, y, False) for x, y in product(first.writes, second.reads))
+    yield from product(first.writes, (*second.writes, *second.reads))
     if first is not second:
-        yield from ((x, y, True) for x, y in product(first.reads, second.writes))
+        yield from product(first.reads, second.writes)
 
 
 def _same_access(x: Access, y: Access) -> bool:
-    same = x.buffer is y.buffer and len(x.indices) == len(y.indices)
-    return same and all(a is b for a, b in zip(x.indices, y.indices, strict=True))
+    return x.buffer is y.buffer and all(a is b for a, b in zip(x.indices, y.indices, strict=True))
 
 
 def common_axes(first: Part, second: Part) -> int:
@@ -176,7 +172,7 @@ class _Comparison:
                 for a, b in zip(x_axes[:common], y_axes[:common], strict=True)
             ]
         possible: Directions = [_by_range(a, b, sizes) for a, b in ends]
-        if len(x.maps) != len(y.maps) or x.buffer is not y.buffer:
+        if x.buffer is not y.buffer:
             return possible
         shared = {axis.var: level for level, axis in enumerate(x_axes[:common])}
         for f, g, size in zip(x.maps, y.maps, x.buffer.shape, strict=False):
@@ -191,9 +187,9 @@ Ends = tuple[IndexPoly, IndexPoly] | None
 """The first and the last value that a loop's variable takes in any round of the loops around it."""
 
 
-def _by_range(a: Ends, b: Ends, sizes: Container[Var]) -> set[str]:
+def _by_range(a: Ends, b: Ends, sizes: Container[Var]) -> set[Direction]:
     """What the bounds of one loop, perhaps divided differently for two parts, leave possible."""
-    possible = set(ANY)
+    possible = set(Direction)
     if a is None or b is None:
         return possible
     (a_start, a_last), (b_start, b_last) = a, b

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from relaxpy.exec.kernel.nest import Axis, loads
-from relaxpy.exec.kernel.parts import Access, Statement
+from relaxpy.exec.kernel.nest import loads
+from relaxpy.exec.kernel.parts import Access
 from relaxpy.exec.kernel.plan import Map, Plan, Step, accesses, flat, parts_in
-from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import ConstExpr, PrimExpr, Var
@@ -67,26 +67,23 @@ def _replaces(step: Map, buffer: Buffer) -> bool:
     if any(r.buffer is statement.target for r in statement.reads):
         return False
     aligned = all(x is y for r in reads for x, y in zip(r.indices, statement.indices, strict=True))
-    return aligned and covers(statement, step.axes)
+    return aligned and _covers(step)
 
 
-def covers(statement: Statement, axes: Sequence[Axis]) -> bool:
-    """Whether the statement stores to every element of its target."""
-    left = {a.var: a for a in axes}
-    for index, size in zip(statement.indices, statement.target.shape, strict=True):
-        found = affine(index, left)
-        if found is None or len(found.coefficients) > 1:
+def _covers(step: Map) -> bool:
+    """Whether `step`, which has no guards, stores to every element of its target.
+
+    Its iterations store to different elements, so it does if there are as many of them.
+    """
+    sizes = [as_poly(size) for size in step.statement.target.shape]
+    left = [size for size in sizes if not size.same(1)]
+    for axis in step.axes:
+        extent = as_poly(axis.stop) - as_poly(axis.start)
+        of_axis = next((size for size in left if size.same(extent)), None)
+        if of_axis is None:
             return False
-        if not found.coefficients:
-            if not (as_poly(size).same(1) and found.offset.same(0)):
-                return False
-            continue
-        [(var, factor)] = found.coefficients.items()
-        axis = left.pop(var)
-        whole = as_poly(axis.start).same(0) and as_poly(axis.stop).same(as_poly(size))
-        if not (factor.same(1) and found.offset.same(0) and whole):
-            return False
-    return True
+        left.remove(of_axis)
+    return not left
 
 
 def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:

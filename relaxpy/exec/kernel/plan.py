@@ -119,10 +119,9 @@ class ArgReduce:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A part performed once, element by element; `reason` says why."""
+    """A part performed once, element by element."""
 
     part: Part
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from relaxpy.exec.kernel.parts import Group
 from relaxpy.exec.kernel.plan import (
     ArgReduce,
     Blocked,
@@ -51,13 +52,11 @@ def _entries(step: Step, prefix: str, reason: str) -> Iterator[BlockReport]:
         case Blocked(steps=steps):
             for inner in steps:
                 yield from _entries(inner, f"{prefix}in row blocks, ", reason)
-        case Scalar(part=part, reason=why):
-            if prefix:
-                yield BlockReport(part.name, "scalar loop", reason or why)
-            else:
-                yield BlockReport(
-                    part.name, "single element", "" if why == "a single element" else why
-                )
+        case Scalar(part=part) if prefix:
+            yield BlockReport(part.name, "scalar loop", reason)
+        case Scalar(part=part):
+            why = part.reason if isinstance(part, Group) else ""
+            yield BlockReport(part.name, "single element", why)
         case _:
             [part] = parts_in(step)
             yield BlockReport(part.name, prefix + _method(step), reason)

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from relaxpy.exec.kernel import domain
 from relaxpy.exec.kernel.bounds import is_one_to_one
-from relaxpy.exec.kernel.dependence import Edge, common_axes, edges
+from relaxpy.exec.kernel.dependence import EARLIER, LATER, Edge, common_axes, edges
 from relaxpy.exec.kernel.domain import is_point
 from relaxpy.exec.kernel.join import joined
 from relaxpy.exec.kernel.nest import Axis, loads
@@ -59,8 +59,7 @@ class _Scheduler:
         for component, inside in zip(found, within, strict=True):
             if len(component) == 1:
                 part = self.parts[component[0]]
-                forced = _free(part, serial) and self._forced(part, serial)
-                if all(e.kept_at_once for e in inside) and not forced:
+                if all(e.kept_at_once for e in inside) and not self._forced(part, serial):
                     yield self._whole(part, serial)
                     continue
             yield from self._cycle(component, inside, serial)
@@ -94,7 +93,7 @@ class _Scheduler:
         levels = [n for n in range(common) if parts[0].axes[n].var not in done]
         if not levels:
             for part in parts:
-                yield Scalar(part, self._reason(part))
+                yield Scalar(part)
             return
         allowed = [n for n in levels if self._may_be_outermost(n, levels, parts, inside)]
         best = min(allowed, key=lambda n: (self._left(n, levels, component, inside), n))
@@ -110,11 +109,7 @@ class _Scheduler:
         axes = [p.axes[level] for p in parts]
         if any(mentions(b, outer) for a in axes for b in (a.start, a.stop)):
             return False
-        return level == levels[0] or not any(
-            e.level < level and ">" in e.directions[level]
-            for e in inside
-            if level < len(e.directions)
-        )
+        return not any(LATER in e.directions[level] for e in inside)
 
     def _left(self, level: int, levels: list[int], component: list[int], inside: set[Edge]) -> int:
         """How many parts stay in cycles once the loop at `level` runs one round at a time."""
@@ -133,21 +128,18 @@ class _Scheduler:
         names = sorted({w.buffer.name for p in parts for w in p.writes})
         return f"loop {axis.var.name} carries a dependence on {', '.join(names)}"
 
-    def _reason(self, part: Part) -> str:
-        return part.reason if isinstance(part, Group) else "one element at a time"
-
     def _whole(self, part: Part, serial: tuple[Axis, ...]) -> Step:
         axes = _free(part, serial)
         if isinstance(part, Group):
             extreme = arg_extreme_of(part)
             if extreme is None or extreme.axis not in axes:
-                step: Step = Scalar(part, part.reason)
+                step: Step = Scalar(part)
                 for axis in reversed(axes):
                     step = Serial(axis, (step,), part.reason)
                 return step
             return ArgReduce(part, tuple(a for a in axes if a is not extreme.axis), extreme)
         if not axes:
-            return Scalar(part, "a single element")
+            return Scalar(part)
         plain = classify(part, axes, self.sizes)
         if isinstance(plain, Scatter) and not part.guards:
             return plain
@@ -245,7 +237,7 @@ def _free(part: Part, serial: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 def _satisfied(edge: Edge, level: int) -> bool:
     """Whether running the loop at `level` in order keeps the order of `edge`."""
-    return level < len(edge.directions) and edge.directions[level] == {"<"}
+    return edge.directions[level] == {EARLIER}
 
 
 def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]]:

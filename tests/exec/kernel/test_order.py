@@ -186,7 +186,7 @@ def f(A: T.Buffer((3, 5), "{dtype}"), B: T.Buffer((5, 2), "{dtype}"),
 def test_components_are_the_cycles_each_as_early_as_it_may_come(
     count: int, arrows: set[tuple[int, int]]
 ) -> None:
-    orders = [Edge(a, b, 0, ()) for a, b in arrows if a < count and b < count]
+    orders = [Edge(a, b, ()) for a, b in arrows if a < count and b < count]
     reach = np.eye(count, dtype=bool)
     for edge in orders:
         reach[edge.source, edge.sink] = True
@@ -203,7 +203,7 @@ def test_components_are_the_cycles_each_as_early_as_it_may_come(
 
 def test_components_take_time_as_their_orders_do() -> None:
     def line(count: int) -> list[Edge]:
-        return [Edge(n, n + 1, 0, ()) for n in range(count - 1)]
+        return [Edge(n, n + 1, ()) for n in range(count - 1)]
 
     few, many = (calls(partial(components, range(n), line(n))) for n in (100, 200))
     assert many < 2.5 * few

@@ -1,0 +1,270 @@
+"""What the scheduler decides of small kernels, each for a reason that its text gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.kernel import compile_kernel
+from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.script import from_source
+from tests.exec.kernel.support import check
+
+SIZE = 40
+
+
+def kernel(body: str) -> PrimFunc:
+    """A kernel over vectors A to D, matrices X and Y, places P, a number s, and Z[n, m]."""
+    text = f"""
+@T.prim_func
+def f(a: T.handle, b: T.handle, c: T.handle, d: T.handle, x: T.handle, y: T.handle,
+      p: T.handle, z: T.handle, s: T.int64):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, ({SIZE},), "int32")
+    B = T.match_buffer(b, ({SIZE},), "int32")
+    C = T.match_buffer(c, ({SIZE},), "int32")
+    D = T.match_buffer(d, ({SIZE},), "int32")
+    X = T.match_buffer(x, ({SIZE}, {SIZE}), "int32")
+    Y = T.match_buffer(y, ({SIZE}, {SIZE}), "int32")
+    P = T.match_buffer(p, (8,), "int32")
+    Z = T.match_buffer(z, (n, m), "int32")
+{body}"""
+    func = from_source(text)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def arguments(n: int, m: int, s: int, seed: int = 3) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    shapes = [(SIZE,)] * 4 + [(SIZE, SIZE)] * 2
+    arrays = [rng.integers(-9, 9, shape).astype(np.int32) for shape in shapes]
+    places, sized = rng.integers(0, 8, 8), rng.integers(-9, 9, (n, m))
+    return [*arrays, places.astype(np.int32), sized.astype(np.int32), s]
+
+
+def decided(body: str, *expected: str, reasons: Sequence[str] | None = None) -> None:
+    """Its statements run in these ways, in this order, and do what the text says."""
+    func = kernel(body)
+    report = compile_kernel(func, "kernel").report
+    assert [f"{e.block}: {e.method.replace('in row blocks, ', '')}" for e in report] == [*expected]
+    assert reasons is None or [e.reason for e in report] == [*reasons]
+    for n, m, s in ((2, 3, 1), (0, 1, -1), (1, 0, 0)):
+        check(func, *arguments(n, m, s))
+
+
+NESTS = {
+    # Each row needs the one before it; within a row nothing is needed.
+    "X[i + 1, j] = X[i, j] * 2 + 1": "loop over i, elementwise",
+    # Each element needs the one to the left: all rows go along at once.
+    "X[i, j + 1] = X[i, j] * 2 + 1": "loop over j, elementwise",
+    "X[i + 1, j + 1] = X[i, j] * 2 + 1": "loop over i, elementwise",
+    "X[i + 1, j] = X[i, j + 1] * 2 + 1": "loop over i, elementwise",
+    # What is read is overwritten only later, or never.
+    "X[i, j] = X[i + 1, j] * 2 + 1": "elementwise",
+    "X[i, j] = X[i, j + 1] * 2 + 1": "elementwise",
+    "X[i, j + 1] = X[i + 1, j] * 2 + 1": "elementwise",
+    "X[i + 3, j] = X[i, j] * 2 + 1": "elementwise",
+    "X[i, j + 4] = X[i, j] * 2 + 1": "elementwise",
+    "X[i + 2, j + 4] = X[i, j] * 2 + 1": "elementwise",
+    # Both neighbours are needed.
+    "X[i + 1, j + 1] = X[i, j + 1] * 2 + X[i + 1, j]": "scalar loop",
+    # Different elements in each iteration: twelve digits of a number, or with gaps between.
+    "A[i * 4 + j] = B[i] * 2 + C[j] + A[i * 4 + j] * 3": "elementwise",
+    "A[i * 7 + j] = B[i] * 2 + C[j] + A[i * 7 + j] * 3": "elementwise",
+    "A[i + j * 3] = B[i] * 2 + C[j] + A[i + j * 3] * 3": "elementwise",
+    # The elements of an accumulation, and what it reads elsewhere in its target.
+    "A[i] = A[i] + B[j]": "add reduction over j",
+    "A[i] = A[i] + A[j + 4]": "add reduction over j",
+    "A[j] = A[j] + B[i]": "add reduction over i",
+    # Places that are read: of several stores to one the last counts.
+    "A[P[j]] = B[i] + C[j]": "scatter",
+    "A[P[j]] = A[P[j]] + B[i]": "scatter (add)",
+}
+
+
+@pytest.mark.parametrize("line", NESTS)
+def test_one_statement_in_two_loops(line: str) -> None:
+    name = line[0]
+    decided(f"    for i, j in T.grid(3, 4):\n        {line}\n", f"{name}: {NESTS[line]}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # Elements that several iterations meet: rows of four that overlap by one, diagonals.
+        "A[i * 3 + j] = B[i] * 2 + C[j] + A[i * 3 + j] * 3",
+        "A[i + j] = B[i] * 2 + C[j] + A[i + j] * 3",
+        # An accumulation that reads what it has accumulated elsewhere, or stored anywhere.
+        "A[i] = A[i] + A[j]",
+        "A[P[j]] = A[j + 8] + B[i]",
+        "A[P[j]] = A[P[j]] + A[i]",
+        "A[B[j] * 0 + P[j]] = A[j] * 2 + B[i]",
+    ],
+)
+def test_a_loop_is_kept(line: str) -> None:
+    """An iteration may need what an earlier one stores."""
+    func = kernel(f"    for i, j in T.grid(3, 4):\n        {line}\n")
+    assert all("loop" in entry.method for entry in compile_kernel(func, "kernel").report)
+    for seed in range(3):
+        check(func, *arguments(2, 3, 1, seed))
+
+
+LOOPS = {
+    # Apart by more than n and at least one, whatever n is, and in one direction.
+    "A[i] = A[i + n + 1] * 2 + 1": "elementwise",
+    "A[i + n + 1] = A[i] * 2 + 1": "scalar loop",
+    "A[20 - i] = A[20 - i - n - 1] * 2 + 1": "elementwise",
+    "A[20 - i - n - 1] = A[20 - i] * 2 + 1": "scalar loop",
+    # The stride may be negative, or zero.
+    "A[i * s + 8] = A[i * s + 9] * 2 + 1": "scalar loop",
+    "A[i * s + 9] = A[i * s + 8] * 2 + 1": "scalar loop",
+    # Never zero.
+    "A[i * (n + 1)] = A[i * (n + 1)] * B[i] + 1": "elementwise",
+    "A[20 - i * (n + 1)] = A[20 - i * (n + 1)] * B[i] + 1": "elementwise",
+    # Zero for n = 0, when every iteration reads what the one before it stores.
+    "A[i * n] = A[i * n] * B[i] + 1": "scalar loop",
+    # The last element stored to and the first one read, in either order.
+    "A[20 + i] = A[19 - i] * 2 + 1": "elementwise",
+    "A[19 - i] = A[20 + i] * 2 + 1": "elementwise",
+}
+
+
+@pytest.mark.parametrize("line", LOOPS)
+def test_one_statement_in_one_loop(line: str) -> None:
+    decided(f"    for i in range(5):\n        {line}\n", f"A: {LOOPS[line]}")
+
+
+PAIRS = {
+    # One element is stored to in each iteration; the other statement reads another one.
+    ("C[i] = A[0] * 2 + 1", "A[n + 1] = C[i]"): ("C: elementwise", "A: scalar loop"),
+    ("C[i] = A[n + 1] * 2 + 1", "A[0] = C[i]"): ("C: elementwise", "A: scalar loop"),
+    # For n = 0 it is the same one.
+    ("C[i] = A[n] * 2 + 1", "A[0] = C[i]"): ("C: scalar loop", "A: scalar loop"),
+    # The second is needed by the first in a later iteration only.
+    ("A[i] = B[i + 1]", "B[i] = C[i]"): ("A: elementwise", "B: elementwise"),
+    ("A[i] = B[i]", "B[i + 1] = C[i]"): ("B: elementwise", "A: elementwise"),
+    ("A[i] = B[i]", "B[i + 1] = A[i]"): ("A: scalar loop", "B: scalar loop"),
+    # A place that is read may be any: both orders hold, within an iteration and across.
+    ("A[P[i]] = B[i]", "C[i] = A[i]"): ("A: scalar loop", "C: scalar loop"),
+    ("A[i] = B[i]", "C[i] = A[P[i]]"): ("A: scalar loop", "C: scalar loop"),
+    ("A[P[i]] = B[i]", "C[i] = D[P[i]]"): ("A: scatter", "C: elementwise"),
+}
+
+
+@pytest.mark.parametrize("lines", PAIRS)
+def test_two_statements_in_one_loop(lines: tuple[str, str]) -> None:
+    body = "".join(f"        {line}\n" for line in lines)
+    decided(f"    for i in range(5):\n{body}", *PAIRS[lines])
+
+
+def test_a_loop_that_reads_its_results_after_one_that_does_not() -> None:
+    decided(
+        """
+    A[7] = B[7] * 2
+    for i in range(5):
+        A[i] = B[i] * 2
+    for i in range(5):
+        C[i + 1] = C[i] * 2 + 1
+    for i in range(5):
+        D[i] = C[i] * 2
+""",
+        "A: single element",
+        "A: elementwise",
+        "C: scalar loop",
+        "D: elementwise",
+        reasons=["", "", "loop i carries a dependence on C", ""],
+    )
+
+
+def test_a_loop_is_not_moved_outward_past_a_diagonal() -> None:
+    """X needs its right neighbour in the row before, which running j first would not have yet.
+
+    Both need each other along a row, which would run as a whole for each j if it might.
+    """
+    decided(
+        """
+    for i, j in T.grid(3, 4):
+        X[i + 1, j + 1] = X[i, j + 2] + Y[i + 1, j]
+        Y[i + 1, j + 1] = X[i + 1, j + 1] * 2 + C[j]
+""",
+        "X: scalar loop",
+        "Y: scalar loop",
+        reasons=["loop j carries a dependence on X, Y"] * 2,
+    )
+
+
+def test_the_loop_that_leaves_fewest_in_cycles_runs_outermost() -> None:
+    """Columns from left to right: within one, nothing is needed. By rows, each would be a cycle."""
+    decided(
+        """
+    for i, j in T.grid(3, 4):
+        X[i, j + 1] = Y[i, j] * 2 + X[i, j]
+        Y[i, j + 1] = X[i, j] * 2 + C[j]
+""",
+        "X: loop over j, elementwise",
+        "Y: loop over j, elementwise",
+        reasons=["loop j carries a dependence on X, Y"] * 2,
+    )
+
+
+def test_a_loop_whose_ends_follow_another_stays_inside_it() -> None:
+    decided(
+        """
+    for i in range(4):
+        for j in range(i, 5):
+            X[i, j + 1] = X[i, j] * 2 + 1
+    for i in range(4):
+        for j in range(5):
+            A[i] = B[j]
+""",
+        "X: scalar loop",
+        "A: loop over j, elementwise",
+        reasons=["loop j carries a dependence on X", "loop j carries a dependence on A"],
+    )
+
+
+def test_a_sum_over_a_loop_that_ends_where_another_says() -> None:
+    """Each row has its own number of terms: rows run one by one, terms at once."""
+    decided(
+        """
+    for i in range(4):
+        for j in range(i + 1):
+            A[i] = A[i] + X[i, j]
+""",
+        "A: loop over i, add reduction over j",
+        reasons=["inner loops end where i says"],
+    )
+
+
+def test_statements_that_share_a_loop_have_the_iterations_that_any_needs() -> None:
+    """The loop that is kept runs over what either takes part in."""
+    decided(
+        """
+    for i in range(9):
+        if i >= 1 and i < 5:
+            A[i + 1] = B[i] * 2 + 1
+        if i >= 3 and i < 8:
+            B[i + 1] = A[i] * 2 + 1
+""",
+        "A: scalar loop",
+        "B: scalar loop",
+    )
+
+
+def test_a_group_runs_in_its_loops() -> None:
+    decided(
+        """
+    for i in range(4):
+        while A[i] < 3:
+            A[i] = A[i] + 1
+    while B[0] < 3:
+        B[0] = B[0] + 1
+""",
+        "A: scalar loop",
+        "B: single element",
+        reasons=["a while loop"] * 2,
+    )
