@@ -132,13 +132,8 @@ def _same_access(x: Access, y: Access) -> bool:
 
 
 def common_axes(first: Part, second: Part) -> int:
-    """The number of loops around both."""
-    count = 0
-    for a, b in zip(first.axes, second.axes, strict=False):
-        if a.var is not b.var:
-            break
-        count += 1
-    return count
+    """The number of loops around both, which are the outermost of each."""
+    return sum(a.var is b.var for a, b in zip(first.axes, second.axes, strict=False))
 
 
 class _Comparison:

@@ -21,35 +21,32 @@ def shared_memory(
 
     That is the target of the elementwise step in which it is read last, if nothing touches that
     target before. Buffers in `fixed` keep their own memory.
+
+    Rule:
+        Of buffers that use one memory each is read last where the next is first stored, so that no
+        two are needed at once, unless a step receives two.
     """
     owners: dict[Buffer, Buffer] = {}
+    receiving: set[int] = set()
     touched: dict[Buffer, list[int]] = {}
     for number, step in enumerate(steps):
         for buffer in {a.buffer for a in accesses(step)}:
             touched.setdefault(buffer, []).append(number)
     for buffer in reversed(local):
         uses = touched.get(buffer, [])
-        if len(uses) < 2 or buffer in fixed:
+        if len(uses) < 2 or buffer in fixed or uses[-1] in receiving:
             continue
         last = steps[uses[-1]]
         if not isinstance(last, Map) or last.statement.guards:
             continue
         target = last.statement.target
-        owner = owners.get(target, target)
-        # Both may have taken in others before, which move along and must not be disturbed either.
-        moving = [buffer, *(b for b, memory in owners.items() if memory is buffer)]
-        staying = [owner, *(b for b, memory in owners.items() if memory is owner)]
-        free = all(
-            touched[b][0] > touched[a][-1]
-            or touched[b][-1] < touched[a][0]
-            or (a is buffer and b is target and touched[b][0] == uses[-1])
-            for a in moving
-            for b in staying
-        )
-        if target in fixed or not free:
+        if target in fixed or touched[target][0] != uses[-1]:
             continue
         if _alike(buffer, target) and _replaces(last, buffer):
-            owners |= dict.fromkeys(moving, owner)
+            receiving.add(uses[-1])
+            # What uses the buffer's memory moves along.
+            moving = [buffer, *(b for b, memory in owners.items() if memory is buffer)]
+            owners |= dict.fromkeys(moving, owners.get(target, target))
     return owners
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.exec.kernel.report import report_of
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 
 WHOLE, KEPT = "elementwise", "scalar loop"

@@ -13,7 +13,7 @@ import pytest
 
 from relaxpy.exec.kernel.memory import exclusions
 from relaxpy.exec.kernel.planner import make_plan
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check
 
@@ -24,7 +24,8 @@ def kernel(body: str) -> PrimFunc:
 @T.prim_func
 def f(x: T.handle, z: T.handle, y: T.handle, P: T.Buffer((5,), "int32"),
       M: T.Buffer((5, 5), "float32"), N: T.Buffer((5, 5), "float32"),
-      W: T.Buffer((6,), "float32"), K: T.Buffer((5,), "float64"), V: T.Buffer((5,), "float32")):
+      W: T.Buffer((6,), "float32"), K: T.Buffer((5,), "float64"), V: T.Buffer((5,), "float32"),
+      R: T.Buffer((5, 4), "float32"), O: T.Buffer((5, 1), "float32")):
     n = T.int64()
     X = T.match_buffer(x, (n,), "float32")
     Z = T.match_buffer(z, (n,), "float32")
@@ -32,6 +33,7 @@ def f(x: T.handle, z: T.handle, y: T.handle, P: T.Buffer((5,), "int32"),
     T_ = T.alloc_buffer((n,), "float32")
     U = T.alloc_buffer((n,), "float32")
     S = T.alloc_buffer((5, 5), "float32")
+    G = T.alloc_buffer((5, 1), "float32")
     Q = T.alloc_buffer((5,), "float32")
     H = T.alloc_buffer((6,), "float32")
 {body}"""
@@ -42,7 +44,7 @@ def f(x: T.handle, z: T.handle, y: T.handle, P: T.Buffer((5,), "int32"),
 
 def arguments() -> list[np.ndarray]:
     rng = np.random.default_rng(4)
-    shapes = [(5,)] * 3 + [(5, 5)] * 2 + [(6,), (5,), (5,)]
+    shapes = [(5,)] * 3 + [(5, 5)] * 2 + [(6,), (5,), (5,), (5, 4), (5, 1)]
     found = [rng.integers(1, 9, shape).astype(np.float32) for shape in shapes]
     found[6] = found[6].astype(np.float64)
     found.insert(3, rng.permutation(5).astype(np.int32))
@@ -91,6 +93,12 @@ SHARED = {
     "rows and columns": (SQUARE, "for i, j in T.grid(5, 5): N[i, j] = S[j, i] * M[i, j]", {}),
     "a diagonal": (SQUARE, "for i in range(5): N[i, i] = S[i, i]", {}),
     "one row": (SQUARE, "for j in range(5): N[0, j] = S[0, j]", {}),
+    "one column": (
+        "    for i in range(5):\n        G[i, 0] = W[i] + T.float32(1)\n",
+        "for i in range(5): O[i, 0] = G[i, 0]",
+        {"G": "O"},
+    ),
+    "fewer columns": (SQUARE, "for i, j in T.grid(5, 4): R[i, j] = S[i, j]", {}),
     "columns left over": (SQUARE, "for i, j in T.grid(5, 4): N[i, j] = S[i, j]", {}),
     "the result is read in between": (
         FILL + "    for i in range(n):\n        Z[i] = Y[i]\n",
@@ -122,6 +130,21 @@ SHARED = {
         FILL + "    for i in range(n):\n        U[i] = X[i] * T.float32(3)\n",
         "for i in range(n): Y[i] = T_[i] * U[i]",
         {"U": "Y"},
+    ),
+    "one of two, the other is summed": (
+        FILL + "    for i in range(n):\n        U[i] = X[i] * T.float32(3)\n",
+        "for i in range(n): Y[i] = T_[i] * Z[i]\n    for i, j in T.grid(5, n): V[i] = V[i] + U[j]",
+        {"T_": "Y"},
+    ),
+    "one of two, the other's is in use": (
+        FILL + "    for i in range(n):\n        U[i] = X[i] * T.float32(3) + Z[i]\n",
+        "for i in range(n): Y[i] = T_[i] * X[i]\n    for i in range(n): Z[i] = U[i] * X[i]",
+        {"T_": "Y"},
+    ),
+    "two at once, each in another result": (
+        FILL + "    for i in range(n):\n        U[i] = X[i] * T.float32(3)\n",
+        "for i in range(n): Y[i] = T_[i] + X[i]\n    for i in range(n): Z[i] = U[i] + X[i]",
+        {"T_": "Y", "U": "Z"},
     ),
     "one after the other": (
         FILL + "    for i in range(n):\n        U[i] = T_[i] * X[i]\n",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.kernel import compile_kernel
-from relaxpy.ir.tir.function import PrimFunc
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check
 
@@ -83,6 +83,8 @@ NESTS = {
     # Places that are read: of several stores to one the last counts.
     "A[P[j]] = B[i] + C[j]": "scatter",
     "A[P[j]] = A[P[j]] + B[i]": "scatter (add)",
+    # Whatever the row, what is read lies in other columns.
+    "X[P[j], i] = X[P[j], i + 4] * 2 + 1": "scatter",
 }
 
 
@@ -100,6 +102,7 @@ def test_one_statement_in_two_loops(line: str) -> None:
         "A[i + j] = B[i] * 2 + C[j] + A[i + j] * 3",
         # An accumulation that reads what it has accumulated elsewhere, or stored anywhere.
         "A[i] = A[i] + A[j]",
+        "X[i, 0] = X[i, 0] + X[i, j]",
         "A[P[j]] = A[j + 8] + B[i]",
         "A[P[j]] = A[P[j]] + A[i]",
         "A[B[j] * 0 + P[j]] = A[j] * 2 + B[i]",
@@ -161,6 +164,19 @@ def test_two_statements_in_one_loop(lines: tuple[str, str]) -> None:
     decided(f"    for i in range(5):\n{body}", *PAIRS[lines])
 
 
+def test_elements_that_are_never_the_same_in_one_of_two_dimensions() -> None:
+    """X is stored to beside its diagonal, in each row anew, and read on the diagonal."""
+    decided(
+        """
+    for i, j in T.grid(3, 4):
+        X[j + 1, j] = A[i] * 2
+        Y[i, j] = X[j, j] * 2
+""",
+        "X: loop over i, elementwise",
+        "Y: elementwise",
+    )
+
+
 def test_a_loop_that_reads_its_results_after_one_that_does_not() -> None:
     decided(
         """
@@ -211,6 +227,70 @@ def test_the_loop_that_leaves_fewest_in_cycles_runs_outermost() -> None:
     )
 
 
+def test_the_loops_inside_one_that_is_kept() -> None:
+    """Of the three loops the first is needed for X, and the last as each of its stores replaces."""
+    decided(
+        """
+    for i, j, k in T.grid(2, 3, 4):
+        X[i + 1, j] = X[i, j] * 2 + Y[j, k]
+""",
+        "X: loop over i, loop over k, elementwise",
+    )
+
+
+def test_extremes_of_rows() -> None:
+    """Each row has its own best value and place; nothing else is needed of another iteration."""
+    decided(
+        """
+    for i, k in T.grid(4, 5):
+        if X[i, k] > A[i]:
+            A[i] = X[i, k]
+            B[i] = k
+""",
+        "A: argmax over k",
+    )
+
+
+def test_places_of_extremes_in_the_memory_of_their_values() -> None:
+    """The place of a row's extreme is where the next row's best value is."""
+    decided(
+        """
+    V = T.decl_buffer((40,), "int32", data=A.data)
+    for i, k in T.grid(4, 5):
+        if X[i, k] > A[i]:
+            A[i] = X[i, k]
+            V[i + 1] = k * 3
+""",
+        "A: scalar loop",
+    )
+
+
+def test_a_group_that_needs_a_diagonal_keeps_its_loops_in_order() -> None:
+    """As with stores: row i + 1 begins with what row i has one place to the right."""
+    decided(
+        """
+    for i, j in T.grid(3, 4):
+        X[i + 1, j + 1] = X[i, j + 2] + Y[i + 1, j]
+        while X[i + 1, j + 1] > 2:
+            X[i + 1, j + 1] = X[i + 1, j + 1] - 3
+        Y[i + 1, j + 1] = X[i + 1, j + 1] * 2 + C[j]
+""",
+        "X: scalar loop",
+        "X: scalar loop",
+        "Y: scalar loop",
+    )
+    decided(
+        """
+    for i, j in T.grid(3, 4):
+        while Y[i + 1, j] + X[i, j + 2] > X[i + 1, j + 1]:
+            X[i + 1, j + 1] = X[i + 1, j + 1] + 2
+        Y[i + 1, j + 1] = X[i + 1, j + 1] * 2 + C[j]
+""",
+        "X: scalar loop",
+        "Y: scalar loop",
+    )
+
+
 def test_a_loop_whose_ends_follow_another_stays_inside_it() -> None:
     decided(
         """
@@ -252,6 +332,46 @@ def test_statements_that_share_a_loop_have_the_iterations_that_any_needs() -> No
 """,
         "A: scalar loop",
         "B: scalar loop",
+    )
+
+
+FIRST = "        if i < 4:\n            C[i] = A[P[i]] * 2 + 1\n"
+SECOND = "        if i >= {}:\n            A[i + 1] = C[i - {}] * 2 + 1\n"
+ROWS = [
+    "        if i < 2:\n            Y[i, j] = X[P[j], j] * 2 + 1\n",
+    "        if i >= 2:\n            X[i, j] = Y[i - 2, j] * 2 + 1\n",
+]
+
+
+@pytest.mark.parametrize(
+    ("begin", "swapped"), [(3, False), (4, False), (5, False), (4, True), (5, True)]
+)
+def test_what_happens_in_later_iterations_only_comes_after(begin: int, swapped: bool) -> None:
+    """Places that are read may be any, but what stores there begins when the others end.
+
+    In an iteration that they share, which 3 is, the text decides.
+    """
+    statements = [FIRST, SECOND.format(begin, begin)]
+    loop = "".join(reversed(statements) if swapped else statements)
+    decided(f"    for i in range(8):\n{loop}", "C: elementwise", "A: elementwise")
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_an_inner_loop_has_no_say_where_the_outer_iterations_differ(swapped: bool) -> None:
+    loop = "".join(reversed(ROWS) if swapped else ROWS)
+    text = f"    for i, j in T.grid(4, 5):\n{loop}"
+    decided(text, "Y: elementwise", "X: elementwise")
+
+
+def test_a_loop_that_ends_where_memory_says() -> None:
+    decided(
+        """
+    for i in range(8):
+        for k in range(P[i]):
+            X[i, k + 1] = X[i, k] * 2 + 1
+""",
+        "X: scalar loop",
+        reasons=["loop k carries a dependence on X"],
     )
 
 
