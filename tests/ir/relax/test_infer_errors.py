@@ -66,6 +66,12 @@ CASES = {
         VALUE,
         "say with R.match_cast that it is a function",
     ),
+    "a function of which neither parameters nor derivation is known": Case(
+        lambda _, value: call(var("h", rx.FuncStructInfo(None, Object)), X, line=value),
+        WRONG,
+        "WF-17b",
+        VALUE,
+    ),
     "too many arguments": Case(
         lambda operand, value: call(F, X, const(operand), X, line=value),
         WRONG_KIND,

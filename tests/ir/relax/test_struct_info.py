@@ -101,6 +101,16 @@ def test_there_is_no_wildcard_for_one_dimension(hole: object) -> None:
         rx.ShapeStructInfo((N, hole))  # type: ignore[arg-type]
 
 
+@pytest.mark.rule("SC-16")
+@pytest.mark.parametrize("scope", [3, "n", N, N + 1, [N, 3], (N, "n")], ids=str)
+def test_what_is_in_scope_is_a_collection_of_variables(scope: object) -> None:
+    with pytest.raises(MisuseError, match=r"in scope are a collection of tir\.Var") as caught:
+        is_base_of(tensor(N), tensor(N), scope)  # type: ignore[arg-type]
+    assert caught.value.about is scope
+    for known in (None, (), [N], {N}, {N: 3}):
+        assert is_base_of(tensor(N), tensor(N), known)  # type: ignore[arg-type]
+
+
 @pytest.mark.rule("SUB-7")
 def test_an_info_answers_for_itself_what_is_below_it() -> None:
     known, open_info = rx.TensorStructInfo((N, 2)), rx.TensorStructInfo(ndim=2)
@@ -117,11 +127,14 @@ def test_sizes_are_put_in_for_variables_only() -> None:
     n = tir.Var("n", "int64")
     info = rx.TensorStructInfo((n, 4), "float32")
     assert substitute_info(info, {n: 3}) == rx.TensorStructInfo((3, 4), "float32")
-    for values in (3, [n], {"n": 3}, {n: None}):
-        with pytest.raises(MisuseError):
+    wrong: list[object] = [n]
+    for values, about in ((3, 3), (wrong, wrong), ({"n": 3}, "n"), ({n: None}, None)):
+        with pytest.raises(MisuseError) as caught:
             substitute_info(info, values)  # type: ignore[arg-type]
-    with pytest.raises(MisuseError):
+        assert caught.value.about is about
+    with pytest.raises(MisuseError) as caught:
         substitute_info(3, {n: n})  # type: ignore[type-var]
+    assert caught.value.about == 3
 
 
 @pytest.mark.rule("MAP-9")
