@@ -60,6 +60,12 @@ FLOORS = {
         tir.py relax.py ir.py read.py ir_builder/ir ir_builder/tir ir_builder/relax
     """,
 }
+#: Nodes some of whose methods are performed by a room above, which they import when called.
+PERFORMED_ABOVE = {
+    *("relaxpy/ir/core/node.py", "relaxpy/ir/tir/prim_expr.py", "relaxpy/ir/tir/buffer.py"),
+    *("relaxpy/ir/te/tensor.py", "relaxpy/ir/relax/nodes/base.py"),
+    "relaxpy/ir/relax/nodes/function.py",
+}
 FACES = {
     *("relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py", "relaxpy/ir/relax/__init__.py"),
     *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
@@ -77,15 +83,15 @@ def floor_of(file: str) -> tuple[str, int] | None:
     return None
 
 
-def checked_types(tree: ast.AST) -> set[ast.AST]:
-    """The nodes under `if TYPE_CHECKING`."""
-    blocks = (node for node in ast.walk(tree) if isinstance(node, ast.If))
-    return {
-        part
-        for block in blocks
-        if ast.unparse(block.test) == "TYPE_CHECKING"
-        for part in ast.walk(block)
-    }
+def exempt(file: str, tree: ast.AST) -> set[ast.AST]:
+    """The nodes under `if TYPE_CHECKING`, and those in methods that a room above performs."""
+    blocks = [
+        node
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        or (isinstance(node, ast.FunctionDef) and file in PERFORMED_ABOVE)
+    ]
+    return {part for block in blocks for part in ast.walk(block)}
 
 
 def arrows_up(file: str, text: str) -> list[str]:
@@ -94,7 +100,7 @@ def arrows_up(file: str, text: str) -> list[str]:
     if home is None:
         return []
     tree = ast.parse(text)
-    free, found = checked_types(tree), []
+    free, found = exempt(file, tree), []
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or node.module is None or node in free:
             continue

@@ -83,8 +83,9 @@ class Node:
 
         What is pickled together mentions the same variables afterwards, too.
         """
-        parts: tuple[Any, ...] = hooks.call("reduced", self)
-        return parts
+        from relaxpy.ir.serialize import reduced
+
+        return reduced(self)
 
 
 def too_deep(node: Node) -> str:

@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import walk
@@ -63,8 +62,10 @@ def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
     def apply(self: Tensor, other: object) -> Any:
         if not self.ndim and isinstance(other, (PrimExpr, TensorSlice)):
             return NotImplemented  # the one element of the tensor is a scalar among scalars
+        from relaxpy.ir.te.topi.elementwise import combine
+
         operands = (other, self) if reflected else (self, other)
-        return hooks.call("combine_tensors", name, *operands)
+        return combine(name, *operands)
 
     apply.__doc__ = f"{name}, element by element."
     return apply
@@ -95,7 +96,9 @@ class Tensor(Node):
 
     def astype(self, dtype: str) -> Tensor:
         """The elements in another datatype."""
-        return hooks.call("combine_tensors", "cast", self, dtype)  # type: ignore[no-any-return]
+        from relaxpy.ir.te.topi.elementwise import combine
+
+        return combine("cast", self, dtype)  # type: ignore[no-any-return]
 
     @property
     def ndim(self) -> int:

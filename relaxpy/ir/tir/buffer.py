@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, counted
-from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType
@@ -274,8 +273,9 @@ class Buffer(Node):
         Errors:
             MisuseError (also TypeError): the elements are of another datatype.
         """
-        store: BufferStore = hooks.call("store_at", self, begin, value, predicate)
-        return store
+        from relaxpy.ir.tir.stmt import store_at
+
+        return store_at(self, begin, value, predicate)
 
     def offset_of(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
         """How many elements lie before the one at `indices`, for each axis of the memory.
@@ -283,13 +283,15 @@ class Buffer(Node):
         Errors:
             MisuseError (also TypeError): the number of indices differs from the rank.
         """
-        offsets: list[PrimExpr] = hooks.call("buffer_offsets", self, indices)
-        return offsets
+        from relaxpy.ir.tir.analysis.addressing import offsets
+
+        return offsets(self, indices)
 
     def get_flattened_buffer(self) -> Buffer:
         """The same memory with one dimension for each of its axes, one unless separators say so."""
-        buffer: Buffer = hooks.call("flattened_buffer", self)
-        return buffer
+        from relaxpy.ir.tir.analysis.addressing import flattened
+
+        return flattened(self)
 
     def access_ptr(
         self,
@@ -304,10 +306,9 @@ class Buffer(Node):
         Errors:
             MisuseError (also TypeError): no such mask.
         """
-        pointer: Call = hooks.call(
-            "buffer_access_ptr", self, access_mask, ptr_type, content_lanes, offset, extent
-        )
-        return pointer
+        from relaxpy.ir.tir.analysis import addressing
+
+        return addressing.access_ptr(self, access_mask, ptr_type, content_lanes, offset, extent)
 
     def lanes_at(self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType) -> Indices:
         """The indices of a value of `dtype` at `begin`: a Ramp last, where it has several lanes."""

@@ -15,7 +15,6 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import expr, ops
@@ -96,8 +95,9 @@ class PrimExpr(Node):
 
     @override
     def __str__(self) -> str:
-        text: str = hooks.call("short_text", self)
-        return text
+        from relaxpy.ir.short_text.nodes import short_text
+
+        return short_text(self)
 
     @override
     def __repr__(self) -> str:

@@ -14,7 +14,6 @@ from typing_extensions import override
 
 from relaxpy.entry import tell
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names
-from relaxpy.ir import hooks
 from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -197,7 +196,9 @@ class RewriterDecorator(ModuleDecorator):
 
     @override
     def made(self, module: IRModule) -> Any:
-        return hooks.call("rewriter_of_module", module)
+        from relaxpy.ir.relax.dpl.rewriter import rewriter_of_module
+
+        return rewriter_of_module(module)
 
 
 class Deferred:

@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.op import Op
@@ -84,8 +83,9 @@ class DFPattern:
         A pattern that occurs twice matches one and the same value. Variables stand for their values
         in `var2val`, as `relax.analysis.get_var2val` gives them.
         """
-        found: Found | None = hooks.call("extract_matched_expr", self, expr, var2val)
-        return found
+        from relaxpy.ir.relax.dpl.matcher import extract_matched_expr
+
+        return extract_matched_expr(self, expr, var2val)
 
     @user_facing
     def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:

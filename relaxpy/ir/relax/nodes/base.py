@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.structural import structural_key
 from relaxpy.ir.op import Op
@@ -25,7 +24,9 @@ def _property(name: str, what: str) -> property:
     """A property of a tensor that is read by the operators of `relax.inspect`."""
 
     def read(self: Expr) -> Any:
-        return hooks.call("inspected", self, name)
+        from relaxpy.ir.relax.op.inspect import inspected
+
+        return inspected(self, name)
 
     return property(read, doc=what)
 
@@ -34,8 +35,10 @@ def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
     """The method behind `expr sign other`, or behind `other sign expr`."""
 
     def apply(self: Expr, other: object) -> Any:
+        from relaxpy.ir.relax.op import operators
+
         operands = (other, self) if reflected else (self, other)
-        return hooks.call("apply_operator", sign, *operands)
+        return operators.apply(sign, *operands)
 
     apply.__doc__ = f"The call of the operator that `{sign}` stands for."
     return apply
@@ -70,17 +73,23 @@ class Expr(Node):
     byte_offset = _property("byte_offset", "Bytes of memory before the first element.")
     elem_offset = _property("elem_offset", "Elements of memory before the first element.")
 
-    def __neg__(self) -> Call:
+    def __neg__(self) -> Expr:
         """The elements with the other sign."""
-        return cast("Call", hooks.call("negate_elements", self))
+        from relaxpy.ir.relax.op.operators import negative
 
-    def astype(self, dtype: str) -> Call:
+        return negative(self)
+
+    def astype(self, dtype: str) -> Expr:
         """The elements in another datatype."""
-        return cast("Call", hooks.call("convert_elements", self, dtype))
+        from relaxpy.ir.relax.op.operators import convert
+
+        return convert(self, dtype)
 
     def __call__(self, *args: object, attrs: Mapping[str, object] | None = None) -> Call:
         """A call of this expression; Python numbers, strings and sequences become expressions."""
-        return cast("Call", hooks.call("make_call", self, args, attrs))
+        from relaxpy.ir.relax.nodes.expr import make_call
+
+        return make_call(self, args, attrs)
 
     def __getitem__(self, index: int) -> Expr:
         """Field `index` of this tuple.
@@ -88,7 +97,9 @@ class Expr(Node):
         Errors:
             MisuseError: `index` is no integer; IndexError: the tuple is known to be shorter.
         """
-        return cast("Expr", hooks.call("project_tuple", self, index))
+        from relaxpy.ir.relax.nodes.expr import project_tuple
+
+        return project_tuple(self, index)
 
     def __iter__(self) -> Iterator[Expr]:
         """The fields of this tuple, whose number is known.
@@ -96,7 +107,9 @@ class Expr(Node):
         Errors:
             MisuseError (also TypeError): it is not known to be a tuple.
         """
-        return cast("Iterator[Expr]", hooks.call("unpack_tuple", self))
+        from relaxpy.ir.relax.nodes.expr import unpack_tuple
+
+        return unpack_tuple(self)
 
     @property
     def struct_info_(self) -> StructInfo | None:
@@ -137,8 +150,9 @@ class StructInfo(Node):
 
     def is_base_of(self, derived: StructInfo) -> bool:
         """Whether `derived` is at least as specific as this info: `derived <<: self` (SUB)."""
-        found: bool = hooks.call("is_base_of", self, derived)
-        return found
+        from relaxpy.ir.relax.relations import is_base_of
+
+        return is_base_of(self, derived)
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -157,8 +171,9 @@ class StructInfo(Node):
 
     @override
     def __str__(self) -> str:
-        text: str = hooks.call("short_text", self)
-        return text
+        from relaxpy.ir.short_text.nodes import short_text
+
+        return short_text(self)
 
 
 def count_parts(inside: Iterable[object]) -> int:

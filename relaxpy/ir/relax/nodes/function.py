@@ -24,7 +24,7 @@ from relaxpy.ir.relax.nodes.base import (
     check_name,
     set_fields,
 )
-from relaxpy.ir.relax.nodes.expr import GlobalVar, Var
+from relaxpy.ir.relax.nodes.expr import GlobalVar, Var, make_call
 from relaxpy.ir.relax.nodes.struct_info import DEFAULT_DERIVE, FuncStructInfo, ObjectStructInfo
 from relaxpy.ir.tir import expr as tir
 
@@ -264,17 +264,23 @@ class Function(BaseFunc):
 
     def bind_params(self, binding_map: Mapping[Var | str, object]) -> Function:
         """This function less some parameters; see `relaxpy.ir.relax.rewrite.bind.bind_params`."""
-        return cast("Function", hooks.call("bind_params", self, binding_map))
+        from relaxpy.ir.relax.rewrite.bind import bind_params
+
+        return bind_params(self, binding_map)
 
     def bind_symbolic_vars(
         self, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
     ) -> Function:
         """This function for given sizes; see `relaxpy.ir.relax.rewrite.bind.bind_symbolic_vars`."""
-        return cast("Function", hooks.call("bind_symbolic_vars", self, binding_map))
+        from relaxpy.ir.relax.rewrite.bind import bind_symbolic_vars
+
+        return bind_symbolic_vars(self, binding_map)
 
     def inline_functions(self, function_map: Mapping[GlobalVar | str, Function]) -> Function:
         """This function with others inlined; see `ir.relax.rewrite.inline.inline_functions`."""
-        return cast("Function", hooks.call("inline_functions", self, function_map))
+        from relaxpy.ir.relax.rewrite.inline import inline_functions
+
+        return inline_functions(self, function_map)
 
     @override
     @user_facing
@@ -289,7 +295,7 @@ class Function(BaseFunc):
                 rule="AST-15",
                 about=kwargs[named[0]],
             )
-        return hooks.call("make_call", self, args, **kwargs)
+        return make_call(self, args, cast("Mapping[str, object] | None", kwargs.get("attrs")))
 
 
 def _holds_expr(value: object) -> bool:

@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir import hooks
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
@@ -148,7 +147,9 @@ class IndexMap(Node):
         Errors:
             MisuseError (also ValueError): the rank is another, or an index has no bound.
         """
-        return cast("list[PrimExpr]", hooks.call("index_map_shape", self, shape))
+        from relaxpy.ir.tir.analysis.index_inverse import shape_of
+
+        return shape_of(self, shape)
 
     def iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:
         """What each initial index runs through in an array of this shape.
@@ -201,7 +202,9 @@ class IndexMap(Node):
         """
         if self.inverse_index_map is not None:
             return self.inverse_index_map
-        return cast("IndexMap", hooks.call("index_map_inverse", self, shape, padded=False)[0])
+        from relaxpy.ir.tir.analysis.index_inverse import inverse_of
+
+        return inverse_of(self, shape, padded=False)[0]
 
     @user_facing
     def non_surjective_inverse(
@@ -212,8 +215,9 @@ class IndexMap(Node):
         Errors:
             MisuseError (also ValueError): two elements have the same final indices.
         """
-        inverse, padding = hooks.call("index_map_inverse", self, shape, padded=True)
-        return inverse, padding
+        from relaxpy.ir.tir.analysis.index_inverse import inverse_of
+
+        return inverse_of(self, shape, padded=True)
 
     @user_facing
     def is_equivalent_to(self, other: IndexMap) -> bool:
@@ -224,10 +228,9 @@ class IndexMap(Node):
             return False
         if len(self.final_indices) != len(other.final_indices):
             return False
-        alike: bool = hooks.call(
-            "are_equal_indices", self.final_indices, other._at(self.initial_indices)
-        )
-        return alike
+        from relaxpy.ir.tir.analysis.index_inverse import are_equal
+
+        return are_equal(self.final_indices, other._at(self.initial_indices))
 
 
 def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tuple[Var, ...]:
