@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
@@ -28,26 +28,16 @@ CallArguments: TypeAlias = tuple[list[object], dict[str, object]]
 class CallKind(Enum):
     """What an operator calls, and how; its first operand is the callee."""
 
-    KERNEL = auto()
-    """A PrimFunc, on operands and on new tensors for its outputs."""
-    INPLACE_KERNEL = auto()
-    """A PrimFunc some of whose outputs are operands."""
-    LOCAL_KERNEL = auto()
-    """A PrimFunc, on the shards of each device."""
-    DYNAMIC_KERNEL = auto()
-    """A PrimFunc or packed function, on tensors and on the members of a shape."""
-    DPS_PACKED = auto()
-    """A packed function, on operands and on new tensors for its outputs."""
-    PACKED = auto()
-    """A packed function, on the other operands."""
-    INPLACE_PACKED = auto()
-    """A packed function some of whose results are operands."""
-    PACKED_WITH_CONTEXT = auto()
-    """A packed function, on the context of the run and on the fields of a tuple."""
-    PYTHON = auto()
-    """A Python function by its name, on the fields of a tuple."""
-    CLOSURE = auto()
-    """A closure, on the fields of a tuple."""
+    KERNEL = "a PrimFunc, on operands and on new tensors for its outputs"
+    INPLACE_KERNEL = "a PrimFunc some of whose outputs are operands"
+    LOCAL_KERNEL = "a PrimFunc, on the shards of each device"
+    DYNAMIC_KERNEL = "a PrimFunc or packed function, on tensors and the members of a shape"
+    DPS_PACKED = "a packed function, on operands and on new tensors for its outputs"
+    PACKED = "a packed function, on the other operands"
+    INPLACE_PACKED = "a packed function some of whose results are operands"
+    PACKED_WITH_CONTEXT = "a packed function, on the context of the run and the fields of a tuple"
+    PYTHON = "a Python function by its name, on the fields of a tuple"
+    CLOSURE = "a closure, on the fields of a tuple"
 
     @property
     def operand_range(self) -> tuple[int, float]:

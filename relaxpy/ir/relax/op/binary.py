@@ -25,13 +25,14 @@ from relaxpy.ir.relax.op.rules import (
     joint_dtype,
     joint_vdevice,
     of_bits,
+    scalar_literal,
     te_kernel,
     tensor,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import as_dtype
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -114,21 +115,12 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
             )
 
 
-def _immediate(expr: Expr) -> PrimExpr | None:
-    """The value of a literal tensor of rank 0."""
-    if not isinstance(expr, Constant) or expr.data.ndim:
-        return None
-    dtype, number = DataType(expr.data.dtype), expr.data[()]
-    return ops.const(int(number) if dtype.is_int else float(number), dtype)
-
-
 def _legalization(name: str) -> Legalize:
     """A scalar literal becomes part of the kernel; a call on two scalars is evaluated at once."""
     function = getattr(topi, name)
 
     def kernel(x1: Any, x2: Any, dtype: str) -> Tensor:
-        result: Tensor = function(x1, x2)
-        return result if result.dtype == dtype else topi.cast(result, dtype)
+        return as_dtype(function(x1, x2), DataType(dtype))
 
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         result = builder.struct_info_of(call)
@@ -139,7 +131,7 @@ def _legalization(name: str) -> Legalize:
         assert isinstance(result, TensorStructInfo)
         args: list[object] = list(call.args)
         for k in (1, 0):
-            value = _immediate(call.args[k])
+            value = scalar_literal(call.args[k])
             if value is not None and isinstance(operands[1 - k], TensorStructInfo):
                 args[k] = value
                 break

@@ -13,7 +13,6 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import FLOAT32, INT64, DataType
 from relaxpy.ir.relax.nodes import (
     Call,
-    Constant,
     Expr,
     PrimStructInfo,
     ShapeStructInfo,
@@ -27,6 +26,7 @@ from relaxpy.ir.relax.op.rules import (
     Legalize,
     refuse,
     refuse_type,
+    scalar_literal,
     shape_operand,
     te_kernel,
     tensor,
@@ -59,12 +59,8 @@ def _filled(builder: BlockBuilder, call: Call, value: object) -> Expr:
 
 
 def _legalize_full(builder: BlockBuilder, call: Call) -> Expr:
-    value = call.args[1]
-    if isinstance(value, Constant):
-        dtype, number = DataType(value.data.dtype), value.data[()]
-        literal = ops.const(int(number) if dtype.is_int else float(number), dtype)
-        return _filled(builder, call, literal)
-    return _filled(builder, call, value)
+    value = scalar_literal(call.args[1])
+    return _filled(builder, call, call.args[1] if value is None else value)
 
 
 @register("relax.full", pure=True, legalize=_legalize_full)

@@ -25,14 +25,14 @@ from relaxpy.ir.relax.op.rules import (
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import as_dtype
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 def _product(x1: Tensor, x2: Tensor, out_dtype: str | None, dtype: str) -> Tensor:
-    product = topi.matmul(x1, x2, out_dtype)
-    return product if product.dtype == dtype else topi.cast(product, dtype)
+    return as_dtype(topi.matmul(x1, x2, out_dtype), DataType(dtype))
 
 
 def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from relaxpy.ir.relax.op.rules import (
     Sizes,
     by_te,
     common_dtype,
+    common_rank,
     differ,
     is_one,
     joint_vdevice,
@@ -38,7 +40,7 @@ from relaxpy.ir.relax.op.rules import (
     shown,
     te_kernel,
     tensor,
-    unify_sizes,
+    unified_shapes,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -301,11 +303,13 @@ def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> Te
     return _of_rank(x, x.ndim) if shape is None else _rearranged(x, [shape[a] for a in order])
 
 
-def _members(tensors: TupleStructInfo) -> list[TensorStructInfo]:
-    """The infos of the tensors in a tuple.
+def _alike(
+    tensors: TupleStructInfo,
+) -> tuple[list[TensorStructInfo], Callable[..., TensorStructInfo], int]:
+    """The tensors in a tuple, what they become in their datatype and device, and their rank.
 
     Errors:
-        StructInfoTypeError: there is none, or something else among them.
+        StructInfoTypeError: there is none, or something else among them, or they differ in either.
     """
     found: list[TensorStructInfo] = []
     for k, info in enumerate(tensors.fields):
@@ -314,15 +318,9 @@ def _members(tensors: TupleStructInfo) -> list[TensorStructInfo]:
         found.append(info)
     if not found:
         raise refuse("tensors holds one tensor at least, found none", tensors)
-    return found
-
-
-def _common_rank(infos: Sequence[TensorStructInfo]) -> int:
-    known = [info for info in infos if info.ndim >= 0]
-    for info in known:
-        if info.ndim != known[0].ndim:
-            raise refuse_type(f"tensors have one rank, found {known[0].ndim} and {info.ndim}", info)
-    return known[0].ndim if known else -1
+    dtype, vdevice = common_dtype(found, "tensors"), joint_vdevice(found, strict=False)
+    joined = partial(tensor, dtype=dtype, vdevice=vdevice)
+    return found, joined, common_rank(found, "tensors")
 
 
 def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
@@ -340,23 +338,20 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
         StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
             of range.
     """
-    infos = _members(tensors)
-    dtype, vdevice = common_dtype(infos, "tensors"), joint_vdevice(infos, strict=False)
-    ndim = _common_rank(infos)
+    infos, joined, ndim = _alike(tensors)
     if axis is None and ndim not in (-1, 1):
         raise refuse(f"without an axis tensors have rank 1, found {ndim}", tensors)
     if ndim < 0:
-        return infos[0] if len(infos) == 1 else tensor(None, dtype, vdevice)
+        return infos[0] if len(infos) == 1 else joined(None)
     where = normal_axis(axis or 0, ndim)
     if len(infos) == 1:
         return infos[0]
-    decided = unify_sizes(infos, "tensors", where)
-    shapes = [s for s in map(literal_shape, infos) if s is not None]
-    if not decided or len(shapes) < len(infos):
-        return tensor(None, dtype, vdevice, ndim)
+    shapes = unified_shapes(infos, "tensors", where)
+    if shapes is None:
+        return joined(None, ndim=ndim)
     sizes = list(shapes[0])
     sizes[where] = total([shape[where] for shape in shapes])
-    return tensor(sizes, dtype, vdevice)
+    return joined(sizes)
 
 
 @register("relax.stack", pure=True, legalize=by_te(topi.stack))
@@ -370,18 +365,15 @@ def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
         StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
             of the range of the result.
     """
-    infos = _members(tensors)
-    dtype, vdevice = common_dtype(infos, "tensors"), joint_vdevice(infos, strict=False)
-    ndim = _common_rank(infos)
+    infos, joined, ndim = _alike(tensors)
     if ndim < 0:
-        return tensor(None, dtype, vdevice)
+        return joined(None)
     where = normal_axis(axis, ndim + 1)
-    decided = unify_sizes(infos, "tensors")
-    shapes = [s for s in map(literal_shape, infos) if s is not None]
-    if not decided or len(shapes) < len(infos):
-        return tensor(None, dtype, vdevice, ndim + 1)
+    shapes = unified_shapes(infos, "tensors")
+    if shapes is None:
+        return joined(None, ndim=ndim + 1)
     count = ops.const(len(infos), "int64")
-    return tensor((*shapes[0][:where], count, *shapes[0][where:]), dtype, vdevice)
+    return joined((*shapes[0][:where], count, *shapes[0][where:]))
 
 
 def _split_kernel(

@@ -55,7 +55,7 @@ class OpDef:
         self.name = declared.name
         self.op = Op(declared.name)
         self._declared = declared
-        self._signature = Signature(declared.function, is_rule=declared.infer is None)
+        self.signature = Signature(declared.function, is_rule=declared.infer is None)
         self.__name__ = self.__qualname__ = declared.name.rpartition(".")[2]
         self.__doc__ = declared.doc
         self.__module__ = declared.function.__module__
@@ -68,7 +68,7 @@ class OpDef:
     @property
     def __signature__(self) -> inspect.Signature:
         """The operator's parameters, as `help` and editors show them."""
-        return self._signature.public
+        return self.signature.public
 
     @property
     def record(self) -> OpRecord:
@@ -93,12 +93,12 @@ class OpDef:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What the operator takes, in the order of its signature."""
-        return self._signature.parameters
+        return self.signature.parameters
 
     @property
     def needs_context(self) -> bool:
         """Whether the struct info of a call depends on more than its operands and attributes."""
-        return not self._signature.is_rule or bool(self._signature.injected)
+        return not self.signature.is_rule or bool(self.signature.injected)
 
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Call:
@@ -136,30 +136,30 @@ class OpDef:
     ) -> tuple[Call, dict[str, Any]]:
         """The call, and the arguments by name, unless `function` built it."""
         with Named(self.name):
-            if not self._signature.is_rule:
+            if not self.signature.is_rule:
                 call = self._built(args, kwargs)
                 return (call if span is None else replace(call, span=span)), {}
-            bound = self._signature.bound(args, kwargs)
+            bound = self.signature.bound(args, kwargs)
             if self._declared.adapt is not None:
                 self._declared.adapt(bound)
-            operands, attrs = self._signature.divided(bound)
+            operands, attrs = self.signature.divided(bound)
         return Call(self.op, operands, attrs, span=span), bound
 
     def _built(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Call:
         try:
-            return typing.cast("Call", self._signature.function(*args, **kwargs))
+            return typing.cast("Call", self.signature.function(*args, **kwargs))
         except TypeError as error:
             if not isinstance(error, RelaxpyError):
-                self._signature.bound(args, kwargs)
+                self.signature.bound(args, kwargs)
             raise
 
     def _arguments_by_value(self, call: Call, bound: Mapping[str, Any]) -> dict[int, object]:
         """By the identity of each operand and attribute, the argument that it was built from."""
         if not bound:
             return {}
-        found = {id(call.attrs[name]): bound[name] for name in self._signature.attributes}
-        if not self._signature.is_variadic:
-            named = zip(call.args, self._signature.operands, strict=False)
+        found = {id(call.attrs[name]): bound[name] for name in self.signature.attributes}
+        if not self.signature.is_variadic:
+            named = zip(call.args, self.signature.operands, strict=False)
             found |= {id(operand): bound[p.name] for operand, p in named}
         return found
 
@@ -176,8 +176,8 @@ class OpDef:
             with Named(self.name, call):
                 return self._declared.infer(call, ctx)
         with Named(self.name, call, ctx):
-            args, named = self._signature.rule_arguments(call, ctx)
-            sinfo = self._signature.function(*args, **named)
+            args, named = self.signature.rule_arguments(call, ctx)
+            sinfo = self.signature.function(*args, **named)
         return typing.cast("StructInfo", sinfo)
 
     def implement(self, function: F) -> F:
@@ -190,18 +190,14 @@ class OpDef:
 
         Absent operands at the end are left out.
         """
-        return self._signature.present(call)
-
-    def completed(self, call: Call) -> Call:
-        """`call`, which may have been built by hand, with every attribute, each of its type."""
-        return self._signature.completed(call) if self._signature.is_rule else call
+        return self.signature.present(call)
 
     def arguments(self, call: Call) -> CallArguments:
         """The positional and keyword arguments of which `make` makes `call` again."""
         if self._declared.unmake is not None:
             return self._declared.unmake(call)
-        if self._signature.is_rule:
-            return self._signature.call_arguments(call)
+        if self.signature.is_rule:
+            return self.signature.call_arguments(call)
         return _written(call, self._declared.calls)
 
 

@@ -13,6 +13,7 @@ from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     Call,
+    Constant,
     Expr,
     PrimStructInfo,
     ShapeExpr,
@@ -23,7 +24,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.short_text.nodes import ShortText
-from relaxpy.ir.te.topi import shapes
+from relaxpy.ir.te.topi import shapes as te_shapes
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
@@ -46,8 +47,8 @@ def refuse_type(message: str, about: object = None, hint: str | None = None) -> 
     return StructInfoTypeError(message, rule=RULE, hint=hint, about=about)
 
 
-normal_axis = partial(shapes.normal_axis, refuse=refuse)
-is_one = partial(shapes.is_const, value=1)
+normal_axis = partial(te_shapes.normal_axis, refuse=refuse)
+is_one = partial(te_shapes.is_const, value=1)
 
 
 def shown(size: PrimExpr) -> str:
@@ -76,6 +77,14 @@ def tensor(
 def shape_operand(expr: Expr, info: ShapeStructInfo) -> Expr | Sizes | None:
     """The shape of a tensor made with the shape value `expr`: itself where it is a leaf."""
     return expr if isinstance(expr, (ShapeExpr, Var)) else info.values
+
+
+def scalar_literal(expr: Expr) -> PrimExpr | None:
+    """The value of a literal tensor of rank 0; None for anything else."""
+    if not isinstance(expr, Constant) or expr.data.ndim:
+        return None
+    dtype, number = DataType(expr.data.dtype), expr.data[()]
+    return ops.const(int(number) if dtype.is_int else float(number), dtype)
 
 
 def with_dtype(info: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
@@ -173,6 +182,19 @@ def common_dtype(infos: Sequence[TensorStructInfo], name: str) -> DataType:
     return known[0].dtype if len(known) == len(infos) else VOID
 
 
+def common_rank(infos: Sequence[TensorStructInfo], name: str) -> int:
+    """The rank of all tensors as far as it is known, else -1.
+
+    Errors:
+        StructInfoTypeError: two differ.
+    """
+    known = [info for info in infos if info.ndim >= 0]
+    for info in known[1:]:
+        if info.ndim != known[0].ndim:
+            raise refuse_type(f"{name} have one rank, found {known[0].ndim} and {info.ndim}", info)
+    return known[0].ndim if known else -1
+
+
 def joint_vdevice(infos: Sequence[TensorStructInfo], *, strict: bool) -> object:
     """BVD: where all tensors are; nowhere in particular where they disagree and need not agree.
 
@@ -204,7 +226,7 @@ def broadcast_sizes(
             about,
         )
 
-    sizes = shapes.broadcast_sizes(first, second, lambda a, b: None, clash)
+    sizes = te_shapes.broadcast_sizes(first, second, lambda a, b: None, clash)
     return None if any(size is None for size in sizes) else cast("Sizes", sizes)
 
 
@@ -227,30 +249,30 @@ def broadcast(infos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[
     return next(kept, whole), ndim
 
 
-def unify_sizes(infos: Sequence[TensorStructInfo], what: str, skip: int | None = None) -> bool:
-    """Whether tensors of one rank have provably one shape, but for axis `skip`, as far as known.
+def unified_shapes(
+    infos: Sequence[TensorStructInfo], what: str, skip: int | None = None
+) -> list[Sizes] | None:
+    """The shapes of tensors of one rank, if all are known and provably equal but for axis `skip`.
 
     Errors:
-        StructInfoError: two shapes are provably different; names the first size that is.
+        StructInfoError: two shapes are provably different; names the first dimension that is.
     """
-    decided = True
-    first: tuple[int, Sizes] | None = None
-    for number, info in enumerate(infos, start=1):
-        shape = literal_shape(info)
-        if shape is None:
-            continue
-        first = first or (number, shape)
-        for axis, (a, b) in enumerate(zip(first[1], shape, strict=True)):
+    shapes = list(map(literal_shape, infos))
+    known = [(number, shape) for number, shape in enumerate(shapes, start=1) if shape is not None]
+    decided = len(known) == len(shapes)
+    for number, shape in known[1:]:
+        first = known[0][1]
+        for axis, (a, b) in enumerate(zip(first, shape, strict=True)):
             answer = axis == skip or prove_equal(a, b)
             if answer is False:
                 raise refuse(
-                    f"{what} differ in dimension {axis}: {shown(a)} in number {first[0]} of shape "
-                    f"{shape_text(first[1])}, {shown(b)} in number {number} of shape "
+                    f"{what} differ in dimension {axis}: {shown(a)} in number {known[0][0]} of "
+                    f"shape {shape_text(first)}, {shown(b)} in number {number} of shape "
                     f"{shape_text(shape)}",
-                    info,
+                    infos[number - 1],
                 )
             decided = decided and answer is True
-    return decided
+    return [shape for _, shape in known] if decided else None
 
 
 def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:

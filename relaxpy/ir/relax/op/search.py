@@ -22,14 +22,14 @@ from relaxpy.ir.relax.op.rules import (
 from relaxpy.ir.relax.op.statistical import reduced
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import as_dtype
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
-    same = x2 if x1.dtype == x2.dtype else topi.cast(x2, x1.dtype)
-    chosen: Tensor = topi.where(condition, x1, same)
+    chosen: Tensor = topi.where(condition, x1, as_dtype(x2, x1.dtype))
     return chosen
 
 

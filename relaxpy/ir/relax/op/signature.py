@@ -238,6 +238,8 @@ class Signature:
 
     def completed(self, call: Call) -> Call:
         """`call`, which may have been built by hand, with every attribute, each of its type."""
+        if not self.is_rule:
+            return call
         values, known = self._attribute_values(call), call.attrs
         if len(values) == len(known) and all(values[name] is known[name] for name in known):
             return call

@@ -7,12 +7,12 @@ from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import (
     by_te,
     common_dtype,
+    common_rank,
     joint_vdevice,
     literal_shape,
     refuse,
-    refuse_type,
     tensor,
-    unify_sizes,
+    unified_shapes,
 )
 from relaxpy.ir.te import topi
 
@@ -29,22 +29,15 @@ def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) 
     """
     infos = (x1, x2, x3)
     dtype, vdevice = common_dtype(infos, "x1, x2, x3"), joint_vdevice(infos, strict=False)
-    known = [info for info in infos if info.ndim >= 0]
-    for info in known[1:]:
-        if info.ndim != known[0].ndim:
-            raise refuse_type(
-                f"x1, x2, x3 have one rank, found {known[0].ndim} and {info.ndim}", info
-            )
-    ndim = known[0].ndim if known else -1
-    shapes = [literal_shape(info) for info in infos]
-    listed = [shape for shape in shapes if shape is not None]
-    if len(listed) == len(infos):
-        if not unify_sizes(infos, "shapes of x1, x2, x3"):
+    ndim = common_rank(infos, "x1, x2, x3")
+    if None not in map(literal_shape, infos):
+        shapes = unified_shapes(infos, "shapes of x1, x2, x3")
+        if shapes is None:
             raise refuse(
                 f"x1, x2, x3 have one shape, which cannot be proved of {x1}, {x2}, {x3}",
                 hint="say that they have with R.match_cast first",
             )
-        return tensor(listed[0], dtype, vdevice)
+        return tensor(shapes[0], dtype, vdevice)
     if x1.shape is not None and x1.shape is x2.shape is x3.shape:
         return tensor(x1.shape, dtype, vdevice, ndim)
     return tensor(None, dtype, vdevice, ndim)

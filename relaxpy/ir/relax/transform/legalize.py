@@ -165,7 +165,7 @@ class _Legalizer:
             self._report(call, "has no legalisation" if rule is None else "has open operands")
             return call
         found = find(call.op)
-        whole = call if found is None else found.completed(call)
+        whole = call if found is None else found.signature.completed(call)
         made = self._emitted(rule, whole, dataflow=dataflow)
         if made is whole:
             self._report(call, "was left by its legalisation")
