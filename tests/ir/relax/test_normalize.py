@@ -101,8 +101,20 @@ def test_a_packed_function_stays_where_an_operator_calls_it(name: str, stays: bo
 
 
 @pytest.mark.rule("NF-4")
-def test_a_packed_function_is_bound_where_an_operator_only_takes_it() -> None:
-    found = normalize_function(function([], show(rx.ExternFunc("f")), is_pure=False))
+@pytest.mark.parametrize(
+    "value",
+    [
+        show(rx.ExternFunc("f")),
+        rx.Call(
+            Op("relax.invoke_pure_closure"),
+            (rx.ExternFunc("f"), rx.Tuple(())),
+            sinfo_args=(Object,),
+        ),
+    ],
+    ids=["print", "closure"],
+)
+def test_a_packed_function_is_bound_where_an_operator_takes_a_value(value: rx.Call) -> None:
+    found = normalize_function(function([], value, is_pure=False))
     first, second = (b.value for b in bindings(found))
     assert isinstance(first, rx.ExternFunc)
     assert isinstance(second, rx.Call)

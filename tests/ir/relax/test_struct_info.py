@@ -137,6 +137,18 @@ def test_sizes_are_put_in_for_variables_only() -> None:
     assert caught.value.about == 3
 
 
+@pytest.mark.rule("MAP-9", "PX-9")
+def test_sizes_are_put_in_as_integers_of_the_datatype_of_their_variable() -> None:
+    narrow = tir.Var("k", "int32")
+    for value in (narrow, tir.IntImm("int32", 3), narrow + 1):
+        info = substitute_info(prim(N + 1), {N: value})
+        assert info.dtype == "int64"
+        assert info.value is not None
+        assert info.value.dtype == "int64"
+    with pytest.raises(MisuseError):
+        substitute_info(tensor(N), {N: tir.FloatImm("float64", 2.0)})
+
+
 @pytest.mark.rule("MAP-9")
 def test_sizes_that_do_not_change_stay_as_they_are_written() -> None:
     n, m = tir.Var("n", "int64"), tir.Var("m", "int64")

@@ -321,12 +321,10 @@ class Emitter:
         var = self.flush()
         return var if deferred is value and var is not None else value
 
-    def remember(self, value: Expr, var: Var, *, is_unnamed: bool) -> None:
+    def remember(self, value: Expr, var: Var) -> None:
         """Note the variable to which `value` is bound."""
         if isinstance(value, (Call, TupleGetItem, If, Function)):
             self.evaluated[value] = var
-        if is_unnamed:
-            self.unnamed.add(var)
 
     def known(self, value: Expr) -> Expr | None:
         """The variable to which `value` is bound, or itself if that is about to happen.
@@ -377,7 +375,9 @@ class Emitter:
         is_unnamed = var is None and not hint
         var = self._variable(scope, var, info, value, hint, rule, output=output, span=span)
         if self.remembers and not annotated:
-            self.remember(value, var, is_unnamed=is_unnamed)
+            self.remember(value, var)
+            if is_unnamed:
+                self.unnamed.add(var)
         if origin is None or origin.var is not var or origin.value is not value:
             origin = VarBinding(var, value, span)
         self._append(scope, origin)

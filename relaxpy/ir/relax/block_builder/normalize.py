@@ -260,7 +260,7 @@ class Normalizer:
             return value
         var = self.out.bind(value, span=part.span)
         if self.out.remembers:
-            self.out.remember(part, var, is_unnamed=True)
+            self.out.remember(part, var)
         if isinstance(part, (Call, TupleGetItem)):
             if not isinstance(value, Call) or is_pure_call(value, self.out.ctx):
                 bound[part] = var

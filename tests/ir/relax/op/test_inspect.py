@@ -11,6 +11,7 @@ from relaxpy.errors import MisuseError, ParseError, RelaxpyError, RuntimeCheckEr
 from relaxpy.exec.compile import compile
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source, relax as R
@@ -261,3 +262,20 @@ def test_expressions_have_the_same_properties_in_python() -> None:
         assert unknown.dtype == "float32"
     with pytest.raises(StructInfoError, match=r"tensor is a tensor, found R\.Shape"):
         relax.Var("s", R.Shape).ndim  # noqa: B018
+
+
+@pytest.mark.rule("DER-35")
+def test_a_property_of_which_a_rule_of_the_user_knows_nothing_is_read_when_the_program_runs() -> (
+    None
+):
+    ndim = Op.get("relax.inspect.tensor_ndim")
+    rule = ndim.get_attr("FInferStructInfo")
+    call = rx.Call(ndim, (rx.Constant(np.ones((2, 3))),))
+    assert isinstance(BlockBuilder().normalize(call), rx.PrimValue)
+    try:
+        ndim.set_attr("FInferStructInfo", lambda call, ctx: rx.ObjectStructInfo())
+        found = BlockBuilder().normalize(call)
+    finally:
+        ndim.set_attr("FInferStructInfo", rule)
+    assert isinstance(found, rx.Call)
+    assert found.struct_info == rx.ObjectStructInfo()
