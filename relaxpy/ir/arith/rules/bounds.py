@@ -129,6 +129,8 @@ def _of_remainder(engine: Engine, num: Poly, modulus: int) -> Interval:
 
 
 def _of_product(engine: Engine, monomial: Monomial) -> Interval:
+    if len(monomial) == 1:
+        return of_atom(engine, monomial[0])
     result: Interval = (1, 1)
     for factor, copies in groupby(monomial):
         bound, power = of_atom(engine, factor), len(list(copies))
