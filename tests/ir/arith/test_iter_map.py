@@ -229,6 +229,26 @@ def test_other_things_are_refused() -> None:
         inverse_affine_iter_map([normalize_to_iter_sum(X * 9 + Y, over(4, 4))], [X])
 
 
+# --- padding
+
+
+@pytest.mark.timeout(20)
+def test_an_iterator_is_padded_for_two_large_divisors_at_once() -> None:
+    p, q, size = 3_000_000_019, 3_000_000_037, 1 << 40
+    indices = [X // p, (X + 3) // q]
+    found = detect_iter_map(indices, over(size), check_level=IterMapLevel.NoCheck)
+    written = [normalize_iter_map_to_expr(index) for index in found.indices]
+    for value in (0, p - 1, p, q - 4, q - 3, size - 1):
+        assert [evaluate(w, {X: value}) for w in written] == [value // p, (value + 3) // q]
+
+
+def test_an_iterator_is_not_padded_beyond_its_datatype() -> None:
+    p, q = (1 << 40) + 15, (1 << 41) + 27
+    found = detect_iter_map([X // p, (X + 3) // q], over(1 << 62), check_level="nocheck")
+    [error] = found.errors
+    assert "in different ways" in error
+
+
 # --- any map at all
 
 

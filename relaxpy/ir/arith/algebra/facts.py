@@ -40,7 +40,7 @@ class Facts:
 
     def with_residue(self, atom: tir.PrimExpr, residue: Residue) -> Facts:
         """These facts and that `atom` has `residue`, too."""
-        known = self.residues.get(atom, residues.UNKNOWN)
+        known = self.residues.get(atom, residues.EVERYTHING)
         return replace(self, residues={**self.residues, atom: residues.meet(known, residue)})
 
     def with_negative(self, poly: Poly) -> Facts:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 Residue: TypeAlias = tuple[int, int]
 """(coeff, base): the value is base modulo coeff; coeff 0 means that it is base."""
 
-UNKNOWN: Residue = (1, 0)
+EVERYTHING: Residue = (1, 0)
 
 
 def least(coeff: int, base: int) -> Residue:
@@ -32,13 +32,19 @@ def join(a: Residue, b: Residue) -> Residue:
     return least(gcd(a[0], b[0], a[1] - b[1]), a[1])
 
 
+def are_disjoint(a: Residue, b: Residue) -> bool:
+    """Whether no integer is in both classes."""
+    common = gcd(a[0], b[0])
+    return (a[1] - b[1]) % common != 0 if common else a[1] != b[1]
+
+
 def meet(a: Residue, b: Residue) -> Residue:
     """The values of both classes; `a` where there are none (Chinese remainder theorem)."""
     (m, r), (n, s) = a, b
     if m == 0 or n == 0:
         return a if m == 0 else b
     common = gcd(m, n)
-    if (s - r) % common:
+    if are_disjoint(a, b):
         return a
     total = m // common * n
     step = (s - r) // common * pow(m // common, -1, n // common) if n != common else 0

@@ -19,8 +19,8 @@ def of_poly(engine: Engine, p: Poly) -> Residue:
         for factor in monomial:
             term = residue.multiply(term, of_atom(engine, factor))
         total = residue.add(total, term)
-        if total == residue.UNKNOWN:
-            return residue.UNKNOWN
+        if total == residue.EVERYTHING:
+            return residue.EVERYTHING
     return total
 
 
@@ -37,7 +37,7 @@ def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
         return residue.join(of_expr(engine, atom.a), of_expr(engine, atom.b))
     parts = folding.parts_of_choice(atom)
     if parts is None or parts[0].dtype.vector:
-        return residue.UNKNOWN
+        return residue.EVERYTHING
     test, a, b = parts
     places = engine.where(test, a), engine.where(engine.negation(test), b)
     return residue.join(of_expr(places[0], a), of_expr(places[1], b))
@@ -46,7 +46,7 @@ def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
 def of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:
     """The class of an expression; unsigned arithmetic wraps around and keeps powers of two only."""
     if not expr.dtype.is_int or expr.dtype.lanes != 1 or expr.dtype.is_bool:
-        return residue.UNKNOWN
+        return residue.EVERYTHING
     found = of_poly(engine, engine.poly(expr))
     if expr.dtype.family != "uint" or expr in engine.facts.residues:
         return found

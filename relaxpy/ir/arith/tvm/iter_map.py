@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.canonical import entry_point
+from relaxpy.ir.arith.tvm.extents import analyzer_of, size_of
 from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
     IterMark,
@@ -21,8 +22,6 @@ from relaxpy.ir.arith.tvm.iter_reader import (
     Padded,
     Reader,
     RefusedError,
-    analyzer_of,
-    size_of,
 )
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import ops

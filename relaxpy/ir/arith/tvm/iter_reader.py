@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.algebra import residue
+from relaxpy.ir.arith.tvm.extents import Extents, absolute, analyzer_of, is_negative, size_of
 from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
     IterMark,
@@ -37,25 +36,6 @@ class Padded:
         """Whether a value of the iterator is padding."""
         after = ops.compare(tir.GE, value, self.end)
         return after if is_number(self.begin, 0) else ops.any_of(value < self.begin, after)
-
-
-def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:
-    """An Analyzer with the Ranges of the iterators. Errors: MisuseError if one has no Range."""
-    if not isinstance(iters, Mapping):
-        raise MisuseError(
-            f"expected a table of Ranges by tir.Var as input_iters, found {iters!r:.60}",
-            about=iters,
-        )
-    analyzer = Analyzer()
-    for var, domain in iters.items():
-        if not isinstance(var, Var) or not isinstance(domain, Range):
-            raise MisuseError(
-                f"expected a Range for each tir.Var in input_iters, "
-                f"found {var!r:.60}: {domain!r:.60}",
-                about=domain,
-            )
-        analyzer.bind(var, domain)
-    return analyzer
 
 
 class RefusedError(Exception):
@@ -91,8 +71,8 @@ def _scaled(split: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
     return IterSplitExpr(split.source, split.lower_factor, split.extent, scale)
 
 
-@dataclass(slots=True)
-class Reader:
+@dataclass
+class Reader(Extents):
     """Reads expressions over iterators; `pads`, which outlives it, has the divisors to pad for."""
 
     iters: Mapping[Var, Range]
@@ -102,7 +82,6 @@ class Reader:
     padded: dict[IterSplitExpr, Padded] = field(default_factory=dict)
     constrained: list[Constrained] = field(default_factory=list)
     leaves: dict[Var, IterMark] = field(default_factory=dict)
-    analyzer: Analyzer = field(init=False)
 
     def __post_init__(self) -> None:
         self.analyzer = analyzer_of(self.iters)
@@ -113,35 +92,7 @@ class Reader:
                 start = ops.cast_to(domain.min, var.dtype)
                 self.leaves[var] = IterMark(ops.sub(var, start), domain.extent)
 
-    # --- arithmetic
-
-    def simple(self, value: PrimExpr) -> PrimExpr:
-        """`value` simplified under the bounds of the iterators."""
-        return value if isinstance(value, IntImm) else self.analyzer.simplify(value)
-
-    def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """a * b."""
-        return self.simple(ops.mul(a, b))
-
-    def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """a / b, rounded down."""
-        return self.simple(ops.floordiv(a, b))
-
-    def remainder(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """The remainder of `quotient`."""
-        return self.simple(ops.floormod(a, b))
-
-    def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
-        """Whether `value` is known to be a multiple of `divisor`."""
-        return not is_number(divisor, 0) and is_number(self.remainder(value, divisor), 0)
-
-    def same(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Whether the two are known to be equal."""
-        return a is b or self.analyzer.can_prove_equal(a, b)
-
-    def holds(self, condition: PrimExpr) -> bool:
-        """Whether `condition` is known to hold."""
-        return self.analyzer.can_prove(condition)
+    # --- sums
 
     def add(self, one: Sum, other: Sum, sign: int = 1) -> Sum:
         """`one` and `sign` times `other`."""
@@ -248,12 +199,12 @@ class Reader:
             chain = self.chain(items, first)
             if chain is None:
                 continue
-            unit = _absolute(scale)
+            unit = absolute(scale)
             if len(chain) == 1 and unit is scale:
                 return first, scale, total.base
             args, shift, extent = [], zero, zero
             for split, factor in chain:
-                negative = _is_negative(total.terms[split])
+                negative = is_negative(total.terms[split])
                 args.append(_scaled(split, ops.mul(factor, -1) if negative else factor))
                 if negative:
                     last = ops.sub(split.extent, 1)
@@ -269,7 +220,7 @@ class Reader:
         self, items: list[tuple[IterSplitExpr, PrimExpr]], first: IterSplitExpr
     ) -> list[tuple[IterSplitExpr, PrimExpr]] | None:
         """The splits from `first`, the finest, to the coarsest, with their relative scales."""
-        scales = {split: _absolute(scale) for split, scale in items}
+        scales = {split: absolute(scale) for split, scale in items}
         unit = scales.pop(first)
         chain: list[tuple[IterSplitExpr, PrimExpr]] = [(first, ops.const(1, unit.dtype))]
         factor: PrimExpr = self.simple(first.extent)
@@ -456,19 +407,6 @@ def _pairs(terms: Iterable[IterSplitExpr]) -> Iterator[tuple[IterSplitExpr, Iter
                 yield low, high
 
 
-def _absolute(value: PrimExpr) -> PrimExpr:
-    return ops.const(-value.value, value.dtype) if _is_negative(value) else value  # type: ignore[attr-defined]
-
-
-def _is_negative(value: PrimExpr) -> bool:
-    return isinstance(value, IntImm) and value.value < 0
-
-
-def size_of(value: PrimExpr) -> float:
-    """The absolute value of a literal; infinity for anything else."""
-    return abs(value.value) if isinstance(value, IntImm) else math.inf
-
-
 def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:
     match condition:
         case tir.And(a=a, b=b):
@@ -491,12 +429,12 @@ def _common(uses: list[tuple[PrimExpr, PrimExpr]]) -> tuple[PrimExpr, PrimExpr] 
     ]
     if len(numbers) != len(uses):
         return None
-    begin, multiple = 0, 1
-    for s, d in numbers:  # the Chinese remainder theorem, divisors with common factors included
-        step, both = multiple, math.lcm(multiple, d)
-        while begin % d != s % d:
-            begin += step
-            if begin >= both:
-                return None
-        multiple = both
+    known = residue.EVERYTHING
+    for s, d in numbers:
+        if residue.are_disjoint(known, (d, s)):
+            return None
+        known = residue.meet(known, (d, s))
+    multiple, begin = known
+    if multiple > ops.int_range(divisor.dtype)[1]:
+        return None
     return ops.const(begin, shift.dtype), ops.const(multiple, divisor.dtype)

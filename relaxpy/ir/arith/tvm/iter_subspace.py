@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxpy.ir.arith.canonical import entry_point
+from relaxpy.ir.arith.tvm.extents import Extents, analyzer_of
 from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
     IterMark,
@@ -15,7 +16,7 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     normalize_iter_map_to_expr,
 )
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
-from relaxpy.ir.arith.tvm.iter_reader import RefusedError, analyzer_of
+from relaxpy.ir.arith.tvm.iter_reader import RefusedError
 from relaxpy.ir.arith.tvm.patterns import check_variables
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import expr as tir, ops
@@ -53,7 +54,7 @@ def subspace_divide(
         pairs = [divider.index(index) for index in found.indices]
     except RefusedError:
         return []
-    limits = [_mark(ops.const(0), divider.holds[inner]) for inner in (False, True)]
+    limits = [_mark(ops.const(0), divider.predicates[inner]) for inner in (False, True)]
     return [*pairs, limits]
 
 
@@ -80,7 +81,7 @@ class _Part:
         return is_number(self.outer_extent, 1) and not self.is_outer
 
 
-class _Divider:
+class _Divider(Extents):
     def __init__(
         self, iters: Mapping[Var, Range], inner: Collection[Var], padded: Collection[IterMark]
     ) -> None:
@@ -88,26 +89,14 @@ class _Divider:
         self.inner = inner
         self.outer = [var for var in iters if var not in inner]
         self.padded = padded
-        self.holds: dict[bool, PrimExpr] = dict.fromkeys((False, True), ops.const(True, BOOL))
+        self.predicates: dict[bool, PrimExpr] = dict.fromkeys((False, True), ops.const(True, BOOL))
         self.known: dict[IterMark, _Part] = {}
 
-    # --- arithmetic
-
-    def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    def exact_quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """a / b. Errors: RefusedError if b is not known to divide a."""
         if not self.divides(b, a):
             raise RefusedError
-        return self.analyzer.simplify(ops.floordiv(a, b))
-
-    def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
-        if is_number(divisor, 0):
-            return False
-        return is_number(self.analyzer.simplify(ops.floormod(value, divisor)), 0)
-
-    def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        return self.analyzer.simplify(ops.mul(a, b))
-
-    # --- parts
+        return self.quotient(a, b)
 
     def whole(self, value: PrimExpr, extent: PrimExpr) -> _Part | None:
         """`value` as one part, if its iterators are all of one kind."""
@@ -146,9 +135,12 @@ class _Divider:
             return _Part(zero, one, normalize_iter_map_to_expr(digits), split.extent)
         outer = IterMark(part.outer, part.outer_extent)
         if self.divides(border, low):
-            digits = IterSplitExpr(outer, self.quotient(low, border), split.extent)
+            digits = IterSplitExpr(outer, self.exact_quotient(low, border), split.extent)
             return _Part(normalize_iter_map_to_expr(digits), split.extent, zero, one)
-        inner_extent, outer_extent = self.quotient(border, low), self.quotient(high, border)
+        inner_extent, outer_extent = (
+            self.exact_quotient(border, low),
+            self.exact_quotient(high, border),
+        )
         inner = IterSplitExpr(IterMark(part.inner, border), low, inner_extent)
         upper = IterSplitExpr(outer, 1, outer_extent)
         return _Part(
@@ -197,7 +189,7 @@ class _Divider:
         conditions = [ops.compare(tir.LT, value, mark.extent)]
         if not self.analyzer.can_prove(ops.compare(tir.GE, value, 0)):
             conditions.insert(0, ops.compare(tir.LE, 0, value))
-        self.holds[inner] = ops.all_of(self.holds[inner], *conditions)
+        self.predicates[inner] = ops.all_of(self.predicates[inner], *conditions)
 
     def joined(self, source: IterSumExpr, parts: list[_Part]) -> _Part:
         """A sum, coarse parts first, as outer parts and the inner parts after them."""
@@ -227,7 +219,7 @@ class _Divider:
         terms = []
         for arg, part in zip(source.args, parts, strict=True):
             if not is_number(part.outer_extent, 1):
-                factor = self.quotient(self.times(arg.scale, part.inner_extent), border)
+                factor = self.exact_quotient(self.times(arg.scale, part.inner_extent), border)
                 terms.append(ops.mul(part.outer, factor))
         return _total(terms, source.dtype)
 

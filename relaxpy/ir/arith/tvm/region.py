@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr, is_number
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
-from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range

@@ -1,0 +1,81 @@
+"""Arithmetic on extents and scales, simplified under the Ranges of iterators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.iter_expr import is_number
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+
+
+def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:
+    """An Analyzer with the Ranges of the iterators. Errors: MisuseError if one has no Range."""
+    if not isinstance(iters, Mapping):
+        raise MisuseError(
+            f"expected a table of Ranges by tir.Var as input_iters, found {iters!r:.60}",
+            about=iters,
+        )
+    analyzer = Analyzer()
+    for var, domain in iters.items():
+        if not isinstance(var, Var) or not isinstance(domain, Range):
+            raise MisuseError(
+                f"expected a Range for each tir.Var in input_iters, "
+                f"found {var!r:.60}: {domain!r:.60}",
+                about=domain,
+            )
+        analyzer.bind(var, domain)
+    return analyzer
+
+
+class Extents:
+    """Arithmetic under the facts of `analyzer`."""
+
+    analyzer: Analyzer
+
+    def simple(self, value: PrimExpr) -> PrimExpr:
+        """`value` simplified under the bounds of the iterators."""
+        return value if isinstance(value, IntImm) else self.analyzer.simplify(value)
+
+    def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """a * b."""
+        return self.simple(ops.mul(a, b))
+
+    def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """a / b, rounded down."""
+        return self.simple(ops.floordiv(a, b))
+
+    def remainder(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """The remainder of `quotient`."""
+        return self.simple(ops.floormod(a, b))
+
+    def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
+        """Whether `value` is known to be a multiple of `divisor`."""
+        return not is_number(divisor, 0) and is_number(self.remainder(value, divisor), 0)
+
+    def same(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """Whether the two are known to be equal."""
+        return a is b or self.analyzer.can_prove_equal(a, b)
+
+    def holds(self, condition: PrimExpr) -> bool:
+        """Whether `condition` is known to hold."""
+        return self.analyzer.can_prove(condition)
+
+
+def absolute(value: PrimExpr) -> PrimExpr:
+    """The absolute value of a literal; any other value as it is."""
+    return ops.const(-value.value, value.dtype) if is_negative(value) else value  # type: ignore[attr-defined]
+
+
+def is_negative(value: PrimExpr) -> bool:
+    """Whether `value` is a negative literal."""
+    return isinstance(value, IntImm) and value.value < 0
+
+
+def size_of(value: PrimExpr) -> float:
+    """The absolute value of a literal; infinity for anything else."""
+    return abs(value.value) if isinstance(value, IntImm) else math.inf
