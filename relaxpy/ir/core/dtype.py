@@ -162,7 +162,7 @@ class DataType(str):
     @property
     def is_int(self) -> bool:
         """Whether this is Int or UInt (Bool included)."""
-        return self.family in ("int", "uint")
+        return _parse(self).family in ("int", "uint")
 
     @property
     def is_float(self) -> bool:
@@ -172,7 +172,8 @@ class DataType(str):
     @property
     def element(self) -> DataType:
         """The datatype of one lane."""
-        return DataType(_parse(self).element)
+        parts = _parse(self)
+        return DataType(parts.element) if parts.vector else self
 
     @property
     def relax_defect(self) -> str | None:

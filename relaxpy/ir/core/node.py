@@ -179,12 +179,17 @@ Attr: TypeAlias = bool | int | float | str | tuple["Attr", ...] | Attrs | Node |
 EMPTY_ATTRS = Attrs()
 
 
+_AS_THEY_ARE = frozenset((bool, int, float, str, type(None)))
+
+
 def freeze(value: object) -> Attr:
     """`value` with lists as tuples, dicts as Attrs and arrays read-only, at every depth.
 
     Literals of the loop level and NumPy's numbers are what Python writes for them, annotations of a
     program the infos that they stand for.
     """
+    if type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
     if isinstance(value, Mapping) and not isinstance(value, Attrs):

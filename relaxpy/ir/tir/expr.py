@@ -107,7 +107,7 @@ class IntImm(ConstExpr):
         kind = DataType(dtype)
         if not kind.is_int or kind.lanes != 1:
             raise MisuseError(f"an IntImm has a scalar integer dtype, found {str(kind)!r}")
-        number = ops.whole(value)
+        number = value if type(value) is int else ops.whole(value)
         low, high = ops.int_range(kind)
         if not low <= number <= high:
             raise MisuseError(f"{digits(number)} is outside the range of {kind}", about=value)

@@ -122,12 +122,17 @@ def check_variable(var: object, what: str) -> None:
         raise MisuseError(f"{what} defines a tir.Var, found {var!r:.60}", about=var)
 
 
+_INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+
+
 def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
     """A literal of `dtype`; without one, as `convert` reads the value. Vectors are broadcast.
 
     Errors:
         MisuseError: the value is no number, or outside the datatype.
     """
+    if type(value) is int and isinstance(dtype, str) and dtype in _INTEGERS:
+        return expr.IntImm(dtype, value)
     if isinstance(value, expr.ConstExpr) and not isinstance(value, expr.StringImm):
         value = value.value
     if isinstance(value, np.generic):
@@ -211,6 +216,8 @@ def _adopt(value: expr.ExprLike, other: expr.ExprLike) -> expr.PrimExpr:
 
     An integer outside that datatype stands for itself.
     """
+    if isinstance(value, expr.PrimExpr):
+        return value
     if (
         isinstance(other, expr.PrimExpr)
         and isinstance(value, (int, float))
@@ -230,6 +237,8 @@ def same_dtype(
     what: str, a: expr.ExprLike, b: expr.ExprLike
 ) -> tuple[expr.PrimExpr, expr.PrimExpr]:
     """Both operands of `what`. Errors: MisuseError (also TypeError) if their datatypes differ."""
+    if isinstance(a, expr.PrimExpr) and isinstance(b, expr.PrimExpr) and a.dtype == b.dtype:
+        return a, b
     left, right = _adopt(a, b), _adopt(b, a)
     if left.dtype != right.dtype:
         raise MisuseError(f"{what}: mismatched types {left.dtype} and {right.dtype}")
@@ -367,11 +376,16 @@ def _overflows(value: float, dtype: DataType) -> bool:
     return dtype == INT64 and not -(1 << 63) <= value < 1 << 63
 
 
-def _is(value: expr.PrimExpr, number: int) -> bool:
-    """Whether `value` is the literal `number`, in every lane."""
+def _number(value: expr.PrimExpr) -> float | None:
+    """The number that `value` is in every lane, if it is a literal."""
     if isinstance(value, expr.Broadcast):
         value = value.value
-    return isinstance(value, (expr.IntImm, expr.FloatImm)) and value.value == number
+    return value.value if isinstance(value, (expr.IntImm, expr.FloatImm)) else None
+
+
+def _is(value: expr.PrimExpr, number: int) -> bool:
+    """Whether `value` is the literal `number`, in every lane."""
+    return _number(value) == number
 
 
 def is_neutral_term(value: expr.PrimExpr, *, negative: bool) -> bool:
@@ -412,9 +426,10 @@ def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] * pair[1], x.dtype):
         return _literal(pair[0] * pair[1], x.dtype)
     for one, other in ((x, y), (y, x)):
-        if _is(one, 1):
+        factor = _number(one)
+        if factor == 1:
             return other
-        if _is(one, 0) and x.dtype.is_int:
+        if factor == 0 and x.dtype.is_int:
             return one
     return expr.Mul(x, y)
 

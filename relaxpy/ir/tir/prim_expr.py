@@ -28,6 +28,8 @@ _CHAINED = frozenset(DataType(f"int{bits}") for bits in (8, 16, 32, 64))
 
 def _identity(value: object) -> object:
     """What stands for a field in the table of interned nodes."""
+    if type(value) is int:
+        return value
     if isinstance(value, Node):
         return id(value)
     if isinstance(value, tuple):
@@ -63,9 +65,7 @@ class PrimExpr(Node):
             for name, value in zip(cls._stored, values, strict=True):
                 object.__setattr__(made, name, value)
             with _entering:
-                node = _interned.get(key)
-                if node is None:
-                    node = _interned[key] = made
+                node = _interned.setdefault(key, made)
         return cast("Self", node)
 
     @classmethod

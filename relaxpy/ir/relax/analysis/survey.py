@@ -400,7 +400,8 @@ class Surveyor:
         span: Span | None,
         own: Set[tir.Var] = frozenset(),
     ) -> None:
-        self.found.divisions += [(division, span) for division in certain_divisions(size)]
+        if size.height:
+            self.found.divisions += [(division, span) for division in certain_divisions(size)]
         for var in variables_of(size):
             if var in self._sizes or var in own:
                 continue
@@ -441,7 +442,7 @@ class Surveyor:
                     if role == "cast" and own is None and isinstance(size, tir.Var):
                         binds.add(size)
                     else:
-                        self._size(size, info, role, where, binds.union(own or ()))
+                        self._size(size, info, role, where, binds | own if own else binds)
 
 
 def _parts(node: object) -> Iterator[object]:

@@ -236,6 +236,13 @@ def as_declared(value: object) -> StructInfo | None:
     return value if value is None or isinstance(value, StructInfo) else as_struct_info(value)
 
 
+def convert_declared(node: Expr) -> None:
+    """Convert the struct info that a node under construction declares, as `as_declared` does."""
+    declared = node.struct_info
+    if declared is not None and not isinstance(declared, StructInfo):
+        set_fields(node, struct_info=as_struct_info(declared))
+
+
 def set_fields(node: object, **fields: object) -> None:
     """Give a node that is being constructed the fields that its arguments were converted to."""
     for name, value in fields.items():

@@ -26,6 +26,7 @@ from relaxpy.ir.relax.nodes.base import (
     check_expr,
     check_kind,
     check_name,
+    convert_declared,
     count_parts,
     in_parts,
     member,
@@ -60,7 +61,7 @@ class GlobalVar(Expr):
 
     def __post_init__(self) -> None:
         check_name(self.name_hint, "the name of a variable")
-        set_fields(self, struct_info=as_declared(self.struct_info))
+        convert_declared(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Var(Expr):
         if isinstance(self.name_hint, Id):
             set_fields(self, name_hint=self.name_hint.name_hint)
         check_name(self.name_hint, "the name of a variable")
-        set_fields(self, struct_info=as_declared(self.struct_info))
+        convert_declared(self)
 
     @property
     def vid(self) -> Id:
@@ -383,13 +384,13 @@ class Call(Expr):
         args = as_members(self.args, "arguments", "AST-15")
         for arg in args:
             check_expr(arg)
-        set_fields(
-            self,
-            args=args,
-            attrs=as_attrs(self.attrs),
-            sinfo_args=as_infos(self.sinfo_args) if self.sinfo_args else (),
-            struct_info=as_declared(self.struct_info),
-        )
+        if args is not self.args:
+            set_fields(self, args=args)
+        if type(self.attrs) is not Attrs:
+            set_fields(self, attrs=as_attrs(self.attrs))
+        if self.sinfo_args or type(self.sinfo_args) is not tuple:
+            set_fields(self, sinfo_args=as_infos(self.sinfo_args) if self.sinfo_args else ())
+        convert_declared(self)
 
     def __bool__(self) -> bool:
         """Whether this is a call, which it is; Python must not take that for what it gives.

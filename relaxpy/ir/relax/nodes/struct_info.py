@@ -100,10 +100,9 @@ def check_sizes(values: Sequence[object]) -> None:
     Errors: MisuseError about a literal below 0.
     """
     for value in values:
-        number = value.value if isinstance(value, tir.IntImm) else value
-        if isinstance(number, int) and number < 0:
+        if isinstance(value, (tir.IntImm, int)) and int(value) < 0:
             raise MisuseError(
-                f"a tensor has no dimension of {digits(number)} elements",
+                f"a tensor has no dimension of {digits(int(value))} elements",
                 rule="SI-2",
                 about=value,
                 hint="leave the shape open, as in R.Tensor(ndim=2), or name the size",
@@ -241,7 +240,9 @@ class TensorStructInfo(StructInfo):
         known = -1
         if shape is not None:
             if not isinstance(shape, Expr):
-                if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
+                if not isinstance(shape, (tuple, list)) and (
+                    isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence)
+                ):
                     raise MisuseError(
                         f"a shape is a sequence of dimensions, found {shape!r}",
                         rule="SI-3",
@@ -258,7 +259,7 @@ class TensorStructInfo(StructInfo):
                     rule="SI-3",
                     about=shape,
                 )
-        if not isinstance(self.vdevice, VDevice | str | None):
+        if self.vdevice is not None and not isinstance(self.vdevice, (VDevice, str)):
             raise MisuseError(
                 f"a tensor is on a VDevice, found {self.vdevice!r:.60}", about=self.vdevice
             )

@@ -91,6 +91,8 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
 
     An array keeps its datatype where the other operand has it, else it is what `const` makes of it.
     """
+    if isinstance(arguments["x1"], Expr) and isinstance(arguments["x2"], Expr):
+        return
     for name, other in (_NAMES, _NAMES[::-1]):
         array, beside = arguments[name], arguments[other]
         if isinstance(array, np.ndarray):

@@ -108,6 +108,8 @@ def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> Ten
 def _literal(size: object) -> int | None:
     if isinstance(size, IntImm):
         return size.value
+    if isinstance(size, PrimExpr):
+        return None
     is_int = isinstance(size, (int, np.integer)) and not isinstance(size, bool)
     return int(size) if is_int else None  # type: ignore[call-overload]
 

@@ -237,10 +237,11 @@ def broadcast(infos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[
         StructInfoError: two of them cannot broadcast.
     """
     ndim = -1 if any(info.ndim < 0 for info in infos) else max(info.ndim for info in infos)
+    if all(info.shape is infos[0].shape for info in infos):
+        return infos[0].shape, ndim
     shapes = [literal_shape(info) for info in infos]
     if any(shape is None for shape in shapes):
-        same = all(info.shape is infos[0].shape for info in infos)
-        return (infos[0].shape if same else None), ndim
+        return None, ndim
     whole = shapes[0]
     for k, (info, shape) in enumerate(zip(infos[1:], shapes[1:], strict=True), start=1):
         if whole is not None and shape is not None:

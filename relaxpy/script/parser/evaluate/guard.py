@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.inspect import TensorDtype
 from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.relax.relations.shape_vars import sizes_of
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.namespaces import offers
@@ -38,6 +40,18 @@ MAX_CHARACTERS = 16_000_000
 CHARACTERS_PER_STEP = 16  # of a string that is handed to a function
 MAX_KEYS = 10_000  # of a dict or set, other than strings
 MAX_COLLISIONS = 16  # keys of one hash
+#: Of values of these very types there is nothing to measure, and nothing to call.
+_PLAIN: frozenset[type] = frozenset(
+    (
+        *(bool, int, float, type(None), tir.Var, tir.SizeVar),
+        *(rx.Var, rx.DataflowVar, rx.Call, rx.Constant, rx.ShapeExpr, rx.Tuple),
+    )
+)
+#: Values of these very types are small, however they came about.
+_SMALL: frozenset[type] = frozenset(
+    (bool, float, type(None), ModuleType, OpDef, rx.Var, rx.DataflowVar, rx.GlobalVar)
+)
+_CONTAINERS = frozenset((range, str, list, tuple, set, dict))
 _OUT_OF_REACH = "only functions of I, R, T and those handed in can be called in text"
 _FORMAT = re.compile(r"[<>=^+\- 0-9.,_a-zA-Z]{0,8}")
 
@@ -123,6 +137,7 @@ class TextGuard(Guard):
 
     def __init__(self, namespaces: Iterable[object], handed_in: Iterable[object]) -> None:
         self._spaces: dict[int, object] = {id(space): space for space in namespaces}
+        self._offered: dict[tuple[int, str], object] = {}  # members of them read before
         self._builtins = frozenset(map(id, BUILTINS.values()))
         # The objects are kept alive beside their ids, so that no id comes to mean another object.
         self._callable: dict[int, object] = {id(f): f for f in (*BUILTINS.values(), *handed_in)}
@@ -163,9 +178,14 @@ class TextGuard(Guard):
         )
 
     def _member(self, space: object, name: str, node: ast.Attribute, at: Evaluator) -> object:
-        if name not in getattr(space, "__all__", ()) and not offers(space, name):
+        key = id(space), name
+        read = key in self._offered
+        if not read and name not in getattr(space, "__all__", ()) and not offers(space, name):
             raise at.unknown_attribute(space, node)
         member = door.attribute(space, name)
+        if read and self._offered[key] is member:
+            return member
+        self._offered[key] = member
         if hasattr(member, "__all__") or hasattr(member, "_public_names"):
             self._spaces[id(member)] = member
         if callable(member):
@@ -182,7 +202,8 @@ class TextGuard(Guard):
         at: Evaluator,
     ) -> None:
         for value in (*args, *kwargs.values()):
-            if self._is_foreign(value):  # T.index_map and others would call it
+            # T.index_map and others would call it
+            if type(value) not in _PLAIN and self._is_foreign(value):
                 raise at.error(culprit(node, args, kwargs, value) or node, _OUT_OF_REACH)
         if not isinstance(function, (rx.Expr, FromText)) and id(function) not in self._callable:
             raise at.error(node.func, _OUT_OF_REACH)
@@ -205,7 +226,10 @@ class TextGuard(Guard):
 
     def _measured(self, value: Any, node: ast.expr, at: Evaluator, times: int = 1) -> Any:
         """A value that is handed to a function, which may go through it, however deep."""
-        if isinstance(value, Iterator):
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind not in _CONTAINERS and isinstance(value, Iterator):
             return self.members(value, node, at)
         self.step(node, at, times * _size(value))
         return value
@@ -250,6 +274,8 @@ class TextGuard(Guard):
     @override
     def result(self, value: object, node: ast.expr, at: Evaluator) -> None:
         # What is shared is written out at each place where it is printed, so it counts each time.
+        if type(value) in _SMALL:
+            return
         if isinstance(value, PrimExpr):
             self._written_out(value, node, at)
         elif isinstance(value, (list, tuple, set, dict)):
@@ -283,11 +309,13 @@ class TextGuard(Guard):
                     self._written_out(stated, node, at)
 
     def _written_out(self, value: PrimExpr, node: ast.expr, at: Evaluator) -> None:
-        if self._weight(value) > MAX_ITEMS:
+        if value.height and self._weight(value) > MAX_ITEMS:
             raise at.error(node, f"an expression of more than {MAX_ITEMS} parts is refused in text")
 
     def _weight(self, value: PrimExpr) -> int:
         known = self._weights
+        if value in known:
+            return known[value]
         waiting = [value]
         while waiting:
             parts = [c for c in children(waiting[-1]) if isinstance(c, PrimExpr)]
@@ -343,6 +371,8 @@ def _size(value: object) -> int:
     size, waiting = 0, [value]
     while waiting and size <= MAX_STEPS:
         found = waiting.pop()
+        if type(found) in _PLAIN:
+            continue
         if isinstance(found, range):
             step = abs(found.step)
             size += max(0, (abs(found.stop - found.start) + step - 1) // step)

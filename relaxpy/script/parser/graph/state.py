@@ -21,7 +21,7 @@ from relaxpy.script.parser.source.report import Report, Statements
 from relaxpy.script.parser.source.scope import Scope
 from relaxpy.script.parser.source.text import Positioned, Program
 
-_HOLD_FUNCTIONS = (rx.Function, PrimFunc, rx.Tuple)
+_HOLD_FUNCTIONS = frozenset((rx.Function, PrimFunc, rx.Tuple))
 
 
 class Dataflow:
@@ -127,9 +127,9 @@ class GraphState:
         match expr:
             case rx.Function() | PrimFunc():
                 return self._global_var(expr)
-            case rx.Call(op=op, args=args) if any(
-                type(part) in _HOLD_FUNCTIONS for part in (op, *args)
-            ):
+            case rx.Call(op=op, args=args):
+                if _HOLD_FUNCTIONS.isdisjoint(map(type, (op, *args))):
+                    return expr
                 callee = op if isinstance(op, Op) else self.with_global_vars(op)
                 new = tuple(self.with_global_vars(arg) for arg in args)
                 if callee is op and all(map(operator.is_, new, args)):

@@ -75,7 +75,8 @@ class Program:
 
     def _column(self, line: int, offset: int) -> int:
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        return _characters(text, offset) + 1 + self.indent
+        characters = offset if offset <= 0 or text.isascii() else _characters(text, offset)
+        return characters + 1 + self.indent
 
     def error(self, node: Positioned, message: str, **details: object) -> ParseError:
         """The error `message` about what stands at `node`."""
@@ -96,8 +97,6 @@ class Program:
 
 def _characters(line: str, offset: int) -> int:
     """How many characters the first `offset` bytes of a line are."""
-    if offset <= 0 or line.isascii():
-        return offset
     data, counts = _counted_characters(line)
     chunk = min(offset, len(data)) // _CHUNK
     rest = data[chunk * _CHUNK : offset]
