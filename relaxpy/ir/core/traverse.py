@@ -33,6 +33,8 @@ def _children(node: Node) -> list[Node]:
                     found.append(item)
                 else:
                     _collect(item, found)
+        elif isinstance(value, Node):
+            found.append(value)
         elif kind not in _PLAIN and value is not EMPTY_ATTRS:
             _collect(value, found)
     return found
@@ -60,11 +62,11 @@ def walk(root: Node) -> Iterator[Node]:
     while stack:
         node, below = stack[-1]
         for child in below:
-            if id(child) in seen:
+            key = id(child)
+            if key in seen:
                 continue
-            seen.add(id(child))
-            parts = () if child._variable else _children(child)
-            if parts:
+            seen.add(key)
+            if not child._variable and (parts := _children(child)):
                 stack.append((child, iter(parts)))
                 break
             yield child

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from relaxpy.errors import Span
@@ -154,13 +155,53 @@ class _Place:
     dataflow: bool = False
 
 
+class _Homes:
+    """Where each variable is bound, so that an early use can be told from a late one."""
+
+    def __init__(self) -> None:
+        self.of: dict[Var, object] = {}
+        self.of_size: dict[tir.Var, set[int]] = {}
+
+    def enter(self, root: Function) -> None:
+        """Enter what is bound in a function, nested ones included."""
+        waiting: list[object] = [root]
+        shared: set[int] = set()
+        while waiting:
+            node = waiting.pop()
+            if id(node) in shared:
+                continue
+            shared.add(id(node))
+            if isinstance(node, Function):
+                infos = [p.struct_info for p in node.params if p.struct_info is not None]
+                for param in node.params:
+                    self.of[param] = node
+                for size in definable_shape_vars(*infos):
+                    self.of_size.setdefault(size, set()).add(id(node))
+                waiting.append(node.body)
+            elif isinstance(node, SeqExpr):
+                for block in node.blocks:
+                    for binding in block.bindings:
+                        self._enter_binding(binding, node, block)
+                        waiting.append(binding.value)
+                waiting.append(node.body)
+            else:
+                waiting += _parts(node)
+
+    def _enter_binding(self, binding: Binding, seq: SeqExpr, block: BindingBlock) -> None:
+        if binding.var is not None:
+            local = isinstance(binding.var, DataflowVar)
+            self.of[binding.var] = block if local else seq
+        if isinstance(binding, MatchCast):
+            for size in definable_shape_vars(binding.struct_info):
+                self.of_size.setdefault(size, set()).add(id(seq))
+
+
 class Surveyor:
     """Walks a program with the scopes of SC-1 to SC-16 and writes down what it finds."""
 
     def __init__(self, module: IRModule | None) -> None:
         self.found = Survey(module)
-        self._homes: dict[Var, object] = {}
-        self._size_homes: dict[tir.Var, set[int]] = {}
+        self._roots: list[Function] = []
         self._begun: set[int] = set()
         self._vars: dict[Var, int] = {}
         self._seen: set[Var] = set()
@@ -172,8 +213,7 @@ class Surveyor:
     def module(self, mod: IRModule) -> Survey:
         """The survey of all Relax functions of a module."""
         functions = [(v.name_hint, f) for v, f in mod.items() if isinstance(f, Function)]
-        for _, func in functions:
-            self._find_homes(func)
+        self._roots = [func for _, func in functions]
         for name, func in functions:
             self._places = Places(func)
             self.function(FunctionSite(func, name, None), 0)
@@ -181,44 +221,19 @@ class Surveyor:
 
     def single(self, func: Function) -> Survey:
         """The survey of one function on its own."""
-        self._find_homes(func)
+        self._roots = [func]
         self._places = Places(func)
         name = func.attrs.get("global_symbol")
         self.function(FunctionSite(func, str(name or "the function"), None), 0)
         return self.found
 
-    def _find_homes(self, root: Function) -> None:
-        """Where each variable is bound, so that an early use can be told from a late one."""
-        waiting: list[object] = [root]
-        shared: set[int] = set()
-        while waiting:
-            node = waiting.pop()
-            if id(node) in shared:
-                continue
-            shared.add(id(node))
-            if isinstance(node, Function):
-                infos = [p.struct_info for p in node.params if p.struct_info is not None]
-                for param in node.params:
-                    self._homes[param] = node
-                for size in definable_shape_vars(*infos):
-                    self._size_homes.setdefault(size, set()).add(id(node))
-                waiting.append(node.body)
-            elif isinstance(node, SeqExpr):
-                for block in node.blocks:
-                    for binding in block.bindings:
-                        self._note_home(binding, node, block)
-                        waiting.append(binding.value)
-                waiting.append(node.body)
-            else:
-                waiting += _parts(node)
-
-    def _note_home(self, binding: Binding, seq: SeqExpr, block: BindingBlock) -> None:
-        if binding.var is not None:
-            local = isinstance(binding.var, DataflowVar)
-            self._homes[binding.var] = block if local else seq
-        if isinstance(binding, MatchCast):
-            for size in definable_shape_vars(binding.struct_info):
-                self._size_homes.setdefault(size, set()).add(id(seq))
+    @cached_property
+    def _homes(self) -> _Homes:
+        """Where variables are bound, which is looked for once something is wrong with one."""
+        homes = _Homes()
+        for root in self._roots:
+            homes.enter(root)
+        return homes
 
     def function(self, site: FunctionSite, depth: int) -> None:
         """A function: its signature, then its body in a scope of its own."""
@@ -334,14 +349,6 @@ class Surveyor:
             match expr:
                 case Var():
                     self._use(expr, place, outer)
-                case GlobalVar():
-                    self._use_global(expr, outer)
-                case ShapeExpr(values=values):
-                    for value in values:
-                        self._size(value, expr, None, where)
-                case PrimValue(value=value):
-                    self.found.prim_values.append((expr, where))
-                    self._size(value, expr, None, where)
                 case Call(op=op, args=args, sinfo_args=infos):
                     self.found.calls.append(CallSite(expr, place.function, place.dataflow, where))
                     for info in infos:
@@ -351,6 +358,14 @@ class Surveyor:
                         waiting.append((op, where))
                 case TupleExpr(fields=fields):
                     waiting += [(f, where) for f in reversed(fields)]
+                case GlobalVar():
+                    self._use_global(expr, outer)
+                case ShapeExpr(values=values):
+                    for value in values:
+                        self._size(value, expr, None, where)
+                case PrimValue(value=value):
+                    self.found.prim_values.append((expr, where))
+                    self._size(value, expr, None, where)
                 case TupleGetItem(tuple_value=value):
                     waiting.append((value, where))
                 case If():
@@ -378,7 +393,7 @@ class Surveyor:
         self.found.var_faults.append(VarUse(var, self._var_fault(var), span, as_shape))
 
     def _var_fault(self, var: Var) -> Fault:
-        home = self._homes.get(var)
+        home = self._homes.of.get(var)
         if home is None:
             return "unbound"
         if var in self._being_bound:
@@ -405,7 +420,7 @@ class Surveyor:
         for var in variables_of(size):
             if var in self._sizes or var in own:
                 continue
-            homes = self._size_homes.get(var, set())
+            homes = self._homes.of_size.get(var, set())
             fault: Literal["unbound", "early", "gone"] = "unbound"
             if homes & self._begun and var not in self._seen_sizes:
                 fault = "early"

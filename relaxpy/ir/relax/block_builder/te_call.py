@@ -96,14 +96,14 @@ class _Arguments:
             return self._expr(value)
         if isinstance(value, (list, tuple)):
             return [self.convert(v) for v in value]
-        if isinstance(value, Mapping):
-            return {k: self.convert(v) for k, v in value.items()}
         if isinstance(value, tir.PrimExpr):
             return self._own(value)
         if isinstance(value, np.generic):
             return value.item()
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
+        if isinstance(value, Mapping):
+            return {k: self.convert(v) for k, v in value.items()}
         raise MisuseError(
             f"a tensor expression takes no {type(value).__name__}, found {value!r:.60}", about=value
         )
@@ -223,12 +223,12 @@ def with_gradient(call: Call, name: str, named: Mapping[str, object] | None) -> 
 
 def _kind(value: object) -> object:
     """What two arguments have in common for which one kernel serves."""
-    if isinstance(value, (list, tuple)):
-        return tuple(_kind(v) for v in value)
-    if isinstance(value, dict):
-        return tuple((k, _kind(v)) for k, v in value.items())
     if isinstance(value, tir.PrimExpr):
         return value
+    if isinstance(value, (list, tuple)):
+        return tuple([_kind(v) for v in value])
+    if isinstance(value, dict):
+        return tuple((k, _kind(v)) for k, v in value.items())
     return type(value), repr(value)
 
 

@@ -182,12 +182,14 @@ def _check_kernel(
         if ctx.closed:
             ctx.global_info(callee)
         return
+    given = (*inputs, *outputs, *scalars)
+    if _plainly_fit(given, ctx.signatures[callee.name_hint], ctx.sizes):
+        return
     info = ctx.callee_info(callee)
     if not isinstance(info, FuncStructInfo) or info.params is None:
         raise StructInfoTypeError(
             f"{callee.name_hint} is {info}, not a PrimFunc", rule="OP-1", about=callee
         )
-    given = (*inputs, *outputs, *scalars)
     if len(given) != len(info.params):
         counts = [counted(len(inputs), "operand"), counted(len(outputs), "output")]
         counts += [counted(len(scalars), "scalar")] if scalars else []
@@ -197,8 +199,6 @@ def _check_kernel(
             rule="OP-5",
             about=call.args[1],
         )
-    if _plainly_fit(given, info.params, ctx.sizes):
-        return
     images = map_params(info.params, given, ctx.sizes)
     for i, (found, param) in enumerate(zip(given, info.params, strict=True)):
         expected = substitute_info(param, images)
@@ -217,10 +217,15 @@ def _check_kernel(
         )
 
 
-def _plainly_fit(
-    given: Sequence[StructInfo], params: Sequence[StructInfo], bound: Container[Var]
-) -> bool:
-    """Whether operands agree with parameters at a glance, the common case, without any proof."""
+def _plainly_fit(given: Sequence[StructInfo], signature: StructInfo, bound: Container[Var]) -> bool:
+    """Whether operands agree with parameters at a glance, the common case, without any proof.
+
+    Parameters are read as patterns: a variable of theirs stands for one size of the operands, and
+    what is computed from variables needs a proof.
+    """
+    params = signature.params if isinstance(signature, FuncStructInfo) else None
+    if params is None or len(given) != len(params):
+        return False
     images: dict[PrimExpr, PrimExpr] = {}
     for found, param in zip(given, params, strict=True):
         mine, wanted = _sizes_if_known(found), _sizes_if_known(param)
@@ -230,7 +235,7 @@ def _plainly_fit(
             return False
         for a, b in zip(mine, wanted, strict=True):
             own = isinstance(b, Var) and b not in bound and a.dtype == b.dtype
-            if (images.setdefault(b, a) if own else b) is not a:
+            if b.height or (images.setdefault(b, a) if own else b) is not a:
                 return False
     return True
 

@@ -249,13 +249,20 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
 
 def _in_sizes(info: rx.StructInfo) -> dict[tir.Var, None]:
     """The variables in sizes, those that Func infos own included."""
+    check_parts(info.parts)
     found: dict[tir.Var, None] = {}
-
-    def note(size: tir.PrimExpr) -> tir.PrimExpr:
-        found.update(dict.fromkeys(variables_of(size)))
-        return size
-
-    map_sizes(note, info)
+    waiting = [info]
+    while waiting:
+        match waiting.pop():
+            case rx.TupleStructInfo(fields=fields):
+                waiting += fields
+            case rx.FuncStructInfo(params=params, ret=ret):
+                waiting += (*(params or ()), ret)
+            case DTensorStructInfo(tensor_sinfo=whole):
+                waiting.append(whole)
+            case part:
+                for size in sizes_of(part):
+                    found.update(dict.fromkeys(variables_of(size)))
     return found
 
 
