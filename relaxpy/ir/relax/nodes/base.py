@@ -158,7 +158,13 @@ class StructInfo(Node):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, StructInfo):
+        if type(other) is type(self):
+            for name in self._fields:
+                if getattr(self, name) is not getattr(other, name):
+                    break
+            else:
+                return True
+        elif not isinstance(other, StructInfo):
             try:
                 other = as_struct_info(other)
             except MisuseError:

@@ -228,8 +228,9 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
         raise MisuseError(
             f"expected a table of variables and sizes, found {values!r:.60}", about=values
         )
-    if (key := next(iter(values), None)) is not None:  # of a large table, one stands for all
-        _check_variable(key)
+    if not values:
+        return info
+    _check_variable(next(iter(values)))  # of a large table, one stands for all
     table = {var: _image(var, values[var]) for var in _in_sizes(info) if var in values}
     if not table:
         return info
