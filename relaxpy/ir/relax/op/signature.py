@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -93,6 +94,12 @@ class Signature:
         return bool(self.operands) and self.operands[-1].variadic
 
     @cached_property
+    def _counts(self) -> tuple[int, float]:
+        """The least and the greatest number of operands."""
+        most = math.inf if self.is_variadic else len(self.operands)
+        return sum(p.required for p in self.operands), most
+
+    @cached_property
     def _leading(self) -> tuple[str, ...]:
         """The parameters that the rule takes by position: those before `*rest` or `/`."""
         kinds = {name: p.kind for name, p in self._python.parameters.items()}
@@ -133,7 +140,7 @@ class Signature:
         names = self._names
         if names is not None and len(args) <= len(names):
             rest = names[len(args) :]
-            if all(name in rest for name in kwargs):
+            if not kwargs or all(name in rest for name in kwargs):
                 bound = {**self._defaults, **dict(zip(names, args, strict=False)), **kwargs}
                 if len(bound) == len(names):
                     return bound
@@ -156,7 +163,7 @@ class Signature:
         attributes: dict[str, object] = {}
         for parameter in self.parameters:
             value = bound[parameter.name]
-            if not parameter.is_operand:
+            if not parameter.kinds:
                 attributes[parameter.name] = parameter.attribute(value)
                 continue
             if value is None:
@@ -166,7 +173,7 @@ class Signature:
             if absent and values:
                 operands += [p.placeholder() for p in absent]
                 absent = []
-            operands += map(parameter.operand, values)
+            operands += [v if isinstance(v, Expr) else parameter.operand(v) for v in values]
         for parameter in absent:
             if parameter.required:
                 parameter.placeholder()
@@ -188,15 +195,16 @@ class Signature:
             StructInfoError: the call has operands or attributes that the operator does not take.
         """
         operands = self.operands
-        required = sum(p.required for p in operands)
-        if len(call.args) < required or (len(call.args) > len(operands) and not self.is_variadic):
-            wanted = counted(required if self.is_variadic else len(operands), "operand")
-            least = "at least " if self.is_variadic else ""
-            raise StructInfoTypeError(f"takes {least}{wanted}, found {len(call.args)}")
+        least, most = self._counts
+        if not least <= len(call.args) <= most:
+            wanted = counted(len(operands), "operand")
+            if self.is_variadic:
+                wanted = f"at least {counted(least, 'operand')}"
+            raise StructInfoTypeError(f"takes {wanted}, found {len(call.args)}")
         named = self._attribute_values(call)
         rest: list[object] = []
         for i, arg in enumerate(call.args):
-            parameter = operands[min(i, len(operands) - 1)]
+            parameter = operands[i] if i < len(operands) else operands[-1]
             sinfo = ctx.info_of(arg)
             if parameter.is_absent(sinfo):
                 continue
@@ -214,22 +222,23 @@ class Signature:
                 named[parameter.name] = sinfo
         for name, kind in self.injected.items():
             named[name] = call if kind is Call else ctx
-        first = [
-            named.pop(name) if name in named else self._defaults[name] for name in self._leading
-        ]
-        return [*first, *rest], named
+        if self._leading:
+            first = (named.pop(n) if n in named else self._defaults[n] for n in self._leading)
+            rest = [*first, *rest]
+        return rest, named
 
     def _attribute_values(self, call: Call) -> dict[str, object]:
         """The attributes of a call, each of its type; those left out have their defaults."""
-        for name in call.attrs:
+        attrs = call.attrs
+        for name in attrs:
             if name not in self.attributes:
                 raise StructInfoTypeError(
                     f"has no attribute {name!r}", hint=close_names(name, self.attributes)
                 )
         named: dict[str, object] = {}
         for name, parameter in self.attributes.items():
-            if name in call.attrs:
-                named[name] = parameter.attribute(call.attrs[name])
+            if name in attrs:
+                named[name] = parameter.attribute(attrs[name])
             elif parameter.required:
                 raise StructInfoTypeError(f"the attribute {name} is missing")
             else:

@@ -250,7 +250,7 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
 
 def _in_sizes(info: rx.StructInfo) -> dict[tir.Var, None]:
     """The variables in sizes, those that Func infos own included."""
-    check_parts(info.parts)
+    rx.in_parts(info)
     found: dict[tir.Var, None] = {}
     waiting = [info]
     while waiting:
