@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.core.dtype import DataType
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.transform import get_pipeline
+    from relaxpy.rules import explain
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "cuda",
     "device",
     "errors",
+    "explain",
     "get_global_func",
     "get_pipeline",
     "ir",
@@ -66,6 +68,7 @@ _HOMES = {
     "cuda": "relaxpy.ir.core.device:cuda",
     "device": "relaxpy.ir.core.device:device",
     "errors": "relaxpy.errors",
+    "explain": "relaxpy.rules:explain",
     "get_global_func": "relaxpy.exec.runtime.registry:get_global_func",
     "get_pipeline": "relaxpy.ir.transform:get_pipeline",
     "ir": "relaxpy.ir",

@@ -15,6 +15,7 @@ ROOMS = {
     "screen": set(),
     "errors": {"screen"},
     "entry": {"errors"},
+    "rules": {"entry", "errors"},
     "pysource": {"errors"},
     "pytest_plugin": {"errors"},
     "ir": {"errors", "entry", "ir"},

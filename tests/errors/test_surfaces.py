@@ -236,3 +236,18 @@ def test_pytest_shows_as_much_as_it_is_asked_to(tmp_path: Path) -> None:
     assert comment not in python(*args).stdout
     assert comment in python(*args, "--tb=long").stdout
     assert "in build" not in python(*args, "--tb=line").stdout
+
+
+def test_pytest_says_once_where_the_broken_rules_are_explained(tmp_path: Path) -> None:
+    file = tmp_path / "test_model.py"
+    tests = [as_test(kind) for kind in ("function", "module", "functions that call functions")]
+    passing = "def test_passing(): pass"
+    file.write_text("\n\n".join([IMPORTS + DEFINED, *tests, passing]))
+    args = ("-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(file))
+    for more in ("--tb=auto", "-n1"):
+        found = python(*args, more).stdout
+        rules = dict.fromkeys(re.findall(r"^E .*\[([A-Z]+-\w+)\]$", found, re.MULTILINE))
+        assert rules
+        [line] = [line for line in found.splitlines() if "relaxpy.explain" in line]
+        assert line == f'about {", ".join(rules)}: relaxpy.explain("{next(iter(rules))}")'
+    assert "relaxpy.explain" not in python(*args, "-k", "passing").stdout

@@ -1,0 +1,106 @@
+"""The rules that errors cite, explained: a sentence for each, and for some an example."""
+
+from __future__ import annotations
+
+import html
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from textwrap import fill, indent
+from types import MappingProxyType
+
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The rules of one subject, whose IDs begin with `name`."""
+
+    name: str
+    title: str
+    intro: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Rule:
+    """One rule of the language; `str` explains it, and so does a notebook that shows it.
+
+    `good` is a program that follows the rule and `bad` one that breaks it, where there are such.
+    Both are Python after the imports that docs/language.md begins with.
+    """
+
+    id: str
+    family: Family
+    sentence: str
+    good: str | None = None
+    bad: str | None = None
+
+    @override
+    def __str__(self) -> str:
+        text = fill(f"{self.id} ({self.family.title}): {self.sentence}", 88)
+        for title, program in self._programs:
+            text += f"\n\n{title}:\n\n{indent(program, '    ')}"
+        return f"{text}\n\n{self._more}."
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        title = f"<b>{self.id}</b> ({html.escape(self.family.title)}): "
+        text = f"<p>{title}{html.escape(self.sentence)}</p>"
+        for name, program in self._programs:
+            text += f"<p>{name}:</p><pre>{html.escape(program)}</pre>"
+        return f"{text}<p>{html.escape(self._more)}.</p>"
+
+    @property
+    def _programs(self) -> tuple[tuple[str, str], ...]:
+        found = (("A program that follows it", self.good), ("A program that breaks it", self.bad))
+        return tuple((title, program) for title, program in found if program is not None)
+
+    @property
+    def _more(self) -> str:
+        return f"More: docs/rules.md, section {self.family.name}"
+
+
+@cache
+def all_rules() -> Mapping[str, Rule]:
+    """Every rule by its ID, in the order of families and numbers."""
+    text = files("relaxpy").joinpath("rules.toml").read_text(encoding="utf-8")
+    found = {}
+    for name, table in tomllib.loads(text).items():
+        family = Family(name, table["title"], table["intro"])
+        for number, sentence in table["rules"].items():
+            example = table.get("examples", {}).get(number, {})
+            programs = {key: program.strip("\n") for key, program in example.items()}
+            rule = Rule(f"{name}-{number}", family, sentence, **programs)
+            found[rule.id] = rule
+    return MappingProxyType(found)
+
+
+@user_facing
+def explain(rule: str) -> Rule:
+    """The rule of this ID, as errors show it in brackets: print it, or let a notebook show it.
+
+    >>> print(explain("DT-6"))
+    DT-6 (datatypes): A Boolean element is 1 for true and 0 for false.
+    <BLANKLINE>
+    More: docs/rules.md, section DT.
+
+    Errors:
+        UnknownNameError (also KeyError): there is no such rule.
+        MisuseError (also TypeError): `rule` is not a string.
+    """
+    if not isinstance(rule, str):
+        raise MisuseError(f"the ID of a rule is a string, found {rule!r:.60}", about=rule)
+    rules = all_rules()
+    family, _, number = rule.strip().strip("[]").partition("-")
+    name = f"{family.upper()}-{number.lower()}"
+    if name in rules:
+        return rules[name]
+    alike = [known for known in rules if known.startswith(name)]
+    hint = f"there are {', '.join(alike)}" if alike else close_names(name, rules)
+    raise UnknownNameError(f"there is no rule {rule!r}", hint=hint, about=rule)

@@ -1,0 +1,115 @@
+"""relaxpy.explain, and the page that lists all rules."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import relaxpy
+from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError
+from relaxpy.rules import Rule, all_rules
+from tests.test_docs import python_of
+
+ROOT = Path(__file__).parents[1]
+RULES = all_rules()
+EXAMPLES = [rule.id for rule in RULES.values() if rule.good or rule.bad]
+FAMILIES = {rule.family.name for rule in RULES.values()}
+#: What example programs find imported: the same as on docs/language.md.
+IMPORTS = python_of((ROOT / "docs" / "language.md").read_text("utf-8")).partition("\n\nones")[0]
+
+
+def run(program: str, folder: Path) -> None:
+    file = folder / "example.py"
+    file.write_text(f"{IMPORTS}\n{program}\n", encoding="utf-8")
+    runpy.run_path(str(file))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_program_that_follows_a_rule_is_accepted(name: str, tmp_path: Path) -> None:
+    good = RULES[name].good
+    assert good is not None
+    run(good, tmp_path)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_program_that_breaks_a_rule_is_told_that_rule(name: str, tmp_path: Path) -> None:
+    bad = RULES[name].bad
+    assert bad is not None
+    with pytest.raises(RelaxpyError) as caught:
+        run(bad, tmp_path)
+    assert [diagnostic.rule for diagnostic in caught.value.diagnostics] == [name]
+
+
+def test_every_rule_in_code_and_tests_has_a_sentence() -> None:
+    named = re.compile(r"""(["'])([A-Z]{2,3}-\d+[a-z]?)\1""")
+    files = [*(ROOT / "relaxpy").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    found = {
+        rule
+        for file in files
+        if file != Path(__file__)
+        for _, rule in named.findall(file.read_text(encoding="utf-8"))
+        if rule.partition("-")[0] in FAMILIES
+    }
+    made_up = {"WF-1", "WF-2"}  # in tests/ir/test_nodes_errors.py
+    assert found - RULES.keys() == made_up
+
+
+def test_every_sentence_is_one_sentence() -> None:
+    for rule in RULES.values():
+        assert rule.sentence.endswith(".")
+        assert ". " not in rule.sentence, rule.id
+        assert len(rule.sentence) <= 200, rule.id
+
+
+def test_the_page_is_up_to_date() -> None:
+    tool = [sys.executable, str(ROOT / "tools" / "rules.py"), "--check"]
+    assert subprocess.run(tool, check=False, cwd=ROOT).returncode == 0, "run tools/rules.py"
+
+
+@pytest.mark.parametrize("spelling", ["WF-6a", "wf-6A", "[WF-6a]", " WF-6a\n"])
+def test_an_id_is_found_as_an_error_shows_it_and_in_any_case(spelling: str) -> None:
+    assert relaxpy.explain(spelling) is RULES["WF-6a"]
+
+
+def test_an_explanation_has_sentence_family_and_programs() -> None:
+    rule = relaxpy.explain("WF-6a")
+    assert rule.bad is not None
+    assert rule.good is not None
+    text = str(rule)
+    assert text == repr(rule)
+    assert " ".join(text.split()).startswith(f"WF-6a (well-formedness): {rule.sentence}")
+    assert "    @R.function\n    def main(" in text
+    assert text.index("follows it") < text.index("breaks it")
+    assert text.endswith("More: docs/rules.md, section WF.")
+    assert max(map(len, text.splitlines())) <= 88
+
+
+def test_a_notebook_shows_an_explanation_as_html() -> None:
+    shown = Rule("X-1", RULES["WF-6a"].family, "a < b & c.", bad="if a < b: ...")._repr_html_()
+    assert "<b>X-1</b> (well-formedness): a &lt; b &amp; c." in shown
+    assert "<pre>if a &lt; b: ...</pre>" in shown
+    assert "follows" not in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("WF-6", "there are WF-6a, WF-6b"),
+        ("FW-6a", "did you mean 'WF-6a'?"),
+        ("PX-99", "did you mean 'PX-9'?"),
+        ("nothing", None),
+    ],
+)
+def test_an_unknown_rule_is_an_error_with_close_names(name: str, hint: str | None) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        relaxpy.explain(name)
+    [diagnostic] = caught.value.diagnostics
+    assert (diagnostic.message, diagnostic.hint) == (f"there is no rule {name!r}", hint)
+
+
+def test_a_rule_is_named_by_a_string() -> None:
+    with pytest.raises(MisuseError, match="the ID of a rule is a string, found 6"):
+        relaxpy.explain(6)  # type: ignore[arg-type]
