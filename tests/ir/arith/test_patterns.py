@@ -98,6 +98,11 @@ def test_clips(condition: E, variables: list[T.Var], expected: list[E | int | No
         assert end is None or wanted is None or Analyzer().can_prove_equal(end, wanted)
 
 
+def test_a_clip_has_any_number_of_conjuncts() -> None:
+    limits = [T.LT(a, 100_000 - k) for k in range(3000)]
+    assert detect_clip_bound(ops.all_of(*limits), [a]) == [None, ops.const(97_000)]
+
+
 def test_a_clip_is_of_a_condition() -> None:
     with pytest.raises(MisuseError, match="Boolean"):
         detect_clip_bound(a + 1, [a])

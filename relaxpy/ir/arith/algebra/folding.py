@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
@@ -144,6 +144,20 @@ def operands(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
             seen.add(part)
             stack += [part.b, part.a]
     return found
+
+
+def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
+    """The conditions that all hold where `condition` does; none for the literal True."""
+    match condition:
+        case tir.IntImm(value=1):
+            return
+        case tir.Call(op=Op(name="tir.likely"), args=(inner,)):
+            yield from conjuncts(inner)
+        case tir.And() if type(condition) is tir.And:
+            for part in operands(condition, tir.And):
+                yield from conjuncts(part)
+        case _:
+            yield condition
 
 
 def terms(expr: tir.Add | tir.Sub) -> dict[PrimExpr, int]:

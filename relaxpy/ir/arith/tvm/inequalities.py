@@ -19,7 +19,7 @@ from relaxpy.ir.arith.tvm.constraints import (
     IntGroupBounds,
     unsolvable,
 )
-from relaxpy.ir.arith.tvm.patterns import at_most_zero, simplified_negations
+from relaxpy.ir.arith.tvm.patterns import at_most_zero
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
@@ -94,7 +94,7 @@ def _rows(conditions: Sequence[PrimExpr]) -> tuple[list[_Row], list[PrimExpr]]:
             p = poly.add(GENERAL.poly(condition.a), GENERAL.poly(condition.b), -1)
             found = [_tight(p, equal=True)]
         else:
-            parts = list(at_most_zero(simplified_negations(condition)))
+            parts = list(at_most_zero(condition))
             if None in parts:
                 others.append(condition)
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relaxpy.ir.arith.algebra import residue
+from relaxpy.ir.arith.algebra import folding, residue
 from relaxpy.ir.arith.tvm.extents import Extents, absolute, analyzer_of, is_negative, size_of
 from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
@@ -17,7 +17,6 @@ from relaxpy.ir.arith.tvm.iter_expr import (
 )
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -340,7 +339,7 @@ class Reader(Extents):
         Conditions on fewer iterators come first, as those on more may contain them.
         """
         groups: dict[frozenset[Node], list[PrimExpr]] = {}
-        for part in _parts(condition):
+        for part in folding.conjuncts(condition):
             if not self.holds(part):
                 used = frozenset(node for node in walk(part) if node in self.leaves)
                 groups.setdefault(used, []).append(part)
@@ -405,18 +404,6 @@ def _pairs(terms: Iterable[IterSplitExpr]) -> Iterator[tuple[IterSplitExpr, Iter
         for high in splits:
             if low is not high:
                 yield low, high
-
-
-def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:
-    match condition:
-        case tir.And(a=a, b=b):
-            yield from (*_parts(a), *_parts(b))
-        case tir.Call(op=Op(name="tir.likely"), args=(inner,)):
-            yield from _parts(inner)
-        case IntImm(value=1):
-            return
-        case _:
-            yield condition
 
 
 def _common(uses: list[tuple[PrimExpr, PrimExpr]]) -> tuple[PrimExpr, PrimExpr] | None:

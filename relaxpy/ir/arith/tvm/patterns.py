@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.algebra import poly, writer
+from relaxpy.ir.arith.algebra import folding, poly, writer
 from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, entry_point, is_integer
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import children, walk
-from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
@@ -85,7 +84,7 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
     """
     variables = check_variables(var_list)
     ends: list[PrimExpr | None] = [None] * (2 * len(variables))
-    for part in at_most_zero(simplified_negations(ops.truth(expr))):
+    for part in at_most_zero(ops.truth(expr)):
         if part is None:
             return []
         p, dtype = part
@@ -118,34 +117,31 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
     return ends
 
 
-def simplified_negations(condition: PrimExpr) -> PrimExpr:
-    """`condition` with its negated operands simplified, which moves negations inside."""
-    match condition:
-        case tir.Not():
-            return simplify(condition)
-        case tir.And(a=a, b=b) if not isinstance(condition, tir.Or):
-            return ops.all_of(simplified_negations(a), simplified_negations(b))
-        case _:
-            return condition
-
-
 def at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] | None]:
     """Polynomials that are at most 0 exactly where `condition` holds; None for other conjuncts."""
+    for part in folding.conjuncts(condition):
+        if isinstance(part, tir.Not):  # moved inside, where it may turn comparisons
+            part = simplify(part)
+            if not isinstance(part, tir.Not):
+                yield from at_most_zero(part)
+                continue
+        yield from _sides_at_most_zero(part)
+
+
+def _sides_at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] | None]:
     match condition:
-        case tir.IntImm(value=1):
-            return
-        case tir.Call(op=Op(name="tir.likely"), args=(inner,)):
-            yield from at_most_zero(inner)
-        case tir.And(a=a, b=b) if not isinstance(condition, tir.Or):
-            yield from (*at_most_zero(a), *at_most_zero(b))
         case tir.GT(a=a, b=b):
-            yield from at_most_zero(tir.LT(b, a))
+            yield from _sides_at_most_zero(tir.LT(b, a))
         case tir.GE(a=a, b=b):
-            yield from at_most_zero(tir.LE(b, a))
+            yield from _sides_at_most_zero(tir.LE(b, a))
         case tir.LT(a=tir.Max(a=p, b=q), b=b) | tir.LE(a=tir.Max(a=p, b=q), b=b):
-            yield from (part for side in (p, q) for part in at_most_zero(type(condition)(side, b)))
+            yield from (
+                part for side in (p, q) for part in _sides_at_most_zero(type(condition)(side, b))
+            )
         case tir.LT(a=a, b=tir.Min(a=p, b=q)) | tir.LE(a=a, b=tir.Min(a=p, b=q)):
-            yield from (part for side in (p, q) for part in at_most_zero(type(condition)(a, side)))
+            yield from (
+                part for side in (p, q) for part in _sides_at_most_zero(type(condition)(a, side))
+            )
         case tir.LT(a=a, b=b) | tir.LE(a=a, b=b) | tir.EQ(a=a, b=b) if (
             a.dtype.family == "int" and not a.dtype.vector
         ):
