@@ -61,7 +61,7 @@ REVIEWED = {
     },
     "read.py": {"_Text.read": "the reader of a definition"},
     "parser/graph/function.py": {"GraphReader.local_function": "the reader of a definition"},
-    "parser/graph/bindings.py": {"GraphBindings.new_var": "a class of variables"},
+    "parser/graph/bindings.py": {"new_variable": "a class of variables"},
     "parser/graph/state.py": {"GraphState._global_var": "an iterator over names"},
     "parser/graph/values.py": {
         "GraphEvaluator.iterable": "an iterator that door.members gave",
@@ -107,7 +107,7 @@ REVIEWED = {
 OPENED_BY = {
     "Evaluator.on_call",
     "GraphEvaluator.on_call",
-    "GraphUnrolled.help",
+    "FunctionHost.help",
     "KernelEvaluator.on_call",
     "KernelState.help",
 }

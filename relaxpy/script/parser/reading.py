@@ -259,17 +259,16 @@ class FunctionsReader:
 
     def graph_reader(self, definition: Definition) -> GraphReader:
         """A reader for one graph function."""
-        reader = GraphReader(
+        return GraphReader(
             definition.program,
             self.scope.around(*definition.names),
             self.builder,
             guard=self.guard,
             report=self.report,
+            devices=self.devices,
+            capture=self.capture,
+            module_names=self.gvars if self.in_class else None,
         )
-        reader.values.devices = self.devices
-        reader.capture = self.capture
-        reader.module_names = self.gvars if self.in_class else None
-        return reader
 
     def capture(self, func: BaseFunc, name: str) -> GlobalVar:
         """What `func`, which was defined elsewhere, is in this module: it is entered once.

@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Container
 from dataclasses import replace
-
-from typing_extensions import override
 
 from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.script.language import records as forms
+from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.wording import as_parse_error
+from relaxpy.script.parser.evaluate.guard import OPEN, Guard
+from relaxpy.script.parser.graph import bindings, blocks, unrolled
 from relaxpy.script.parser.graph.signature import Signature, SignatureReader
-from relaxpy.script.parser.graph.state import Body, declared_pure, name_of
-from relaxpy.script.parser.graph.unrolled import GraphUnrolled
-from relaxpy.script.parser.source.report import docstring_removed, refusal
-from relaxpy.script.parser.source.scope import Poisoned
+from relaxpy.script.parser.graph.state import Body, Capture, GraphState, declared_pure, name_of
+from relaxpy.script.parser.graph.unrolled import FunctionHost
+from relaxpy.script.parser.source.report import Report, docstring_removed, refusal
+from relaxpy.script.parser.source.scope import Poisoned, Scope
+from relaxpy.script.parser.source.text import Program
 
 
-class GraphReader(GraphUnrolled):
-    """Reads graph functions into a builder."""
+class GraphReader:
+    """Reads graph functions into a builder; other functions enter its module through `capture`."""
 
-    # --- functions
+    def __init__(
+        self,
+        program: Program,
+        scope: Scope,
+        builder: BlockBuilder,
+        *,
+        guard: Guard = OPEN,
+        report: Report | None = None,
+        devices: Devices | None = None,
+        capture: Capture | None = None,
+        module_names: Container[str] | None = None,
+    ) -> None:
+        self.state = state = GraphState(program, scope, builder, guard=guard, report=report)
+        state.reader = self
+        state.capture = capture
+        state.values.host = FunctionHost(state, module_names)
+        if devices is not None:
+            state.values.devices = devices
 
     def signature(self, node: ast.FunctionDef) -> Signature:
         """The signature of the function at `node`."""
-        return SignatureReader(self.values, self.report).read(node)
+        state = self.state
+        return SignatureReader(state.values, state.report).read(node)
 
     def function(
         self, node: ast.FunctionDef, found: Signature, *, pure: bool, symbol: str | None = None
@@ -36,55 +58,57 @@ class GraphReader(GraphUnrolled):
 
         A public one has a `symbol`, its name for the outside.
         """
-        before = len(self.report.errors)
-        outer, self.body = self.body, Body()
-        body = self.body
+        state = self.state
+        before = len(state.report.errors)
+        outer, state.body = state.body, Body()
+        body = state.body
         body.pure = pure
-        depth = len(self.scope.frames)
-        self.builder.begin_scope(found.params)
+        depth = len(state.scope.frames)
+        state.builder.begin_scope(found.params)
         try:
             with (
-                evaluating(self.values.evaluate_here),
-                self.scope.inner(found.sizes) as sizes,
-                self.scope.inner(found.names),
+                evaluating(state.values.evaluate_here),
+                state.scope.inner(found.sizes) as sizes,
+                state.scope.inner(found.names),
             ):
                 body.sizes = sizes
-                self.statements.read(docstring_removed(node.body), self.statement)
-            if body.returned is None and len(self.report.errors) == before:
-                self.report.add(self.no_return(node))
-            if len(self.report.errors) > before or body.result is None or not found.complete:
-                self.builder.end_scope()
+                state.statements.read(docstring_removed(node.body), self.statement)
+            if body.returned is None and len(state.report.errors) == before:
+                state.report.add(self.no_return(node))
+            if len(state.report.errors) > before or body.result is None or not found.complete:
+                state.builder.end_scope()
                 return None
             return self.finished(node, found, body, pure=pure, symbol=symbol)
         except RelaxpyError as error:
-            self.report.add(self.values.located(error, self.program.span(name_of(node))))
+            state.report.add(state.values.located(error, state.program.span(name_of(node))))
             return None
         finally:
-            self.body = outer
-            del self.scope.frames[depth:]
+            state.body = outer
+            del state.scope.frames[depth:]
 
     def finished(
         self, node: ast.FunctionDef, found: Signature, body: Body, *, pure: bool, symbol: str | None
     ) -> rx.Function:
         """The function around what was read."""
+        state = self.state
         assert body.returned is not None
         returned = body.returned.value or body.returned
-        where = self.program.span(returned)
-        name = self.program.span(name_of(node))
+        where = state.program.span(returned)
+        name = state.program.span(name_of(node))
         try:
-            result = self.builder.end_scope(body.result)
+            result = state.builder.end_scope(body.result)
         except RelaxpyError as error:
-            self.builder.end_scope()
-            raise self.values.located(error, where) from None
+            state.builder.end_scope()
+            raise state.values.located(error, where) from None
         assert result is not None
         if symbol is not None:
             body.attrs.setdefault("global_symbol", symbol)
         elif "global_symbol" in body.attrs:
-            raise self.error(name_of(node), f"private function {node.name!r} has a global_symbol")
+            raise state.error(name_of(node), f"private function {node.name!r} has a global_symbol")
         func = rx.Function(found.params, result, found.ret, pure, Attrs(body.attrs), span=name)
-        self.values.places[id(result)] = self.program, returned
+        state.values.places[id(result)] = state.program, returned
         try:
-            return self.builder.normalize_function(func)
+            return state.builder.normalize_function(func)
         except RelaxpyError as error:
             if error.about is result:  # what is wrong is the result, wherever it was bound
                 error.diagnostics = tuple(replace(d, span=where) for d in error.diagnostics)
@@ -92,24 +116,22 @@ class GraphReader(GraphUnrolled):
 
     def no_return(self, node: ast.FunctionDef) -> ParseError:
         """The error for a function without a result."""
-        return self.error(
+        return self.state.error(
             name_of(node),
             f"function {node.name!r} returns nothing",
             rule="AST-11",
             hint="end it with `return value`; `return ()` gives unit",
         )
 
-    # --- statements
-
-    @override
     def statement(self, node: ast.stmt) -> None:
         """Read one statement."""
-        now = self.now
-        self.values.forget()
+        state = self.state
+        now = state.now
+        state.values.forget()
         if now.returned is not None:
             raise self.after_return(node)
         if now.dataflow is not None and now.dataflow.done:
-            raise self.error(
+            raise state.error(
                 node,
                 "R.output ends its block: nothing may follow in it",
                 rule="SC-7",
@@ -119,84 +141,84 @@ class GraphReader(GraphUnrolled):
         try:
             self.dispatch(node)
             if now.returned is None:
-                self.builder.flush()
+                state.builder.flush()
         finally:
             now.around.pop()
             if now.returned is None:  # nothing is left, unless the statement is wrong
-                self.builder.discard()
+                state.builder.discard()
 
     def after_return(self, node: ast.stmt) -> ParseError:
         """The error for a statement behind the result."""
+        state = self.state
         if isinstance(node, ast.Return):
-            return self.error(node, "a function has one return, at its end", rule="AST-11")
-        return self.error(node, "nothing follows the return of a function")
+            return state.error(node, "a function has one return, at its end", rule="AST-11")
+        return state.error(node, "nothing follows the return of a function")
 
-    @override
     def dispatch(self, node: ast.stmt) -> None:
         """Read one statement by its kind."""
+        state = self.state
         match node:
             case ast.Assign(targets=[target], value=value):
-                self.assign(target, self.values.value(value), value)
+                bindings.assign(state, target, state.values.value(value), value)
             case ast.Assign(targets=[_, second, *_]):
-                raise self.error(second, "bind one target in a statement")
+                raise state.error(second, "bind one target in a statement")
             case ast.AnnAssign():
-                self.annotated(node)
+                bindings.annotated_assign(state, node)
             case ast.Expr(value=value):
-                self.expression(value)
+                bindings.expression_statement(state, value)
             case ast.With():
-                self.with_block(node)
+                blocks.with_statement(state, node)
             case ast.If():
-                self.branch(node)
+                blocks.if_statement(state, node)
             case ast.Return():
-                self.give_back(node)
+                bindings.return_statement(state, node)
             case ast.FunctionDef():
                 self.local_function(node)
             case ast.For():
-                self.unroll(node)
+                unrolled.for_statement(state, node)
             case ast.Pass() | ast.Nonlocal():  # whose names are looked up outside anyway
                 return
             case _:
-                raise refusal(self.program, node, "Relax")
-
-    # --- local functions
+                raise refusal(state.program, node, "Relax")
 
     def local_function(self, node: ast.FunctionDef) -> None:
         """Read a function inside a function."""
-        said = self.said()
+        state = self.state
+        pending = bindings.take_pending(state)
         decorator = None
         for part in node.decorator_list:
-            value = self.values.value(part)
+            value = state.values.value(part)
             if isinstance(value, forms.FunctionOptions):
                 decorator = value
         if decorator is None or decorator.dialect != "relax":
-            raise self.error(
+            raise state.error(
                 name_of(node),
                 "a function inside a function is decorated with @R.function",
                 hint="kernels (@T.prim_func) belong into the module",
             )
         if decorator.name is not None:
-            raise self.error(name_of(node), "a function inside a function goes by its own name")
+            raise state.error(name_of(node), "a function inside a function goes by its own name")
         declared = declared_pure(node)
         pure = decorator.pure if declared is None else declared
         found = self.signature(node)
         recursive = any(
             isinstance(n, ast.Name) and n.id == node.name for s in node.body for n in ast.walk(s)
         )
-        var = self.new_var(node.name, name_of(node))
+        var = bindings.new_variable(state, node.name, name_of(node))
         if recursive:
             if isinstance(var, rx.DataflowVar):
                 var = rx.Var(node.name, None, var.span)
-            known = said.annotation or said.cast or found.info(pure=pure)
+            known = pending.annotation or pending.cast or found.info(pure=pure)
             var = rx.Var(node.name, known, var.span)
             if node.returns is None:
-                raise self.error(
+                raise state.error(
                     name_of(node),
                     f"{node.name!r} calls itself, so it needs a return annotation",
                     rule="WF-8a",
                 )
-            self.builder.declare(var)
-            self.scope.set(node.name, var)
+            state.builder.declare(var)
+            state.scope.set(node.name, var)
         func = self.function(node, found, pure=pure)
         if func is None:
             raise Poisoned
-        self.bind_statement(func, var, said, name_of(node))
+        bindings.bind_compound(state, func, var, pending, name_of(node))

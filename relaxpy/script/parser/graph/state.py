@@ -7,20 +7,25 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
+from relaxpy.script.parser.evaluate.macros import Unrolling
 from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.source.report import Report, Statements
 from relaxpy.script.parser.source.scope import Scope
 from relaxpy.script.parser.source.text import Positioned, Program
 
+#: Enters a function that was defined elsewhere into the module, by its name.
+Capture: TypeAlias = Callable[[rx.BaseFunc, str], rx.GlobalVar]
 _HOLD_FUNCTIONS = frozenset((rx.Function, PrimFunc, rx.Tuple))
 
 
@@ -33,8 +38,8 @@ class Dataflow:
 
 
 @dataclass(slots=True)
-class Said:
-    """What is said of the variable that the next if or local function is bound to.
+class Pending:
+    """The annotation and the cast of the variable that the next if or local function is bound to.
 
     `name: info` before it is an annotation, `with R.match_cast(..., info):` around it a cast.
     """
@@ -56,11 +61,23 @@ class Body:
         self.around: list[ast.stmt] = []
         self.depth = 0
         self.pure = True
-        self.said = Said()
+        self.pending = Pending()
+
+
+class ReadsStatements(Protocol):
+    """The reader of statements, which those that hold statements call in turn."""
+
+    def statement(self, node: ast.stmt) -> None:
+        """Read one statement, in its turn."""
+
+    def dispatch(self, node: ast.stmt) -> None:
+        """Read one statement by its kind."""
 
 
 class GraphState:
-    """What is known of a graph function while it is read, and how mistakes in it are told."""
+    """The state of a graph function while it is read, and the location of errors in it."""
+
+    reader: ReadsStatements
 
     def __init__(
         self,
@@ -76,8 +93,10 @@ class GraphState:
         self.values = GraphEvaluator(program, scope, guard)
         self.statements = Statements(self.values, self.report)
         self.body: Body | None = None
-        self.capture: Callable[[rx.BaseFunc, str], rx.GlobalVar] | None = None
+        self.capture: Capture | None = None
         self._foreign: set[rx.Expr] = set()
+        self.unrolling = Unrolling()
+        self.values.size_of = self.size
         builder.context.place = self.values.place_of
 
     @property
@@ -93,6 +112,10 @@ class GraphState:
     def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
         """The error `message` about what stands at `node`."""
         return self.program.error(node, message, **details)
+
+    def size(self, name: str) -> object:
+        """The shape variable that a TypeVar of this name stands for."""
+        return self.now.sizes.setdefault(name, tir.Var(name, INT64))
 
     @property
     def now(self) -> Body:
@@ -168,14 +191,6 @@ class GraphState:
     def evaluated(self, expr: rx.Expr) -> rx.Expr:
         """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
         return self.builder.evaluated(self.with_global_vars(expr))
-
-    def statement(self, node: ast.stmt) -> None:
-        """Read one statement."""
-        raise AssertionError("given by the reader of statements")
-
-    def dispatch(self, node: ast.stmt) -> None:
-        """Read one statement by its kind."""
-        raise AssertionError("given by the reader of statements")
 
 
 def ends_in(node: ast.expr, name: str) -> bool:

@@ -7,76 +7,82 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import records as forms
 from relaxpy.script.language.eager import acting
 from relaxpy.script.language.emit import kernel_call
 from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import door
-from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, Unrolling, expanded
-from relaxpy.script.parser.graph.blocks import GraphBlocks
+from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, expanded
+from relaxpy.script.parser.graph import bindings
+from relaxpy.script.parser.graph.state import GraphState
 from relaxpy.script.parser.source.scope import Poisoned
 
 
-class GraphUnrolled(GraphBlocks):
-    """Reads statements again and again."""
+def for_statement(state: GraphState, node: ast.For) -> None:
+    """Read a loop over what is known while the program is read, once for each member."""
+    if node.orelse:
+        raise state.error(node.orelse[0], "a loop in Relax has no else")
+    members = loop_members(state, node.iter)
+    around = state.now.around
+    for member, is_last in members:
+        state.unrolling.add(len(node.body) or 1, node.iter, state.values)
+        # Only what the last iteration binds can be the output of a dataflow block.
+        state.now.around = list(around) if is_last else []
+        try:
+            state.values.unpack(node.target, member, state.scope.set)
+            state.statements.read(node.body, state.reader.statement)
+        finally:
+            state.now.around = around
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        GraphBlocks.__init__(self, *args, **kwargs)
-        self.unrolling = Unrolling()
-        self.values.host = self
-        self.values.size_of = self.size
-        self.module_names: Container[str] | None = None
 
-    def unroll(self, node: ast.For) -> None:
-        """Read a loop over what is known while the program is read, once for each member."""
-        if node.orelse:
-            raise self.error(node.orelse[0], "a loop in Relax has no else")
-        members = self.known_members(node.iter)
-        around = self.now.around
-        for member, is_last in members:
-            self.unrolling.add(len(node.body) or 1, node.iter, self.values)
-            # Only what the last iteration binds can be the output of a dataflow block.
-            self.now.around = list(around) if is_last else []
-            try:
-                self.values.unpack(node.target, member, self.scope.set)
-                self.statements.read(node.body, self.statement)
-            finally:
-                self.now.around = around
+def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]]:
+    """What a loop runs over, each with whether it is the last one.
 
-    def known_members(self, node: ast.expr) -> Iterator[tuple[Any, bool]]:
-        """What a loop runs over, each with whether it is the last one.
+    A generator yields a value when the statements before have been read; in a dataflow block,
+    without effects, all its values come first.
 
-        A generator yields a value when the statements before have been read; in a dataflow block,
-        without effects, all its values come first.
+    Errors:
+        ParseError: that is not known while the program is read, or is too much.
+    """
+    value = state.values.value(node)
+    if isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.TupleStructInfo):
+        yield from _with_end(bindings.tuple_members(state, value, node))
+        return
+    if isinstance(value, (rx.Expr, PrimExpr, forms.Form)):
+        raise state.error(
+            node,
+            f"a loop in Relax runs over what is known while it is read, found {describe(value)}",
+            hint="use recursion, or a @T.prim_func with loops",
+        )
+    members = state.values.iterable(value, node)
+    if isinstance(value, Iterator) and state.now.dataflow is None:
+        yield from ((member, False) for member in members)
+        return
+    found = []
+    for member in members:
+        found.append(member)
+        if len(found) > MAX_UNROLLED:
+            state.unrolling.add(len(found), node, state.values)
+    yield from _with_end(found)
 
-        Errors:
-            ParseError: that is not known while the program is read, or is too much.
-        """
-        value = self.values.value(node)
-        if isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.TupleStructInfo):
-            yield from _with_end(self.members(value, node))
-            return
-        if isinstance(value, (rx.Expr, PrimExpr, forms.Form)):
-            raise self.error(
-                node,
-                f"a loop in Relax runs over what is known while it is read, found "
-                f"{describe(value)}",
-                hint="use recursion, or a @T.prim_func with loops",
-            )
-        members = self.values.iterable(value, node)
-        if isinstance(value, Iterator) and self.now.dataflow is None:
-            yield from ((member, False) for member in members)
-            return
-        found = []
-        for member in members:
-            found.append(member)
-            if len(found) > MAX_UNROLLED:
-                self.unrolling.add(len(found), node, self.values)
-        yield from _with_end(found)
+
+class FunctionHost:
+    """What the expressions of a function have done by its reader: casts, macros, helpers, kernels.
+
+    `module_names` are the names of the module that kernels are entered into, None outside of one.
+    """
+
+    def __init__(self, state: GraphState, module_names: Container[str] | None) -> None:
+        self.state = state
+        self.module_names = module_names
+        self.evaluate = state.evaluate
+        self.evaluated = state.evaluated
+
+    def cast(self, form: forms.MatchCastForm | forms.MatchShapeForm, node: ast.expr) -> rx.Expr:
+        """The variable to which a cast inside an expression is bound."""
+        return bindings.cast_inside(self.state, form, node)
 
     def expand(
         self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
@@ -87,20 +93,20 @@ class GraphUnrolled(GraphBlocks):
             ParseError: it is a macro of kernels, or returns not just once, at its end.
         """
         if macro.options.dialect != "relax":
-            raise self.error(node.func, "a macro of kernels cannot be used in Relax")
-        self.unrolling.add(len(macro.node.body), node, self.values)
+            raise self.state.error(node.func, "a macro of kernels cannot be used in Relax")
+        self.state.unrolling.add(len(macro.node.body), node, self.state.values)
         *statements, last = macro.body()
         early = next((n for s in statements for n in _returns(s)), None)
         if early is not None or not isinstance(last, ast.Return) or last.value is None:
             raise macro.program.error(
                 early or last, "a macro of Relax ends in its one return, which has a value"
             )
-        before = len(self.report.errors)
-        with self.apart(), expanded(self.values, macro, args, kwargs, node):
-            self.statements.read(statements, self.statement)
-            if len(self.report.errors) > before:
+        before = len(self.state.report.errors)
+        with self.apart(), expanded(self.state.values, macro, args, kwargs, node):
+            self.state.statements.read(statements, self.state.reader.statement)
+            if len(self.state.report.errors) > before:
                 raise Poisoned
-            found = self.values.value(last.value)
+            found = self.state.values.value(last.value)
             if isinstance(found, (forms.MatchCastForm, forms.MatchShapeForm)):
                 return self.cast(found, last.value)
             return found
@@ -119,15 +125,15 @@ class GraphUnrolled(GraphBlocks):
         def act(form: forms.Form) -> object:
             match form:
                 case forms.EmitForm(value=value, annotation=annotation):
-                    expr = self.bindable(value, node)
-                    with self.at(node):
-                        return self.builder.emit(expr, annotation=annotation)
+                    expr = bindings.bindable(self.state, value, node)
+                    with self.state.at(node):
+                        return self.state.builder.emit(expr, annotation=annotation)
                 case forms.MatchCastForm() | forms.MatchShapeForm():
                     return self.cast(form, node)
                 case forms.TeForm():
                     return self.kernel_call(form, node)
                 case _:
-                    raise self.error(node, f"{describe(form)} belongs into the text itself")
+                    raise self.state.error(node, f"{describe(form)} belongs into the text itself")
 
         with acting(act):
             yield
@@ -135,7 +141,7 @@ class GraphUnrolled(GraphBlocks):
     @contextmanager
     def apart(self) -> Iterator[None]:
         """The reading of other statements in the middle of one."""
-        now, values = self.now, self.values
+        now, values = self.state.now, self.state.values
         around, returned, places = now.around, now.returned, dict(values.places)
         now.around, now.returned = [], None
         now.depth += 1
@@ -148,22 +154,18 @@ class GraphUnrolled(GraphBlocks):
 
     def kernel_call(self, form: forms.TeForm, node: ast.expr) -> rx.Call:
         """The call of a kernel that tensor expressions give; the kernel joins the module."""
-        with self.at(node):
+        with self.state.at(node):
             return self.add_kernel(form, node)
 
     def add_kernel(self, form: forms.TeForm, node: ast.expr) -> rx.Call:
         """The call of the kernel for `form`, entered into the module."""
         if self.module_names is None:
-            raise self.error(
+            raise self.state.error(
                 node,
                 "R.emit_te adds a kernel to the module, and there is none around",
                 hint="put the function into the class of an @I.ir_module",
             )
-        return kernel_call(form, self.builder, self.module_names)
-
-    def size(self, name: str) -> object:
-        """The shape variable that a TypeVar of this name stands for."""
-        return self.now.sizes.setdefault(name, tir.Var(name, INT64))
+        return kernel_call(form, self.state.builder, self.module_names)
 
 
 def _with_end(members: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
