@@ -13,7 +13,6 @@ from relaxpy.ir.relax.analysis.symbolic import (
     free_symbolic_vars,
     tir_vars_in_struct_info,
 )
-from relaxpy.ir.relax.analysis.unused import remove_all_unused
 from relaxpy.ir.relax.analysis.variables import (
     all_global_vars,
     all_vars,
@@ -45,6 +44,7 @@ from relaxpy.ir.relax.relations import (
     substitute_info,
     wrap_type,
 )
+from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 
 __all__ = [
     "BaseCheckResult",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
@@ -23,7 +23,6 @@ from relaxpy.ir.relax.nodes import (
     DataflowBlock,
     Expr,
     Function,
-    If,
     SeqExpr,
     StructInfo,
     Var,
@@ -31,6 +30,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined, with_bindings
 from relaxpy.ir.tir import expr as tir
 
 E = TypeVar("E", bound=Expr)
@@ -66,29 +66,13 @@ class _Sharpened(PyExprMutator):
         return super().visit_var_def_(var if info is None else replace(var, struct_info=info))
 
 
-class _Rewriting:
+class _Rewriting(BindingRewriter):
     def __init__(self, rules: Sequence[Rule], to: Replacing) -> None:
+        super().__init__()
         self.rules = rules
         self.to = to
 
-    def expr(self, expr: E) -> E:
-        """The expression with the sequences that it holds rewritten."""
-        new: Expr = expr
-        match expr:
-            case SeqExpr():
-                new = self.sequence(expr)
-            case If(true_branch=yes, false_branch=no):
-                branches = self.sequence(yes), self.sequence(no)
-                if branches[0] is not yes or branches[1] is not no:
-                    new = replace(
-                        expr, true_branch=branches[0], false_branch=branches[1], struct_info=None
-                    )
-            case Function():
-                new = self.function(expr)
-            case _:
-                pass
-        return new  # type: ignore[return-value]
-
+    @override
     def function(self, func: Function) -> Function:
         effects = self.to.effects
         before = effects.pure
@@ -96,16 +80,31 @@ class _Rewriting:
         known = self.to.visible
         infos = [p.struct_info for p in func.params if p.struct_info is not None]
         self.to.visible = known | {*func.params, *definable_shape_vars(*infos)}
-        body = self.sequence(func.body)
+        after = super().function(func)
         self.to.visible = known
         effects.pure = before
-        return func if body is func.body else replace(func, body=body, struct_info=None)
+        return after
 
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        blocks = super().block(block)
+        self.to.leave(block.bindings)
+        return blocks
+
+    @override
+    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
+        if isinstance(binding.value, Function):
+            self.to.see(binding)  # it may call itself
+        new = super().binding(binding, block)
+        self.to.see(binding)
+        return new
+
+    @override
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         """The sequence after the first rule went as far as it does, then the others, until none."""
         outer = self.to.visible
         self.to.visible = set(outer)
-        seq = self._inside(seq)
+        seq = super().sequence(seq)
         self.to.expect(sum(len(block.bindings) for block in seq.blocks))
         before = None
         while before is not seq:
@@ -119,22 +118,6 @@ class _Rewriting:
         self.to.visible = outer
         return seq
 
-    def _inside(self, seq: SeqExpr) -> SeqExpr:
-        """The sequence with branches and functions in it rewritten."""
-        blocks = []
-        for block in seq.blocks:
-            bindings = []
-            for binding in block.bindings:
-                if isinstance(binding.value, Function):
-                    self.to.see(binding)  # it may call itself
-                value = self.expr(binding.value)
-                self.to.see(binding)
-                same = value is binding.value
-                bindings.append(binding if same else replace(binding, value=value))
-            self.to.leave(bindings)
-            blocks.append(_with(block, bindings))
-        return _with_blocks(seq, blocks)
-
     def _swept(self, seq: SeqExpr, rule: Rule) -> SeqExpr:
         """The sequence after one sweep of a rule; its result counts as bound at the end."""
         blocks = list(seq.blocks)
@@ -142,21 +125,18 @@ class _Rewriting:
         if not isinstance(seq.body, Var) and seq.body.struct_info is not None:
             result = Var("result", seq.body.struct_info)
             last = blocks.pop() if blocks else BindingBlock(())
-            blocks.append(_with(last, [*last.bindings, VarBinding(result, seq.body)]))
-        new = [_with(block, self._block(block, rule)) for block in blocks]
-        if all(a is b for a, b in zip(new, blocks, strict=True)):
+            blocks.append(with_bindings(last, [*last.bindings, VarBinding(result, seq.body)]))
+        new = [with_bindings(block, self._block(block, rule)) for block in blocks]
+        if all(map(is_, new, blocks)):
             return seq
-        if result is None:
-            return _with_blocks(seq, new)
-        *before, final = new[-1].bindings
-        assert final.var is result
-        if isinstance(final, VarBinding) and is_leaf(final.value):
-            return replace(
-                _with_blocks(seq, [*new[:-1], _with(new[-1], before)]),
-                body=final.value,
-                struct_info=None,
-            )
-        return replace(_with_blocks(seq, new), body=result, struct_info=None)
+        body = seq.body if result is None else result
+        if result is not None:
+            *before, final = new[-1].bindings
+            assert final.var is result
+            if isinstance(final, VarBinding) and is_leaf(final.value):
+                new[-1] = with_bindings(new[-1], before)
+                body = final.value
+        return rebuild(seq, blocks=tuple(joined(new)), body=body)
 
     def _block(self, block: BindingBlock, rule: Rule) -> Sequence[Binding]:
         bindings = block.bindings
@@ -186,18 +166,3 @@ class _Rewriting:
     def _see(self, bindings: Iterable[Binding]) -> None:
         for binding in bindings:
             self.to.see(binding)
-
-
-def _is(a: Node, b: Node) -> bool:
-    return a is b
-
-
-def _with(block: BindingBlock, bindings: Sequence[Binding]) -> BindingBlock:
-    same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
-    return block if same else replace(block, bindings=tuple(bindings))
-
-
-def _with_blocks(seq: SeqExpr, blocks: Sequence[BindingBlock]) -> SeqExpr:
-    if len(blocks) == len(seq.blocks) and all(map(_is, blocks, seq.blocks)):
-        return seq
-    return replace(seq, blocks=tuple(b for b in blocks if b.bindings), struct_info=None)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.analysis.unused import joined, without_bindings
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.effects import may_fail
 from relaxpy.ir.relax.dpl.expand import is_same_program
@@ -25,6 +24,8 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
+from relaxpy.ir.relax.rewrite.map_bindings import joined
+from relaxpy.ir.relax.rewrite.unused import without_unused
 
 
 def tidied(seq: SeqExpr, to: Replacing) -> SeqExpr:
@@ -43,7 +44,7 @@ def tidied(seq: SeqExpr, to: Replacing) -> SeqExpr:
         if not isinstance(binding, MatchCast)
         and (isinstance(block, DataflowBlock) or binding.var in to.matched or not may_fail(binding))
     }
-    return without_bindings(seq, lambda binding, used: used or binding not in superfluous)
+    return without_unused(seq, lambda binding: binding not in superfluous)
 
 
 def _renamed(seq: SeqExpr, table: Mapping[Var, Var], dropped: Collection[Binding]) -> SeqExpr:

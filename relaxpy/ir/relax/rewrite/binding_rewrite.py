@@ -13,7 +13,6 @@ from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.unused import joined, remove_all_unused
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
@@ -29,6 +28,8 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.rewrite.map_bindings import joined
+from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 
 
 class DataflowBlockRewrite:

@@ -39,11 +39,14 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
     Variables whose info mentions a replaced one are made anew. Of what was derived, that stays
     which the operands do not tell: what a call of a function of the module gives.
     """
-    done: dict[int, Node] = {id(old): new for old, new in table.items()}
+    done: dict[int, Node] = {}
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if id(node) in done:
+            continue
+        if node._variable and node in table:
+            done[id(node)] = table[node]  # type: ignore[index]
             continue
         info = _known_result(node)
         if ready:

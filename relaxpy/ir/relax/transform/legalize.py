@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
 from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -23,17 +24,16 @@ from relaxpy.ir.relax.nodes import (
     DataflowBlock,
     Expr,
     Function,
-    If,
     SeqExpr,
     ShapeExpr,
     StructInfo,
     TensorStructInfo,
     Tuple,
     TupleStructInfo,
-    VarBinding,
     in_parts,
 )
 from relaxpy.ir.relax.op.registry import find
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 
 Legalization = Callable[[BlockBuilder, Call], Any]
 MAX_STEPS: Final = 50
@@ -77,18 +77,15 @@ class LegalizeOps(Pass):
         return _Legalizer(mod, dict(self.customize_legalize_map or {}), self.enable_warning).run()
 
 
-@dataclass(slots=True)
-class _Legalizer:
+class _Legalizer(BindingRewriter):
     """One run over a module."""
 
-    mod: IRModule
-    custom: dict[str, Legalization]
-    warns: bool
-    _builder: BlockBuilder | None = None
-    _inside: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for name in self.custom:
+    def __init__(self, mod: IRModule, custom: dict[str, Legalization], warns: bool) -> None:
+        super().__init__()
+        self.mod, self.custom, self.warns = mod, custom, warns
+        self._builder: BlockBuilder | None = None
+        self._inside: list[str] = []
+        for name in custom:
             Op.get(name)
 
     @property
@@ -103,7 +100,7 @@ class _Legalizer:
         changed: dict[str, Function] = {}
         for var, func in self.mod.items():
             if isinstance(func, Function):
-                found = self._function(func)
+                found = self.expr(func)
                 if found is not func:
                     changed[var.name_hint] = found
         if not changed:
@@ -113,48 +110,12 @@ class _Legalizer:
             result[name] = func
         return normalize_module(result)
 
-    def _function(self, func: Function) -> Function:
-        body = self._sequence(func.body, dataflow=False)
-        return func if body is func.body else replace(func, body=body, struct_info=None)
-
-    def _sequence(self, seq: SeqExpr, *, dataflow: bool) -> SeqExpr:
-        made = tuple(self._block(b) for b in seq.blocks)
-        value = self._expr(seq.body, dataflow=dataflow)
-        if value is seq.body and all(a is b for a, b in zip(made, seq.blocks, strict=True)):
-            return seq
-        return replace(seq, blocks=made, body=value, struct_info=None)
-
-    def _expr(self, expr: Expr, *, dataflow: bool) -> Expr:
-        match expr:
-            case Call():
-                return self._call(expr, dataflow=dataflow)
-            case SeqExpr():
-                return self._sequence(expr, dataflow=dataflow)
-            case If(true_branch=yes, false_branch=no):
-                branches = tuple(self._sequence(b, dataflow=False) for b in (yes, no))
-                if branches[0] is yes and branches[1] is no:
-                    return expr
-                return replace(
-                    expr, true_branch=branches[0], false_branch=branches[1], struct_info=None
-                )
-            case Function():
-                return self._function(expr)
-            case _:
-                return expr
-
-    def _block(self, block: BindingBlock) -> BindingBlock:
-        dataflow = isinstance(block, DataflowBlock)
-        made = tuple(self._binding(b, dataflow=dataflow) for b in block.bindings)
-        same = all(a is b for a, b in zip(made, block.bindings, strict=True))
-        return block if same else replace(block, bindings=made)
-
-    def _binding(self, binding: Binding, *, dataflow: bool) -> Binding:
-        value = self._expr(binding.value, dataflow=dataflow)
-        if value is binding.value:
-            return binding
-        if isinstance(binding, VarBinding):
-            return VarBinding(binding.var, value, binding.span)
-        return replace(binding, value=value)
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        if not isinstance(binding.value, Call):
+            return None
+        value = self._call(binding.value, dataflow=isinstance(block, DataflowBlock))
+        return None if value is binding.value else replace(binding, value=value)
 
     def _call(self, call: Call, *, dataflow: bool) -> Expr:
         """What the call becomes, its own calls legalised in turn; itself where nothing applies."""
@@ -183,9 +144,19 @@ class _Legalizer:
                 f"legalisation comes to no end: {name} becomes calls of {', '.join(names)} again",
                 hint="a legalisation gives something simpler than its operator",
             )
-        result = self._expr(made, dataflow=dataflow)
+        result = self._value(made, dataflow=dataflow)
         self._inside.pop()
         return result
+
+    def _value(self, expr: Expr, *, dataflow: bool) -> Expr:
+        """What a legalisation gave, with the calls in it legalised."""
+        if isinstance(expr, Call):
+            return self._call(expr, dataflow=dataflow)
+        if not isinstance(expr, SeqExpr):
+            return self.expr(expr)
+        seq = self.sequence(expr)
+        body = self._value(seq.body, dataflow=dataflow)
+        return seq if body is seq.body else rebuild(seq, body=body)
 
     def _emitted(self, rule: Legalization, call: Call, *, dataflow: bool) -> Expr:
         """What the rule gives, in normal form, after what it emits."""

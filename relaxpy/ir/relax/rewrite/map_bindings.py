@@ -1,0 +1,169 @@
+"""The driver of passes: each binding of a program in turn, with what stays the same kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import is_
+from typing import TypeAlias, TypeVar, cast
+
+from typing_extensions import override
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.relax.block_builder.normalize import is_leaf
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    DataflowBlock,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.replace import replace_variables
+
+E = TypeVar("E", bound=Expr)
+N = TypeVar("N", bound=Node)
+Rewritten: TypeAlias = Binding | Expr | Iterable[Binding | BindingBlock] | None
+Step: TypeAlias = Callable[[Binding, BindingBlock], Rewritten]
+
+
+class BindingRewriter:
+    """Rewrites the bindings of an expression in the order of evaluation.
+
+    A pass overrides `step`; where it keeps track of scopes, it extends `function`, `sequence`,
+    `block` or `binding`, too.
+    What does not change is kept, up to the expression itself, and so are spans and names. Struct
+    info is dropped where that of an operand changes, for normalisation to derive (DER). Only
+    branches and functions inside each other take recursion.
+    """
+
+    def __init__(self) -> None:
+        self._images: dict[Var, Expr] = {}
+
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        """What replaces a binding that stands in `block`, of which branches and bodies are done.
+
+        None or the binding itself leaves it. Other bindings, of which there may be none, are bound
+        in its stead in a block of the same kind, or in blocks of their own. A leaf takes the place
+        of the variable in all later uses, and the binding is dropped.
+        """
+        return None
+
+    def expr(self, expr: E) -> E:
+        """The expression after rewriting of the sequences directly in it, and those in them."""
+        new: Expr = expr
+        match expr:
+            case SeqExpr():
+                new = self.sequence(expr)
+            case Function():
+                new = self.function(expr)
+            case If(true_branch=yes, false_branch=no):
+                new = _with_parts(
+                    expr, true_branch=self.sequence(yes), false_branch=self.sequence(no)
+                )
+            case _:
+                pass
+        return cast("E", new)
+
+    def function(self, func: Function) -> Function:
+        """The function with its body rewritten."""
+        return _with_parts(func, body=self.sequence(func.body))
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        """The sequence after rewriting, with neighbouring blocks of one kind joined."""
+        blocks = [new for block in seq.blocks for new in self.block(block)]
+        body = self._with_images(seq.body)
+        if len(blocks) != len(seq.blocks) or not all(map(is_, blocks, seq.blocks)):
+            return _with_parts(replace(seq, blocks=tuple(joined(blocks))), body=body)
+        return _with_parts(seq, body=body)
+
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        """The blocks that replace a block: itself if none of its bindings changes."""
+        blocks: list[BindingBlock] = []
+        run: list[Binding] = []
+        for binding in block.bindings:
+            for new in self.binding(binding, block):
+                if isinstance(new, BindingBlock):
+                    blocks += [replace(block, bindings=tuple(run)), new]
+                    run = []
+                else:
+                    run.append(new)
+        return [*blocks, with_bindings(block, run)]
+
+    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
+        """What replaces a binding: what its value holds is rewritten, then `step` is asked."""
+        seen = self._with_images(binding)
+        if binding.var is not None and seen.var is not None and seen.var is not binding.var:
+            self._images[binding.var] = seen.var
+        value = self.expr(seen.value)
+        if value is not seen.value:
+            seen = replace(seen, value=value)
+        new = self.step(seen, block)
+        if new is None:
+            return (seen,)
+        if isinstance(new, (VarBinding, MatchCast)):
+            return (new,)
+        if not isinstance(new, Expr):
+            return new
+        if not is_leaf(new) or seen.var is None:
+            raise TransformError(f"{new} cannot take the place of a variable", span=seen.span)
+        self._images[seen.var] = new
+        if binding.var is not None:
+            self._images[binding.var] = new
+        return ()
+
+    def _with_images(self, node: N) -> N:
+        """The node with images in place of variables that are no longer bound."""
+        return replace_variables(node, self._images) if self._images else node
+
+
+class _Steps(BindingRewriter):
+    def __init__(self, step: Step) -> None:
+        super().__init__()
+        self._step = step
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        return self._step(binding, block)
+
+
+def map_bindings(expr: E, step: Step) -> E:
+    """`expr` with `step(binding, block)` in place of each binding; see `BindingRewriter.step`.
+
+    Branches and nested functions are rewritten before the binding that holds them.
+    """
+    return _Steps(step).expr(expr)
+
+
+def _with_parts(expr: E, **parts: Expr) -> E:
+    """`expr` over other operands; its struct info stays if each of them has the same as before."""
+    olds = [getattr(expr, name) for name in parts]
+    news = list(parts.values())
+    if all(map(is_, news, olds)):
+        return expr
+    same = all(new.struct_info is old.struct_info for new, old in zip(news, olds, strict=True))
+    return replace(expr, **parts) if same else rebuild(expr, **parts)  # type: ignore[type-var]
+
+
+def with_bindings(block: BindingBlock, bindings: Sequence[Binding]) -> BindingBlock:
+    """A block like `block` with these bindings: itself if they are its own."""
+    same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
+    return block if same else replace(block, bindings=tuple(bindings))
+
+
+def joined(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
+    """The blocks without empty ones, neighbours of one kind made one (NF-8 to NF-11)."""
+    filled = [block for block in blocks if block.bindings]
+    result: list[BindingBlock] = []
+    for _, group in groupby(filled, lambda block: isinstance(block, DataflowBlock)):
+        first, *others = group
+        bindings = [b for block in (first, *others) for b in block.bindings]
+        result.append(replace(first, bindings=tuple(bindings)) if others else first)
+    return result

@@ -1,0 +1,84 @@
+"""Bindings whose values nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from relaxpy.entry import user_facing
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.relax.analysis.purity import makes_impure_call
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    DataflowBlock,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
+
+E = TypeVar("E", bound=Expr)
+Keep = Callable[[Binding], bool]
+
+
+@user_facing
+def remove_all_unused(func: E) -> E:
+    """`func` less the bindings whose variable nothing uses; itself if there are none.
+
+    Casts and impure calls stay (PU-5 has none of these in dataflow blocks), with what they use.
+    Blocks that are left empty go, and what they kept apart is joined (NF-8, NF-9, NF-11).
+    """
+    expect(func, Expr)
+    return without_unused(func, lambda binding: isinstance(binding, MatchCast))
+
+
+def without_unused(expr: E, keep: Keep) -> E:
+    """`expr` less the bindings that nothing uses, are no impure calls, and `keep` does not keep."""
+    needed = _needed(expr, keep)
+    return map_bindings(expr, lambda binding, _: None if binding.var in needed else ())
+
+
+def _needed(root: Expr, keep: Keep) -> set[Var | None]:
+    """The variables of bindings that stay: results of sequences and effects depend on them."""
+    needed: set[Binding] = set()
+    used: set[Var] = set()
+    binders: dict[Var, list[Binding]] = {}
+    waiting: list[Node] = [root]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case Var():
+                if node not in used:
+                    used.add(node)
+                    waiting += (*occurring_vars(node), *binders.get(node, ()))
+            case VarBinding() | MatchCast():
+                if node not in needed:
+                    needed.add(node)
+                    waiting.append(node.value)
+                    if node.var is not None and node.var.struct_info is not None:
+                        waiting.append(node.var.struct_info)
+                    if isinstance(node, MatchCast):
+                        waiting.append(node.struct_info)
+            case SeqExpr(blocks=blocks, body=body):
+                waiting.append(body)
+                for block in blocks:
+                    for binding in block.bindings:
+                        if binding.var is not None:
+                            binders.setdefault(binding.var, []).append(binding)
+                        dataflow = isinstance(block, DataflowBlock)
+                        effects = not dataflow and makes_impure_call(binding.value)
+                        if binding.var is None or binding.var in used or effects or keep(binding):
+                            waiting.append(binding)
+            case If(cond=cond, true_branch=yes, false_branch=no):
+                waiting += (cond, yes, no)
+            case Function(params=params, body=body, ret_struct_info=ret):
+                waiting += (*params, body) if ret is None else (*params, ret, body)
+            case _:
+                waiting += occurring_vars(node)
+    return {None, *used, *(binding.var for binding in needed)}
