@@ -175,6 +175,14 @@ def test_a_shape_that_does_not_fit_the_outputs(
         op.call_dps_packed("f", X, tensor(2), sinfo_args=[tensor(2)])
 
 
+@pytest.mark.rule("OP-8", "MAP-9")
+def test_a_kernel_owns_its_sizes_also_where_its_caller_mentions_the_same_variable() -> None:
+    bb = BlockBuilder(IRModule({"double": kernel((N,), (N * 2,))}))
+    x = var("x", tensor(N + 1))
+    with bb.testing_scope(), pytest.raises(StructInfoTypeError, match="OP-8"):
+        bb.emit(op.call_tir(rx.GlobalVar("double"), [x], tensor(N * 2)))
+
+
 @pytest.mark.rule("OP-1", "OP-9")
 def test_operands_and_shape_are_read_one_after_the_other(bb: BlockBuilder) -> None:
     known, open_ = tensor(N, 4), rank(2)
