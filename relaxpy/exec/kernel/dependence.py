@@ -190,13 +190,16 @@ def _by_range(a: Ends, b: Ends, sizes: Container[Var]) -> set[Direction]:
     (a_start, a_last), (b_start, b_last) = a, b
     if (b_start - a_last).is_at_least(0, sizes):
         possible.discard(LATER)
-        if (b_start - a_last).is_at_least(1, sizes):
-            possible.discard(SAME)
     if (a_start - b_last).is_at_least(0, sizes):
         possible.discard(EARLIER)
-        if (a_start - b_last).is_at_least(1, sizes):
-            possible.discard(SAME)
+    if _is_less(a_last, b_start, sizes) or _is_less(b_last, a_start, sizes):
+        possible.discard(SAME)
     return possible
+
+
+def _is_less(a: IndexPoly, b: IndexPoly, sizes: Container[Var]) -> bool:
+    """Whether `a` is proved to be less than `b`."""
+    return (b - a).is_at_least(1, sizes)
 
 
 def _restrict(
@@ -215,11 +218,6 @@ def _restrict(
     False if they never meet.
     """
     gap = f.offset - g.offset
-    if not f.coefficients and not g.coefficients:
-        constant = gap.constant
-        if constant is not None:
-            return constant == 0
-        return not (gap.is_at_least(1, sizes) or (gap * -1).is_at_least(1, sizes))
     if set(f.coefficients) == set(g.coefficients) <= set(shared) and all(
         c.same(g.coefficients[v]) for v, c in f.coefficients.items()
     ):
@@ -241,7 +239,7 @@ def _restrict(
         return True
     f_low, f_high = lowest
     g_low, g_high = highest
-    return not ((f_low - g_high).is_at_least(1, sizes) or (g_low - f_high).is_at_least(1, sizes))
+    return not (_is_less(g_high, f_low, sizes) or _is_less(f_high, g_low, sizes))
 
 
 def _run_alike(a: Axis, b: Axis) -> bool:
@@ -250,7 +248,8 @@ def _run_alike(a: Axis, b: Axis) -> bool:
 
 def _moves(factor: IndexPoly, size: PrimExpr, sizes: Container[Var]) -> bool:
     """Whether a stride of `factor` is never 0, unless the dimension has no element."""
-    if any((factor * sign).is_at_least(1, sizes) for sign in (1, -1)):
+    zero = as_poly(0)
+    if _is_less(zero, factor, sizes) or _is_less(factor, zero, sizes):
         return True
     return quotient(as_poly(size), factor) is not None
 
@@ -265,20 +264,23 @@ def _one_axis(
 ) -> bool:
     """x at factor * v + gap and y at factor * v: y's round comes gap / factor later."""
     step, distance = factor.constant, gap.constant
-    if step is None or distance is None:
-        sign = 0 if step is None else (1 if step > 0 else -1)
-        if sign and (gap * sign).is_at_least(1, sizes):
+    if step is None:
+        return True
+    if distance is None:
+        ahead, zero = gap if step > 0 else gap * -1, as_poly(0)
+        if _is_less(zero, ahead, sizes):
             possible[level] &= {EARLIER}
-        elif sign and (gap * -sign).is_at_least(1, sizes):
+        elif _is_less(ahead, zero, sizes):
             possible[level] &= {LATER}
         return True
     if distance % step:
         return False
     rounds = distance // step
+    direction = EARLIER if rounds > 0 else LATER
     x, y = ends
     if x is not None and y is not None:
-        farthest = x[1] - y[0] if rounds < 0 else y[1] - x[0]
-        if (as_poly(abs(rounds)) - farthest).is_at_least(1, sizes):
+        farthest = y[1] - x[0] if direction is EARLIER else x[1] - y[0]
+        if _is_less(farthest, as_poly(abs(rounds)), sizes):
             return False
-    possible[level] &= {EARLIER if rounds > 0 else LATER}
+    possible[level] &= {direction}
     return True

@@ -53,8 +53,7 @@ class _Scheduler:
         number = {member: n for n, component in enumerate(found) for member in component}
         within: list[set[Edge]] = [set() for _ in found]
         for edge in orders:
-            n = number.get(edge.source)
-            if n is not None and n == number.get(edge.sink):
+            if (n := number[edge.source]) == number[edge.sink]:
                 within[n].add(edge)
         for component, inside in zip(found, within, strict=True):
             if len(component) == 1:
@@ -65,8 +64,9 @@ class _Scheduler:
             yield from self._cycle(component, inside, serial)
 
     def _forced(self, part: Part, serial: tuple[Axis, ...]) -> bool:
+        """Whether a loop of `part` has to be kept though no order asks for it."""
         if isinstance(part, Group):
-            return arg_extreme_of(part) is None
+            return False
         return any(a.var in part.ordered for a in _free(part, serial)) or self._repeats(
             part, serial
         )
@@ -246,7 +246,7 @@ def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]
     after: dict[int, set[int]] = {n: set() for n in nodes}
     before: dict[int, set[int]] = {n: set() for n in nodes}
     for edge in orders:
-        if edge.source in after and edge.sink in after and edge.source != edge.sink:
+        if edge.source != edge.sink:
             after[edge.source].add(edge.sink)
             before[edge.sink].add(edge.source)
     # Kosaraju: what leads to the last node of a walk, of all not taken yet, is in a cycle with it.

@@ -403,7 +403,7 @@ def test_moving_bounds_agree_with_the_reference(data: st.DataObject) -> None:
 
 
 def side_by_side(count: int, *, symbolic: bool) -> PrimFunc:
-    """As many stores into one buffer, each into rows of its own, and a step that reads them all."""
+    """A loop of as many stores into one buffer, each to its own stretch, and one that reads."""
     n, size = ("n", "n = T.int64()") if symbolic else ("4", "pass")
     lines = [
         "@T.prim_func",
@@ -413,8 +413,8 @@ def side_by_side(count: int, *, symbolic: bool) -> PrimFunc:
         f'    B = T.match_buffer(b, ({n} * {count},), "float32")',
         f'    C = T.match_buffer(c, ({n} * {count},), "float32")',
     ]
-    for k in range(count):
-        lines += [f"    for i in range({n}):", f"        B[i + {n} * {k}] = A[i] * T.float32({k})"]
+    lines.append(f"    for i in range({n}):")
+    lines += [f"        B[i + {n} * {k}] = A[i] * T.float32({k})" for k in range(count)]
     lines += [f"    for i in range({n} * {count}):", "        C[i] = B[i] + T.float32(1)"]
     found = from_source("\n".join(lines))
     assert isinstance(found, PrimFunc)
@@ -455,11 +455,13 @@ def test_stores_side_by_side_are_compared_with_their_neighbours(symbolic: bool) 
 
 
 def windows(count: int) -> PrimFunc:
-    """As many steps, each on three elements of which two are the next one's, too."""
+    """A loop of as many steps, each on three elements of which two are the next one's, too."""
     steps = "".join(
-        f"    for i in range(3):\n        A[{k} + i] = A[{k} + i] * 2 + {k}\n" for k in range(count)
+        f"        for i in range(3):\n            A[{k} + i] = A[{k} + i] * 2 + {k}\n"
+        for k in range(count)
     )
-    return from_source(f"@T.prim_func\ndef main(A: T.Buffer(({count + 2},), 'float32')):\n{steps}")
+    argument = f"A: T.Buffer(({count + 2},), 'float32')"
+    return from_source(f"@T.prim_func\ndef main({argument}):\n    for t in range(2):\n{steps}")
 
 
 def test_stores_that_overlap_in_a_row_are_compared_with_their_neighbours() -> None:

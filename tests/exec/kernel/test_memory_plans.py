@@ -184,9 +184,11 @@ APART = {
     "X[i] * T.float32(2) * Z[i] + V[0]": (["Z", "V"], ["X"]),
     # An operand of a later operation as well, or of both sides of one.
     "X[i] * T.float32(2) + X[i]": (["X"], []),
+    "(X[i] * T.float32(2) + Z[i]) * X[i]": (["X", "Z"], []),
     "T.exp(X[i]) * T.exp(Z[i])": (["X", "Z"], []),
     # Read in another place than it is stored, in another datatype, or after the result.
     "X[n - 1 - i]": (["X"], []),
+    "X[i] + X[n - 1 - i]": (["X"], []),
     'T.Cast("float32", K[0])': (["K"], []),
     "X[i] + Y[i]": (["X"], []),
     # What is looked up may be kept in the result until the operation that needs it.
@@ -227,9 +229,9 @@ STEPS = {
         {"Y": ({"X", "Z"}, set())},
     ),
     "stored to through a view": (
-        '    A = T.decl_buffer((5,), "float32", data=V.data)\n'
-        "    for i in range(5):\n        A[i] = K[i] * T.float64(2)\n",
-        {"V": ({"K"}, set())},
+        '    A = T.decl_buffer((n,), "float32", data=Y.data)\n'
+        "    for i in range(n):\n        A[i] = X[i] * T.float32(2)\n",
+        {"Y": ({"X"}, set())},
     ),
     "a sum": (
         "    for i, j in T.grid(5, 5):\n        V[i] = V[i] + M[i, j]\n",
@@ -238,6 +240,10 @@ STEPS = {
     "scratch in the result": (
         FILL + "    for i in range(n):\n        Y[i] = T_[i] * Z[i]\n",
         {"Y": ({"X", "Z"}, set())},
+    ),
+    "rows read backwards": (
+        "    for i, j in T.grid(5, 5):\n        N[i, j] = M[i, 4 - j]\n",
+        {"N": ({"M"}, set())},
     ),
     "of other shapes": (
         "    for i in range(5):\n        V[i] = W[i] + M[i, i]\n",

@@ -103,6 +103,8 @@ def test_one_statement_in_two_loops(line: str) -> None:
         # An accumulation that reads what it has accumulated elsewhere, or stored anywhere.
         "A[i] = A[i] + A[j]",
         "X[i, 0] = X[i, 0] + X[i, j]",
+        # Twelve digits, each of which the one before it needs.
+        "A[i * 4 + j + 1] = A[i * 4 + j] * 2 + B[i]",
         "A[P[j]] = A[j + 8] + B[i]",
         "A[P[j]] = A[P[j]] + A[i]",
         "A[B[j] * 0 + P[j]] = A[j] * 2 + B[i]",
@@ -125,6 +127,8 @@ LOOPS = {
     # The stride may be negative, or zero.
     "A[i * s + 8] = A[i * s + 9] * 2 + 1": "scalar loop",
     "A[i * s + 9] = A[i * s + 8] * 2 + 1": "scalar loop",
+    "A[i * s + 8] = A[2 * i + 6] * 2 + 1": "scalar loop",
+    "A[2 * i + 6] = A[i * s + 8] * 2 + 1": "scalar loop",
     # Never zero.
     "A[i * (n + 1)] = A[i * (n + 1)] * B[i] + 1": "elementwise",
     "A[20 - i * (n + 1)] = A[20 - i * (n + 1)] * B[i] + 1": "elementwise",
@@ -175,6 +179,31 @@ def test_elements_that_are_never_the_same_in_one_of_two_dimensions() -> None:
         "X: loop over i, elementwise",
         "Y: elementwise",
     )
+
+
+NESTED_PAIRS = {
+    # The next element to the right needs this one: all rows go along at once.
+    ("A[i * 8 + j] = Y[i, j] * 2 + B[i]", "Y[i, j + 1] = A[i * 8 + j] * 2"): (
+        "A: loop over j, elementwise",
+        "Y: loop over j, elementwise",
+    ),
+    # Other digits: both orders hold along a row, which has nothing of other rows.
+    ("A[i * 8 + j] = B[i] + C[j]", "Y[i, j] = A[i * 8 + j * 2] * 2"): (
+        "A: scalar loop",
+        "Y: scalar loop",
+    ),
+    # Digits that are the same in another row only.
+    ("X[i + 1, i * 4 + j] = Y[i, j] * 2 + B[j]", "Y[i, j + 1] = X[i, i * 4 + j] * 2"): (
+        "Y: elementwise",
+        "X: elementwise",
+    ),
+}
+
+
+@pytest.mark.parametrize("lines", NESTED_PAIRS)
+def test_two_statements_in_two_loops(lines: tuple[str, str]) -> None:
+    body = "".join(f"        {line}\n" for line in lines)
+    decided(f"    for i, j in T.grid(3, 4):\n{body}", *NESTED_PAIRS[lines])
 
 
 def test_a_loop_that_reads_its_results_after_one_that_does_not() -> None:
