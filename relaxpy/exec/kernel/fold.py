@@ -37,23 +37,19 @@ def fold_initial(
 
     `roots` are the buffers whose memory others are laid over, `serial` the loops around.
     """
-    found = [
-        replace(step, steps=fold_initial(step.steps, sizes, roots, (*serial, step.axis.var)))
-        if isinstance(step, Serial)
-        else step
-        for step in steps
-    ]
-    at = 0
-    while at < len(found):
-        step = found[at]
+    found: list[Step] = []
+    for step in steps:
+        if isinstance(step, Serial):
+            inner = fold_initial(step.steps, sizes, roots, (*serial, step.axis.var))
+            found.append(replace(step, steps=inner))
+            continue
         if isinstance(step, (Reduce, Contract)) and _takes_all(step, sizes):
-            source = _initial(found, at, sizes, roots, serial)
+            source = _initial(found, step, sizes, roots, serial)
             if source is not None:
                 place, value, always = source
-                found[at] = replace(step, initial=value, begins_always=always)
+                step = replace(step, initial=value, begins_always=always)
                 del found[place]
-                at -= 1
-        at += 1
+        found.append(step)
     return tuple(found)
 
 
@@ -73,21 +69,18 @@ def _takes_all(step: Reduce | Contract, sizes: Container[Var]) -> bool:
 
 def _initial(
     steps: Sequence[Step],
-    at: int,
+    step: Reduce | Contract,
     sizes: Container[Var],
     roots: Mapping[Buffer, Buffer],
     serial: tuple[Var, ...],
 ) -> tuple[int, PrimExpr, bool] | None:
-    """The step before `at` that only stores the initial value of that accumulation, and it.
+    """The place in `steps` of what only stores the initial value of `step` after them, and it.
 
     And whether it does so even where the accumulation has no round.
     """
-    step = steps[at]
-    assert isinstance(step, (Reduce, Contract))
     target = step.statement.target
     memory = roots.get(target, target)
-    for place in range(at - 1, -1, -1):
-        before = steps[place]
+    for place, before in reversed([*enumerate(steps)]):
         if all(roots.get(a.buffer, a.buffer) is not memory for a in accesses(before)):
             continue
         match before:
@@ -103,7 +96,7 @@ def _initial(
         if not _same_rounds(store, step.statement, serial):
             return None
         renamed = _same_places(store, axes, step.statement, step.axes)
-        between = {w.buffer for s in steps[place + 1 : at] for p in parts_in(s) for w in p.writes}
+        between = {w.buffer for s in steps[place + 1 :] for p in parts_in(s) for w in p.writes}
         written = {memory, *(roots.get(b, b) for b in between)}
         if renamed is None or any(
             roots.get(load.buffer, load.buffer) in written for load in loads(store.value)

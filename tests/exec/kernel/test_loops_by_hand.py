@@ -1,0 +1,135 @@
+"""A kernel whose loops a schedule has split or fused is compiled to the text of the one before."""
+
+from __future__ import annotations
+
+import pytest
+
+from relaxpy.exec.kernel import compile_kernel
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from tests.exec.kernel.support import check, source_of
+from tests.exec.kernel.test_initial_stores import lines
+from tests.exec.kernel.test_schedule_decisions import arguments, kernel
+
+SIZES = ((2, 3, 1), (0, 1, -1), (1, 0, 0))
+
+SAME = {
+    # Split: the places of all digits together, where nothing asks for a digit alone.
+    "for i, j in T.grid(3, 4): A[i * 4 + j] = B[i * 4 + j] * 2": (
+        "for i in range(12): A[i] = B[i] * 2"
+    ),
+    "for i, j in T.grid(3, 4): A[j + i * 4] = B[4 * i + j] + C[i * 4 + j + 1]": (
+        "for i in range(12): A[i] = B[i] + C[i + 1]"
+    ),
+    "for i, k_0, k_1 in T.grid(3, 2, 4): A[i] = A[i] + X[i, k_0 * 4 + k_1]": (
+        "for i, k in T.grid(3, 8): A[i] = A[i] + X[i, k]"
+    ),
+    "for i_0, k_0, i_1, k_1 in T.grid(3, 2, 2, 4): "
+    "A[i_0 * 2 + i_1] = A[i_0 * 2 + i_1] + X[i_0 * 2 + i_1, k_0 * 4 + k_1]": (
+        "for i, k in T.grid(6, 8): A[i] = A[i] + X[i, k]"
+    ),
+    "for i, j, k in T.grid(2, 3, 4): A[i * 12 + j * 4 + k] = B[i * 12 + j * 4 + k]": (
+        "for i in range(24): A[i] = B[i]"
+    ),
+    "for i, j in T.grid(n, 4): X[i * 4 + j, 0] = B[i * 4 + j] * 2": (
+        "for i in range(n * 4): X[i, 0] = B[i] * 2"
+    ),
+    # Split with a tail: the condition is a bound.
+    "for i, j in T.grid(3, 4): if i * 4 + j < 10: A[i * 4 + j] = B[i * 4 + j] * 2": (
+        "for i in range(10): A[i] = B[i] * 2"
+    ),
+    "for i, j in T.grid(3, 4): if i * 4 + j >= 2: A[i * 4 + j] = B[i * 4 + j] * 2": (
+        "for i in range(2, 12): A[i] = B[i] * 2"
+    ),
+    "for i, j in T.grid(3, 4): if i * 4 + j < n: A[i * 4 + j] = B[i * 4 + j] * 2": (
+        "for i in range(12): if i < n: A[i] = B[i] * 2"
+    ),
+    "for i, j in T.grid(3, 4): if i * 4 + j < 10 and B[i * 4 + j] > 0: A[i * 4 + j] = 2": (
+        "for i in range(10): if B[i] > 0: A[i] = 2"
+    ),
+    "for i in range(12): if B[i] > 0 and i < 10: A[i] = B[i] * 2": (
+        "for i in range(10): if B[i] > 0: A[i] = B[i] * 2"
+    ),
+    # Fused: a loop for each digit.
+    "for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2": (
+        "for i, j in T.grid(3, 4): X[i, j] = Y[i, j] * 2"
+    ),
+    "for f in range(24): X[f // 12, f // 4 % 3] = Y[f // 4 % 3, f // 12] + A[f // 4 % 3]": (
+        "for f in range(24): X[f // 12, f // 4 % 3] = Y[f // 4 % 3, f // 12] + A[f // 4 % 3]"
+    ),
+    "for f in range(n * m): Z[f // m, f % m] = Z[f // m, f % m] * 2": (
+        "for i, j in T.grid(n, m): Z[i, j] = Z[i, j] * 2"
+    ),
+    "for f in range(n * 4): X[f // 4, f % 4] = Y[f % 4, f // 4] * 2": (
+        "for i, j in T.grid(n, 4): X[i, j] = Y[j, i] * 2"
+    ),
+    "for t, f in T.grid(3, 12): Y[t, f] = X[f // 4, f % 4 + t]": (
+        "for t, i, j in T.grid(3, 3, 4): Y[t, i * 4 + j] = X[i, j + t]"
+    ),
+    # Divided and put together again.
+    "for f in range(12): A[f] = B[f // 4 * 4 + f % 4] * 2": "for f in range(12): A[f] = B[f] * 2",
+    "for i, j in T.grid(3, 4): A[(i * 4 + j) % 12] = B[(i * 4 + j) // 1]": (
+        "for i in range(12): A[i] = B[i]"
+    ),
+    "for i, j in T.grid(3, 4): X[(i * 4 + j) // 4, (i * 4 + j) % 4] = Y[i, j]": (
+        "for i, j in T.grid(3, 4): X[i, j] = Y[i, j]"
+    ),
+    "for i, j in T.grid(3, 8): X[(i * 8 + j) // 4, (i * 8 + j) % 4] = 3": (
+        "for i, j in T.grid(6, 4): X[i, j] = 3"
+    ),
+}
+
+
+def steps_of(func: PrimFunc) -> str:
+    """The text of its steps, without that for arguments which overlap."""
+    return source_of(func).rpartition("return\n")[2]
+
+
+@pytest.mark.parametrize("written", SAME)
+def test_loops_run_as_they_would_be_written(written: str) -> None:
+    func = kernel(lines(written))
+    assert steps_of(func) == steps_of(kernel(lines(SAME[written])))
+    for n, m, s in SIZES:
+        check(func, *arguments(n, m, s))
+
+
+def test_statements_that_share_a_split_loop_are_taken_apart_first() -> None:
+    shared = "    for i in range(3):\n" + lines(
+        "for j in range(4): A[i * 4 + j] = B[i * 4 + j] * 2",
+        "for k in range(4): if i * 4 + k < 10: C[i * 4 + k] = D[i * 4 + k] * 3",
+        depth=2,
+    )
+    apart = lines("for i in range(12): A[i] = B[i] * 2", "for i in range(10): C[i] = D[i] * 3")
+    assert steps_of(kernel(shared)) == steps_of(kernel(apart))
+    check(kernel(shared), *arguments(2, 3, 1))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        # A digit is needed alone, begins elsewhere, or ends where another says.
+        "for i, j in T.grid(3, 4): A[i * 4 + j] = B[i * 4 + j] * 2 + C[i]",
+        "for i, j in T.grid(3, 4): A[i * 4 + j] = B[i * 4 + j] * 2 + C[j]",
+        "for i in range(1, 3): for j in range(4): A[i * 4 + j] = B[i * 4 + j] * 2",
+        "for i in range(3): for j in range(1, 4): A[i * 4 + j] = B[i * 4 + j] * 2",
+        "for i in range(3): for j in range(i, 4): A[i * 4 + j] = B[i * 4 + j] * 2",
+        "for i in range(3): for j in range(i + 1): A[i * 4 + j] = B[i * 4 + j] * 2",
+        "for i, j in T.grid(3, 4): A[i * 5 + j] = B[i * 5 + j] * 2",
+        "for i, j in T.grid(3, 4): A[i * 3 + j] = B[i * 3 + j] * 2",
+        # Digits that do not make up the whole loop, or do not begin at its start.
+        "for f in range(10): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2",
+        "for f in range(12): X[f // 4, f % 3] = Y[f // 4, f % 3] * 2",
+        "for f in range(2, 14): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2",
+        "for f in range(12): if f < 10: X[f // 4, f % 4] = Y[f // 4, f % 4] * 2",
+        "for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2 + A[f // 6]",
+        "for i in range(3): for f in range(i * 4): X[f // 4, f % 4] = Y[f // 4, f % 4] + i",
+        # What is looked up outside its buffer, or never, where the condition says so.
+        "for i in range(12): if i < 5 and A[P[i] + i] > 0: B[i] = 2",
+        "for i in range(12): if i < 8 and A[P[i]] > 0 and i < 5: B[i] = 2",
+        "for i, j in T.grid(3, 4): if i * 4 + j < 8 and A[P[i * 4 + j]] > 0: B[i * 4 + j] = 2",
+    ],
+)
+def test_other_loops_do_what_their_text_says(written: str) -> None:
+    func = kernel(lines(written))
+    assert compile_kernel(func, "kernel").report
+    for n, m, s in SIZES:
+        check(func, *arguments(n, m, s))
