@@ -19,6 +19,7 @@ from relaxpy.ir.relax.nodes import (
     as_shape,
     const,
 )
+from relaxpy.ir.relax.op.parameter import integer_literal
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import (
     Sizes,
@@ -105,15 +106,6 @@ def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> Ten
     return tensor(shape_operand(call.args[1], shape), x.dtype, x.vdevice, shape.ndim)
 
 
-def _literal(size: object) -> int | None:
-    if isinstance(size, IntImm):
-        return size.value
-    if isinstance(size, PrimExpr):
-        return None
-    is_int = isinstance(size, (int, np.integer)) and not isinstance(size, bool)
-    return int(size) if is_int else None  # type: ignore[call-overload]
-
-
 def _resolve_shape(arguments: dict[str, Any]) -> None:
     """In a shape written as a list, 0 is the size of x in that place, and -1 what is left over.
 
@@ -134,7 +126,7 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
             hint=f"one axis is written ({given!r:.60},)",
         )
     shape = list(given)
-    literals = [_literal(size) for size in shape]
+    literals = [integer_literal(size) for size in shape]
     if any(v is not None and v < -1 for v in literals) or literals.count(-1) > 1:
         raise MisuseError(
             f"sizes are positive, 0 (as in x) or once -1 (what is left over), found {given!r}",
@@ -165,13 +157,13 @@ def _without_rest(sizes: Sizes, old: Sizes, about: object = None) -> Sizes:
     Errors:
         MisuseError: another size is 0, so that any number would do.
     """
-    places = [k for k, size in enumerate(sizes) if _literal(size) == -1]
+    places = [k for k, size in enumerate(sizes) if integer_literal(size) == -1]
     if not places:
         return sizes
     [place] = places
     before, after = sizes[:place], sizes[place + 1 :]
     rest = product((*before, *after))
-    if _literal(rest) == 0:
+    if integer_literal(rest) == 0:
         raise MisuseError(f"-1 may be any size in {shape_text(sizes)}: others are 0", about=about)
     return (*before, tidy(ops.floordiv(product(old), rest)), *after)
 
@@ -197,7 +189,7 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
         StructInfoError: the numbers of elements provably differ.
     """
     old, new = x.get_shape(), shape.values
-    if new is not None and any(_literal(size) == -1 for size in new):
+    if new is not None and any(integer_literal(size) == -1 for size in new):
         if old is None:
             return tensor(None, x.dtype, x.vdevice, shape.ndim)
         new = _without_rest(new, old)

@@ -20,6 +20,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.op.misc import UNIT
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import (
     literal_shape,
@@ -32,7 +33,6 @@ from relaxpy.ir.relax.op.rules import (
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
 
-UNIT = TupleStructInfo(())
 IN_STORAGE = Allocation(shape=2, dtype=3, planned=True)
 
 

@@ -119,7 +119,7 @@ class Parameter:
                 return _datatype(value)
             if isinstance(value, str) and choice in _FROM_TEXT:
                 return _FROM_TEXT[choice](value)
-            if choice is int and (number := _integer(value)) is not None:
+            if choice is int and (number := integer_literal(value)) is not None:
                 return number
             if choice is bool and isinstance(value, np.bool_):
                 return bool(value)
@@ -137,8 +137,8 @@ class Parameter:
         raise MisuseError(f"{self.name} is {' or '.join(names)}, found {value!r:.60}", about=value)
 
 
-def _integer(value: object) -> int | None:
-    """The integer that a number or a literal of a kernel is."""
+def integer_literal(value: object) -> int | None:
+    """The integer that a number or a literal expression is; None for anything else."""
     if isinstance(value, tir.IntImm):
         return None if value.dtype.is_bool else value.value
     is_int = isinstance(value, (int, np.integer)) and type(value) is not bool
@@ -183,7 +183,7 @@ def _as_members(value: object, member: object) -> tuple[object, ...] | None:
         return value
     values = value if isinstance(value, (list, tuple)) else (value,)
     if member is int:
-        values = [v if (number := _integer(v)) is None else number for v in values]
+        values = [v if (number := integer_literal(v)) is None else number for v in values]
     if any(isinstance(v, bool) or not _is_instance(v, member) for v in values):
         return None
     return tuple(values)

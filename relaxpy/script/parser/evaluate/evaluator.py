@@ -396,18 +396,11 @@ class Evaluator(BuiltinCalls):
     ) -> ParseError | None:
         """The error for arguments that do not fit the signature of `function`, if they do not."""
         try:
-            signature = self.signature_of(function)
+            signature = inspect.signature(function)
         except (TypeError, ValueError):
             return None
         fault = misfit(node, signature, args, kwargs)
         return None if fault is None else self.error(fault.node, fault.message, hint=fault.hint)
-
-    def signature_of(self, function: Any) -> inspect.Signature:
-        """What `function` takes.
-
-        Errors: TypeError, ValueError if that cannot be told.
-        """
-        return inspect.signature(function)
 
     def _subscript(self, node: ast.Subscript) -> object:
         owner = self.value(node.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -423,15 +422,6 @@ class GraphEvaluator(Evaluator):
             if any(new is not old for new, old in zip(found, value, strict=True)):
                 return found if isinstance(value, list) else tuple(found)
         return value
-
-    @override
-    def signature_of(self, function: Any) -> inspect.Signature:
-        found = Evaluator.signature_of(self, function)
-        if not isinstance(function, OpDef):
-            return found
-        # A rule may also take the call and its surroundings, which nobody writes.
-        written = {parameter.name for parameter in function.parameters}
-        return found.replace(parameters=[p for n, p in found.parameters.items() if n in written])
 
     def _at(self, found: rx.Expr, node: ast.expr) -> rx.Expr:
         """`found` with its position, if it is a new expression without one."""
