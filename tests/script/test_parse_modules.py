@@ -190,7 +190,7 @@ def test_errors_in_modules_are_located() -> None:
                 #                  ^^ the module has no function 'ff'
                 d = R.call_tir(cls.f, (x,))
                 #   ^^^^^^^^^^ relax.call_tir: argument 'out_sinfo' is missing [OP-3]
-                # hint: say the outputs once: out_sinfo=R.Tensor((4, 4), "float32")
+                # hint: declare the outputs once: out_sinfo=R.Tensor((4, 4), "float32")
                 e = cls.broken(x)
                 f = R.shape_of(e)
                 g = cls.main2(y)

@@ -79,7 +79,7 @@ def literal(value: object, dtype: DataType) -> Constant:
         low, high = ops.int_range(dtype)
         if not whole or not low <= int(value) <= high:  # type: ignore[call-overload]
             raise MisuseError(
-                f"{value!r} is no {dtype}",
+                f"{value!r} is not a value of {dtype}",
                 about=value,
                 hint=None if whole else "convert the other operand with R.astype",
             )
@@ -96,20 +96,20 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
     for name, other in (_NAMES, _NAMES[::-1]):
         array, beside = arguments[name], arguments[other]
         if isinstance(array, np.ndarray):
-            info = beside.struct_info if isinstance(beside, Expr) else None
-            same = isinstance(info, TensorStructInfo) and info.dtype == DataType(array.dtype)
+            sinfo = beside.struct_info if isinstance(beside, Expr) else None
+            same = isinstance(sinfo, TensorStructInfo) and sinfo.dtype == DataType(array.dtype)
             arguments[name] = Constant(array) if same else const(array)
     for name, other in (_NAMES, _NAMES[::-1]):
         value, beside = arguments[name], arguments[other]
         if isinstance(value, Expr) or not isinstance(value, (bool, numbers.Real, np.bool_)):
             continue
-        info = beside.struct_info if isinstance(beside, Expr) else None
-        if isinstance(info, TensorStructInfo):
-            arguments[name] = literal(value, info.dtype)
-        elif isinstance(info, PrimStructInfo):
-            number = literal(value, info.dtype).data.item()
-            arguments[name] = PrimValue(ops.const(number, info.dtype))
-        elif isinstance(beside, Expr) and info is None:
+        sinfo = beside.struct_info if isinstance(beside, Expr) else None
+        if isinstance(sinfo, TensorStructInfo):
+            arguments[name] = literal(value, sinfo.dtype)
+        elif isinstance(sinfo, PrimStructInfo):
+            number = literal(value, sinfo.dtype).data.item()
+            arguments[name] = PrimValue(ops.const(number, sinfo.dtype))
+        elif isinstance(beside, Expr) and sinfo is None:
             raise MisuseError(
                 f"the datatype of {value!r} is open: nothing is known yet about the other operand",
                 hint="write R.const(value, dtype)",

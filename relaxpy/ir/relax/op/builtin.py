@@ -42,7 +42,7 @@ def alloc_tensor(
     Shapes:
         result  `shape`, in `dtype`
     Errors:
-        StructInfoError: the datatype is no literal.
+        StructInfoError: the datatype is not a literal.
     """
     return tensor_in(call.args[0], shape, call.args[1])
 

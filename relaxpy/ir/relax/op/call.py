@@ -32,12 +32,12 @@ from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
 from relaxpy.ir.relax.op.outputs import (
-    Infos,
     OutputShape,
-    info_list,
-    loose_operands,
-    output_info,
-    said_output,
+    StructInfos,
+    declared_outputs,
+    flat_operands,
+    output_sinfo,
+    sinfo_list,
 )
 from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.relations import (
@@ -53,15 +53,15 @@ Operands: TypeAlias = Operand | Sequence[Operand]
 
 
 def operand_tuple(args: Operands) -> Tuple:
-    """The operands as a tuple that stands in the call: one of a variable is taken apart."""
+    """The operands as a tuple expression: a variable that holds a tuple becomes its fields."""
     if isinstance(args, (list, tuple)):
         return Tuple(tuple(convert_to_expr(a) for a in args))
     expr = convert_to_expr(args)
     if isinstance(expr, Tuple):
         return expr
-    info = expr.struct_info
-    if isinstance(info, TupleStructInfo):
-        return Tuple(tuple(TupleGetItem(expr, i) for i in range(len(info.fields))))
+    sinfo = expr.struct_info
+    if isinstance(sinfo, TupleStructInfo):
+        return Tuple(tuple(TupleGetItem(expr, i) for i in range(len(sinfo.fields))))
     return Tuple((expr,))
 
 
@@ -92,30 +92,30 @@ def packed_callee(func: Expr | str) -> Expr:
     raise MisuseError(f"expected a packed function or its name, found {func!r:.60}", about=func)
 
 
-def operand_infos(call: Call, ctx: Context) -> tuple[Expr, tuple[StructInfo, ...]]:
-    """What is called, and the infos of the operands in the tuple after it."""
+def operand_sinfo(call: Call, ctx: Context) -> tuple[Expr, tuple[StructInfo, ...]]:
+    """The callee, and the struct info of the operands in the tuple after it."""
     if len(call.args) < 2:
         raise StructInfoTypeError(
             "takes what to call and a tuple of operands", rule="OP-5", about=call
         )
     callee, packed = call.args[0], call.args[1]
-    info = ctx.info_of(packed)
-    if not isinstance(info, TupleStructInfo):
-        raise StructInfoTypeError(f"the operands are a tuple, found {info}", about=packed)
-    return callee, info.fields
+    sinfo = ctx.info_of(packed)
+    if not isinstance(sinfo, TupleStructInfo):
+        raise StructInfoTypeError(f"the operands are a tuple, found {sinfo}", about=packed)
+    return callee, sinfo.fields
 
 
 def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
-    """OP-2, OP-3, OP-11: the infos of the outputs, which say datatype and shape of each."""
+    """OP-2, OP-3, OP-11: the struct info of the outputs, with the datatype and shape of each."""
     if len(call.sinfo_args) != 1:
         raise StructInfoError(
-            f"takes one info of the output, found {len(call.sinfo_args)}",
+            f"takes the struct info of one output, found {len(call.sinfo_args)}",
             rule=rule,
             hint="several outputs are a list: out_sinfo=[R.Tensor(...), R.Tensor(...)]",
             about=call,
         )
-    [info] = call.sinfo_args
-    fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    [sinfo] = call.sinfo_args
+    fields = sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
     outputs = []
     for field in map(_whole, fields):
         if not isinstance(field, TensorStructInfo):
@@ -124,11 +124,11 @@ def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
             )
         if field.dtype.is_void:
             raise StructInfoTypeError(
-                f"the datatype of the output {field} is not given", rule="OP-3", about=field
+                f"the output {field} has no datatype", rule="OP-3", about=field
             )
         if field.shape is None:
             raise StructInfoTypeError(
-                f"the shape of the output {field} is not given, so it cannot be allocated",
+                f"the output {field} has no shape, so it cannot be allocated",
                 rule="OP-2",
                 about=field,
             )
@@ -136,21 +136,21 @@ def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
     return tuple(outputs)
 
 
-def _whole(info: StructInfo) -> StructInfo:
+def _whole(sinfo: StructInfo) -> StructInfo:
     """The whole of a tensor that several devices hold together; anything else is itself."""
-    return info.tensor_sinfo if isinstance(info, DTensorStructInfo) else info
+    return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
 
 
 def _scalars(call: Call, ctx: Context) -> tuple[StructInfo, ...]:
-    """The infos of the scalar arguments at the end that a shape after the operands stands for."""
+    """The struct info of the scalars that are the members of the shape after the operands."""
     if len(call.args) < 3:
         return ()
-    info = ctx.info_of(call.args[2])
-    if len(call.args) > 3 or not isinstance(info, ShapeStructInfo) or info.values is None:
+    sinfo = ctx.info_of(call.args[2])
+    if len(call.args) > 3 or not isinstance(sinfo, ShapeStructInfo) or sinfo.values is None:
         raise StructInfoTypeError(
-            f"tir_vars is a shape with known members, found {info}", about=call.args[2]
+            f"tir_vars is a shape with known members, found {sinfo}", about=call.args[2]
         )
-    return tuple(PrimStructInfo(v.dtype, v) for v in info.values)
+    return tuple(PrimStructInfo(v.dtype, v) for v in sinfo.values)
 
 
 def _check_kernel(
@@ -185,22 +185,22 @@ def _check_kernel(
     given = (*inputs, *outputs, *scalars)
     if _plainly_fit(given, ctx.signatures[callee.name_hint], ctx.sizes):
         return
-    info = ctx.callee_info(callee)
-    if not isinstance(info, FuncStructInfo) or info.params is None:
+    sinfo = ctx.callee_info(callee)
+    if not isinstance(sinfo, FuncStructInfo) or sinfo.params is None:
         raise StructInfoTypeError(
-            f"{callee.name_hint} is {info}, not a PrimFunc", rule="OP-1", about=callee
+            f"{callee.name_hint} is {sinfo}, not a PrimFunc", rule="OP-1", about=callee
         )
-    if len(given) != len(info.params):
+    if len(given) != len(sinfo.params):
         counts = [counted(len(inputs), "operand"), counted(len(outputs), "output")]
         counts += [counted(len(scalars), "scalar")] if scalars else []
         raise StructInfoTypeError(
-            f"{callee.name_hint} takes {counted(len(info.params), 'argument')}, "
+            f"{callee.name_hint} takes {counted(len(sinfo.params), 'argument')}, "
             f"found {', '.join(counts[:-1])} and {counts[-1]}",
             rule="OP-5",
             about=call.args[1],
         )
-    images = map_params(info.params, given, ctx.sizes)
-    for i, (found, param) in enumerate(zip(given, info.params, strict=True)):
+    images = map_params(sinfo.params, given, ctx.sizes)
+    for i, (found, param) in enumerate(zip(given, sinfo.params, strict=True)):
         expected = substitute_info(param, images)
         if not provably_disjoint(found, expected, ctx.sizes):
             continue
@@ -240,17 +240,17 @@ def _plainly_fit(given: Sequence[StructInfo], signature: StructInfo, bound: Cont
     return True
 
 
-def _sizes_if_known(info: StructInfo) -> tuple[PrimExpr, ...] | None:
+def _sizes_if_known(sinfo: StructInfo) -> tuple[PrimExpr, ...] | None:
     """The shape of a tensor, or the value of a scalar."""
-    if isinstance(info, TensorStructInfo):
-        return info.shape.values if isinstance(info.shape, ShapeExpr) else None
-    if isinstance(info, PrimStructInfo) and info.value is not None:
-        return (info.value,)
+    if isinstance(sinfo, TensorStructInfo):
+        return sinfo.shape.values if isinstance(sinfo.shape, ShapeExpr) else None
+    if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None:
+        return (sinfo.value,)
     return None
 
 
 def _infer_call_tir(call: Call, ctx: Context) -> StructInfo:
-    callee, inputs = operand_infos(call, ctx)
+    callee, inputs = operand_sinfo(call, ctx)
     outputs = _outputs(call, "OP-3")
     _check_kernel(callee, tuple(map(_whole, inputs)), outputs, _scalars(call, ctx), call, ctx)
     return call.sinfo_args[0]
@@ -279,25 +279,26 @@ def kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...
 def call_tir(
     gvar: Expr,
     args: Operands,
-    out_sinfo: Infos | None = None,
+    out_sinfo: StructInfos | None = None,
     tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
     *others: Operand,
     shape: OutputShape | Sequence[OutputShape] | None = None,
-    sinfo_args: Infos | None = None,
+    sinfo_args: StructInfos | None = None,
 ) -> Call:
-    """What the PrimFunc `gvar` writes into new tensors of the given infos, `args` being its inputs.
+    """The new tensors that the PrimFunc `gvar` writes, as `out_sinfo` describes them.
 
     Shapes:
         args       what the PrimFunc takes before its outputs; `tir_vars` are its scalars at the end
-        out_sinfo  the tensors to allocate, datatype and shape of each given; a list for several
+        out_sinfo  the tensors to allocate, with datatype and shape; a list for several
         result     the tensor, or the tuple of them
     Errors:
-        StructInfoError: `gvar` is no PrimFunc of the module, or infos provably disagree with it.
+        StructInfoError: `gvar` is not a PrimFunc of the module, or struct info provably
+            disagrees with it.
     Rule:
         OP-1 to OP-8. `f, args..., shape, sinfo_args=[A]` is read, too: shape and A become the one
-        info of the outputs in which they say the same (RES-50).
+        struct info of the outputs (RES-50).
     """
-    loose = loose_operands((args, out_sinfo, tir_vars, *others), shape, sinfo_args)
+    loose = flat_operands((args, out_sinfo, tir_vars, *others), shape, sinfo_args)
     if loose is not None:
         (args, shape), out_sinfo, tir_vars = loose, None, None
     elif others:
@@ -305,7 +306,7 @@ def call_tir(
     return Call(
         Op("relax.call_tir"),
         kernel_args(gvar, args, tir_vars),
-        sinfo_args=(said_output(out_sinfo, shape, sinfo_args, "OP-3"),),
+        sinfo_args=(declared_outputs(out_sinfo, shape, sinfo_args, "OP-3"),),
     )
 
 
@@ -335,7 +336,7 @@ def _forward_part(builder: object, call: Call) -> Call:
 def call_tir_with_grad(
     gvar: Expr,
     args: Operands,
-    out_sinfo: Infos,
+    out_sinfo: StructInfos,
     te_grad_name: str,
     te_grad_kwargs: Mapping[str, object] | None = None,
     tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
@@ -355,7 +356,7 @@ def call_tir_with_grad(
         Op("relax.call_tir_with_grad"),
         kernel_args(gvar, args, tir_vars),
         Attrs(attrs),
-        (output_info(out_sinfo),),
+        (output_sinfo(out_sinfo),),
     )
 
 
@@ -390,7 +391,7 @@ def operand_of_output(
 
 
 def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
-    callee, inputs = operand_infos(call, ctx)
+    callee, inputs = operand_sinfo(call, ctx)
     outputs = _outputs(call, "OP-3")
     indices = operand_of_output(call, len(inputs), len(outputs), names=("operand", "output"))
     for index, output in zip(indices, outputs, strict=True):
@@ -430,7 +431,7 @@ def call_tir_inplace(
     gvar: Expr,
     args: Operands,
     inplace_indices: int | Sequence[int],
-    out_sinfo: Infos,
+    out_sinfo: StructInfos,
     tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
 ) -> Call:
     """As `call_tir`, but output i is the operand that `inplace_indices[i]` names, -1 being new.
@@ -438,13 +439,13 @@ def call_tir_inplace(
     Declared pure: whoever writes it promises that nothing else sees those operands afterwards.
 
     Errors:
-        StructInfoError: as for `call_tir`, or an operand differs from the output in its place.
+        StructInfoError: as for `call_tir`, or an operand differs from the output that it becomes.
     """
     return Call(
         Op("relax.call_tir_inplace"),
         kernel_args(gvar, args, tir_vars),
         Attrs({"inplace_indices": index_list(inplace_indices)}),
-        (output_info(out_sinfo),),
+        (output_sinfo(out_sinfo),),
     )
 
 
@@ -475,7 +476,7 @@ def packed_derivation(call: Call, ctx: Context) -> EnvFunc:
 
 
 def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:
-    operand_infos(call, ctx)
+    operand_sinfo(call, ctx)
     _outputs(call, "OP-11")
     packed_derivation(call, ctx)
     return call.sinfo_args[0]
@@ -485,22 +486,22 @@ def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:
 def call_dps_packed(
     func: Expr | str,
     args: Operands,
-    out_sinfo: Infos | None = None,
+    out_sinfo: StructInfos | None = None,
     *others: Operand,
     shape: OutputShape | Sequence[OutputShape] | None = None,
-    sinfo_args: Infos | None = None,
+    sinfo_args: StructInfos | None = None,
 ) -> Call:
-    """What the packed function `func` writes into new tensors of the given infos.
+    """The new tensors that the packed function `func` writes, as `out_sinfo` describes them.
 
     Shapes:
         as for `call_tir`
     Errors:
-        StructInfoError: no output info is given, or it leaves datatype or shape open.
+        StructInfoError: `out_sinfo` is missing, or leaves datatype or shape open.
     Rule:
         OP-9 to OP-11; impure, since the callee may change its inputs. Written in the forms of
         `call_tir`.
     """
-    loose = loose_operands((args, out_sinfo, *others), shape, sinfo_args)
+    loose = flat_operands((args, out_sinfo, *others), shape, sinfo_args)
     if loose is not None:
         (args, shape), out_sinfo = loose, None
     elif others:
@@ -508,7 +509,7 @@ def call_dps_packed(
     return Call(
         Op("relax.call_dps_packed"),
         (packed_callee(func), operand_tuple(args)),
-        sinfo_args=(said_output(out_sinfo, shape, sinfo_args, "OP-11"),),
+        sinfo_args=(declared_outputs(out_sinfo, shape, sinfo_args, "OP-11"),),
     )
 
 
@@ -519,12 +520,12 @@ def call_dps_packed(
     calls=CallKind.PACKED,
 )
 def call_pure_packed(
-    func: Expr | str, *args: Operand, sinfo_args: Infos = (), **attrs: object
+    func: Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
 ) -> Call:
     """A call of a packed function that whoever writes it promises to be pure.
 
     Errors:
-        StructInfoError: `func` is no packed function.
+        StructInfoError: `func` is not a packed function.
     Rule:
         DER-38 with the derivation of `func`; PU-13.
     """
@@ -532,16 +533,18 @@ def call_pure_packed(
         Op("relax.call_pure_packed"),
         (packed_callee(func), *(convert_to_expr(a) for a in args)),
         Attrs(attrs),
-        info_list(sinfo_args),
+        sinfo_list(sinfo_args),
     )
 
 
-def call_packed(func: Expr | str, *args: Operand, sinfo_args: Infos = (), **attrs: object) -> Call:
+def call_packed(
+    func: Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
+) -> Call:
     """A plain call of a packed function, which counts as impure unless registered otherwise."""
     call = Call(
         packed_callee(func),
         tuple(convert_to_expr(a) for a in args),
         Attrs(attrs),
-        info_list(sinfo_args),
+        sinfo_list(sinfo_args),
     )
     return evaluated(call)

@@ -17,20 +17,20 @@ from relaxpy.ir.relax.nodes import (
     convert_to_expr,
 )
 from relaxpy.ir.relax.op.call import Operands, operand_tuple
-from relaxpy.ir.relax.op.outputs import Infos, info_list
+from relaxpy.ir.relax.op.outputs import StructInfos, sinfo_list
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.relations.context import Context
 
 
-def given_info(infos: tuple[StructInfo, ...], otherwise: StructInfo) -> StructInfo:
-    """What a call without a rule gives: as it says, a tuple of several; else `otherwise`."""
-    if not infos:
+def declared_sinfo(sinfos: tuple[StructInfo, ...], otherwise: StructInfo) -> StructInfo:
+    """The struct info that a call declares, a tuple of several; else `otherwise`."""
+    if not sinfos:
         return otherwise
-    return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+    return sinfos[0] if len(sinfos) == 1 else TupleStructInfo(sinfos)
 
 
 def _function_and_tuple(call: Call, ctx: Context) -> tuple[StructInfo, TupleStructInfo]:
-    """The infos of both arguments."""
+    """The struct info of both arguments."""
     if len(call.args) != 2:
         raise StructInfoTypeError("takes a function and a tuple of arguments", about=call)
     callee, packed = map(ctx.info_of, call.args)
@@ -55,40 +55,40 @@ def _infer_make(call: Call, ctx: Context) -> StructInfo:
 
 @register("relax.make_closure", pure=True, infer=_infer_make)
 def make_closure(func: Expr, args: Operands) -> Call:
-    """`func` with its last arguments given: calling the closure takes those before them.
+    """`func` with its last arguments bound: calling the closure takes those before them.
 
     Shapes:
         args    the arguments to hold, in a tuple
         result  an object, to be called by `invoke_closure` or `invoke_pure_closure`
     Errors:
-        StructInfoError: `func` is no function, or takes fewer arguments.
+        StructInfoError: `func` is not a function, or takes fewer arguments.
     """
     return Call(Op("relax.make_closure"), (convert_to_expr(func), operand_tuple(args)))
 
 
 def _infer_invoke(call: Call, ctx: Context) -> StructInfo:
     _function_and_tuple(call, ctx)
-    return given_info(call.sinfo_args, ObjectStructInfo())
+    return declared_sinfo(call.sinfo_args, ObjectStructInfo())
 
 
-def _invoke(name: str, closure: Expr, args: Operands, sinfo_args: Infos) -> Call:
+def _invoke(name: str, closure: Expr, args: Operands, sinfo_args: StructInfos) -> Call:
     packed = args if isinstance(args, Expr) and not isinstance(args, Tuple) else operand_tuple(args)
-    return Call(Op(name), (convert_to_expr(closure), packed), EMPTY_ATTRS, info_list(sinfo_args))
+    return Call(Op(name), (convert_to_expr(closure), packed), EMPTY_ATTRS, sinfo_list(sinfo_args))
 
 
 @register("relax.invoke_closure", infer=_infer_invoke, calls=CallKind.CLOSURE)
-def invoke_closure(closure: Expr, args: Operands, sinfo_args: Infos = ()) -> Call:
-    """What a closure gives for a tuple of arguments; impure.
+def invoke_closure(closure: Expr, args: Operands, sinfo_args: StructInfos = ()) -> Call:
+    """The result of a closure for a tuple of arguments; impure.
 
     Shapes:
-        result  `sinfo_args`: one info, a list of several for a tuple, none for any object
+        result  `sinfo_args`: of one value, a list for a tuple, none for any object
     Errors:
-        StructInfoError: `closure` is no function, or `args` no tuple.
+        StructInfoError: `closure` is not a function, or `args` not a tuple.
     """
     return _invoke("relax.invoke_closure", closure, args, sinfo_args)
 
 
 @register("relax.invoke_pure_closure", pure=True, infer=_infer_invoke, calls=CallKind.CLOSURE)
-def invoke_pure_closure(closure: Expr, args: Operands, sinfo_args: Infos = ()) -> Call:
+def invoke_pure_closure(closure: Expr, args: Operands, sinfo_args: StructInfos = ()) -> Call:
     """As `invoke_closure`, of a closure that whoever writes it promises to be pure."""
     return _invoke("relax.invoke_pure_closure", closure, args, sinfo_args)

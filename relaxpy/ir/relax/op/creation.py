@@ -52,10 +52,10 @@ def _require_scalar(fill_value: TensorStructInfo) -> None:
 
 def _filled(builder: BlockBuilder, call: Call, value: object) -> Expr:
     """Every element of the result is `value`."""
-    info = builder.struct_info_of(call)
-    assert isinstance(info, TensorStructInfo)
+    sinfo = builder.struct_info_of(call)
+    assert isinstance(sinfo, TensorStructInfo)
     name = call.op.name.removeprefix("relax.").removesuffix("_like")  # type: ignore[union-attr]
-    return te_kernel(builder, topi.full, name, info.shape, str(info.dtype), value)
+    return te_kernel(builder, topi.full, name, sinfo.shape, str(sinfo.dtype), value)
 
 
 def _legalize_full(builder: BlockBuilder, call: Call) -> Expr:
@@ -89,7 +89,7 @@ def full_like(
     Shapes:
         x           any
         fill_value  rank 0
-        result      as x, in `dtype` where given
+        result      as x, in `dtype` where it is passed
     Errors:
         StructInfoError: `fill_value` is not known to have rank 0.
     """
@@ -153,8 +153,8 @@ def _complete_range(arguments: dict[str, Any]) -> None:
         elif isinstance(value, np.integer):
             value = int(value)
         expr = arguments[name] = convert_to_expr(value)
-        info = expr.struct_info
-        whole = whole and isinstance(info, PrimStructInfo) and info.dtype.is_int
+        sinfo = expr.struct_info
+        whole = whole and isinstance(sinfo, PrimStructInfo) and sinfo.dtype.is_int
     if arguments["dtype"] is None:
         arguments["dtype"] = INT64 if whole else FLOAT32
 
@@ -163,7 +163,7 @@ def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
     """How many of start, start + step, … lie before `end`.
 
     Errors:
-        StructInfoError: the step is 0, or one of the three is no finite number.
+        StructInfoError: the step is 0, or one of the three is not a finite number.
     """
     if isinstance(step, (IntImm, FloatImm)) and step.value == 0:
         raise refuse("step is other than 0", step)
@@ -187,21 +187,21 @@ def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
     return ops.cast_to(intrin.ceil(ops.div(ops.sub(last, first), by)), INT64)
 
 
-def _range_bounds(infos: tuple[StructInfo, ...]) -> list[PrimExpr] | None:
-    values = [info.value for info in infos if isinstance(info, PrimStructInfo)]
+def _range_bounds(sinfos: tuple[StructInfo, ...]) -> list[PrimExpr] | None:
+    values = [sinfo.value for sinfo in sinfos if isinstance(sinfo, PrimStructInfo)]
     known = [v for v in values if v is not None]
-    return known if len(known) == len(infos) else None
+    return known if len(known) == len(sinfos) else None
 
 
 def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
-    info = builder.struct_info_of(call)
+    sinfo = builder.struct_info_of(call)
     bounds = _range_bounds(tuple(builder.struct_info_of(a) for a in call.args))
     if bounds is None:
         return call
-    assert isinstance(info, TensorStructInfo)
-    dtype = str(info.dtype)
+    assert isinstance(sinfo, TensorStructInfo)
+    dtype = str(sinfo.dtype)
     length = range_length(*bounds)
-    whole = all(isinstance(v, IntImm) for v in (*bounds, length)) and info.dtype.is_int
+    whole = all(isinstance(v, IntImm) for v in (*bounds, length)) and sinfo.dtype.is_int
     if whole and length.value <= MAX_LISTED:  # type: ignore[attr-defined]
         first, last, step = (v.value for v in bounds)  # type: ignore[attr-defined]
         return const(np.arange(first, last, step), dtype)
@@ -220,7 +220,7 @@ def arange(
     Shapes:
         result  (ceil((end - start) / step),), in int64 where all three are integers, else float32
     Errors:
-        StructInfoError: the step is 0, or one of the three is no finite number.
+        StructInfoError: the step is 0, or one of the three is not a finite number.
     """
     if end is None or dtype is None:  # of a call that was built by hand
         raise refuse_type("takes start, end and step, and a dtype")

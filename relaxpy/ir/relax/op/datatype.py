@@ -42,6 +42,6 @@ def astype(x: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
         x       any
         result  as x, in `dtype`
     Errors:
-        StructInfoError: x is no tensor.
+        StructInfoError: x is not a tensor.
     """
     return with_dtype(x, dtype)

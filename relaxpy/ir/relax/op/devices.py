@@ -25,7 +25,7 @@ def to_vdevice(data: TensorStructInfo, dst_vdevice: VDevice) -> TensorStructInfo
 def hint_on_device(
     data: TensorStructInfo, dst_vdevice: Device, memory_scope: str = "global"
 ) -> TensorStructInfo:
-    """The tensor itself, which passes are asked to put on a device, as in `R.cuda(0)`.
+    """The tensor itself, which passes put on a device, as in `R.cuda(0)`.
 
     Shapes:
         data    any

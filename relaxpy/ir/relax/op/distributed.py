@@ -9,8 +9,8 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
-from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_infos
-from relaxpy.ir.relax.op.outputs import Infos, output_info
+from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_sinfo
+from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import literal_shape, normal_axis, refuse, tensor
 from relaxpy.ir.relax.relations.context import Context
@@ -22,7 +22,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 def annotate_sharding(
     input: TensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> TensorStructInfo:
-    """The tensor itself, which passes are asked to spread over a mesh.
+    """The tensor itself, which passes spread over a mesh.
 
     Shapes:
         input   any whose rank has the axes that are split
@@ -53,13 +53,13 @@ def redistribute(
 def redistribute_replica_to_shard(
     input: TensorStructInfo, num_workers: int, axis: int, ctx: Context
 ) -> TensorStructInfo:
-    """The part that one of `num_workers` workers keeps of a tensor that all of them have.
+    """The shard that one of `num_workers` workers keeps of a replicated tensor.
 
     Shapes:
         input   any; its size along `axis` is a multiple of `num_workers`
         result  as input, that size divided
     Errors:
-        StructInfoError: there are no workers, or the size provably is no multiple.
+        StructInfoError: there are no workers, or the size is provably not a multiple.
     """
     if num_workers < 1:
         raise refuse(f"num_workers is at least 1, found {num_workers}", num_workers)
@@ -78,20 +78,20 @@ def redistribute_replica_to_shard(
 
 
 def _infer_local_view(call: Call, ctx: Context) -> StructInfo:
-    operand_infos(call, ctx)
+    operand_sinfo(call, ctx)
     if len(call.sinfo_args) != 1:
         raise StructInfoTypeError(
-            f"takes one info of the output, found {len(call.sinfo_args)}", about=call
+            f"takes the struct info of one output, found {len(call.sinfo_args)}", about=call
         )
-    [info] = call.sinfo_args
-    for field in info.fields if isinstance(info, TupleStructInfo) else (info,):
+    [sinfo] = call.sinfo_args
+    for field in sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,):
         if not isinstance(field, DTensorStructInfo):
             raise StructInfoTypeError(
                 f"outputs are tensors over several devices, found {field}",
                 hint="write R.DTensor(...)",
                 about=field,
             )
-    return info
+    return sinfo
 
 
 @register(
@@ -103,20 +103,20 @@ def _infer_local_view(call: Call, ctx: Context) -> StructInfo:
 def call_tir_local_view(
     gvar: Expr,
     args: Operands,
-    out_sinfo: Infos,
+    out_sinfo: StructInfos,
     tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
 ) -> Call:
-    """What the PrimFunc `gvar` writes on each device from the parts of `args` that lie there.
+    """What the PrimFunc `gvar` writes on each device from the shards of `args` there.
 
     Shapes:
         args       what the PrimFunc takes before its outputs
         out_sinfo  the whole tensors, how they are spread included; a list for several
         result     the tensor, or the tuple of them
     Errors:
-        StructInfoError: an output is no tensor over several devices.
+        StructInfoError: an output is not a tensor over several devices.
     """
     return Call(
         Op("relax.dist.call_tir_local_view"),
         kernel_args(gvar, args, tir_vars),
-        sinfo_args=(output_info(out_sinfo),),
+        sinfo_args=(output_sinfo(out_sinfo),),
     )

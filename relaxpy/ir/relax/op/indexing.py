@@ -50,8 +50,8 @@ def take(
         indices  integers of any shape, or a scalar
         result   the shape of `indices` in place of the axis
     Errors:
-        StructInfoError: the indices are known to be no integers, the axis is out of range, or there
-            is none and x is not known to have rank 1.
+        StructInfoError: the indices are known not to be integers, the axis is out of range, or
+            there is none and x is not known to have rank 1.
     """
     require_integer(indices.dtype, "indices", indices)
     if axis is None and x.ndim != 1:
@@ -67,18 +67,18 @@ def take(
     return tensor((*shape[:where], *picked, *shape[where + 1 :]), x.dtype, x.vdevice)
 
 
-def _values(info: StructInfo, name: str) -> list[PrimExpr | None] | None:
+def _values(sinfo: StructInfo, name: str) -> list[PrimExpr | None] | None:
     """The members of a tuple of int64 scalars as far as they are known.
 
     Errors:
         StructInfoTypeError: it is something else.
     """
-    if not isinstance(info, TupleStructInfo):
+    if not isinstance(sinfo, TupleStructInfo):
         return None
     found: list[PrimExpr | None] = []
-    for field in info.fields:
+    for field in sinfo.fields:
         if not isinstance(field, PrimStructInfo) or field.dtype != "int64":
-            raise refuse_type(f"{name} holds int64 scalars, found {field}", info)
+            raise refuse_type(f"{name} holds int64 scalars, found {field}", sinfo)
         found.append(field.value)
     return found
 
@@ -117,13 +117,13 @@ def strided_slice(
         axes, begin, end, strides  as many int64 scalars each; every stride is 1 by default
         result                     along each axis the number of elements taken, where that is known
     Errors:
-        StructInfoError: the numbers of scalars differ, one is no int64, an axis is out of range or
-            given twice, or a stride is 0.
+        StructInfoError: the numbers of scalars differ, one is not an int64, an axis is out of range
+            or occurs twice, or a stride is 0.
     """
     named = {"axes": axes, "begin": begin, "end": end}
     if strides is not None:
         named["strides"] = strides
-    values = {name: _values(info, name) for name, info in named.items()}
+    values = {name: _values(sinfo, name) for name, sinfo in named.items()}
     counts = {name: len(found) for name, found in values.items() if found is not None}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -83,7 +83,7 @@ def tensor_shape_i(tensor: TensorStructInfo, axis: PrimStructInfo) -> PrimStruct
         axis    an integer, from 0 up to the rank
         result  an int64 scalar, known where the axis and the shape are
     Errors:
-        StructInfoError: the axis is no integer, or it is known to be out of range.
+        StructInfoError: the axis is not an integer, or it is known to be out of range.
     """
     sizes, place = tensor.get_shape(), _place(tensor, axis)
     known = None if sizes is None or place is None else sizes[place]
@@ -99,7 +99,7 @@ def tensor_stride_i(tensor: TensorStructInfo, axis: PrimStructInfo) -> PrimStruc
         axis    an integer, from 0 up to the rank
         result  an int64 scalar, known where the axis and the shape are
     Errors:
-        StructInfoError: the axis is no integer, or it is known to be out of range.
+        StructInfoError: the axis is not an integer, or it is known to be out of range.
     """
     sizes, place = tensor.get_shape(), _place(tensor, axis)
     known = None if sizes is None or place is None else strides_of(sizes)[place]
@@ -137,7 +137,7 @@ def _place(tensor: TensorStructInfo, axis: PrimStructInfo) -> int | None:
     """The axis, where it is known.
 
     Errors:
-        StructInfoError: it is no integer, or it is known to be out of range.
+        StructInfoError: it is not an integer, or it is known to be out of range.
     """
     if not axis.dtype.is_int or axis.dtype.is_bool:
         raise refuse_type(f"the axis is an integer, found {axis}", axis)
@@ -151,7 +151,7 @@ def _place(tensor: TensorStructInfo, axis: PrimStructInfo) -> int | None:
 
 
 class _Property:
-    """A property of a tensor of which parts are read when the program runs."""
+    """A property of a tensor that is read when the program runs."""
 
     __slots__ = ("tensor",)
     _name: ClassVar[str]
@@ -205,7 +205,7 @@ class TensorSizes(_Property):
         """What belongs to an axis; of a tensor whose rank is known, from the end if negative.
 
         Errors:
-            MisuseError: `axis` is no integer; StructInfoError: it is out of range.
+            MisuseError: `axis` is not an integer; StructInfoError: it is out of range.
         """
         return self._operator.make(self.tensor, self._index(axis))
 
@@ -235,8 +235,8 @@ class TensorSizes(_Property):
         return PrimValue(ops.const(place, INT64))
 
     def _rank(self) -> int | None:
-        info = self.tensor.struct_info
-        return info.ndim if isinstance(info, TensorStructInfo) and info.ndim >= 0 else None
+        sinfo = self.tensor.struct_info
+        return sinfo.ndim if isinstance(sinfo, TensorStructInfo) and sinfo.ndim >= 0 else None
 
     def __iter__(self) -> Iterator[Call]:
         """Those of all axes, where their number is known."""
@@ -276,7 +276,7 @@ Inspected: TypeAlias = Call | TensorDtype | TensorSizes
 
 
 def inspected(tensor: Expr, name: str) -> Inspected:
-    """What `tensor.name` is, as a call or as what gives calls."""
+    """`tensor.name` as a call, or as a property whose members are calls."""
     match name:
         case "dtype":
             return TensorDtype(tensor)

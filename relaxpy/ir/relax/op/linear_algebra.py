@@ -36,13 +36,15 @@ def _product(x1: Tensor, x2: Tensor, out_dtype: str | None, dtype: str) -> Tenso
 
 
 def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:
-    info = builder.struct_info_of(call)
-    assert isinstance(info, TensorStructInfo)
+    sinfo = builder.struct_info_of(call)
+    assert isinstance(sinfo, TensorStructInfo)
     a, b = (known_shape(builder, operand) for operand in call.args)
     if not same(a[-1], b[-2:][0]):
         return call
     wide = call.attrs["out_dtype"]
-    return te_kernel(builder, _product, "matmul", *call.args, out_dtype=wide, dtype=str(info.dtype))
+    return te_kernel(
+        builder, _product, "matmul", *call.args, out_dtype=wide, dtype=str(sinfo.dtype)
+    )
 
 
 @register("relax.matmul", pure=True, legalize=_legalize_matmul)
@@ -57,13 +59,13 @@ def matmul(
         result  (..., n, m), the leading axes broadcast; in `out_dtype`, in which sums are taken
     Errors:
         StructInfoError: an operand has rank 0, the sizes k provably differ, leading axes do not
-            broadcast, or the datatypes differ and `out_dtype` is not given.
+            broadcast, or the datatypes differ and `out_dtype` is missing.
     """
     dtype = out_dtype or joint_dtype(x1, x2, ("x1", "x2"))
     vdevice = joint_vdevice((x1, x2), strict=False)
-    for info, name in ((x1, "x1"), (x2, "x2")):
-        if info.ndim == 0:
-            raise refuse_type(f"{name} has rank 1 at least, found {info}", info)
+    for sinfo, name in ((x1, "x1"), (x2, "x2")):
+        if sinfo.ndim == 0:
+            raise refuse_type(f"{name} has rank 1 at least, found {sinfo}", sinfo)
     if x1.ndim < 0 or x2.ndim < 0:
         return tensor(None, dtype, vdevice)
     row, column = x1.ndim == 1, x2.ndim == 1

@@ -58,7 +58,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 #: One call does not make more tensors than this.
-MAX_PARTS = 1024
+MAX_SECTIONS = 1024
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -81,7 +81,7 @@ def _legalize_broadcast_to(builder: BlockBuilder, call: Call) -> Expr:
 
 @register("relax.broadcast_to", pure=True, legalize=_legalize_broadcast_to)
 def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
-    """x repeated along its axes of size 1, and along new ones in front.
+    """x repeated along its axes of size 1, and along new leading ones.
 
     Shapes:
         x       broadcasts to `shape`
@@ -107,12 +107,12 @@ def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> Ten
 
 
 def _resolve_shape(arguments: dict[str, Any]) -> None:
-    """In a shape written as a list, 0 is the size of x in that place, and -1 what is left over.
+    """In a shape written as a list, 0 is the size of x in that position, and -1 the rest.
 
     Where the shape of x is unknown, -1 stays, for the rule to resolve when a value arrives.
 
     Errors:
-        MisuseError: -1 stands twice, another size is negative, or 0 needs the unknown shape of x.
+        MisuseError: -1 occurs twice, another size is negative, or 0 needs the unknown shape of x.
     """
     given, x = arguments["shape"], arguments["x"]
     if isinstance(x, np.ndarray):
@@ -132,27 +132,27 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
             f"sizes are positive, 0 (as in x) or once -1 (what is left over), found {given!r}",
             about=given,
         )
-    info = x.struct_info if isinstance(x, Expr) else None
-    old = info.get_shape() if isinstance(info, TensorStructInfo) else None
+    sinfo = x.struct_info if isinstance(x, Expr) else None
+    old = sinfo.get_shape() if isinstance(sinfo, TensorStructInfo) else None
     if 0 in literals and not isinstance(given, ShapeExpr):
         if old is None:
             raise MisuseError(
                 f"0 in {given!r} needs the shape of x, which is "
-                f"{'unknown' if info is None else info}",
+                f"{'unknown' if sinfo is None else sinfo}",
                 hint="state the shape with R.match_cast first",
                 about=given,
             )
         for axis, value in enumerate(literals):
             if value == 0:
                 if axis >= len(old):
-                    raise MisuseError(f"size {axis} is 0 (as in x), but x is {info}", about=given)
+                    raise MisuseError(f"size {axis} is 0 (as in x), but x is {sinfo}", about=given)
                 shape[axis] = old[axis]
     sizes = as_shape(shape)
     arguments["shape"] = ShapeExpr(sizes if old is None else _without_rest(sizes, old, given))
 
 
 def _without_rest(sizes: Sizes, old: Sizes, about: object = None) -> Sizes:
-    """`sizes` with what is left over of the shape `old` in place of -1.
+    """`sizes` with what remains of the shape `old` in place of -1.
 
     Errors:
         MisuseError: another size is 0, so that any number would do.
@@ -179,13 +179,13 @@ def _legalize_reshape(builder: BlockBuilder, call: Call) -> Expr:
 def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
     """The elements of x in row-major order in another shape.
 
-    In a list, 0 is the size that x has in that place, and -1, once, what the others leave over.
+    In a list, 0 is the size of x in that position, and -1, once, what the others leave.
 
     Shapes:
         x       as many elements as `shape`
         result  `shape`
     Errors:
-        MisuseError: a size of the list is negative, or -1 stands twice.
+        MisuseError: a size of the list is negative, or -1 occurs twice.
         StructInfoError: the numbers of elements provably differ.
     """
     old, new = x.get_shape(), shape.values
@@ -219,13 +219,13 @@ def flatten(x: TensorStructInfo) -> TensorStructInfo:
 
 @register("relax.expand_dims", pure=True, legalize=by_te(topi.expand_dims))
 def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
-    """x with new axes of size 1, which stand at these places of the result.
+    """x with new axes of size 1 at these positions of the result.
 
     Shapes:
         x       any
         result  of rank x.ndim + len(axis)
     Errors:
-        StructInfoError: an axis is out of the range of the result, or given twice.
+        StructInfoError: an axis is out of the range of the result, or occurs twice.
     """
     if not axis or x.ndim < 0:
         return x if not axis else tensor(None, x.dtype, x.vdevice)
@@ -253,7 +253,7 @@ def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorS
         x       size 1 along each of the axes
         result  the other axes
     Errors:
-        StructInfoError: an axis is out of range, given twice, or has another known size.
+        StructInfoError: an axis is out of range, occurs twice, or has another known size.
     """
     if x.ndim < 0:
         return x if axis == () else tensor(None, x.dtype, x.vdevice)
@@ -306,10 +306,10 @@ def _alike(
         StructInfoTypeError: there is none, or something else among them, or they differ in either.
     """
     found: list[TensorStructInfo] = []
-    for k, info in enumerate(tensors.fields):
-        if not isinstance(info, TensorStructInfo):
-            raise refuse_type(f"tensors holds tensors, found {info} as number {k + 1}", info)
-        found.append(info)
+    for k, sinfo in enumerate(tensors.fields):
+        if not isinstance(sinfo, TensorStructInfo):
+            raise refuse_type(f"tensors holds tensors, found {sinfo} as number {k + 1}", sinfo)
+        found.append(sinfo)
     if not found:
         raise refuse("tensors holds one tensor at least, found none", tensors)
     dtype, vdevice = common_dtype(found, "tensors"), joint_vdevice(found, strict=False)
@@ -332,15 +332,15 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
         StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
             of range.
     """
-    infos, joined, ndim = _alike(tensors)
+    sinfos, joined, ndim = _alike(tensors)
     if axis is None and ndim not in (-1, 1):
         raise refuse(f"without an axis tensors have rank 1, found {ndim}", tensors)
     if ndim < 0:
-        return infos[0] if len(infos) == 1 else joined(None)
+        return sinfos[0] if len(sinfos) == 1 else joined(None)
     where = normal_axis(axis or 0, ndim)
-    if len(infos) == 1:
-        return infos[0]
-    shapes = unified_shapes(infos, "tensors", where)
+    if len(sinfos) == 1:
+        return sinfos[0]
+    shapes = unified_shapes(sinfos, "tensors", where)
     if shapes is None:
         return joined(None, ndim=ndim)
     sizes = list(shapes[0])
@@ -359,14 +359,14 @@ def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
         StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
             of the range of the result.
     """
-    infos, joined, ndim = _alike(tensors)
+    sinfos, joined, ndim = _alike(tensors)
     if ndim < 0:
         return joined(None)
     where = normal_axis(axis, ndim + 1)
-    shapes = unified_shapes(infos, "tensors")
+    shapes = unified_shapes(sinfos, "tensors")
     if shapes is None:
         return joined(None, ndim=ndim + 1)
-    count = ops.const(len(infos), "int64")
+    count = ops.const(len(sinfos), "int64")
     return joined((*shapes[0][:where], count, *shapes[0][where:]))
 
 
@@ -381,20 +381,22 @@ def _split_kernel(
 def split(
     x: TensorStructInfo, indices_or_sections: int | tuple[int, ...], axis: int = 0
 ) -> TupleStructInfo | TensorStructInfo:
-    """x cut along an axis before these indices, or into so many parts of equal size, but the last.
+    """x cut along an axis before these indices, or into that many equal sections, but the last.
 
     Shapes:
         x       any
-        result  a tuple of one part more than indices, or of so many; one part is a plain tensor
+        result  a tuple of one section more than indices, or of that many; a lone one is a tensor
     Errors:
-        StructInfoError: there are no parts, or the axis is out of range.
+        StructInfoError: there are no sections, or the axis is out of range.
     """
     cuts = indices_or_sections
     if isinstance(cuts, int) and cuts <= 0:
-        raise refuse(f"indices_or_sections is a number of parts above 0, found {cuts}", cuts)
+        raise refuse(f"indices_or_sections is a number of sections above 0, found {cuts}", cuts)
     count = cuts if isinstance(cuts, int) else len(cuts) + 1
-    if count > MAX_PARTS:
-        raise refuse(f"indices_or_sections asks for {count} parts, at most {MAX_PARTS} are made")
+    if count > MAX_SECTIONS:
+        raise refuse(
+            f"indices_or_sections asks for {count} sections, at most {MAX_SECTIONS} are allowed"
+        )
     where = normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
     if count == 1:
         return x

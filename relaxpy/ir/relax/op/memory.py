@@ -47,7 +47,7 @@ def datatype_of(expr: Expr) -> DataType:
     """The datatype that an operand is.
 
     Errors:
-        StructInfoTypeError: it is no literal, or Void.
+        StructInfoTypeError: it is not a literal, or Void.
     """
     if isinstance(expr, DataTypeImm):
         if expr.value.is_void:
@@ -56,9 +56,9 @@ def datatype_of(expr: Expr) -> DataType:
     raise refuse_type(f"the datatype is a literal such as R.dtype('float32'), found {expr}", expr)
 
 
-def tensor_in(shape: Expr, info: ShapeStructInfo, dtype: Expr) -> TensorStructInfo:
-    """What is known of a tensor made with these operands."""
-    return tensor(shape_operand(shape, info), datatype_of(dtype), None, info.ndim)
+def tensor_in(shape: Expr, sinfo: ShapeStructInfo, dtype: Expr) -> TensorStructInfo:
+    """The struct info of a new tensor with these operands."""
+    return tensor(shape_operand(shape, sinfo), datatype_of(dtype), None, sinfo.ndim)
 
 
 @register(
@@ -94,7 +94,7 @@ def alloc_tensor(
     Shapes:
         result  `shape`, in `dtype`
     Errors:
-        StructInfoError: the datatype is no literal.
+        StructInfoError: the datatype is not a literal.
     """
     return tensor_in(call.args[2], shape, call.args[3])
 
@@ -145,9 +145,9 @@ def view(
     """The memory of a tensor read as another one, from an offset in bytes on.
 
     Shapes:
-        result  `shape`, in `dtype`, each as in data where it is not given
+        result  `shape`, in `dtype`, each as in data where it is absent
     Errors:
-        StructInfoError: the offset is no int64, or the result provably leaves the memory of data.
+        StructInfoError: the offset is not an int64, or the result provably exceeds data.
     """
     kind = data.dtype
     if dtype is not None:
@@ -168,12 +168,12 @@ def view(
     return result
 
 
-def _bytes(info: TensorStructInfo) -> tir.PrimExpr | None:
+def _bytes(sinfo: TensorStructInfo) -> tir.PrimExpr | None:
     """How many bytes the elements take, where that is known."""
-    sizes = literal_shape(info)
-    if sizes is None or info.dtype.is_void:
+    sizes = literal_shape(sinfo)
+    if sizes is None or sinfo.dtype.is_void:
         return None
-    return ops.mul(product(sizes), ops.const(-(-info.dtype.bits // 8), INT64))
+    return ops.mul(product(sizes), ops.const(-(-sinfo.dtype.bits // 8), INT64))
 
 
 def _check_inside(

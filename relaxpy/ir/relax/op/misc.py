@@ -95,14 +95,14 @@ def _infer_assert(call: Call, ctx: Context) -> StructInfo:
     if not call.args:
         raise StructInfoTypeError("takes a condition")
     condition = call.args[0]
-    info = ctx.info_of(condition)
-    if not isinstance(info, (TensorStructInfo, PrimStructInfo)):
-        raise StructInfoTypeError(f"the condition is a Boolean, found {info}", about=condition)
-    unknown = isinstance(info, TensorStructInfo) and info.dtype.is_void
-    if not (info.dtype.is_bool or unknown):
-        raise StructInfoTypeError(f"the condition is a Boolean, found {info}", about=condition)
-    if isinstance(info, TensorStructInfo) and info.ndim > 0:
-        raise StructInfoTypeError(f"the condition has rank 0, found {info}", about=condition)
+    sinfo = ctx.info_of(condition)
+    if not isinstance(sinfo, (TensorStructInfo, PrimStructInfo)):
+        raise StructInfoTypeError(f"the condition is a Boolean, found {sinfo}", about=condition)
+    unknown = isinstance(sinfo, TensorStructInfo) and sinfo.dtype.is_void
+    if not (sinfo.dtype.is_bool or unknown):
+        raise StructInfoTypeError(f"the condition is a Boolean, found {sinfo}", about=condition)
+    if isinstance(sinfo, TensorStructInfo) and sinfo.ndim > 0:
+        raise StructInfoTypeError(f"the condition has rank 0, found {sinfo}", about=condition)
     for arg in call.args[1:]:
         ctx.info_of(arg)
     return UNIT

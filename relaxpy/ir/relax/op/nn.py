@@ -115,24 +115,24 @@ def log_softmax(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
 def _normalized(
     data: TensorStructInfo, params: dict[str, TensorStructInfo], axes: Sequence[int]
 ) -> TensorStructInfo:
-    """NORM: the info of data after normalisation along axes, to which the parameters belong.
+    """NORM: the struct info of data after normalisation along axes, to which the parameters belong.
 
     Errors:
         StructInfoError: data holds no floats; a parameter has another datatype, another rank than
-            there are axes, or a provably different size; an axis is out of range or given twice.
+            there are axes, or a provably different size; an axis is out of range or occurs twice.
     """
     require_float(data, "data")
     places = normal_axes(axes, data.ndim, "axes:") if data.ndim >= 0 else None
     sizes = literal_shape(data)
     decided = sizes is not None
-    for name, info in params.items():
-        if info.dtype != data.dtype and not (info.dtype.is_void or data.dtype.is_void):
+    for name, sinfo in params.items():
+        if sinfo.dtype != data.dtype and not (sinfo.dtype.is_void or data.dtype.is_void):
             raise refuse_type(
-                f"{name} has the datatype of data, found {info.dtype} and {data.dtype}", info
+                f"{name} has the datatype of data, found {sinfo.dtype} and {data.dtype}", sinfo
             )
-        if 0 <= info.ndim != len(axes):
-            raise refuse(f"{name} has rank {len(axes)}, as many as axes, found {info}", info)
-        shape = literal_shape(info)
+        if 0 <= sinfo.ndim != len(axes):
+            raise refuse(f"{name} has rank {len(axes)}, as many as axes, found {sinfo}", sinfo)
+        shape = literal_shape(sinfo)
         if sizes is None or shape is None or places is None:
             decided = False
             continue
@@ -143,7 +143,7 @@ def _normalized(
                 raise refuse(
                     f"dimension {k} of {name} {shape_text(shape)} is {shown(size)}, "
                     f"axis {axis} of data {shape_text(sizes)} is {shown(sizes[axis])}",
-                    info,
+                    sinfo,
                 )
     return data if decided else tensor(None, data.dtype, data.vdevice, data.ndim)
 
@@ -172,7 +172,7 @@ def layer_norm(
         result       as data
     Errors:
         StructInfoError: data holds no floats; gamma or beta has another datatype, another rank than
-            there are axes, or a provably different size; an axis is out of range or given twice.
+            there are axes, or a provably different size; an axis is out of range or occurs twice.
     """
     return _normalized(data, {"gamma": gamma, "beta": beta}, axes)
 
@@ -196,6 +196,6 @@ def rms_norm(
         result  as data
     Errors:
         StructInfoError: data holds no floats; weight has another datatype, another rank than there
-            are axes, or a provably different size; an axis is out of range or given twice.
+            are axes, or a provably different size; an axis is out of range or occurs twice.
     """
     return _normalized(data, {"weight": weight}, axes)

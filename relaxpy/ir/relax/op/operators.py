@@ -52,9 +52,9 @@ def _fields(value: object) -> tuple[object, ...] | None:
     """The fields of a tuple, of the program or of Python."""
     if isinstance(value, Tuple):
         return value.fields
-    info = value.struct_info if isinstance(value, Expr) else None
-    if isinstance(info, TupleStructInfo):
-        return tuple(TupleGetItem(value, i) for i in range(len(info.fields)))  # type: ignore[arg-type]
+    sinfo = value.struct_info if isinstance(value, Expr) else None
+    if isinstance(sinfo, TupleStructInfo):
+        return tuple(TupleGetItem(value, i) for i in range(len(sinfo.fields)))  # type: ignore[arg-type]
     return tuple(value) if isinstance(value, (list, tuple)) else None
 
 

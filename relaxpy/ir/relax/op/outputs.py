@@ -1,4 +1,4 @@
-"""What `call_tir` and its siblings allocate: one info of the outputs, however users say it."""
+"""The struct info of outputs that `call_tir` and its siblings allocate, in every form of it."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.relations import explain_incompatibility
 from relaxpy.ir.tir.expr import PrimExpr
 
-Infos: TypeAlias = StructInfo | Sequence[StructInfo]
+StructInfos: TypeAlias = StructInfo | Sequence[StructInfo]
 OutputShape: TypeAlias = Expr | Sequence[PrimExpr | int]
 
 
-def output_info(out_sinfo: Infos) -> StructInfo:
-    """One info, or the Tuple info of a list of them."""
+def output_sinfo(out_sinfo: StructInfos) -> StructInfo:
+    """Struct info, of a tuple for a list."""
     if isinstance(out_sinfo, (list, tuple)):
         return TupleStructInfo(tuple(as_struct_info(s) for s in out_sinfo))
     return as_struct_info(out_sinfo)
 
 
-def info_list(sinfo_args: Infos) -> tuple[StructInfo, ...]:
-    """Several infos, or one, as a tuple."""
+def sinfo_list(sinfo_args: StructInfos) -> tuple[StructInfo, ...]:
+    """The members of a list, or one struct info, as a tuple."""
     if isinstance(sinfo_args, (list, tuple)):
         return tuple(as_struct_info(s) for s in sinfo_args)
     return (as_struct_info(sinfo_args),)
 
 
-def loose_operands(
-    given: Sequence[object], shape: object, sinfo_args: Infos | None
+def flat_operands(
+    given: Sequence[object], shape: object, sinfo_args: StructInfos | None
 ) -> tuple[Any, Any] | None:
     """The operands and the shape of `f, args..., shape, sinfo_args=[A]` (OP-1, OP-9).
 
-    `given` is what stands behind `f`. None if the call is written otherwise: with the operands in
+    `given` are the arguments after `f`. None if the call has another form: with the operands in
     a tuple, and with `out_sinfo` or `shape` by name.
     """
     values = [value for value in given if value is not None]
@@ -73,66 +73,66 @@ def _is_shape(value: object) -> bool:
     return isinstance(value, Expr) and isinstance(value.struct_info, ShapeStructInfo)
 
 
-def said_output(
-    out_sinfo: Infos | None,
+def declared_outputs(
+    out_sinfo: StructInfos | None,
     shape: OutputShape | Sequence[OutputShape] | None,
-    sinfo_args: Infos | None,
+    sinfo_args: StructInfos | None,
     rule: str,
 ) -> StructInfo:
-    """The info of the outputs: `out_sinfo` or A of `sinfo_args=[A]`, with the sizes of `shape`.
+    """The struct info of the outputs: `out_sinfo` or A of `sinfo_args=[A]`, with `shape` in it.
 
     Errors:
-        MisuseError: neither or both infos are given (OP-3, OP-11), or `shape` is no shape (OP-2).
+        MisuseError: neither or both are passed (OP-3, OP-11), or `shape` is not a shape (OP-2).
         StructInfoError: A is not of outputs with such shapes (OP-2, OP-3, RES-50).
     """
     if (out_sinfo is None) is (sinfo_args is None):
-        hint = 'say the outputs once: out_sinfo=R.Tensor((4, 4), "float32")'
+        hint = 'declare the outputs once: out_sinfo=R.Tensor((4, 4), "float32")'
         if out_sinfo is None:
             raise MissingArgumentError("argument 'out_sinfo' is missing", rule=rule, hint=hint)
         raise MisuseError(
-            "argument 'out_sinfo' is given, and sinfo_args says it again",
+            "pass either out_sinfo or sinfo_args, found both",
             rule=rule,
             hint=hint,
             about=sinfo_args,
         )
     if out_sinfo is not None:
-        info = output_info(out_sinfo)
+        sinfo = output_sinfo(out_sinfo)
     else:
-        given = info_list(sinfo_args or ())
+        given = sinfo_list(sinfo_args or ())
         if len(given) != 1:
             raise StructInfoError(
-                f"takes one info of the output, found {len(given)}",
+                f"takes the struct info of one output, found {len(given)}",
                 rule=rule,
-                hint="several outputs are one R.Tuple of their infos",
+                hint="several outputs are one R.Tuple",
                 about=sinfo_args,
             )
-        [info] = given
-    return info if shape is None else _sized(info, shape)
+        [sinfo] = given
+    return sinfo if shape is None else _sized(sinfo, shape)
 
 
-def _sized(info: StructInfo, shape: object) -> StructInfo:
-    """OP-4, RES-50: `info` with the sizes of `shape`."""
-    if isinstance(info, TupleStructInfo):
+def _sized(sinfo: StructInfo, shape: object) -> StructInfo:
+    """OP-4, RES-50: `sinfo` with the sizes of `shape`."""
+    if isinstance(sinfo, TupleStructInfo):
         shapes = shape.fields if isinstance(shape, Tuple) else shape
-        if not isinstance(shapes, (list, tuple)) or len(shapes) != len(info.fields):
+        if not isinstance(shapes, (list, tuple)) or len(shapes) != len(sinfo.fields):
             found = counted(len(shapes), "shape") if isinstance(shapes, (list, tuple)) else shape
             raise StructInfoTypeError(
-                f"shape holds one for each of {len(info.fields)} outputs, found {found}",
+                f"shape holds one for each of {len(sinfo.fields)} outputs, found {found}",
                 rule="OP-3",
                 about=shape,
             )
-        fields = zip(info.fields, shapes, strict=True)
+        fields = zip(sinfo.fields, shapes, strict=True)
         return TupleStructInfo(tuple(_sized(field, part) for field, part in fields))
-    if not isinstance(info, TensorStructInfo):
-        raise StructInfoTypeError(f"outputs are tensors, found {info}", rule="OP-3", about=info)
+    if not isinstance(sinfo, TensorStructInfo):
+        raise StructInfoTypeError(f"outputs are tensors, found {sinfo}", rule="OP-3", about=sinfo)
     found_shape = _read_shape(shape)
-    sized = TensorStructInfo(found_shape, info.dtype, info.vdevice)
-    reason = explain_incompatibility(sized, info)
+    sized = TensorStructInfo(found_shape, sinfo.dtype, sinfo.vdevice)
+    reason = explain_incompatibility(sized, sinfo)
     if reason is not None:
         raise StructInfoError(
-            f"shape {found_shape} does not fit the output {info}: {reason}",
+            f"shape {found_shape} does not fit the output {sinfo}: {reason}",
             rule="OP-8",
-            hint="say the sizes once",
+            hint="declare the sizes once",
             about=shape,
         )
     return sized

@@ -1,4 +1,4 @@
-"""Calls of packed functions that return their arguments, or are given the context of the run."""
+"""Calls of packed functions that return their arguments, or take the context of the run."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from relaxpy.ir.relax.op.call import (
     packed_derivation,
     packed_result,
 )
-from relaxpy.ir.relax.op.closures import given_info
-from relaxpy.ir.relax.op.outputs import Infos, info_list
+from relaxpy.ir.relax.op.closures import declared_sinfo
+from relaxpy.ir.relax.op.outputs import StructInfos, sinfo_list
 from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
@@ -56,9 +56,9 @@ def call_inplace_packed(
     func: Expr | str,
     *args: Operand,
     inplace_indices: int | Sequence[int],
-    sinfo_args: Infos = (),
+    sinfo_args: StructInfos = (),
 ) -> Call:
-    """What a packed function gives that writes its results into arguments.
+    """The result of a packed function that writes into arguments.
 
     Declared pure: whoever writes it promises that nothing else sees those arguments afterwards.
 
@@ -66,13 +66,13 @@ def call_inplace_packed(
         inplace_indices  for each result the argument that it is, -1 for a new one
         result           `sinfo_args`, a tuple of several
     Errors:
-        StructInfoError: `func` is no packed function, or a result is not what its argument is.
+        StructInfoError: `func` is not a packed function, or a result does not fit its argument.
     """
     return Call(
         Op("relax.call_inplace_packed"),
         (packed_callee(func), *(convert_to_expr(a) for a in args)),
         Attrs({"inplace_indices": index_list(inplace_indices)}),
-        info_list(sinfo_args),
+        sinfo_list(sinfo_args),
     )
 
 
@@ -81,7 +81,7 @@ def _infer_with_context(call: Call, ctx: Context) -> StructInfo:
     packed = ctx.info_of(call.args[1]) if len(call.args) == 2 else None
     if not isinstance(packed, TupleStructInfo):
         raise StructInfoTypeError("takes what to call and a tuple of arguments", about=call)
-    return given_info(call.sinfo_args, TupleStructInfo(()))
+    return declared_sinfo(call.sinfo_args, TupleStructInfo(()))
 
 
 @register(
@@ -89,18 +89,20 @@ def _infer_with_context(call: Call, ctx: Context) -> StructInfo:
     infer=_infer_with_context,
     calls=CallKind.PACKED_WITH_CONTEXT,
 )
-def call_builtin_with_ctx(func: Expr | str, args: Operands, *, sinfo_args: Infos = ()) -> Call:
-    """What a packed function gives whose first argument is the context of the run; impure.
+def call_builtin_with_ctx(
+    func: Expr | str, args: Operands, *, sinfo_args: StructInfos = ()
+) -> Call:
+    """The result of a packed function whose first argument is the context of the run; impure.
 
     Shapes:
         args    the arguments after the context, in a tuple
         result  `sinfo_args`, a tuple of several, unit for none
     Errors:
-        StructInfoError: `func` is no packed function.
+        StructInfoError: `func` is not a packed function.
     """
     return Call(
         Op("relax.call_builtin_with_ctx"),
         (packed_callee(func), operand_tuple(args)),
         EMPTY_ATTRS,
-        info_list(sinfo_args),
+        sinfo_list(sinfo_args),
     )

@@ -48,7 +48,7 @@ _FROM_TEXT: Mapping[object, Callable[[str], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of an operator: an operand of certain kinds of info, or else an attribute."""
+    """One parameter of an operator: an operand of certain kinds, or an attribute."""
 
     name: str
     kinds: tuple[type[StructInfo], ...]
@@ -139,8 +139,8 @@ class Parameter:
 
 def integer_literal(value: object) -> int | None:
     """The integer that a number or a literal expression is; None for anything else."""
-    if isinstance(value, tir.IntImm):
-        return None if value.dtype.is_bool else value.value
+    if isinstance(value, tir.PrimExpr):
+        return value.value if isinstance(value, tir.IntImm) and not value.dtype.is_bool else None
     is_int = isinstance(value, (int, np.integer)) and type(value) is not bool
     return int(value) if is_int else None  # type: ignore[call-overload]
 

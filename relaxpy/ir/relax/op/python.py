@@ -16,7 +16,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.outputs import Infos, output_info
+from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
 from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.relations.context import Context
 
@@ -30,8 +30,8 @@ def python_callee(call: Call) -> tuple[str, tuple[Expr, ...]]:
     match call.args:
         case (StringImm(value=name), Tuple(fields=fields)):
             return name, fields
-        case (StringImm(value=name), Expr(struct_info=TupleStructInfo(fields=infos)) as packed):
-            return name, tuple(TupleGetItem(packed, i) for i in range(len(infos)))
+        case (StringImm(value=name), Expr(struct_info=TupleStructInfo(fields=sinfos)) as packed):
+            return name, tuple(TupleGetItem(packed, i) for i in range(len(sinfos)))
         case _:
             raise StructInfoTypeError(
                 "takes the name of a function and a tuple of arguments", about=call
@@ -44,8 +44,8 @@ def _infer(call: Call, ctx: Context) -> StructInfo:
     python_callee(call)
     if len(call.sinfo_args) != 1:
         raise StructInfoTypeError(
-            f"takes one info of the result, found {len(call.sinfo_args)}",
-            hint="say what it gives: out_sinfo=R.Tensor(...)",
+            f"takes the struct info of one result, found {len(call.sinfo_args)}",
+            hint="declare the result: out_sinfo=R.Tensor(...)",
             about=call,
         )
     return call.sinfo_args[0]
@@ -53,22 +53,22 @@ def _infer(call: Call, ctx: Context) -> StructInfo:
 
 def _written(call: Call) -> CallArguments:
     name, fields = python_callee(call)
-    [info] = call.sinfo_args
-    shown = list(info.fields) if isinstance(info, TupleStructInfo) else info
+    [sinfo] = call.sinfo_args
+    shown = list(sinfo.fields) if isinstance(sinfo, TupleStructInfo) else sinfo
     return [name, Tuple(fields)], {"out_sinfo": shown}
 
 
 @register("relax.call_py_func", pure=True, infer=_infer, unmake=_written, calls=CallKind.PYTHON)
-def call_py_func(py_func_name: str, *args: Operand, out_sinfo: Infos) -> Call:
-    """What a Python function gives for `args`: one of the module, else a registered one.
+def call_py_func(py_func_name: str, *args: Operand, out_sinfo: StructInfos) -> Call:
+    """The result of a Python function for `args`: one of the module, else a registered one.
 
     Declared pure: whoever writes it promises that the call has no visible effect.
 
     Shapes:
         args    any, one by one or in one tuple
-        result  `out_sinfo`, which is checked where it matters; a tuple for a list of infos
+        result  `out_sinfo`, which is checked where it matters; a tuple for a list
     Errors:
-        MisuseError (also TypeError): the name is no string.
+        MisuseError (also TypeError): the name is not a string.
     """
     name = py_func_name.value if isinstance(py_func_name, StringImm) else py_func_name
     if not isinstance(name, str):
@@ -81,5 +81,5 @@ def call_py_func(py_func_name: str, *args: Operand, out_sinfo: Infos) -> Call:
         Op("relax.call_py_func"),
         (StringImm(name), Tuple(tuple(convert_to_expr(a) for a in args))),
         EMPTY_ATTRS,
-        (output_info(out_sinfo),),
+        (output_sinfo(out_sinfo),),
     )

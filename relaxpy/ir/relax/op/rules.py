@@ -56,9 +56,9 @@ def shown(size: PrimExpr) -> str:
     return ShortText().prim(size, INT64)
 
 
-def literal_shape(info: TensorStructInfo) -> Sizes | None:
+def literal_shape(sinfo: TensorStructInfo) -> Sizes | None:
     """The sizes, where the shape is not known or a variable None."""
-    return info.shape.values if isinstance(info.shape, ShapeExpr) else None
+    return sinfo.shape.values if isinstance(sinfo.shape, ShapeExpr) else None
 
 
 def tensor(
@@ -67,16 +67,16 @@ def tensor(
     vdevice: object = None,
     ndim: int | None = None,
 ) -> TensorStructInfo:
-    """A tensor's info; the rank counts where there is no shape."""
+    """The struct info of a tensor; `ndim` counts where there is no shape."""
     found = shape if shape is None or isinstance(shape, Expr) else ShapeExpr(tuple(shape))
     if found is not None:
         return TensorStructInfo(found, dtype, vdevice)
     return TensorStructInfo(None, dtype, vdevice, -1 if ndim is None else ndim)
 
 
-def shape_operand(expr: Expr, info: ShapeStructInfo) -> Expr | Sizes | None:
-    """The shape of a tensor made with the shape value `expr`: itself where it is a leaf."""
-    return expr if isinstance(expr, (ShapeExpr, Var)) else info.values
+def shape_operand(expr: Expr, sinfo: ShapeStructInfo) -> Expr | Sizes | None:
+    """The shape of a new tensor of the shape value `expr`: itself where it is a leaf."""
+    return expr if isinstance(expr, (ShapeExpr, Var)) else sinfo.values
 
 
 def scalar_literal(expr: Expr) -> PrimExpr | None:
@@ -87,9 +87,9 @@ def scalar_literal(expr: Expr) -> PrimExpr | None:
     return ops.const(int(number) if dtype.is_int else float(number), dtype)
 
 
-def with_dtype(info: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
+def with_dtype(sinfo: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
     """The same tensor with other elements."""
-    return replace(info, dtype=dtype, span=None) if info.dtype != dtype else info
+    return replace(sinfo, dtype=dtype, span=None) if sinfo.dtype != dtype else sinfo
 
 
 def differ(a: PrimExpr, b: PrimExpr) -> bool:
@@ -107,15 +107,15 @@ def one() -> PrimExpr:
     return ops.const(1, "int64")
 
 
-def require_float(info: TensorStructInfo, name: str) -> None:
+def require_float(sinfo: TensorStructInfo, name: str) -> None:
     """Refuse a tensor whose elements are known not to be floats.
 
     Errors:
         StructInfoTypeError: they are not.
     """
-    if not info.dtype.is_void and not info.dtype.is_float:
+    if not sinfo.dtype.is_void and not sinfo.dtype.is_float:
         raise refuse_type(
-            f"{name} holds floats, found {info}", info, hint="convert it with R.astype first"
+            f"{name} holds floats, found {sinfo}", sinfo, hint="convert it with R.astype first"
         )
 
 
@@ -139,7 +139,7 @@ def normal_axes(axes: Sequence[int], ndim: int, name: str = "axis") -> tuple[int
     for axis in axes:
         place = normal_axis(axis, ndim, name)
         if place in found:
-            raise refuse(f"{name} {axis} is given twice in {list(axes)}", axes)
+            raise refuse(f"{name} {axis} occurs twice in {list(axes)}", axes)
         found.append(place)
     return tuple(found)
 
@@ -167,41 +167,43 @@ def joint_dtype(first: StructInfo, second: StructInfo, names: tuple[str, str]) -
     return a
 
 
-def common_dtype(infos: Sequence[TensorStructInfo], name: str) -> DataType:
+def common_dtype(sinfos: Sequence[TensorStructInfo], name: str) -> DataType:
     """The datatype that all tensors have; open if that of one is.
 
     Errors:
         StructInfoTypeError: two differ.
     """
-    known = [info for info in infos if not info.dtype.is_void]
-    for info in known[1:]:
-        if info.dtype != known[0].dtype:
+    known = [sinfo for sinfo in sinfos if not sinfo.dtype.is_void]
+    for sinfo in known[1:]:
+        if sinfo.dtype != known[0].dtype:
             raise refuse_type(
-                f"{name} have one datatype, found {known[0].dtype} and {info.dtype}", info
+                f"{name} have one datatype, found {known[0].dtype} and {sinfo.dtype}", sinfo
             )
-    return known[0].dtype if len(known) == len(infos) else VOID
+    return known[0].dtype if len(known) == len(sinfos) else VOID
 
 
-def common_rank(infos: Sequence[TensorStructInfo], name: str) -> int:
+def common_rank(sinfos: Sequence[TensorStructInfo], name: str) -> int:
     """The rank of all tensors as far as it is known, else -1.
 
     Errors:
         StructInfoTypeError: two differ.
     """
-    known = [info for info in infos if info.ndim >= 0]
-    for info in known[1:]:
-        if info.ndim != known[0].ndim:
-            raise refuse_type(f"{name} have one rank, found {known[0].ndim} and {info.ndim}", info)
+    known = [sinfo for sinfo in sinfos if sinfo.ndim >= 0]
+    for sinfo in known[1:]:
+        if sinfo.ndim != known[0].ndim:
+            raise refuse_type(
+                f"{name} have one rank, found {known[0].ndim} and {sinfo.ndim}", sinfo
+            )
     return known[0].ndim if known else -1
 
 
-def joint_vdevice(infos: Sequence[TensorStructInfo], *, strict: bool) -> object:
+def joint_vdevice(sinfos: Sequence[TensorStructInfo], *, strict: bool) -> object:
     """BVD: where all tensors are; nowhere in particular where they disagree and need not agree.
 
     Errors:
         StructInfoTypeError: they disagree, and `strict` is set.
     """
-    known = [info.vdevice for info in infos if info.vdevice is not None]
+    known = [sinfo.vdevice for sinfo in sinfos if sinfo.vdevice is not None]
     if any(v != known[0] for v in known[1:]):
         if strict:
             raise refuse_type(f"the operands are on one device, found {known[0]} and {known[1]}")
@@ -230,35 +232,35 @@ def broadcast_sizes(
     return None if any(size is None for size in sizes) else cast("Sizes", sizes)
 
 
-def broadcast(infos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[Any, int]:
+def broadcast(sinfos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[Any, int]:
     """BC over several tensors: the shape, or None, and the rank of what they broadcast to.
 
     Errors:
         StructInfoError: two of them cannot broadcast.
     """
-    ndim = -1 if any(info.ndim < 0 for info in infos) else max(info.ndim for info in infos)
-    if all(info.shape is infos[0].shape for info in infos):
-        return infos[0].shape, ndim
-    shapes = [literal_shape(info) for info in infos]
+    ndim = -1 if any(sinfo.ndim < 0 for sinfo in sinfos) else max(sinfo.ndim for sinfo in sinfos)
+    if all(sinfo.shape is sinfos[0].shape for sinfo in sinfos):
+        return sinfos[0].shape, ndim
+    shapes = [literal_shape(sinfo) for sinfo in sinfos]
     if any(shape is None for shape in shapes):
         return None, ndim
     whole = shapes[0]
-    for k, (info, shape) in enumerate(zip(infos[1:], shapes[1:], strict=True), start=1):
+    for k, (sinfo, shape) in enumerate(zip(sinfos[1:], shapes[1:], strict=True), start=1):
         if whole is not None and shape is not None:
-            whole = broadcast_sizes(whole, shape, (" and ".join(names[:k]), names[k]), info)
-    kept = (info.shape for info in infos if literal_shape(info) is whole)
+            whole = broadcast_sizes(whole, shape, (" and ".join(names[:k]), names[k]), sinfo)
+    kept = (sinfo.shape for sinfo in sinfos if literal_shape(sinfo) is whole)
     return next(kept, whole), ndim
 
 
 def unified_shapes(
-    infos: Sequence[TensorStructInfo], what: str, skip: int | None = None
+    sinfos: Sequence[TensorStructInfo], what: str, skip: int | None = None
 ) -> list[Sizes] | None:
     """The shapes of tensors of one rank, if all are known and provably equal but for axis `skip`.
 
     Errors:
         StructInfoError: two shapes are provably different; names the first dimension that is.
     """
-    shapes = list(map(literal_shape, infos))
+    shapes = list(map(literal_shape, sinfos))
     known = [(number, shape) for number, shape in enumerate(shapes, start=1) if shape is not None]
     decided = len(known) == len(shapes)
     for number, shape in known[1:]:
@@ -270,7 +272,7 @@ def unified_shapes(
                     f"{what} differ in dimension {axis}: {shown(a)} in number {known[0][0]} of "
                     f"shape {shape_text(first)}, {shown(b)} in number {number} of shape "
                     f"{shape_text(shape)}",
-                    infos[number - 1],
+                    sinfos[number - 1],
                 )
             decided = decided and answer is True
     return [shape for _, shape in known] if decided else None
@@ -308,9 +310,9 @@ def of_bits(legalize: Legalize) -> Legalize:
 
 def known_shape(builder: BlockBuilder, operand: Expr) -> Sizes:
     """The sizes of an operand whose call is legalised; all of them are known there."""
-    info = builder.struct_info_of(operand)
-    assert isinstance(info, TensorStructInfo)
-    shape = literal_shape(info)
+    sinfo = builder.struct_info_of(operand)
+    assert isinstance(sinfo, TensorStructInfo)
+    shape = literal_shape(sinfo)
     assert shape is not None
     return shape
 

@@ -49,10 +49,10 @@ def where(
     """
     if not condition.dtype.is_bool:
         raise refuse_type(f"condition holds Booleans, found {condition}", condition)
-    infos = (condition, x1, x2)
-    shape, ndim = broadcast(infos, ("condition", "x1", "x2"))
+    sinfos = (condition, x1, x2)
+    shape, ndim = broadcast(sinfos, ("condition", "x1", "x2"))
     dtype = joint_dtype(x1, x2, ("x1", "x2"))
-    return tensor(shape, dtype, joint_vdevice(infos, strict=False), ndim)
+    return tensor(shape, dtype, joint_vdevice(sinfos, strict=False), ndim)
 
 
 def _legalize_arg(name: str) -> Legalize:

@@ -27,11 +27,11 @@ def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) 
     Errors:
         StructInfoError: ranks or datatypes differ, or known sizes are not provably equal.
     """
-    infos = (x1, x2, x3)
-    dtype, vdevice = common_dtype(infos, "x1, x2, x3"), joint_vdevice(infos, strict=False)
-    ndim = common_rank(infos, "x1, x2, x3")
-    if None not in map(literal_shape, infos):
-        shapes = unified_shapes(infos, "shapes of x1, x2, x3")
+    sinfos = (x1, x2, x3)
+    dtype, vdevice = common_dtype(sinfos, "x1, x2, x3"), joint_vdevice(sinfos, strict=False)
+    ndim = common_rank(sinfos, "x1, x2, x3")
+    if None not in map(literal_shape, sinfos):
+        shapes = unified_shapes(sinfos, "shapes of x1, x2, x3")
         if shapes is None:
             raise refuse(
                 f"x1, x2, x3 have one shape, which cannot be proved of {x1}, {x2}, {x3}",

@@ -60,7 +60,7 @@ def alloc_tensor(
     Shapes:
         result  `shape`, in `dtype`
     Errors:
-        StructInfoError: the datatype is no literal.
+        StructInfoError: the datatype is not a literal.
     """
     made = tensor_in(call.args[2], shape, call.args[3])
     return made if shape.values is not None else replace(made, shape=None, ndim=shape.ndim)
@@ -85,12 +85,12 @@ def _infer_call_tir_dyn(call: Call, ctx: Context) -> StructInfo:
 
 @register("relax.vm.call_tir_dyn", infer=_infer_call_tir_dyn, calls=CallKind.DYNAMIC_KERNEL)
 def call_tir_dyn(func: Expr | str, args: Operands) -> Call:
-    """Unit, after a kernel ran on tensors and on the members of the shape behind them.
+    """Unit, after a kernel ran on tensors and on the members of the shape after them.
 
     Shapes:
         func    a PrimFunc of the module, or a packed function
         args    the tensors, then a shape
     Errors:
-        StructInfoError: `func` is neither, or no shape is last.
+        StructInfoError: `func` is neither, or the last argument is not a shape.
     """
     return Call(Op("relax.vm.call_tir_dyn"), (packed_callee(func), operand_tuple(args)))

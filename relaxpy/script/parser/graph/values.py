@@ -27,7 +27,7 @@ from relaxpy.ir.relax.op.inspect import (
     inspected,
     known_property,
 )
-from relaxpy.ir.relax.op.outputs import info_list
+from relaxpy.ir.relax.op.outputs import sinfo_list
 from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.relax.relations.context import written_at
 from relaxpy.ir.tir import ops
@@ -386,7 +386,7 @@ class GraphEvaluator(Evaluator):
             function,
             tuple(rx.convert_to_expr(a) for a in args),
             Attrs(attrs),
-            info_list(kwargs.get("sinfo_args", ())),
+            sinfo_list(kwargs.get("sinfo_args", ())),
             span=self.span(node),
         )
 

@@ -115,7 +115,7 @@ def test_outputs_say_datatype_and_shape(
 @pytest.mark.rule("OP-3")
 def test_there_is_one_info_of_the_outputs(bb: BlockBuilder) -> None:
     call = rx.Call(Op("relax.call_tir"), (ONE, rx.Tuple((X,))))
-    with pytest.raises(StructInfoError, match="takes one info of the output, found 0"):
+    with pytest.raises(StructInfoError, match="takes the struct info of one output, found 0"):
         info_of(bb, call)
 
 
@@ -152,13 +152,13 @@ def test_sizes_come_from_the_shape_and_the_datatype_from_the_info(
             (var("o", Object), [rank(2)], "OP-2", "found R.Object"),
             (4, [rank(2)], "OP-2", "a list of sizes or a shape value, found 4"),
             (op.shape_of(X), [rank(2)], "OP-2", "bind the shape to a variable first"),
-            ((N, 4), [], "OP-3", "one info of the output, found 0"),
-            ((N, 4), [rank(2), rank(2)], "OP-3", "one info of the output, found 2"),
+            ((N, 4), [], "OP-3", "the struct info of one output, found 0"),
+            ((N, 4), [rank(2), rank(2)], "OP-3", "the struct info of one output, found 2"),
             ((N, 4), None, "OP-3", "'out_sinfo' is missing"),
             ((N, 4), [shape(N, 4)], "OP-3", "outputs are tensors"),
             (((N, 4),), [tuple_of(rank(2), rank(2))], "OP-3", "2 outputs, found 1 shape"),
             (var("s", shape()), [tuple_of(rank(2))], "OP-3", "1 outputs, found s"),
-            ((N, 4), [rank(2, "")], "OP-3", "datatype of the output"),
+            ((N, 4), [rank(2, "")], "OP-3", "has no datatype"),
             ((N, 4), [rank(3)], "OP-8", "rank 2 is not rank 3"),
             ((N, 4), [tensor(N, 5)], "OP-8", "dimension 1: 4 is not 5"),
             ((N, 4), [tensor(3, 4)], "OP-8", "dimension 0: n may not be 3"),
@@ -171,7 +171,9 @@ def test_a_shape_that_does_not_fit_the_outputs(
     with pytest.raises(RelaxpyError, match=rf"(?s){message}") as caught:
         info_of(bb, op.call_tir(ONE, X, shape=sizes, sinfo_args=info))
     assert [d.rule for d in caught.value.diagnostics] == [rule]
-    with pytest.raises(MisuseError, match=r"sinfo_args says it again.*OP-11"):
+    with pytest.raises(
+        MisuseError, match=r"pass either out_sinfo or sinfo_args, found both.*OP-11"
+    ):
         op.call_dps_packed("f", X, tensor(2), sinfo_args=[tensor(2)])
 
 

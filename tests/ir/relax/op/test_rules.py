@@ -159,9 +159,9 @@ def test_a_number_takes_the_datatype_of_the_other_operand() -> None:
 @pytest.mark.parametrize(
     ("info", "number", "message"),
     [
-        (tensor(2, dtype="int32"), 1.5, "relax.add: 1.5 is no int32"),
-        (tensor(2, dtype="int8"), 300, "300 is no int8"),
-        (tensor(2, dtype="uint8"), -1, "-1 is no uint8"),
+        (tensor(2, dtype="int32"), 1.5, "relax.add: 1.5 is not a value of int32"),
+        (tensor(2, dtype="int8"), 300, "300 is not a value of int8"),
+        (tensor(2, dtype="uint8"), -1, "-1 is not a value of uint8"),
         (UNTYPED, 1, "the datatype of 1 is open beside a tensor of unknown datatype"),
         (None, 1, "nothing is known yet about the other operand"),
     ],
@@ -242,7 +242,7 @@ def test_reductions(name: str) -> None:
     refused(lambda x: record(x, 2), (tensor(2, 3),), "axis 2 is out of range for rank 2")
     refused(lambda x: record(x, -3), (rank(2),), "axis -3 is out of range for rank 2")
     if not finds:
-        refused(lambda x: record(x, [1, -1]), (tensor(2, 3),), "axis -1 is given twice in [1, -1]")
+        refused(lambda x: record(x, [1, -1]), (tensor(2, 3),), "axis -1 occurs twice in [1, -1]")
     with pytest.raises(MisuseError, match=r"axis is int.*None, found 'x'"):
         record(rx.Var("x", tensor(2)), "x")
 
@@ -375,13 +375,13 @@ REFUSED_SHAPES: list[tuple[Made, rx.StructInfo, str]] = [
     (lambda x: op.reshape(x, (4, 2)), tensor(2, 3), "x has 6 elements, R.Shape([4, 2]) has 8"),
     (lambda x: op.reshape(x, (-1, 4)), tensor(2, 3), "x has 6 elements"),
     (lambda x: op.expand_dims(x, 3), tensor(2, 3), "axis 3 is out of range for rank 3"),
-    (lambda x: op.expand_dims(x, [0, 0]), tensor(2, 3), "axis 0 is given twice"),
+    (lambda x: op.expand_dims(x, [0, 0]), tensor(2, 3), "axis 0 occurs twice"),
     (lambda x: op.squeeze(x, 1), tensor(1, 3), "axis 1 of x has size 3, not 1"),
     (lambda x: op.squeeze(x, 2), rank(2), "axis 2 is out of range for rank 2"),
     (lambda x: op.permute_dims(x, [0]), tensor(2, 3), "axes [0] do not permute rank 2"),
-    (lambda x: op.permute_dims(x, [1, 1]), tensor(2, 3), "axes: 1 is given twice in [1, 1]"),
+    (lambda x: op.permute_dims(x, [1, 1]), tensor(2, 3), "axes: 1 occurs twice in [1, 1]"),
     (lambda x: op.reshape(x, (4, 2)), LISTED, "x has 6 elements, R.Shape([4, 2]) has 8"),
-    (lambda x: op.split(x, 0), tensor(4), "indices_or_sections is a number of parts above 0"),
+    (lambda x: op.split(x, 0), tensor(4), "indices_or_sections is a number of sections above 0"),
     (lambda x: op.split(x, 2, 1), tensor(4), "axis 1 is out of range for rank 1"),
     (lambda x: op.take(x, 0), tensor(2, 3), "without an axis x has rank 1"),
     (lambda x: op.take(x, 0), OPEN, "without an axis x has rank 1"),
@@ -533,7 +533,7 @@ def test_strided_slice() -> None:
     [
         (([0], [1, 2], [3]), "are as many, found 1 axes, 2 begin, 1 end"),
         (([2], [0], [1]), "axes: 2 is out of range for rank 2"),
-        (([0, -2], [0, 0], [1, 1]), "axes: -2 is given twice"),
+        (([0, -2], [0, 0], [1, 1]), "axes: -2 occurs twice"),
         (([0], [0], [1], [0]), "strides are other than 0"),
         (([0], [0.5], [1]), "begin holds int64 scalars, found"),
     ],
