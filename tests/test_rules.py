@@ -57,6 +57,12 @@ def test_every_rule_in_code_and_tests_has_a_sentence() -> None:
     assert found - RULES.keys() == made_up
 
 
+def test_no_module_hides_rules_in_a_range() -> None:
+    ranges = re.compile(r"\b[A-Z]{2,3}-\d+[a-z]?(?: to |\.\.|-| through )(?:[A-Z]{2,3}-)?\d")
+    for file in (ROOT / "relaxpy").rglob("*.py"):
+        assert not ranges.findall(file.read_text(encoding="utf-8")), file
+
+
 def test_every_sentence_is_one_sentence() -> None:
     for rule in RULES.values():
         assert rule.sentence.endswith(".")

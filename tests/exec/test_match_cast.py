@@ -1,4 +1,4 @@
-"""match_cast at run time, on both targets (MC-1 to MC-20)."""
+"""match_cast at run time, on both targets."""
 
 from collections.abc import Callable
 from contextlib import nullcontext

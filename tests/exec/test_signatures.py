@@ -1,4 +1,4 @@
-"""The checks of calls, on both targets (FN-1 to FN-12), and what may be passed from outside."""
+"""The checks of calls, on both targets, and what may be passed from outside."""
 
 from collections.abc import Callable
 

@@ -258,7 +258,7 @@ class CallLowering(ABC):
         return value if known else py.call("rx.sizes", value)
 
     def _call_tir(self, call: rx.Call, hint: str) -> ast.expr:
-        """OP-5 to OP-8, with the scalars of `tir_vars` at the end."""
+        """OP-5, OP-6, OP-7, OP-8, with the scalars of `tir_vars` at the end."""
         callee = (
             self._module.callee(call.args[0]) if isinstance(call.args[0], rx.GlobalVar) else None
         )

@@ -172,7 +172,11 @@ class FunctionLowering(CallLowering):
     def _check_arguments(
         self, signature: Signature, params: Sequence[str], outer: Scope
     ) -> ast.expr:
-        """FN-1 to FN-7; the name of the full checks, made when the result is known."""
+        """The name of the full checks, which are made when the result is known.
+
+        Rule:
+            FN-1, FN-3, FN-4, FN-5, FN-6, FN-7.
+        """
         infos = [p.struct_info for p in signature.params]
         around = self._surroundings(infos, outer)
         quick = self._quick()
@@ -412,7 +416,7 @@ class FunctionLowering(CallLowering):
             self._out.append(ast.If(given, checks, []))
 
     def _match_cast(self, cast: rx.MatchCast, value: ast.expr) -> None:
-        """MC-1 to MC-20."""
+        """Check the value of a match_cast, then bind that very value (MC-18, MC-19, MC-20)."""
         title = cast_title(cast, self._name)
         around = self._surroundings([cast.struct_info], self._scope)
         full = self._module.share("cast", CompiledCast(cast.struct_info, title, around, cast.span))

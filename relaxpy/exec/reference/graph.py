@@ -1,4 +1,4 @@
-"""The reference evaluator: a module run literally by the evaluation rules (EV-1 to EV-27).
+"""The reference evaluator: a module run literally by the evaluation rules.
 
 It is slow and obvious, and takes IR that is not in normal form. Kernels run scalar by scalar.
 """
@@ -253,7 +253,7 @@ class ReferenceEvaluator:
         return self.call(self.global_value(var), args)
 
     def call(self, callee: Value, args: Sequence[Value]) -> Value:
-        """EV-17 to EV-19, EV-27: what a function value gives for `args`."""
+        """EV-17, EV-18, EV-19, EV-27: what a function value gives for `args`."""
         match category_of(callee):
             case Category.CLOSURE | Category.PRIM_FUNC:
                 return callee(*args)
@@ -265,7 +265,11 @@ class ReferenceEvaluator:
     # ---- expressions
 
     def value(self, expr: rx.Expr | Op, scope: Scope) -> Value:
-        """What `expr` gives in `scope`."""
+        """The value of `expr` in `scope`.
+
+        Rule:
+            EV-2, EV-3, EV-4, EV-5, EV-6, EV-7, EV-8, EV-12, EV-20.
+        """
         match expr:
             case rx.Constant(data=data):
                 return np.array(data)
@@ -486,7 +490,7 @@ class ReferenceEvaluator:
         return run(*[self.value(operand, scope) for operand in site.open_operands])
 
     def _call_tir(self, call: rx.Call, scope: Scope) -> Value:
-        """OP-5 to OP-8, with the scalars of `tir_vars` at the end."""
+        """OP-5, OP-6, OP-7, OP-8, with the scalars of `tir_vars` at the end."""
         callee = self.value(call.args[0], scope)
         if category_of(callee) is not Category.PRIM_FUNC:
             raise RuntimeCheckError(

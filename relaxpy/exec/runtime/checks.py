@@ -48,7 +48,7 @@ class Bindings:
         self.origins.update(other.origins)
 
     def evaluate(self, expr: tir.PrimExpr) -> Scalar:
-        """What `expr` gives with the present sizes (PX-1 to PX-9).
+        """The value of `expr` for the present sizes (PX-1, PX-2, PX-3, PX-4, PX-5, PX-7, PX-9).
 
         Errors:
             RuntimeCheckError: an unbound variable, a division by zero, or a result out of range.
@@ -156,7 +156,12 @@ class Matcher:
             raise self._fail(place, f"{name} is not {wanted}", "MC-2")
 
     def _structure(self, value: Value, info: rx.StructInfo, place: _Place) -> None:
-        """MC-1 to MC-17, all but the comparisons."""
+        """Check everything but dimensions and values that are compared later.
+
+        Rule:
+            Kinds MC-1, MC-2; ranks and datatypes MC-3, MC-9, MC-11; fields MC-13; functions MC-14,
+            MC-15, MC-16, MC-17.
+        """
         assert isinstance(info, rx.AnyStructInfo)
         match info:
             case rx.ObjectStructInfo():
@@ -295,7 +300,7 @@ def match_cast(
     title: str = "match_cast",
     span: Span | None = None,
 ) -> None:
-    """Check `value` as MC-1 to MC-18 say, and add to `bindings` what the cast binds.
+    """Check `value` against `info`, and add to `bindings` what the cast binds (MC-6, MC-18).
 
     Errors:
         MatchCastError: it does not fit; then nothing is bound.
@@ -336,7 +341,7 @@ def cast_title(binding: rx.MatchCast, function_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a call of a Relax function checks (FN-1 to FN-11)."""
+    """What a call of a Relax function checks (FN-1, FN-2, FN-8, FN-10, FN-11)."""
 
     name: str
     params: tuple[rx.Var, ...]
@@ -367,7 +372,10 @@ class Signature:
             )
 
     def bind(self, args: Sequence[Value], bindings: Bindings) -> None:
-        """Check the arguments and add to `bindings` what they bind (FN-1 to FN-7).
+        """Check the arguments and add to `bindings` what they bind.
+
+        Rule:
+            FN-1, FN-3, FN-4, FN-5, FN-6, FN-7.
 
         Errors:
             FunctionSignatureError: an argument does not fit. RuntimeCheckError: a wrong number.

@@ -99,7 +99,7 @@ def sizes(value: Value) -> ShapeTuple:
 
 
 def invoke(function: Value, *args: Value) -> Value:
-    """What a function value gives for `args` (EV-17 to EV-19, EV-27).
+    """What a function value gives for `args` (EV-17, EV-18, EV-19, EV-27).
 
     Errors:
         RuntimeCheckError: it is no function, or takes another number of arguments.

@@ -30,7 +30,9 @@ from relaxpy.ir.tir.substitution import substitute
 
 Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
-"""A run-time value of any category (VAL-1 to VAL-17)."""
+"""A run-time value, whose kind `category_of` tells (VAL-17): a tensor (VAL-1, VAL-2), tuple (VAL-3,
+VAL-4), closure (VAL-5, VAL-6, VAL-7), shape (VAL-8), packed function (VAL-9), PrimFunc (VAL-10),
+scalar (VAL-11, VAL-12) or opaque object (VAL-13, VAL-14, VAL-15, VAL-16)."""
 _LEAST, _LARGEST = ops.int_range(INT64)
 
 
@@ -154,7 +156,7 @@ class FunctionValue:
 
 
 class Closure(FunctionValue):
-    """A Relax function with what it captured (VAL-5 to VAL-7)."""
+    """A Relax function with what it captured (VAL-5, VAL-6, VAL-7)."""
 
     __slots__ = ()
 

@@ -12,9 +12,9 @@ def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
     """Whether `a` and `b` have one value (True), never one (False), or neither is known (None).
 
     Rule:
-        CMP-1 to CMP-3. True and False hold for all integer values of the variables, negative ones
-        included, apart from values at which a side divides by zero and is no dimension (PX-3). True
-        means that both have the same canonical form, so it is an equivalence.
+        CMP-1, CMP-2, CMP-3. True and False hold for all integer values of the variables, negative
+        ones included, apart from values for which a side divides by zero (PX-3). True means that
+        both have the same canonical form, so it is an equivalence.
     """
     if not isinstance(a, tir.PrimExpr) or not isinstance(b, tir.PrimExpr):
         a, b = ops.match_dtypes(a, b)

@@ -36,7 +36,7 @@ def derive_call_ret_struct_info(
     """The info of `call` where what it calls has the info `func_sinfo`.
 
     Errors:
-        StructInfoError: the arguments do not fit (DER-39 to DER-41).
+        StructInfoError: the arguments do not fit (DER-39, DER-40, DER-41).
         MisuseError (also TypeError): an argument is of another kind.
     """
     if not isinstance(func_sinfo, FuncStructInfo):
@@ -60,7 +60,7 @@ def erase_to_well_defined(
     What Func infos own stays. A collection of variables, those in scope, are images of themselves.
 
     Rule:
-        ERA-1 to ERA-11.
+        ERA-1, ERA-2, ERA-3, ERA-4, ERA-5, ERA-6, ERA-7, ERA-8, ERA-9, for variables without image.
     Errors:
         MisuseError (also TypeError): these are no variables, or no images of such.
     """

@@ -1,6 +1,7 @@
-"""Whether a program is in normal form: NF-1 to NF-13, each violation one diagnostic (WF-23).
+"""Whether a program is in normal form: one diagnostic for each violation (WF-23).
 
-NF-6 and NF-7 hold of every node: functions and conditionals wrap what is no SeqExpr.
+Checked are NF-2 with the leaves of NF-1, NF-3 and NF-4, and NF-5, NF-8, NF-9, NF-11, NF-12, NF-13.
+NF-6 and NF-7 hold for every node: functions and conditionals wrap what is not a SeqExpr.
 """
 
 from __future__ import annotations

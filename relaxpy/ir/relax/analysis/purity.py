@@ -18,7 +18,7 @@ _CONTEXT = Context()
 
 @user_facing
 def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> bool:
-    """Whether `expr`, or for a function its body, makes an impure call (PU-12 to PU-16).
+    """Whether `expr`, or for a function its body, makes an impure call (PU-15, PU-16).
 
     Calls of `own_name`, by which a recursive function knows itself, do not count; what nothing is
     known of counts as impure.

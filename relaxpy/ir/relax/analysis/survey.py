@@ -197,7 +197,11 @@ class _Homes:
 
 
 class Surveyor:
-    """Walks a program with the scopes of SC-1 to SC-16 and writes down what it finds."""
+    """Walks a program, scope by scope, and writes down what it finds.
+
+    Rule:
+        SC-1, SC-2, SC-3, SC-4, SC-5, SC-6, SC-7, SC-8, SC-9, SC-12, SC-13, SC-14, SC-15, SC-16.
+    """
 
     def __init__(self, module: IRModule | None) -> None:
         self.found = Survey(module)

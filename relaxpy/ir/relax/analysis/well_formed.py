@@ -34,7 +34,7 @@ def check_well_formed(
 
     With `check_struct_info`, functions that break no criterion are derived, too, and what that
     finds is among the answers (WF-7d, PU-8, DER-n): each node that declares another struct info
-    than it has, too. With `normal_form`, NF-1 to NF-13 must hold (WF-23).
+    than it has, too. With `normal_form`, they must be in normal form (WF-23).
 
     Errors:
         MisuseError (also TypeError): `obj` is neither, or shares so much that it has no end.

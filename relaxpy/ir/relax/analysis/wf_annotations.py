@@ -1,4 +1,4 @@
-"""Well-formedness of annotations and scalars: what infos may say (WF-10, 14 to 20, 22)."""
+"""Well-formedness of annotations and scalars: each criterion one function."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def scalar_datatype(found: Survey) -> Iterator[Diagnostic]:
 
 
 def datatypes(found: Survey) -> Iterator[Diagnostic]:
-    """WF-20: datatypes are those of DT-2 to DT-4 and DT-8."""
+    """WF-20: datatypes are those of DT-2, DT-3, DT-4 and DT-8."""
     for note in found.annotations:
         if isinstance(note.info, (TensorStructInfo, PrimStructInfo)):
             defect = note.info.dtype.relax_defect

@@ -1,4 +1,4 @@
-"""Well-formedness of functions: recursion, dataflow, symbols, purity (WF-4, 6 to 9, 12, 13, 21)."""
+"""Well-formedness of functions: recursion, dataflow, symbols, purity."""
 
 from __future__ import annotations
 

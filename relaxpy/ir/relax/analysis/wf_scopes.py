@@ -1,4 +1,4 @@
-"""Well-formedness of scopes: what may be bound and used where (WF-1 to WF-3, 5, 11, 24)."""
+"""Well-formedness of scopes: what may be bound and used where."""
 
 from __future__ import annotations
 

@@ -242,9 +242,9 @@ class BlockBuilder:
     ) -> Var:
         """Bind `expr` to a new variable and return that; lists and numbers become expressions.
 
-        `annotation` is the info the variable is declared with (DER-18 to DER-20). With `output` the
-        variable outlives its dataflow block. `var` is bound itself if it has an info, which counts
-        as its annotation, or was declared; else a copy with the value's info.
+        `annotation` is the declared struct info of the variable (DER-18, DER-19, DER-20). With
+        `output` the variable outlives its dataflow block. `var` is bound itself if it was declared
+        or has a struct info, which is then its annotation; otherwise a copy of it is bound.
 
         Errors:
             StructInfoError: the expression or its annotation is refused; `about` is the operand at

@@ -251,7 +251,7 @@ class Emitter:
         self._block(self.scope, origin)
 
     def _block(self, scope: Scope, origin: BindingBlock | None = None) -> Block:
-        """The block that the next binding goes to: the last one if of the kind (NF-8 to NF-11)."""
+        """The block for the next binding, the last one if it fits (NF-8, NF-9, NF-10, NF-11)."""
         while scope.blocks and not scope.blocks[-1].bindings:
             scope.blocks.pop()
         if not scope.blocks or scope.blocks[-1].dataflow is not scope.dataflow:
@@ -359,8 +359,9 @@ class Emitter:
     ) -> Var:
         """Bind `value`, in normal form and derived, to `var` or to a new variable, and return it.
 
-        A given variable with an info is annotated with it (DER-18 to DER-20); one without is built
-        anew. `origin` is the binding this one was read from, used again if nothing has changed.
+        The struct info of a given variable is its annotation (DER-18, DER-19, DER-20); a variable
+        without is built anew. `origin` is the binding this one was read from, used again if nothing
+        has changed.
 
         Errors:
             StructInfoError: the value does not fit the annotation, or is an impure call in a

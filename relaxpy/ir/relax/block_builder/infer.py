@@ -61,7 +61,7 @@ def infer_call(call: Call, ctx: Context) -> StructInfo:
 
 
 def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
-    """The info of a call of something of this info (DER-36 to DER-42).
+    """The info of a call of something of this info (DER-37, DER-38, DER-42).
 
     What a Func info owns stands nowhere else (DER-51).
 
@@ -93,7 +93,7 @@ def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
 def _call_closure(
     call: Call, info: FuncStructInfo, params: tuple[StructInfo, ...], ctx: Context
 ) -> StructInfo:
-    """DER-39 to DER-42, DER-51."""
+    """DER-39, DER-40, DER-41, DER-42, DER-51."""
     name = callee_name(call.op)
     if len(call.args) != len(params):
         extra = call.args[len(params)] if len(call.args) > len(params) else cast("Expr", call.op)
@@ -274,7 +274,7 @@ def function_info(func: Function, ret: StructInfo) -> FuncStructInfo:
 
 
 def is_pure_call(call: Call, ctx: Context) -> bool:
-    """PU-12 to PU-14, LEG-15: whether what is called says that calling it is pure."""
+    """Whether the callee declares that this call is pure (PU-12, PU-13, PU-14, LEG-15)."""
     callee = call.op
     if isinstance(callee, Op):
         return callee.record.pure is True

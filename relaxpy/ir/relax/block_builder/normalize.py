@@ -382,7 +382,7 @@ class Normalizer:
             )
 
     def sequence(self, seq: SeqExpr, params: Sequence[Var] = ()) -> SeqExpr:
-        """`seq` in normal form (NF-5 to NF-13), a scope in which `params` are visible."""
+        """`seq` in normal form (NF-5, NF-6, NF-12, NF-13), where `params` are in scope."""
         if not self._sizes and self.out.is_finished(seq):
             return seq
         outer = self._places
@@ -424,7 +424,7 @@ class Normalizer:
                 raise
 
     def _flatten(self, seq: SeqExpr) -> Expr:
-        """NF-14 to NF-16, NF-23: the value of an inner SeqExpr, whose bindings move here."""
+        """NF-14, NF-15, NF-16, NF-23: the value of an inner SeqExpr, whose bindings move here."""
         scope = self.out.scope
         blocks = [block for block in seq.blocks if block.bindings]
         renamed = self._moved_sizes(blocks)

@@ -162,7 +162,7 @@ def is_subtype(sub: AnyType, base: AnyType) -> bool:
     """Whether `sub <: base`.
 
     Rule:
-        TYP-7 to TYP-12.
+        TYP-7, TYP-8, TYP-9, TYP-10, TYP-11, TYP-12.
     Errors:
         MisuseError (also TypeError): one of the two is no type.
     """

@@ -360,7 +360,7 @@ class FuncStructInfo(StructInfo):
 
 
 def _default_derive(call: Call, context: object) -> StructInfo:
-    """DER-28 to DER-30: what the call's `sinfo_args` say."""
+    """The struct info that `sinfo_args` of the call declare (DER-28, DER-29, DER-30)."""
     infos = call.sinfo_args
     if not infos:
         return ObjectStructInfo()

@@ -295,8 +295,8 @@ def call_tir(
         StructInfoError: `gvar` is not a PrimFunc of the module, or struct info provably
             disagrees with it.
     Rule:
-        OP-1 to OP-8. `f, args..., shape, sinfo_args=[A]` is read, too: shape and A become the one
-        struct info of the outputs (RES-50).
+        OP-1, OP-2, OP-3, OP-4, OP-5, OP-6, OP-7, OP-8. `f, args..., shape, sinfo_args=[A]` is read,
+        too: shape and A become the one struct info of the outputs (RES-50).
     """
     loose = flat_operands((args, out_sinfo, tir_vars, *others), shape, sinfo_args)
     if loose is not None:
@@ -498,8 +498,8 @@ def call_dps_packed(
     Errors:
         StructInfoError: `out_sinfo` is missing, or leaves datatype or shape open.
     Rule:
-        OP-9 to OP-11; impure, since the callee may change its inputs. Written in the forms of
-        `call_tir`.
+        OP-9, OP-10, OP-11: impure, since the callee may change its inputs. Written in the forms
+        of `call_tir`.
     """
     loose = flat_operands((args, out_sinfo, *others), shape, sinfo_args)
     if loose is not None:

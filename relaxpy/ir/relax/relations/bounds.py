@@ -1,4 +1,4 @@
-"""Least upper and greatest lower bounds of infos under `<<:` (SUB-20 to SUB-38)."""
+"""Least upper and greatest lower bounds of infos under `<<:`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def struct_info_lca(
     """The least info that is above both ("unify").
 
     Rule:
-        SUB-20 to SUB-30. `shape_vars` are in scope around both.
+        SUB-20, SUB-21, SUB-22, SUB-23, SUB-24, SUB-25, SUB-26, SUB-27.
+        `shape_vars` are in scope around both.
     """
     lhs, rhs = rx.as_struct_info(lhs), rx.as_struct_info(rhs)
     if is_base_of(rhs, lhs, shape_vars):
@@ -76,7 +77,7 @@ def struct_info_glb(
     """The greatest info that is below both, or None where there is none.
 
     Rule:
-        SUB-31 to SUB-38. `shape_vars` are in scope around both.
+        SUB-31, SUB-32, SUB-33, SUB-34, SUB-35. `shape_vars` are in scope around both.
     """
     lhs, rhs = rx.as_struct_info(lhs), rx.as_struct_info(rhs)
     if is_base_of(rhs, lhs, shape_vars):
@@ -150,7 +151,7 @@ def _aligned(
 def _function_lub(
     a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
 ) -> rx.FuncStructInfo | None:
-    """SUB-28 to SUB-30, where neither is below the other; None stands for Object."""
+    """SUB-28, SUB-29, SUB-30, where neither is below the other; None stands for Object."""
     purity = a.purity and b.purity
     if a.params is None and b.params is None:
         return rx.FuncStructInfo(None, rx.ObjectStructInfo(), purity, derive_func=rx.EMPTY_DERIVE)
@@ -174,7 +175,7 @@ def _function_lub(
 def _function_glb(
     a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
 ) -> rx.FuncStructInfo | None:
-    """SUB-36 to SUB-38, where neither is below the other."""
+    """SUB-36, SUB-37, SUB-38, where neither is below the other."""
     purity = a.purity or b.purity
     if a.params is None and b.params is None:
         if b.derive_func == rx.EMPTY_DERIVE:

@@ -121,7 +121,7 @@ class _Check:
         return self.tensors(s1.tensor_sinfo, s2.tensor_sinfo)
 
     def shapes(self, s1: rx.ShapeStructInfo, s2: rx.ShapeStructInfo) -> Compatibility:
-        """CMP-8 to CMP-10."""
+        """CMP-8, CMP-9, CMP-10."""
         if s2.ndim == -1 and s2.values is None:
             return YES
         if s1.ndim != s2.ndim:
@@ -133,7 +133,7 @@ class _Check:
         return self.sizes("member", s1.values, s2.values)
 
     def tensors(self, s1: rx.TensorStructInfo, s2: rx.TensorStructInfo) -> Compatibility:
-        """CMP-11 to CMP-15."""
+        """CMP-11, CMP-12, CMP-13, CMP-14, CMP-15."""
         if not s2.dtype.is_void and s1.dtype != s2.dtype:
             found = f"dtype {s1.dtype}" if not s1.dtype.is_void else "an unknown dtype"
             return self.found(NO, "{} is not {}", found, s2.dtype)
@@ -191,7 +191,7 @@ class _Check:
     def functions(
         self, s1: rx.FuncStructInfo, s2: rx.FuncStructInfo, scope: Container[tir.Var]
     ) -> Compatibility:
-        """CMP-17 to CMP-22."""
+        """CMP-17, CMP-18, CMP-19, CMP-20, CMP-21, CMP-22."""
         if s2.purity and not s1.purity:
             return self.found(NO, "an impure function is not a pure one")
         if s1.params is None and s2.params is None:
@@ -250,7 +250,8 @@ def check_compatibility(
     """Whether a value of info `value` is accepted where `expected` is.
 
     Rule:
-        CMP-4 to CMP-24. `shape_vars` are in scope around both: no Func info owns them (SC-16).
+        CMP-4, CMP-5, CMP-6, CMP-7, CMP-16, CMP-23, CMP-24.
+        `shape_vars` are in scope around both: no Func info owns them (SC-16).
     Errors:
         MisuseError (also TypeError): one of the two is no info, or `shape_vars` no variables.
     """
@@ -279,7 +280,9 @@ def is_base_of(
     """Whether `derived <<: base`: every value of info `derived` provably has info `base`.
 
     Rule:
-        SUB-1 to SUB-19, which CMP-24 makes the answer "compatible".
+        SUB-1, SUB-2, SUB-3, SUB-4, SUB-5, SUB-6, SUB-7, SUB-8, SUB-9, SUB-10, SUB-11, SUB-12,
+        SUB-13, SUB-14, SUB-15, SUB-16, SUB-17, SUB-18, SUB-19. CMP-24 makes it the answer
+        "compatible".
     """
     return check_compatibility(derived, base, shape_vars) is YES
 

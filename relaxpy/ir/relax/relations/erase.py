@@ -29,7 +29,8 @@ def erase_to_well_defined(
     """`info` less the shapes and values that mention variables out of scope; itself if none does.
 
     Rule:
-        ERA-1 to ERA-11. `relax_vars` and `shape_vars` are the variables in scope.
+        ERA-1, ERA-2, ERA-3, ERA-4, ERA-5, ERA-6, ERA-10, ERA-11.
+        `relax_vars` and `shape_vars` are the variables in scope.
     """
     match info:
         case rx.TensorStructInfo(shape=shape) if shape is not None:
@@ -55,7 +56,7 @@ def _in_scope(info: rx.StructInfo, shape_vars: Container[tir.Var]) -> bool:
 def _erase_function(
     info: rx.FuncStructInfo, relax_vars: Container[rx.Var], shape_vars: Container[tir.Var]
 ) -> rx.FuncStructInfo:
-    """ERA-7 to ERA-9; a parameter that is weakened may no longer bind what others rely on."""
+    """ERA-7, ERA-8, ERA-9: a parameter that is weakened may no longer bind what others rely on."""
     own = own_shape_vars(info, shape_vars)
     while True:
         scope = enlarged(shape_vars, own)

@@ -29,7 +29,8 @@ def shape_var_map(
     """The image in `s2` of each lone variable of `s1` that is not in `bound`, the leftmost one.
 
     Rule:
-        MAP-1 to MAP-8. The variables in `bound` are in scope around both.
+        MAP-1, MAP-2, MAP-3, MAP-4, MAP-5, MAP-6, MAP-7, MAP-8.
+        The variables in `bound` are in scope around both.
     """
     return map_params((as_struct_info(s1),), (as_struct_info(s2),), as_scope(bound))
 

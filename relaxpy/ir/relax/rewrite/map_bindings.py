@@ -159,7 +159,7 @@ def with_bindings(block: BindingBlock, bindings: Sequence[Binding]) -> BindingBl
 
 
 def joined(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
-    """The blocks without empty ones, neighbours of one kind made one (NF-8 to NF-11)."""
+    """The blocks without empty ones, neighbours merged (NF-8, NF-9, NF-10, NF-11)."""
     filled = [block for block in blocks if block.bindings]
     result: list[BindingBlock] = []
     for _, group in groupby(filled, lambda block: isinstance(block, DataflowBlock)):

@@ -13,7 +13,10 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 
 @dataclass(frozen=True)
 class Normalize(Pass):
-    """The module in normal form (NF-1 to NF-23) with every info derived (DER), callees first.
+    """The module in normal form, with the struct info of every node derived, callees first.
+
+    Rule:
+        NF-21, NF-22.
 
     Errors:
         StructInfoError: infos of a function do not fit together.
