@@ -36,8 +36,8 @@ REVIEWED = {
         "TypeWord.__call__": "the function of a namespace that makes a type",
     },
     "parser/evaluate/builtin_calls.py": {
-        "BuiltinCalls._map": "Evaluator.invoke, for one row",
-        "BuiltinCalls._filter": "Evaluator.invoke, for one member",
+        "_map": "Evaluator.invoke, for one row",
+        "_filter": "Evaluator.invoke, for one member",
     },
     "parser/evaluate/comparisons.py": {"joined": "ops.all_of or ops.any_of"},
     "parser/decorate.py": {
@@ -45,7 +45,7 @@ REVIEWED = {
         "Deferred.__getattr__": "what a decorator made of a function of the user's own",
         "defined_module": "the names in a class of the user's own",
     },
-    "parser/evaluate/displays.py": {"Displays.unpack": "the reader that binds a name"},
+    "parser/evaluate/displays.py": {"unpack": "the reader that binds a name"},
     "parser/evaluate/evaluator.py": {
         "Evaluator.value": "the evaluator's method for a kind of expression",
         "Evaluator.invoke": "the evaluator's method for a built-in function",

@@ -5,15 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from relaxpy.errors import ParseError, RelaxpyError, counted
-from relaxpy.script.language.wording import as_parse_error, describe
+from relaxpy.errors import ParseError, counted
+from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import door
-from relaxpy.script.parser.evaluate.guard import Guard
-from relaxpy.script.parser.source.scope import FromText, Scope
-from relaxpy.script.parser.source.text import Positioned, Program
+from relaxpy.script.parser.source.scope import FromText
+from relaxpy.script.parser.source.text import Program
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluate.evaluator import Evaluator
@@ -25,7 +23,7 @@ class Lambda(FromText):
     spoken = "lambda"
     __name__ = "<lambda>"
 
-    def __init__(self, node: ast.Lambda, values: Displays) -> None:
+    def __init__(self, node: ast.Lambda, values: Evaluator) -> None:
         self.node = node
         self.values = values
         self.program = values.program
@@ -61,177 +59,163 @@ def lambda_named(program: Program, node: ast.expr) -> ParseError:
 VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
 
-class Displays:
-    """The part of an evaluator that makes and takes apart Python's own containers."""
+def items(values: Evaluator, nodes: Iterable[ast.expr]) -> Iterator[object]:
+    """The values of `nodes`, with starred ones taken apart."""
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            yield from starred(values, node)
+        else:
+            yield values.value(node)
 
-    def __init__(self, program: Program, scope: Scope, guard: Guard) -> None:
-        self.program = program
-        self.scope = scope
-        self.guard = guard
 
-    @property
-    def _whole(self) -> Evaluator:
-        """This evaluator, as guards know it."""
-        return cast("Evaluator", self)
+def starred(values: Evaluator, node: ast.Starred) -> Iterable[object]:
+    """The members of a starred expression."""
+    return values.iterable(values.value(node.value), node.value)
 
-    def value(self, node: ast.expr) -> Any:
-        """The value of an expression."""
-        raise AssertionError("given by the whole evaluator")
 
-    def truth(self, value: object, node: ast.expr) -> bool:
-        """The truth of a Python value."""
-        raise AssertionError("given by the whole evaluator")
+def _dict_display(values: Evaluator, node: ast.Dict) -> dict[Any, Any]:
+    pairs: list[tuple[Any, Any]] = []
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            given = values.value(value)
+            if not isinstance(given, Mapping):
+                raise values.error(value, f"** takes a dict, found {describe(given)}")
+            pairs += given.items()
+            continue
+        pairs.append((_key(values, key), values.value(value)))
+    return _table(values, pairs, node)
 
-    def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
-        """The error `message` about what stands at `node`."""
-        return self.program.error(node, message, **details)
 
-    def _items(self, nodes: Iterable[ast.expr]) -> Iterator[object]:
-        for node in nodes:
-            if isinstance(node, ast.Starred):
-                yield from self._unrolled(node)
-            else:
-                yield self.value(node)
+def _table(values: Evaluator, pairs: list[tuple[Any, Any]], node: ast.expr) -> dict[Any, Any]:
+    values.guard.keys([key for key, _ in pairs], node, values)
+    return dict(pairs)
 
-    def _unrolled(self, node: ast.Starred) -> Iterable[object]:
-        return self.iterable(self.value(node.value), node.value)
 
-    def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
-        """The members of a Python value.
+def _key(values: Evaluator, node: ast.expr) -> Any:
+    """The value of an expression that is the key of a dict."""
+    found = values.value(node)
+    try:
+        hash(found)
+    except TypeError:
+        raise values.error(node, f"{describe(found)} cannot be a key") from None
+    return found
 
-        Errors: ParseError for what has no members known while the program is read.
-        """
-        try:
-            members: Iterable[object] = door.members(value)
-        except RelaxpyError as error:
-            raise as_parse_error(error, self.program.span(node)) from None
-        except VALUE_ERRORS:
-            raise self.error(node, f"{describe(value)} has no members to go through") from None
-        return self.guard.members(members, node, self._whole)
 
-    def _dict(self, node: ast.Dict) -> dict[Any, Any]:
-        pairs: list[tuple[Any, Any]] = []
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                given = self.value(value)
-                if not isinstance(given, Mapping):
-                    raise self.error(value, f"** takes a dict, found {describe(given)}")
-                pairs += given.items()
-                continue
-            pairs.append((self._key(key), self.value(value)))
-        return self._table(pairs, node)
+def _set_of(values: Evaluator, members: Iterable[object], node: ast.expr) -> set[Any]:
+    found = list(members)
+    try:
+        values.guard.keys(found, node, values)
+        return set(found)
+    except TypeError as error:
+        raise values.error(node, f"a set cannot hold these: {error}") from None
 
-    def _table(self, pairs: list[tuple[Any, Any]], node: ast.expr) -> dict[Any, Any]:
-        self.guard.keys([key for key, _ in pairs], node, self._whole)
-        return dict(pairs)
 
-    def _key(self, node: ast.expr) -> Any:
-        """The value of an expression that is the key of a dict."""
-        found = self.value(node)
-        try:
-            hash(found)
-        except TypeError:
-            raise self.error(node, f"{describe(found)} cannot be a key") from None
-        return found
+def _comprehension(
+    values: Evaluator, node: ast.ListComp | ast.SetComp | ast.GeneratorExp
+) -> Iterator[object]:
+    for _ in _iterations(values, node.generators):
+        yield values.value(node.elt)
 
-    def _set(self, members: Iterable[object], node: ast.expr) -> set[Any]:
-        found = list(members)
-        try:
-            self.guard.keys(found, node, self._whole)
-            return set(found)
-        except TypeError as error:
-            raise self.error(node, f"a set cannot hold these: {error}") from None
 
-    def _comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp
-    ) -> Iterator[object]:
-        for _ in self._rounds(node.generators):
-            yield self.value(node.elt)
+def _dict_comprehension(values: Evaluator, node: ast.DictComp) -> dict[Any, Any]:
+    iterations = _iterations(values, node.generators)
+    return _table(
+        values, [(_key(values, node.key), values.value(node.value)) for _ in iterations], node
+    )
 
-    def _dictcomp(self, node: ast.DictComp) -> dict[Any, Any]:
-        rounds = self._rounds(node.generators)
-        return self._table([(self._key(node.key), self.value(node.value)) for _ in rounds], node)
 
-    def _rounds(self, generators: list[ast.comprehension]) -> Iterator[None]:
-        """One step for each round of the comprehension, its variables bound meanwhile."""
-        first, *rest = generators
-        if first.is_async:
-            raise self.error(first.iter, "a program cannot wait for anything: no async")
-        members = self.iterable(self.value(first.iter), first.iter)
-        with self.scope.inner():
-            for member in members:
-                self.unpack(first.target, member, self.scope.set)
-                if all(self.truth(self.value(test), test) for test in first.ifs):
-                    if rest:
-                        yield from self._rounds(rest)
-                    else:
-                        yield None
+def _iterations(values: Evaluator, generators: list[ast.comprehension]) -> Iterator[None]:
+    """One step for each iteration of a comprehension, with its variables bound."""
+    first, *rest = generators
+    if first.is_async:
+        raise values.error(first.iter, "a program cannot wait for anything: no async")
+    members = values.iterable(values.value(first.iter), first.iter)
+    with values.scope.inner():
+        for member in members:
+            unpack(values, first.target, member, values.scope.set)
+            if all(values.truth(values.value(test), test) for test in first.ifs):
+                if rest:
+                    yield from _iterations(values, rest)
+                else:
+                    yield None
 
-    def unpack(self, target: ast.expr, value: object, bind: Callable[[str, Any], None]) -> None:
-        """Bind the names of `target` to the members of `value`."""
-        if isinstance(target, ast.Name):
-            bind(target.id, value)
-            return
-        if not isinstance(target, (ast.Tuple, ast.List)):
-            raise self.error(target, "only names can be bound here")
-        members = list(self.iterable(value, target))
-        for part, member in self.paired(target, members):
-            self.unpack(part, member, bind)
 
-    def paired(
-        self, target: ast.Tuple | ast.List, members: list[Any]
-    ) -> Iterator[tuple[ast.expr, Any]]:
-        """The parts of an unpacking target with what each receives; a starred one gets a list."""
-        parts = target.elts
-        stars = [k for k, part in enumerate(parts) if isinstance(part, ast.Starred)]
-        if len(stars) > 1:
-            raise self.error(parts[stars[1]], "at most one target may have a star")
-        fixed = len(parts) - len(stars)
-        if len(members) < fixed or (not stars and len(members) != fixed):
-            least = "at least " if stars else ""
-            raise self.error(
-                target, f"expected {least}{counted(fixed, 'value')}, found {len(members)}"
-            )
-        if stars:
-            at = stars[0]
-            tail = len(parts) - at - 1
-            middle = members[at : len(members) - tail]
-            members = [*members[:at], middle, *members[len(members) - tail :]]
-        for part, member in zip(parts, members, strict=True):
-            yield (part.value if isinstance(part, ast.Starred) else part), member
+def unpack(
+    values: Evaluator, target: ast.expr, value: object, bind: Callable[[str, Any], None]
+) -> None:
+    """Bind the names of `target` to the members of `value`."""
+    if isinstance(target, ast.Name):
+        bind(target.id, value)
+        return
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        raise values.error(target, "only names can be bound here")
+    members = list(values.iterable(value, target))
+    for part, member in paired(values, target, members):
+        unpack(values, part, member, bind)
 
-    @contextmanager
-    def reading(self, program: Program, scope: Scope) -> Iterator[None]:
-        """A context in which another text is read, or another part of it with names of its own."""
-        outer = self.program, self.scope
-        self.program, self.scope = program, scope
-        try:
-            yield
-        finally:
-            self.program, self.scope = outer
 
-    def _lambda(self, node: ast.Lambda) -> Lambda:
-        spec = node.args
-        if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.defaults:
-            raise self.error(node, "a lambda here takes plain parameters only")
-        for error in self.program.repeated(spec):
-            raise error
-        return Lambda(node, self)
+def paired(
+    values: Evaluator, target: ast.Tuple | ast.List, members: list[Any]
+) -> Iterator[tuple[ast.expr, Any]]:
+    """The parts of an unpacking target with what each receives; a starred one gets a list."""
+    parts = target.elts
+    stars = [k for k, part in enumerate(parts) if isinstance(part, ast.Starred)]
+    if len(stars) > 1:
+        raise values.error(parts[stars[1]], "at most one target may have a star")
+    fixed = len(parts) - len(stars)
+    if len(members) < fixed or (not stars and len(members) != fixed):
+        least = "at least " if stars else ""
+        raise values.error(
+            target, f"expected {least}{counted(fixed, 'value')}, found {len(members)}"
+        )
+    if stars:
+        at = stars[0]
+        tail = len(parts) - at - 1
+        middle = members[at : len(members) - tail]
+        members = [*members[:at], middle, *members[len(members) - tail :]]
+    for part, member in zip(parts, members, strict=True):
+        yield (part.value if isinstance(part, ast.Starred) else part), member
 
-    def _joined(self, node: ast.JoinedStr) -> str:
-        return "".join(self._formatted(part) for part in node.values)
 
-    def _formatted(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Constant):
-            return str(node.value)
-        assert isinstance(node, ast.FormattedValue)
-        value = self.value(node.value)
-        spec = ""
-        if node.format_spec is not None:
-            assert isinstance(node.format_spec, ast.JoinedStr)
-            spec = self._joined(node.format_spec)
-        self.guard.format(value, spec, node.value, self._whole)
-        try:
-            return door.formatted(value, node.conversion, spec)
-        except VALUE_ERRORS as error:
-            raise self.error(node.value, str(error)) from None
+def _lambda(values: Evaluator, node: ast.Lambda) -> Lambda:
+    spec = node.args
+    if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.defaults:
+        raise values.error(node, "a lambda here takes plain parameters only")
+    for error in values.program.repeated(spec):
+        raise error
+    return Lambda(node, values)
+
+
+def _f_string(values: Evaluator, node: ast.JoinedStr) -> str:
+    return "".join(_formatted(values, part) for part in node.values)
+
+
+def _formatted(values: Evaluator, node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    assert isinstance(node, ast.FormattedValue)
+    value = values.value(node.value)
+    spec = ""
+    if node.format_spec is not None:
+        assert isinstance(node.format_spec, ast.JoinedStr)
+        spec = _f_string(values, node.format_spec)
+    values.guard.format(value, spec, node.value, values)
+    try:
+        return door.formatted(value, node.conversion, spec)
+    except VALUE_ERRORS as error:
+        raise values.error(node.value, str(error)) from None
+
+
+#: How each kind of display is read.
+READERS: Mapping[type[ast.expr], Callable[[Evaluator, Any], object]] = {
+    ast.Tuple: lambda values, node: tuple(items(values, node.elts)),
+    ast.List: lambda values, node: list(items(values, node.elts)),
+    ast.Set: lambda values, node: _set_of(values, items(values, node.elts), node),
+    ast.Dict: _dict_display,
+    ast.ListComp: lambda values, node: list(_comprehension(values, node)),
+    ast.SetComp: lambda values, node: _set_of(values, _comprehension(values, node), node),
+    ast.GeneratorExp: lambda values, node: list(_comprehension(values, node)),
+    ast.DictComp: _dict_comprehension,
+    ast.Lambda: _lambda,
+    ast.JoinedStr: _f_string,
+}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-from typing_extensions import override
 
 from relaxpy.errors import (
     MissingArgumentError,
@@ -17,18 +18,15 @@ from relaxpy.errors import (
     ParseError,
     RelaxpyError,
     Span,
-    close_names,
 )
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.language.namespaces import offers, public_names
 from relaxpy.script.language.wording import (
     array_hint,
     as_parse_error,
-    attribute_hint,
     binding_hint,
     chain_hint,
     construct,
@@ -38,13 +36,12 @@ from relaxpy.script.language.wording import (
     library_hint,
     member_hint,
     operator_hint,
-    operators_called,
     scalar_hint,
     shown,
     truth_hint,
 )
-from relaxpy.script.parser.evaluate import door
-from relaxpy.script.parser.evaluate.builtin_calls import IN_PLACE_OF, BuiltinCalls
+from relaxpy.script.parser.evaluate import displays, door
+from relaxpy.script.parser.evaluate.builtin_calls import IN_PLACE_OF, with_key
 from relaxpy.script.parser.evaluate.call_faults import culprit, misfit, part_about, raised_at
 from relaxpy.script.parser.evaluate.comparisons import (
     check_index,
@@ -57,10 +54,10 @@ from relaxpy.script.parser.evaluate.comparisons import (
 )
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
+from relaxpy.script.parser.evaluate.unknown import elsewhere, unknown_attribute
 from relaxpy.script.parser.source.scope import (
     BUILTINS,
     MISSING,
-    ModuleRef,
     Poison,
     Poisoned,
     Scope,
@@ -118,7 +115,7 @@ NAMESPACES: Mapping[str, str] = {
 }
 
 
-class Evaluator(BuiltinCalls):
+class Evaluator:
     """Gives the values of expression nodes; subclasses say what operators do on IR values.
 
     `guard` decides what text may reach: everything for a function of the user's own, little for
@@ -126,7 +123,9 @@ class Evaluator(BuiltinCalls):
     """
 
     def __init__(self, program: Program, scope: Scope, guard: Guard = OPEN) -> None:
-        BuiltinCalls.__init__(self, program, scope, guard)
+        self.program = program
+        self.scope = scope
+        self.guard = guard
         self.size_of: Callable[[str], object] | None = None
         self._cases: dict[type[ast.expr], Callable[[Any], object]] = {
             ast.Name: self._name,
@@ -139,20 +138,10 @@ class Evaluator(BuiltinCalls):
             ast.Compare: self._compare,
             ast.BoolOp: self._boolop,
             ast.IfExp: self._ifexp,
-            ast.Tuple: lambda node: tuple(self._items(node.elts)),
-            ast.List: lambda node: list(self._items(node.elts)),
-            ast.Set: lambda node: self._set(self._items(node.elts), node),
-            ast.Dict: self._dict,
-            ast.ListComp: lambda node: list(self._comprehension(node)),
-            ast.SetComp: lambda node: self._set(self._comprehension(node), node),
-            ast.GeneratorExp: lambda node: list(self._comprehension(node)),
-            ast.DictComp: self._dictcomp,
-            ast.Lambda: self._lambda,
-            ast.JoinedStr: self._joined,
             ast.Slice: self._slice,
+            **{kind: partial(read, self) for kind, read in displays.READERS.items()},
         }
 
-    @override
     def value(self, node: ast.expr) -> Any:
         """The value of an expression.
 
@@ -172,9 +161,23 @@ class Evaluator(BuiltinCalls):
             return found
         return case(node)
 
+    def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
+        """The error `message` about what stands at `node`."""
+        return self.program.error(node, message, **details)
+
     def span(self, node: Positioned) -> Span:
         """Where `node` stands."""
         return self.program.span(node)
+
+    @contextmanager
+    def reading(self, program: Program, scope: Scope) -> Iterator[None]:
+        """A context in which another text is read, or another part of it with names of its own."""
+        outer = self.program, self.scope
+        self.program, self.scope = program, scope
+        try:
+            yield
+        finally:
+            self.program, self.scope = outer
 
     def quoted(self, literal: ast.Constant) -> Any:
         """The value of the expression written inside a string literal."""
@@ -185,6 +188,19 @@ class Evaluator(BuiltinCalls):
             return self.value(tree)
         finally:
             self.program = outer
+
+    def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
+        """The members of a Python value.
+
+        Errors: ParseError for what has no members known while the program is read.
+        """
+        try:
+            members: Iterable[object] = door.members(value)
+        except RelaxpyError as error:
+            raise as_parse_error(error, self.program.span(node)) from None
+        except VALUE_ERRORS:
+            raise self.error(node, f"{describe(value)} has no members to go through") from None
+        return self.guard.members(members, node, self)
 
     # --- what the language adds to Python's operators
 
@@ -206,7 +222,6 @@ class Evaluator(BuiltinCalls):
         """What a call gives."""
         return door.call(function, args, kwargs)
 
-    @override
     def truth(self, value: object, node: ast.expr, asked_by: ast.expr | None = None) -> bool:
         """The truth of a Python value.
 
@@ -245,21 +260,13 @@ class Evaluator(BuiltinCalls):
                 hint = f"extra_vars stands in place of I, R and T: add {node.id!r} to it, or {hint}"
             return self.error(node, error.diagnostic.message, hint=hint)
         bound = binding_hint(self.program.tree, node)
-        hint = error.diagnostic.hint or bound or self.elsewhere(node.id) or library_hint(node.id)
+        hint = (
+            error.diagnostic.hint
+            or bound
+            or elsewhere(self.scope, node.id)
+            or library_hint(node.id)
+        )
         return self.error(node, error.diagnostic.message, hint=hint)
-
-    def elsewhere(self, name: str) -> str | None:
-        """What to write for a name that a namespace has, or that methods have."""
-        if name == "self":
-            return "functions of a module are called by the name of the class, or by `cls = ...`"
-        spaces = {known: self.scope.find(known) for known in ("R", "T", "I")}
-        found = [
-            f"{known}.{name}"
-            for known, space in spaces.items()
-            if name in getattr(space, "__all__", ()) or offers(space, name)
-        ]
-        found = found or operators_called(name)
-        return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
 
     def _constant(self, node: ast.Constant) -> object:
         if node.value is Ellipsis or isinstance(node.value, (bytes, complex)):
@@ -287,23 +294,8 @@ class Evaluator(BuiltinCalls):
             raise self.error(last_name(node), problem, notes=notes) from None
 
     def unknown_attribute(self, owner: object, node: ast.Attribute) -> ParseError:
-        """The error for an attribute that `owner` does not have, pointing at its name."""
-        known = {name for name in dir(owner) if not name.startswith("_")}
-        spoken = ast.unparse(node.value)
-        if isinstance(owner, ModuleRef):
-            hint = close_names(node.attr, known)
-            return self.error(
-                last_name(node), f"the module has no function {node.attr!r}", hint=hint
-            )
-        is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")
-        if is_space:
-            known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
-            hint = attribute_hint(spoken, node.attr, known)
-        else:
-            value = isinstance(owner, Expr)
-            hint = member_hint(node.attr, spoken) if value else close_names(node.attr, known)
-        found = f"{spoken} has" if is_space else f"{describe(owner)} has"
-        return self.error(last_name(node), f"{found} no attribute {node.attr!r}", hint=hint)
+        """The error for an attribute that `owner` does not have, located at its name."""
+        return unknown_attribute(self.program, owner, node)
 
     # --- calls and subscripts
 
@@ -312,7 +304,7 @@ class Evaluator(BuiltinCalls):
         args: list[Any] = []
         for arg in node.args:
             if isinstance(arg, ast.Starred):
-                args += self._unrolled(arg)
+                args += displays.starred(self, arg)
             else:
                 args.append(self.value(arg))
         kwargs: dict[str, Any] = {}
@@ -332,7 +324,6 @@ class Evaluator(BuiltinCalls):
         args, kwargs = self.arguments(node)
         return self.invoke(function, args, kwargs, node)
 
-    @override
     def invoke(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
@@ -342,7 +333,7 @@ class Evaluator(BuiltinCalls):
             own = IN_PLACE_OF.get(id(function))
             if own is not None and args and not kwargs:
                 return own(self, *args, node=node)
-            kwargs = self.with_key(function, kwargs, node)
+            kwargs = with_key(self, function, kwargs, node)
             check_lookup(function, args)
             return self.on_call(function, args, kwargs, node)
         except RelaxpyError as error:

@@ -15,6 +15,7 @@ from relaxpy.script.language import records as forms
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.legacy import matched_info
 from relaxpy.script.language.wording import as_parse_error, describe
+from relaxpy.script.parser.evaluate import displays
 from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
 from relaxpy.script.parser.graph.state import GraphState, Pending
 from relaxpy.script.parser.graph.values import is_plain
@@ -30,7 +31,9 @@ def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> 
             names = [part.id for part in parts if isinstance(part, ast.Name)]
             if len(set(names)) != len(names):
                 raise state.error(target, "a name is bound twice in one statement", rule="SC-9")
-            for part, member in state.values.paired(target, tuple_members(state, value, at)):
+            for part, member in displays.paired(
+                state.values, target, tuple_members(state, value, at)
+            ):
                 assign(state, part, member, at)
         case _:
             raise state.error(

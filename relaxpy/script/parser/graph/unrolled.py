@@ -13,7 +13,7 @@ from relaxpy.script.language import records as forms
 from relaxpy.script.language.eager import acting
 from relaxpy.script.language.emit import kernel_call
 from relaxpy.script.language.wording import describe
-from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate import displays, door
 from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, expanded
 from relaxpy.script.parser.graph import bindings
 from relaxpy.script.parser.graph.state import GraphState
@@ -31,7 +31,7 @@ def for_statement(state: GraphState, node: ast.For) -> None:
         # Only what the last iteration binds can be the output of a dataflow block.
         state.now.around = list(around) if is_last else []
         try:
-            state.values.unpack(node.target, member, state.scope.set)
+            displays.unpack(state.values, node.target, member, state.scope.set)
             state.statements.read(node.body, state.reader.statement)
         finally:
             state.now.around = around

@@ -22,6 +22,7 @@ from relaxpy.script.language import records as forms, tir_directives as tirwords
 from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.kernel_frames import FRAMES, result_type, scalar, typed_var
 from relaxpy.script.language.wording import describe, shown
+from relaxpy.script.parser.evaluate import displays
 from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
 from relaxpy.script.parser.kernel.state import KernelState
 from relaxpy.script.parser.source.report import docstring_removed, header, refusal
@@ -175,7 +176,7 @@ class KernelReader(KernelState):
             members = [forms.MetaVar(part) for part in self.values.iterable(value.value, at)]
         else:
             members = list(self.values.iterable(value, at))
-        for part, member in self.values.paired(target, list(members)):
+        for part, member in displays.paired(self.values, target, list(members)):
             self.bind_target(part, member, at)
 
     def bind(self, name: str, value: object, target: ast.expr, at: ast.expr) -> None:
@@ -336,7 +337,7 @@ class KernelReader(KernelState):
                 called[k] = f"{target.id}_{place}"
 
         if isinstance(node.target, (ast.Tuple, ast.List)):
-            for part, which in self.values.paired(node.target, order):
+            for part, which in displays.paired(self.values, node.target, order):
                 name_them(part, which)
         else:
             name_them(node.target, order if len(order) != 1 else 0)

@@ -1,0 +1,53 @@
+"""Names and attributes that mean nothing, and what was probably meant."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+from relaxpy.errors import ParseError, close_names
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.script.language.namespaces import offers, public_names
+from relaxpy.script.language.wording import (
+    attribute_hint,
+    describe,
+    last_name,
+    member_hint,
+    operators_called,
+)
+from relaxpy.script.parser.source.scope import ModuleRef, Scope
+from relaxpy.script.parser.source.text import Program
+
+
+def elsewhere(scope: Scope, name: str) -> str | None:
+    """What to write for a name that a namespace has, or that methods have."""
+    if name == "self":
+        return "functions of a module are called by the name of the class, or by `cls = ...`"
+    spaces = {known: scope.find(known) for known in ("R", "T", "I")}
+    found = [
+        f"{known}.{name}"
+        for known, space in spaces.items()
+        if name in getattr(space, "__all__", ()) or offers(space, name)
+    ]
+    found = found or operators_called(name)
+    return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
+
+
+def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> ParseError:
+    """The error for an attribute that `owner` does not have, pointing at its name."""
+    known = {name for name in dir(owner) if not name.startswith("_")}
+    spoken = ast.unparse(node.value)
+    if isinstance(owner, ModuleRef):
+        hint = close_names(node.attr, known)
+        return program.error(
+            last_name(node), f"the module has no function {node.attr!r}", hint=hint
+        )
+    is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")
+    if is_space:
+        known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
+        hint = attribute_hint(spoken, node.attr, known)
+    else:
+        value = isinstance(owner, Expr)
+        hint = member_hint(node.attr, spoken) if value else close_names(node.attr, known)
+    found = f"{spoken} has" if is_space else f"{describe(owner)} has"
+    return program.error(last_name(node), f"{found} no attribute {node.attr!r}", hint=hint)
