@@ -524,14 +524,27 @@ def runs(iters: dict[tir.Var, Range]) -> Iterator[Env]:
     return iter(found)
 
 
+def predicate_over(session: Session, iters: dict[tir.Var, Range]) -> E:
+    """A condition on iterators, or the one that always holds."""
+    chosen = session.chosen
+    if chosen.random() < 0.5:
+        return ops.const(True)
+    parts: list[E] = []
+    for _ in range(chosen.choice((1, 2))):
+        bounded = index(session, iters) if chosen.random() < 0.5 else chosen.choice([*iters])
+        if bounded.dtype == "int32":
+            kind = chosen.choice((tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ))
+            parts.append(ops.compare(kind, bounded, chosen.randint(-2, 9)))
+    if parts and chosen.random() < 0.2:
+        parts[0] = ops.logical_not(parts[0])
+    joined = chosen.choice((ops.all_of, ops.any_of))
+    return joined(*parts) if parts else ops.const(True)
+
+
 def iterated(session: Session, points: list[Env]) -> None:
     iters = iterators(session)
     indices = [index(session, iters) for _ in range(session.chosen.randint(1, 2))]
-    predicate: E | bool = True
-    if session.chosen.random() < 0.3:
-        bounded_by = index(session, iters)
-        if bounded_by.dtype == "int32":
-            predicate = bounded_by < session.chosen.randint(-2, 20)
+    predicate = predicate_over(session, iters)
     level = session.chosen.choice((0, 1, 3))
     about = (indices, iters, predicate, level)
     found = session.run("detect_iter_map", about, lambda: arith.detect_iter_map(*about))
@@ -551,7 +564,7 @@ def iterated(session: Session, points: list[Env]) -> None:
     point = points[0] if points else session.source.point()
     for env in runs(iters):
         full = {**point, **env}
-        holds = value_at(predicate, full) if isinstance(predicate, E) else True
+        holds = value_at(predicate, full)
         if holds is None:
             return
         if not holds:
@@ -591,20 +604,25 @@ def regions(session: Session, points: list[Env]) -> None:
     if start.dtype != "int32" or session.chosen.random() < 0.1:
         start, extent = ops.const(0, "int32"), session.source.number("int32", 3)
     region = [Range.from_min_extent(start, extent)]
-    about = (region, iters)
+    about = (region, iters, predicate_over(session, iters))
     around = session.run(
         "estimate_region_upper_bound", about, lambda: arith.estimate_region_upper_bound(*about)
     )
     exact = session.run(
         "estimate_region_strict_bound", about, lambda: arith.estimate_region_strict_bound(*about)
     )
-    session.run(
+    inside = session.run(
         "estimate_region_lower_bound", about, lambda: arith.estimate_region_lower_bound(*about)
     )
     taken = set()
     full = points[0] if points else session.source.point()
     for env in runs(iters):
         full = {**full, **env}
+        holds = value_at(about[2], full)
+        if holds is None:
+            return
+        if not holds:
+            continue
         start, extent = value_at(region[0].min, full), value_at(region[0].extent, full)
         if start is None or extent is None or extent > 100 or start + extent > 2**31:
             return
@@ -616,6 +634,10 @@ def regions(session: Session, points: list[Env]) -> None:
         low, high = (value_at(end, full) for end in (exact[0].min_value, exact[0].max_value))
         if low is not None and high is not None and taken != set(range(low, high + 1)):
             raise session.wrong("estimate_region_strict_bound", (*about, exact), sorted(taken))
+    if inside is not None and taken:
+        low, high = (value_at(end, full) for end in (inside[0].min_value, inside[0].max_value))
+        if low is not None and high is not None and not taken.issuperset(range(low, high + 1)):
+            raise session.wrong("estimate_region_lower_bound", (*about, inside), sorted(taken))
 
 
 def sets(session: Session, points: list[Env]) -> None:
