@@ -86,6 +86,7 @@ class Columns(TypedDict, total=False):
     data_dependent: bool | None
     commutative: bool
     ordering: bool
+    sign: str
     literal: bool
     calls_out: bool
     calls: CallKind | None
@@ -137,6 +138,8 @@ class OpRecord:
     """Whether patterns match both operands in either order."""
     ordering: bool = False
     """Whether it is a comparison by order, which Python's `max` would use as a condition."""
+    sign: str = ""
+    """The operator of Python that calls it."""
     literal: bool = False
     """Whether in normal form a call whose scalar is known is that scalar."""
     calls: CallKind | None = None

@@ -207,8 +207,9 @@ class CallLowering(ABC):
                 values = self._operands(call.args)
                 named = {key: self._attribute(value) for key, value in call.attrs.items()}
                 self._calls_out |= op.record.calls_out
-                implementation = self._module.share(op.record.runtime.__name__, op.record.runtime)
-                return py.call(implementation, *values, **named)
+                run = op.record.runtime
+                name = getattr(run, "__name__", op.name.rpartition(".")[2])
+                return py.call(self._module.share(name, run), *values, **named)
             case None if is_dynamic(call):
                 site = OperatorCall(call)
                 dynamic = DynamicOperator(site, self._module.programs)

@@ -169,12 +169,12 @@ _bitwise = Rows(
 )
 
 BINARY = family(
-    _arithmetic("add", "x1 + x2", commutative=True),
-    _arithmetic("subtract", "x1 - x2"),
-    _arithmetic("multiply", "x1 * x2", commutative=True),
-    _arithmetic("divide", "x1 / x2, on integers rounded toward zero"),
-    _arithmetic("power", "x1 to the power x2, on integers modulo their range"),
-    _arithmetic("floor_divide", "x1 / x2 rounded down"),
+    _arithmetic("add", "x1 + x2", sign="+", commutative=True),
+    _arithmetic("subtract", "x1 - x2", sign="-"),
+    _arithmetic("multiply", "x1 * x2", sign="*", commutative=True),
+    _arithmetic("divide", "x1 / x2, on integers rounded toward zero", sign="/"),
+    _arithmetic("power", "x1 to the power x2, on integers modulo their range", sign="**"),
+    _arithmetic("floor_divide", "x1 / x2 rounded down", sign="//"),
     _arithmetic("mod", "the remainder of x1 / x2 rounded toward zero, with the sign of x1"),
     _arithmetic("floor_mod", "the remainder of x1 / x2 rounded down, with the sign of x2"),
     _arithmetic("log_add_exp", "log(exp(x1) + exp(x2)), without overflow"),
@@ -188,11 +188,11 @@ BINARY = family(
     _bitwise("bitwise_xor", "the bits that exactly one has"),
     _bitwise("left_shift", "the bits of x1 moved up by x2 places"),
     _bitwise("right_shift", "the bits of x1 moved down by x2 places, its sign repeated"),
-    _comparison("equal", "x1 == x2"),
-    _comparison("not_equal", "x1 != x2"),
-    _comparison("less", "x1 < x2", ordering=True),
-    _comparison("less_equal", "x1 <= x2", ordering=True),
-    _comparison("greater", "x1 > x2", ordering=True),
-    _comparison("greater_equal", "x1 >= x2", ordering=True),
+    _comparison("equal", "x1 == x2", sign="=="),
+    _comparison("not_equal", "x1 != x2", sign="!="),
+    _comparison("less", "x1 < x2", sign="<", ordering=True),
+    _comparison("less_equal", "x1 <= x2", sign="<=", ordering=True),
+    _comparison("greater", "x1 > x2", sign=">", ordering=True),
+    _comparison("greater_equal", "x1 >= x2", sign=">=", ordering=True),
 )
 """The operators of this family by their names without `relax.`"""

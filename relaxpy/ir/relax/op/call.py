@@ -9,7 +9,6 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
-from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -304,7 +303,7 @@ def call_tir(
     elif others:
         raise MisuseError("takes at most 4 positional arguments", about=others[0])
     return Call(
-        Op("relax.call_tir"),
+        call_tir.op,
         kernel_args(gvar, args, tir_vars),
         sinfo_args=(declared_outputs(out_sinfo, shape, sinfo_args, "OP-3"),),
     )
@@ -323,7 +322,7 @@ def _infer_with_grad(call: Call, ctx: Context) -> StructInfo:
 
 def _forward_part(builder: object, call: Call) -> Call:
     """The call without its gradient."""
-    return Call(Op("relax.call_tir"), call.args, sinfo_args=call.sinfo_args, span=call.span)
+    return Call(call_tir.op, call.args, sinfo_args=call.sinfo_args, span=call.span)
 
 
 @register(
@@ -353,7 +352,7 @@ def call_tir_with_grad(
     if not none:
         attrs["te_grad_kwargs"] = te_grad_kwargs
     return Call(
-        Op("relax.call_tir_with_grad"),
+        call_tir_with_grad.op,
         kernel_args(gvar, args, tir_vars),
         Attrs(attrs),
         (output_sinfo(out_sinfo),),
@@ -442,7 +441,7 @@ def call_tir_inplace(
         StructInfoError: as for `call_tir`, or an operand differs from the output that it becomes.
     """
     return Call(
-        Op("relax.call_tir_inplace"),
+        call_tir_inplace.op,
         kernel_args(gvar, args, tir_vars),
         Attrs({"inplace_indices": index_list(inplace_indices)}),
         (output_sinfo(out_sinfo),),
@@ -507,7 +506,7 @@ def call_dps_packed(
     elif others:
         raise MisuseError("takes at most 3 positional arguments", about=others[0])
     return Call(
-        Op("relax.call_dps_packed"),
+        call_dps_packed.op,
         (packed_callee(func), operand_tuple(args)),
         sinfo_args=(declared_outputs(out_sinfo, shape, sinfo_args, "OP-11"),),
     )
@@ -530,7 +529,7 @@ def call_pure_packed(
         DER-38 with the derivation of `func`; PU-13.
     """
     return Call(
-        Op("relax.call_pure_packed"),
+        call_pure_packed.op,
         (packed_callee(func), *(convert_to_expr(a) for a in args)),
         Attrs(attrs),
         sinfo_list(sinfo_args),

@@ -63,7 +63,7 @@ def make_closure(func: Expr, args: Operands) -> Call:
     Errors:
         StructInfoError: `func` is not a function, or takes fewer arguments.
     """
-    return Call(Op("relax.make_closure"), (convert_to_expr(func), operand_tuple(args)))
+    return Call(make_closure.op, (convert_to_expr(func), operand_tuple(args)))
 
 
 def _infer_invoke(call: Call, ctx: Context) -> StructInfo:
@@ -71,9 +71,9 @@ def _infer_invoke(call: Call, ctx: Context) -> StructInfo:
     return declared_sinfo(call.sinfo_args, ObjectStructInfo())
 
 
-def _invoke(name: str, closure: Expr, args: Operands, sinfo_args: StructInfos) -> Call:
+def _invoke(op: Op, closure: Expr, args: Operands, sinfo_args: StructInfos) -> Call:
     packed = args if isinstance(args, Expr) and not isinstance(args, Tuple) else operand_tuple(args)
-    return Call(Op(name), (convert_to_expr(closure), packed), EMPTY_ATTRS, sinfo_list(sinfo_args))
+    return Call(op, (convert_to_expr(closure), packed), EMPTY_ATTRS, sinfo_list(sinfo_args))
 
 
 @register("relax.invoke_closure", infer=_infer_invoke, calls=CallKind.CLOSURE)
@@ -85,10 +85,10 @@ def invoke_closure(closure: Expr, args: Operands, sinfo_args: StructInfos = ()) 
     Errors:
         StructInfoError: `closure` is not a function, or `args` not a tuple.
     """
-    return _invoke("relax.invoke_closure", closure, args, sinfo_args)
+    return _invoke(invoke_closure.op, closure, args, sinfo_args)
 
 
 @register("relax.invoke_pure_closure", pure=True, infer=_infer_invoke, calls=CallKind.CLOSURE)
 def invoke_pure_closure(closure: Expr, args: Operands, sinfo_args: StructInfos = ()) -> Call:
     """As `invoke_closure`, of a closure that whoever writes it promises to be pure."""
-    return _invoke("relax.invoke_pure_closure", closure, args, sinfo_args)
+    return _invoke(invoke_pure_closure.op, closure, args, sinfo_args)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.errors import StructInfoTypeError
-from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
@@ -116,7 +115,7 @@ def call_tir_local_view(
         StructInfoError: an output is not a tensor over several devices.
     """
     return Call(
-        Op("relax.dist.call_tir_local_view"),
+        call_tir_local_view.op,
         kernel_args(gvar, args, tir_vars),
         sinfo_args=(output_sinfo(out_sinfo),),
     )

@@ -47,7 +47,7 @@ def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:
     )
 
 
-@register("relax.matmul", pure=True, legalize=_legalize_matmul)
+@register("relax.matmul", pure=True, sign="@", legalize=_legalize_matmul)
 def matmul(
     x1: TensorStructInfo, x2: TensorStructInfo, out_dtype: DataType | None = None
 ) -> TensorStructInfo:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -132,4 +131,4 @@ def assert_op(
     if isinstance(format_args, (list, tuple)):
         shown = list(format_args)
     args = tuple(convert_to_expr(a) for a in (condition, *shown))
-    return Call(Op("relax.assert_op"), args, Attrs({"format": format}))
+    return Call(assert_op.op, args, Attrs({"format": format}))

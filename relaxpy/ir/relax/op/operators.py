@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from relaxpy.errors import MisuseError
@@ -12,21 +11,7 @@ from relaxpy.ir.relax.op.datatype import astype
 from relaxpy.ir.relax.op.linear_algebra import matmul
 from relaxpy.ir.relax.op.unary import UNARY
 
-_BINARY: dict[str, Callable[..., Expr]] = {
-    "+": BINARY["add"],
-    "-": BINARY["subtract"],
-    "*": BINARY["multiply"],
-    "/": BINARY["divide"],
-    "//": BINARY["floor_divide"],
-    "**": BINARY["power"],
-    "<": BINARY["less"],
-    "<=": BINARY["less_equal"],
-    ">": BINARY["greater"],
-    ">=": BINARY["greater_equal"],
-    "==": BINARY["equal"],
-    "!=": BINARY["not_equal"],
-    "@": matmul,
-}
+_BINARY = {found.record.sign: found for found in (*BINARY.values(), matmul)}
 
 
 def apply(sign: str, left: object, right: object) -> Any:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
-from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -69,7 +68,7 @@ def call_inplace_packed(
         StructInfoError: `func` is not a packed function, or a result does not fit its argument.
     """
     return Call(
-        Op("relax.call_inplace_packed"),
+        call_inplace_packed.op,
         (packed_callee(func), *(convert_to_expr(a) for a in args)),
         Attrs({"inplace_indices": index_list(inplace_indices)}),
         sinfo_list(sinfo_args),
@@ -101,7 +100,7 @@ def call_builtin_with_ctx(
         StructInfoError: `func` is not a packed function.
     """
     return Call(
-        Op("relax.call_builtin_with_ctx"),
+        call_builtin_with_ctx.op,
         (packed_callee(func), operand_tuple(args)),
         EMPTY_ATTRS,
         sinfo_list(sinfo_args),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from relaxpy.errors import MisuseError, StructInfoTypeError
 from relaxpy.ir.core.node import EMPTY_ATTRS
-from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallArguments, CallKind
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -78,7 +77,7 @@ def call_py_func(py_func_name: str, *args: Operand, out_sinfo: StructInfos) -> C
     if len(args) == 1 and isinstance(args[0], (tuple, list, Tuple)):
         args = tuple(args[0].fields if isinstance(args[0], Tuple) else args[0])
     return Call(
-        Op("relax.call_py_func"),
+        call_py_func.op,
         (StringImm(name), Tuple(tuple(convert_to_expr(a) for a in args))),
         EMPTY_ATTRS,
         (output_sinfo(out_sinfo),),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relaxpy.errors import StructInfoTypeError
-from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, CallKind
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -93,4 +92,4 @@ def call_tir_dyn(func: Expr | str, args: Operands) -> Call:
     Errors:
         StructInfoError: `func` is neither, or the last argument is not a shape.
     """
-    return Call(Op("relax.vm.call_tir_dyn"), (packed_callee(func), operand_tuple(args)))
+    return Call(call_tir_dyn.op, (packed_callee(func), operand_tuple(args)))

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -338,6 +339,23 @@ def test_an_operator_runs_by_the_implementation_attached_to_it(
         builder.emit_func_output(builder.emit(scaled(scaled(x, by=3), x)))
     found = compile(builder.finalize(), target)["main"](np.arange(3, dtype="float32"))
     np.testing.assert_array_equal(found, [0, 7, 14])
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("function", [np.square, partial(np.power, 2), max])
+def test_any_callable_may_be_an_implementation(
+    scratch: list[str], function: Any, target: Target
+) -> None:
+    @register("test.computed", pure=True, runtime=function)
+    def computed(x: rx.TensorStructInfo) -> rx.ObjectStructInfo:
+        return rx.ObjectStructInfo()
+
+    builder = BlockBuilder()
+    with builder.function("main", [x := var("x", tensor(3))]):
+        builder.emit_func_output(builder.emit(computed(x)))
+    array = np.arange(3, dtype="float32")
+    found = compile(builder.get(), target)["main"](array)
+    np.testing.assert_array_equal(found, function(array))
 
 
 @pytest.mark.parametrize("data_dependent", [False, True])
