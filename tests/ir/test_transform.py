@@ -210,6 +210,42 @@ def test_a_context_decides_which_passes_of_a_sequence_run(mod: IRModule) -> None
         assert notes(Note("asked for by name")(mod)) == ("asked for by name",)
 
 
+def test_passes_of_one_name_are_told_apart_by_their_modules(mod: IRModule) -> None:
+    first, second = (type("Shared", (Note,), {"__module__": name}) for name in ("mine", "yours"))
+    both = Sequential([first("first"), second("second")])
+    assert [step.info.name for step in both.passes] == ["mine.Shared", "yours.Shared"]
+    seen: list[str] = []
+    with PassContext(disabled_pass=["yours.Shared"], instruments=[Recorder(seen)]):
+        assert notes(both(mod)) == ("first",)
+    assert [line for line in seen if "Shared" in line] == [
+        *("before mine.Shared", "after mine.Shared")
+    ]
+    with PassContext(opt_level=0, required_pass=["yours.Shared"]):
+        assert notes(both(mod)) == ("second",)
+    for option in ("disabled_pass", "required_pass"):
+        with (
+            PassContext(opt_level=0, **{option: ["Shared"]}),  # type: ignore[arg-type]
+            pytest.raises(MisuseError, match=r"called Shared: mine\.Shared, yours\.Shared"),
+        ):
+            both(mod)
+
+
+def test_a_plain_name_that_a_pass_of_relaxpy_has_too_lists_that_one_alone(mod: IRModule) -> None:
+    mine = type("Normalize", (Note,), {"__module__": "mine"})
+    both = Sequential([mine("mine"), Normalize()])
+    assert [step.info.name for step in both.passes] == ["mine.Normalize", "Normalize"]
+    with PassContext(disabled_pass=["Normalize"]):
+        after = both(mod)
+    assert notes(after) == ("mine",)
+    assert not well_formed(after, normal_form=True)
+    with PassContext(disabled_pass=["relaxpy.ir.relax.transform.normalize.Normalize"]):
+        assert not well_formed(both(mod), normal_form=True)
+    with PassContext(disabled_pass=["mine.Normalize"]):
+        after = both(mod)
+    assert notes(after) is None
+    assert well_formed(after, normal_form=True)
+
+
 def test_what_a_pass_requires_needs_no_options(mod: IRModule) -> None:
     @module_pass(opt_level=0, required=["FunctionalPass"])
     def needy(mod: IRModule, ctx: PassContext) -> IRModule:

@@ -38,7 +38,7 @@ def mod() -> IRModule:
 
 
 @dataclass(frozen=True)
-class Spoil(Pass):
+class Ruin(Pass):
     """Breaks the module."""
 
     @override
@@ -139,11 +139,11 @@ def test_modules_are_checked_around_all_passes(mod: IRModule) -> None:
     with PassContext(instruments=[WellFormedInstrument()]):
         Normalize()(mod)
         with pytest.raises(WellFormedError, match="WF-2a") as caught:
-            Spoil()(mod)
-    assert caught.value.__notes__ == ["after pass Spoil"]
+            Ruin()(mod)
+    assert caught.value.__notes__ == ["after pass Ruin"]
     with (
         PassContext(instruments=[WellFormedInstrument()]),
         pytest.raises(WellFormedError) as caught,
     ):
-        Normalize()(Spoil()(mod))
-    assert caught.value.__notes__[0].endswith("pass Spoil")
+        Normalize()(Ruin()(mod))
+    assert caught.value.__notes__[0].endswith("pass Ruin")

@@ -31,14 +31,22 @@ _known: dict[str, dict[str, type[Pass]]] = {}
 """The classes of passes by name, and those of one name by where they are defined."""
 
 
+def _full_name(cls: type[Pass]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """What a context asks of a pass: its name, the level from which it runs, what runs before."""
+    """What a context asks of a pass: its name, the level from which it runs, what runs before.
+
+    Of a class whose name others share, `name` is the `full_name`, which has the module before it.
+    """
 
     name: str
     opt_level: int = 0
     required: tuple[Requirement, ...] = ()
     traceable: bool = False
+    full_name: str = field(default="", kw_only=True, compare=False)
 
     @override
     def __str__(self) -> str:
@@ -61,12 +69,16 @@ class Pass(ABC):
 
     @override
     def __init_subclass__(cls) -> None:
-        _known.setdefault(cls.__name__, {})[f"{cls.__module__}.{cls.__qualname__}"] = cls
+        _known.setdefault(cls.__name__, {})[_full_name(cls)] = cls
 
     @property
     def info(self) -> PassInfo:
         """Name, level and requirements."""
-        return PassInfo(type(self).__name__, self.opt_level, self.required)
+        cls = type(self)
+        name, full_name = cls.__name__, _full_name(cls)
+        if full_name not in _candidates(name) or len(_candidates(name)) > 1:
+            name = full_name
+        return PassInfo(name, self.opt_level, self.required, full_name=full_name)
 
     @abstractmethod
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -235,10 +247,14 @@ class PassContext:
             raise
 
     def is_enabled(self, info: PassInfo) -> bool:
-        """Whether a pass of a sequence runs at this level."""
-        if info.name in (self.disabled_pass or ()):
+        """Whether a pass of a sequence runs at this level.
+
+        Errors:
+            MisuseError: it is disabled or required by a name that several classes have.
+        """
+        if _is_named(info, self.disabled_pass or ()):
             return False
-        return info.name in (self.required_pass or ()) or info.opt_level <= self.opt_level
+        return _is_named(info, self.required_pass or ()) or info.opt_level <= self.opt_level
 
     def run(self, step: Pass, mod: IRModule) -> IRModule:
         """The module after one pass, with instruments and checks around it.
@@ -248,7 +264,7 @@ class PassContext:
         """
         info = step.info
         instruments = self.instruments or ()
-        required = info.name in (self.required_pass or ())
+        required = _is_named(info, self.required_pass or ())
         wanted = [i.should_run(mod, info) for i in instruments]
         if not required and not all(wanted):
             return mod
@@ -365,24 +381,42 @@ def required_pass(step: object) -> Pass:
         ) from None
 
 
+def _candidates(plain: str) -> Mapping[str, type[Pass]]:
+    """The classes that a plain name can mean: relaxpy's own, or else all that have it."""
+    alike = _known.get(plain, {})
+    own = {name: cls for name, cls in alike.items() if name.startswith("relaxpy.")}
+    return own or alike
+
+
+def _is_named(info: PassInfo, names: Sequence[str]) -> bool:
+    """Whether a pass is among those that are listed by name, plain or in full.
+
+    Errors:
+        MisuseError: a name in the list is that of its class, and of others.
+    """
+    if info.name in names or info.full_name in names:
+        return True
+    plain = info.full_name.rpartition(".")[2]
+    return plain in names and _named_class(plain) is _known[plain].get(info.full_name)
+
+
 def _named_class(name: str) -> type[Pass]:
     """The class of a name: by the place of its definition, relaxpy's own, or the only one."""
     plain = name.rpartition(".")[2]
-    alike = _known.get(plain)
-    if alike is None:
+    if plain not in _known:
         raise UnknownNameError(
             f"there is no pass named {name!r}", hint=close_names(plain, _known), about=name
         )
-    if name in alike:
-        return alike[name]
-    own = [cls for cls in alike.values() if cls.__module__.partition(".")[0] == "relaxpy"]
-    if not own and len(alike) > 1:
+    if name in _known[plain]:
+        return _known[plain][name]
+    found = _candidates(plain)
+    if len(found) > 1:
         raise MisuseError(
-            f"several passes are called {plain}: {', '.join(sorted(alike))}",
-            hint="require the class itself instead of its name",
+            f"several passes are called {plain}: {', '.join(sorted(found))}",
+            hint="use one of these names, or require the class itself",
             about=name,
         )
-    return (own or list(alike.values()))[0]
+    return next(iter(found.values()))
 
 
 ModuleFunction: TypeAlias = Callable[[IRModule, PassContext], IRModule]
