@@ -6,18 +6,19 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import Function, GlobalVar
+from relaxpy.ir.relax.nodes import Expr, Function, GlobalVar
 
 K = TypeVar("K", bound=Hashable)
 
 
-def mentioned_globals(node: Node) -> tuple[str, ...]:
-    """The names of the module's functions that `node` mentions, each once, in order."""
-    return tuple(dict.fromkeys(n.name_hint for n in walk(node) if isinstance(n, GlobalVar)))
+@memoised
+def mentioned_globals(expr: Expr) -> tuple[str, ...]:
+    """The names of the module's functions that `expr` mentions, each once, in order."""
+    return tuple(dict.fromkeys(n.name_hint for n in walk(expr) if isinstance(n, GlobalVar)))
 
 
 def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from relaxpy.errors import Diagnostic, RelaxpyError
 from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.normalize import Normalizer
 from relaxpy.ir.relax.block_builder.signatures import Signatures, known_signature, text_signature
-from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
+from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals, strongly_connected
 from relaxpy.ir.relax.nodes import BaseFunc, Function, StructInfo
+
+_NORMAL: Final[NodeTable[dict[str, object]]] = NodeTable()
+"""The functions in normal form, with the environment in which they were derived."""
 
 
 def _emitter_for(
@@ -21,6 +26,30 @@ def _emitter_for(
     out = Emitter(mod, Signatures(mod, signature))
     out.ctx.closed = True
     return out
+
+
+def _environment(func: Function, mod: IRModule, out: Emitter) -> dict[str, object]:
+    """Everything outside a function that its normal form depends on: what it mentions is."""
+    signatures = out.ctx.signatures
+    return {
+        name: (signatures.get(name), type(mod.find_function(name)))
+        for name in mentioned_globals(func)
+    }
+
+
+def _normalized(
+    func: Function, mod: IRModule, out: Emitter, false_claims: list[Diagnostic] | None = None
+) -> Function:
+    """The function in normal form: itself if it was found so among functions like those of `mod`.
+
+    Errors:
+        StructInfoError, WellFormedError: it has no normal form.
+    """
+    environment = _environment(func, mod, out)
+    if _NORMAL.get(func) != environment:
+        func = Normalizer(out, false_claims).function(func)
+        _NORMAL[func] = environment
+    return func
 
 
 def normalize_functions(
@@ -40,7 +69,7 @@ def normalize_functions(
             func = mod[name]
             assert isinstance(func, Function)
             try:
-                found = Normalizer(out, false_claims).function(func)
+                found = _normalized(func, mod, out, false_claims)
             except RelaxpyError as error:
                 yield name, func, error
                 continue
@@ -84,4 +113,5 @@ def normalize_function(func: Function, mod: IRModule | None = None) -> Function:
     Errors:
         StructInfoError, WellFormedError: it has no normal form.
     """
-    return Normalizer(_emitter_for(mod or IRModule())).function(func)
+    mod = mod or IRModule()
+    return _normalized(func, mod, _emitter_for(mod))

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
@@ -89,7 +88,7 @@ class Subroutines:
         return True
 
 
-def called_subroutines(expr: Node, rules: Sequence[Rule]) -> list[str]:
+def called_subroutines(expr: Expr, rules: Sequence[Rule]) -> list[str]:
     """The names of functions of the rules that an expression calls."""
     names = mentioned_globals(expr)
     return [name for name in names if any(name in rule.subroutines for rule in rules)]
