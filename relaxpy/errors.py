@@ -481,7 +481,7 @@ class UnknownAttributeError(RelaxpyError, AttributeError):
 
 
 def unknown_attribute(
-    owner: object, name: str, spoken: str, functions: Iterable[str]
+    owner: object, name: str, display_name: str, functions: Iterable[str]
 ) -> AttributeError:
     """The error for an attribute that `owner`, whose functions are items, does not have."""
     message = f"{type(owner).__name__} has no attribute {name!r}"
@@ -489,12 +489,12 @@ def unknown_attribute(
         return AttributeError(message, name=name, obj=owner)
     known = list(functions)
     if name in known:
-        hint: str | None = f'functions are items: {spoken}["{name}"]'
+        hint: str | None = f'functions are items: {display_name}["{name}"]'
     else:
         hint = close_names(name, (n for n in dir(type(owner)) if not n.startswith("_")))
         if hint is None and known:
             entry = "main" if "main" in known else known[0]
-            hint = f'functions are called by name, as in {spoken}["{entry}"](...)'
+            hint = f'functions are called by name, as in {display_name}["{entry}"](...)'
     return UnknownAttributeError(message, hint=hint, about=name)
 
 

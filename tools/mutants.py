@@ -111,7 +111,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "dependence": (
-        tuple(f"{KERNEL}/{n}.py" for n in ("dependence", "meetings", "memory")),
+        tuple(f"{KERNEL}/{n}.py" for n in ("dependence", "conflicts", "memory")),
         ("tests/exec/kernel", "tests/fuzz"),
     ),
     "schedule": (
@@ -309,7 +309,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST]]]:
                 if keyword.arg is not None and keyword.arg not in (
                     "span",
                     "hint",
-                    "quiet",
+                    "suppress_warnings",
                     "strict",
                 ):
 

@@ -108,7 +108,7 @@ class BasePyModule:
         def run(*args: Any, **kwargs: Any) -> Any:
             with _like([*args, *kwargs.values()]) as given:
                 named = dict(zip(kwargs, given[len(args) :], strict=True))
-                return _handed_out(self.executable[name](*given[: len(args)], **named))
+                return _exported(self.executable[name](*given[: len(args)], **named))
 
         run.__name__ = run.__qualname__ = name
         run.__doc__ = f"Function {name} of the module."
@@ -123,7 +123,7 @@ class BasePyModule:
 
         @wraps(function)
         def run(*args: Any) -> Any:
-            return method(*(_handed_out(arg) for arg in args))
+            return method(*(_exported(arg) for arg in args))
 
         del run.__wrapped__  # its signature is its own: it takes no self
         return run
@@ -167,7 +167,7 @@ class BasePyModule:
         with _like(_inputs(args)) as given:
             outputs = _outputs(kernel, given, out_sinfo)
             self.executable[name](*given, *outputs)
-            found = [_handed_out(output) for output in outputs]
+            found = [_exported(output) for output in outputs]
         return found[0] if len(found) == 1 else found
 
     @user_facing
@@ -185,7 +185,7 @@ class BasePyModule:
         with _like(_inputs(args)) as given:
             outputs = _outputs(None, given, out_sinfo)
             function(*given, *outputs)
-            found = [_handed_out(output) for output in outputs]
+            found = [_exported(output) for output in outputs]
         return found[0] if len(found) == 1 else found
 
     def _kernel_name(self, tir_func: object) -> str:
@@ -296,12 +296,12 @@ def _as_torch(value: Any) -> Any:
     return sys.modules["torch"].from_numpy(value)
 
 
-def _handed_out(value: Any) -> Any:
+def _exported(value: Any) -> Any:
     """A result as the caller of the running call wants it."""
     if not _torch.get():
         return value
     if isinstance(value, tuple):
-        return tuple(map(_handed_out, value))
+        return tuple(map(_exported, value))
     return _as_torch(value)
 
 

@@ -14,7 +14,7 @@ from relaxpy.ir.core.node import Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.link import alone, linked, renamed_in
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
-from relaxpy.ir.relax.nodes.python_function import behind
+from relaxpy.ir.relax.nodes.python_function import python_function_of
 
 
 class IRModule(Node):
@@ -112,7 +112,7 @@ class IRModule(Node):
     @property
     def pyfuncs(self) -> dict[str, Callable[..., object]]:
         """The Python functions of the module by name (`@I.pyfunc`), a copy of the table."""
-        found = {name: behind(func) for name, func in self.functions_by_name.items()}
+        found = {name: python_function_of(func) for name, func in self.functions_by_name.items()}
         return {name: function for name, function in found.items() if function is not None}
 
     def items(self) -> ItemsView[GlobalVar, BaseFunc]:

@@ -102,7 +102,7 @@ class _Kind:
 
 
 def _kind(name: str, kind: type[Node]) -> _Kind:
-    found = _taken_apart(name, kind)
+    found = _decomposed(name, kind)
     counted = issubclass(kind, _COUNTED) and not issubclass(kind, tir.Var)
     if not counted and not issubclass(kind, _HOLDERS):
         return found
@@ -110,7 +110,7 @@ def _kind(name: str, kind: type[Node]) -> _Kind:
     return replace(found, counted=counted, largest=largest)
 
 
-def _taken_apart(name: str, kind: type[Node]) -> _Kind:
+def _decomposed(name: str, kind: type[Node]) -> _Kind:
     special = _SPECIAL.get(kind)
     if special is not None:
         return _Kind(name, *special)

@@ -551,7 +551,7 @@ def test_functions_have_one_result_at_the_end() -> None:
         R.func_ret_value(R.arg("x", F32))
         R.func_ret_value(R.const(1))
 
-    def behind() -> None:
+    def python_function_of() -> None:
         R.func_ret_value(R.arg("x", F32))
         R.emit(R.const(1))
 
@@ -566,7 +566,7 @@ def test_functions_have_one_result_at_the_end() -> None:
     for build, message in [
         (lambda: None, "function 'main' returns nothing.*AST-11"),
         (twice, "a function has one result.*AST-11"),
-        (behind, "R.emit stands behind R.func_ret_value.*AST-11"),
+        (python_function_of, "R.emit stands behind R.func_ret_value.*AST-11"),
         (a_parameter_behind, "R.arg stands behind R.func_ret_value.*AST-11"),
         (declared_twice, "the function returns R.Tensor.* already"),
     ]:

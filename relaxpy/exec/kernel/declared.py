@@ -115,7 +115,7 @@ class Declared:
             True for e in layout for _ in loads(e)
         )
 
-    def _lies_apart(self, buffer: Buffer) -> bool:
+    def _is_disjoint(self, buffer: Buffer) -> bool:
         """Whether strides are proved to lead to another element at each place."""
         every = zip(buffer.shape, buffer.strides, strict=False)
         steps = {Var("i", "int64"): (n, s) for n, s in every if getattr(n, "value", 0) != 1}
@@ -151,7 +151,7 @@ class Declared:
         if buffer in self._known:
             return buffer, indices
         root = self._root(buffer)
-        apart = buffer.data not in self._stored or self._lies_apart(buffer)
+        apart = buffer.data not in self._stored or self._is_disjoint(buffer)
         if root not in self._late and self._is_fixed(buffer) and apart:
             self._known.add(buffer)
             self.views[buffer] = root
@@ -216,12 +216,12 @@ class Declared:
                 self.views[flat] = root
         return self._flat[key]
 
-    def handed(self, pointer: Var) -> Memory | None:
+    def passed_memory(self, pointer: Var) -> Memory | None:
         """What a call is handed under `pointer`, if that is memory."""
         buffer = self._memory.get(pointer)
-        return None if buffer is None else self.handed_buffer(buffer)
+        return None if buffer is None else self.passed_buffer(buffer)
 
-    def handed_buffer(self, buffer: Buffer) -> Memory:
+    def passed_buffer(self, buffer: Buffer) -> Memory:
         """`buffer` as a call is handed it.
 
         Errors:

@@ -10,7 +10,7 @@ from relaxpy.exec.python_ast import call
 
 _BLOCKS = (ast.For, ast.While, ast.With, ast.Try)
 _MOST: Final = 12
-"""Python nests 20 blocks in a function; around loops, checks and quiet parts need some."""
+"""Python nests 20 blocks in a function; around loops, checks and suppressed warnings need some."""
 
 
 def flatten_deep_loops(statements: Iterable[ast.stmt]) -> None:

@@ -9,7 +9,7 @@ from itertools import groupby, product
 from typing import TypeAlias
 
 from relaxpy.exec.kernel.bounds import extremes, is_injective, reach
-from relaxpy.exec.kernel.meetings import meetings
+from relaxpy.exec.kernel.conflicts import possible_conflicts
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.parts import Access, Group, Part, Statement
 from relaxpy.exec.kernel.updates import arg_extreme_of, update_of
@@ -60,7 +60,7 @@ def edges(
     begin = 0
     for _, together in groupby(parts, lambda part: part.axes[0].var if part.axes else None):
         members = tuple(together)
-        for i, j in meetings(members, sizes, roots):
+        for i, j in possible_conflicts(members, sizes, roots):
             found.update(_between(begin + i, members[i], begin + j, members[j], roots, compare))
         begin += len(members)
     return found

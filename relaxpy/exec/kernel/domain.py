@@ -195,7 +195,7 @@ def nonempty(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
     return ops.convert(start.expr() < stop.expr())
 
 
-def no_round(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
+def has_no_iteration(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
     """The condition that `axis` has no round, or None where that is disproved."""
     start, stop = as_poly(axis.start), as_poly(axis.stop)
     if (stop - start).is_at_least(1, sizes):

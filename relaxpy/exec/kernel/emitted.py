@@ -14,8 +14,8 @@ class Unchecked:
     """The work of a kernel by itself, for callers that know that the arguments fit.
 
     `tree` takes the parameters, and then `sizes`: 64-bit integers, as its scalar parameters are.
-    What it writes must share memory with no other argument. Where it `may_warn`, the caller keeps
-    NumPy quiet. `entry` checks the arguments and calls it.
+    What it writes must share memory with no other argument. Where it `may_warn`, the caller
+    suppresses NumPy's warnings. `entry` checks the arguments and calls it.
     """
 
     name: str
@@ -60,7 +60,11 @@ class Emitted:
 
     def _entry(self, work: list[ast.stmt]) -> ast.FunctionDef:
         # Overflow, division by zero and NaN are values of the program, not warnings.
-        silent = call("np.errstate", all=text("ignore")) if self.calls_out else path("rt.quiet")
-        quiet = [silent] if self.may_warn else []
+        silent = (
+            call("np.errstate", all=text("ignore"))
+            if self.calls_out
+            else path("rt.without_warnings")
+        )
+        without_warnings = [silent] if self.may_warn else []
         body = [docstring(self.summary), *self.checks, *work]
-        return function(self.name, self.params, body, quiet)
+        return function(self.name, self.params, body, without_warnings)

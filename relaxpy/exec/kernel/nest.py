@@ -275,6 +275,6 @@ def is_outside(call: Call) -> bool:
     return call.op in OUTSIDE or not isinstance(call.op, Op)
 
 
-def handed(expr: Node) -> Iterator[Memory]:
+def passed_memory(expr: Node) -> Iterator[Memory]:
     """The memory that calls in `expr` are handed."""
     return (part for part in walk(expr) if isinstance(part, Memory))

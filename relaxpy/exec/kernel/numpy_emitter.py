@@ -12,13 +12,14 @@ import numpy as np
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.allocation import allocations, extent
 from relaxpy.exec.kernel.arrays import ArrayEmitter, Output, Rows
-from relaxpy.exec.kernel.beginnings import with_beginnings
 from relaxpy.exec.kernel.bounds import may_divide_by_zero
 from relaxpy.exec.kernel.contractions import ContractionEmitter
 from relaxpy.exec.kernel.domain import may_be_empty, nonempty
 from relaxpy.exec.kernel.emitted import Emitted
 from relaxpy.exec.kernel.entry import Entry
+from relaxpy.exec.kernel.initialisation import with_initialisation
 from relaxpy.exec.kernel.layout import layout_of
+from relaxpy.exec.kernel.may_warn import calls_out, may_warn
 from relaxpy.exec.kernel.memory import exclusions
 from relaxpy.exec.kernel.nest import Axis
 from relaxpy.exec.kernel.parts import Group, Part, Statement, expressions_of
@@ -39,7 +40,6 @@ from relaxpy.exec.kernel.plan import (
     first_of,
     parts_in,
 )
-from relaxpy.exec.kernel.quiet import calls_out, may_warn
 from relaxpy.exec.kernel.scalar_emitter import ScalarEmitter
 from relaxpy.exec.kernel.scope import Scope, dtype_name, literal, title
 from relaxpy.exec.kernel.updates import Combine, update_of
@@ -179,7 +179,7 @@ class NumpyEmitter:
         nest = self.plan.ordered
         local = (entry.buffer for entry in nest.local)
         lines = list(allocations(nest, self.scope, local, {}))
-        items = with_beginnings(nest.items, self.plan.sizes)
+        items = with_initialisation(nest.items, self.plan.sizes)
         lines += ScalarEmitter(self.scope, self.plan.name).items(items)
         written = [target for target, _, _ in exclusions(self.plan)]
         names = text(f"{self.plan.name}: {', '.join(target.name for target in written)}")

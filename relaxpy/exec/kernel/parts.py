@@ -6,19 +6,19 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from relaxpy.exec.kernel.beginnings import reduced_by, with_beginnings
 from relaxpy.exec.kernel.bounds import may_fail
 from relaxpy.exec.kernel.domain import (
     Box,
     conjuncts,
     divide,
     follows,
+    has_no_iteration,
     is_empty,
     is_point,
     keeps_first,
-    no_round,
     nonempty,
 )
+from relaxpy.exec.kernel.initialisation import reduced_by, with_initialisation
 from relaxpy.exec.kernel.nest import (
     Axis,
     Bind,
@@ -35,10 +35,10 @@ from relaxpy.exec.kernel.nest import (
     Store,
     every,
     expressions,
-    handed,
     jumps,
     loads,
     outside_calls,
+    passed_memory,
     stored,
 )
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
@@ -128,7 +128,7 @@ class Group:
         writes = [access(s.buffer, s.indices, variables, inner) for s in stores]
         for source in sources:
             # What is called may change the memory it is handed, and all else that it knows.
-            writes += (Access(memory.buffer, (), ()) for memory in handed(source))
+            writes += (Access(memory.buffer, (), ()) for memory in passed_memory(source))
             writes += (_ELSEWHERE for _ in outside_calls(source))
         object.__setattr__(self, "writes", tuple(writes))
         object.__setattr__(self, "reads", tuple(_reads(sources, variables, inner)))
@@ -214,11 +214,11 @@ class _Collector:
         if guards:
             items = (Branch(ops.all_of(*guards), items),)
         begin = reduced_by(items)
-        empty = {v for v, a in begin.items() if no_round(a, self.sizes) is not None}
+        empty = {v for v, a in begin.items() if has_no_iteration(a, self.sizes) is not None}
         while any(a.var in empty for a in box):
             *outer, axis = box
             box, items = tuple(outer), (Loop(axis, items),)
-        items = with_beginnings(items, self.sizes)
+        items = with_initialisation(items, self.sizes)
         block = next((i.block for i in every(items) if isinstance(i, Store)), None)
         return Group(box, items, ordered, block, reason)
 
@@ -290,7 +290,9 @@ class _Collector:
                     yield from self.collect(body, part, guards, ordered)
             return
         called = any(True for _ in outside_calls(condition))
-        if called or any(True for i in every((branch,)) for e in expressions(i) for _ in handed(e)):
+        if called or any(
+            True for i in every((branch,)) for e in expressions(i) for _ in passed_memory(e)
+        ):
             reason = next(r for i in every((branch,)) if (r := _called(i)))
             yield self.group((branch,), box, guards, ordered, reason)
             return
@@ -331,7 +333,7 @@ class _Collector:
             yield from self.collect(init.body, start, asked, ordered)
             return
         yield from self.branch(replace(init, first=()), box, guards, ordered)
-        none = [t for a in init.first if (t := no_round(a, self.sizes)) is not None]
+        none = [t for a in init.first if (t := has_no_iteration(a, self.sizes)) is not None]
         if none:
             asked = (ops.any_of(*none), *asked, init.condition)
             yield from self.collect(init.body, start, asked, ordered)
@@ -350,7 +352,7 @@ class _Collector:
                 continue
             [found] = _settled((test,), start)
             if not follows(found, about, self.sizes):
-                none = (t for a in about if (t := no_round(a, self.sizes)) is not None)
+                none = (t for a in about if (t := has_no_iteration(a, self.sizes)) is not None)
                 yield ops.any_of(*none, found)
 
     def overwritten(self, expr: PrimExpr, items: tuple[Item, ...]) -> bool:
@@ -388,7 +390,7 @@ def _acts(items: tuple[Item, ...], sizes: Container[Var]) -> bool:
     for item in items:
         match item:
             case Loop(axis=axis, body=body):
-                if no_round(axis, sizes) is None and _acts(body, sizes):
+                if has_no_iteration(axis, sizes) is None and _acts(body, sizes):
                     return True
             case Branch() | Repeat():
                 pass

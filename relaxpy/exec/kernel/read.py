@@ -30,7 +30,7 @@ from relaxpy.exec.kernel.nest import (
     outside_calls,
 )
 from relaxpy.exec.kernel.vectors import lane_of, vector_of
-from relaxpy.exec.runtime.scalar import SUPPORTED, spoken
+from relaxpy.exec.runtime.scalar import SUPPORTED, display_name
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
@@ -442,9 +442,9 @@ class _Reader:
         for arg in call.args:
             match arg:
                 case Var():
-                    args.append(self.declared.handed(arg) or arg)
+                    args.append(self.declared.passed_memory(arg) or arg)
                 case Call(op=Op(name="tir.address_of"), args=(BufferLoad(buffer=buffer),)):
-                    args.append(self.declared.handed_buffer(buffer))
+                    args.append(self.declared.passed_buffer(buffer))
                 case _:
                     args.append(self.value(arg))
         return Call(call.dtype, call.op, args)
@@ -452,7 +452,7 @@ class _Reader:
     def unsupported(self, call: Call) -> CompileError:
         """The error for what has no meaning outside special hardware."""
         return self.error(
-            f"the {spoken(call)} cannot run on NumPy",
+            f"the {display_name(call)} cannot run on NumPy",
             hint="it needs hardware, or a pass that lowers it",
         )
 
@@ -492,7 +492,7 @@ class _Reader:
             case Call(op=Op(name="tir.large_uint_imm"), dtype=dtype, args=(low, high)):
                 return IntImm(dtype, (number_of(high) << 32) + number_of(low))
             case Call(op=Op(name="tir.isnullptr"), args=(Var() as pointer,)):
-                return None if self.declared.handed(pointer) is None else ops.const(False)
+                return None if self.declared.passed_memory(pointer) is None else ops.const(False)
             case Call(op=Op(name=name)) if name.removeprefix("tir.") not in SUPPORTED:
                 raise self.unsupported(node)
             case Shuffle(indices=[_]) if node.dtype.lanes == 1:

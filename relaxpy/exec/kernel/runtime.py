@@ -29,7 +29,7 @@ from relaxpy.exec.kernel.arguments import (
 from relaxpy.exec.kernel.foreign import constant, outside, overlay
 from relaxpy.exec.kernel.special import erf
 from relaxpy.exec.runtime.scalar import divisor
-from relaxpy.exec.runtime.settings import quiet
+from relaxpy.exec.runtime.settings import without_warnings
 
 Ufunc: TypeAlias = Any
 
@@ -41,13 +41,13 @@ __all__ = [
     "outside",
     "overlap",
     "overlay",
-    "quiet",
     "refuse",
     "refuse_shapes",
     "scalar",
     "small",
     "types",
     "undone",
+    "without_warnings",
 ]
 
 

@@ -10,8 +10,8 @@ from math import prod
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
+from relaxpy.exec.lower.errstate import is_allocation
 from relaxpy.exec.lower.proof import Sizes, sizes_in_signature, sizes_of_fitting
-from relaxpy.exec.lower.quiet import is_allocation
 from relaxpy.exec.lower.scope import GlobalCallee, Globals, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
 from relaxpy.exec.runtime.checks import Signature
@@ -38,8 +38,8 @@ _SMALL = 2**30
 class CallLowering(ABC):
     """Writes the calls of one function, each after what its operands need.
 
-    `_loud` are the statements in which NumPy may warn. `_calls_out` says whether anything is called
-    but kernels, for which NumPy's settings must be those of the caller.
+    `_may_warn` are the statements in which NumPy may warn. `_calls_out` tells whether anything
+    but kernels is called, for which NumPy's settings must be those of the caller.
     """
 
     def __init__(self, module: Globals) -> None:
@@ -48,7 +48,7 @@ class CallLowering(ABC):
         self._scope = Scope()
         self._out: list[ast.stmt] = []
         self._owned: set[str] = set()
-        self._loud: list[ast.stmt] = []
+        self._may_warn: list[ast.stmt] = []
         self._calls_out = False
         self._branch_infos: dict[rx.If, rx.StructInfo] = {}
 
@@ -347,7 +347,7 @@ class CallLowering(ABC):
         run = py.do(py.call(unchecked.name, *args, *passed))
         self._out.append(run)
         if unchecked.may_warn:
-            self._loud.append(run)
+            self._may_warn.append(run)
 
     def _members(self, shape: rx.Expr) -> list[ast.expr]:
         """The members of a shape, as arguments that nothing can go wrong with any more."""

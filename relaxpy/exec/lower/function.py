@@ -14,8 +14,8 @@ from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.lower.calls import OBJECT, CallLowering
 from relaxpy.exec.lower.checks import CheckLowering, QuickCheck
+from relaxpy.exec.lower.errstate import suppress_warnings
 from relaxpy.exec.lower.liveness import delete_after_last_use
-from relaxpy.exec.lower.quiet import silence
 from relaxpy.exec.lower.scope import GlobalCallee, Globals, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
 from relaxpy.exec.lower.uses import functions_used, shared_constants
@@ -94,9 +94,9 @@ class FunctionLowering(CallLowering):
         self, func: rx.Function, name: str, python_name: str, itself: rx.Var | None, jumps: Jumps
     ) -> ast.FunctionDef:
         outer_scope, outer_out, outer_owned = self._scope, self._out, self._owned
-        outer_calls, outer_loop = (self._loud, self._calls_out), self._loop
+        outer_calls, outer_loop = (self._may_warn, self._calls_out), self._loop
         self._scope, self._out, self._owned = outer_scope.captured(itself), [], set()
-        self._loud, self._calls_out = [], False
+        self._may_warn, self._calls_out = [], False
         signature = Signature.of(func, name)
         params = [self._names.fresh(p.name_hint) for p in func.params]
         for param, param_name in zip(func.params, params, strict=True):
@@ -115,11 +115,13 @@ class FunctionLowering(CallLowering):
         body = delete_after_last_use(self._out, self._owned)
         doc = py.docstring(str(signature))
         made = py.function(python_name, params, [doc, *body])
-        silence(made, self._loud, whole=not (self._calls_out or self._module.is_watched))
+        suppress_warnings(
+            made, self._may_warn, whole=not (self._calls_out or self._module.is_watched)
+        )
         if jumps.calls and not jumps.by_steps:
             made.body = [doc, *self._loop.start, ast.While(py.code(True), made.body[1:], [])]
         self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned
-        (self._loud, self._calls_out), self._loop = outer_calls, outer_loop
+        (self._may_warn, self._calls_out), self._loop = outer_calls, outer_loop
         return made
 
     # ---- checks

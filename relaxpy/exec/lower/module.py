@@ -25,7 +25,7 @@ from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes.python_function import behind
+from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import Names, load, places, render
 
@@ -101,7 +101,11 @@ class ModuleLowering:
     def python_callee(self, name: str) -> rx.ExternFunc:
         """What `call_py_func` calls by a name: a Python function of the module, or a packed one."""
         own = self.callees.get(name)
-        return own if isinstance(own, rx.ExternFunc) and behind(own) else rx.ExternFunc(name)
+        return (
+            own
+            if isinstance(own, rx.ExternFunc) and python_function_of(own)
+            else rx.ExternFunc(name)
+        )
 
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
         """The kernel of `callee` without its checks, which becomes part of the text."""

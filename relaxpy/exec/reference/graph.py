@@ -59,7 +59,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.nodes.python_function import behind
+from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.relax.op.python import python_callee
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -226,7 +226,7 @@ class ReferenceEvaluator:
         if isinstance(func, PrimFunc):
             return self._prim_func(func, var.name_hint)
         if isinstance(func, rx.ExternFunc):
-            return behind(func) or self._extern(func.global_symbol, var.span)
+            return python_function_of(func) or self._extern(func.global_symbol, var.span)
         assert isinstance(func, rx.Function)
         return self._closure(func, Scope(var.name_hint), var.name_hint)
 
@@ -425,13 +425,13 @@ class ReferenceEvaluator:
     def _python_callee(self, name: str) -> rx.BaseFunc:
         """What `call_py_func` calls by a name: a Python function of the module, or a packed one."""
         own = self.module.functions_by_name.get(name)
-        return rx.ExternFunc(name) if own is None or behind(own) is None else own
+        return rx.ExternFunc(name) if own is None or python_function_of(own) is None else own
 
     def _callee(self, callee: rx.Expr, call: rx.Call, scope: Scope) -> Value:
         """What is called; an instrument sees packed functions, and those called by name."""
         if isinstance(callee, rx.ExternFunc):
             symbol = callee.global_symbol
-            function = behind(callee) or self._extern(symbol, call.span)
+            function = python_function_of(callee) or self._extern(symbol, call.span)
         else:
             function = self.value(callee, scope)
             symbol = callee.name_hint if isinstance(callee, rx.GlobalVar) else packed_name(function)

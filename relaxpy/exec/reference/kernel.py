@@ -204,8 +204,8 @@ class KernelRun(ScalarEvaluator):
         for axis, size in enumerate(buffer.shape):
             expected, found = self.value(size), array.shape[axis]
             if expected != found:
-                spoken = ShortText().prim(size, INT64)
-                equal = "" if isinstance(size, tir.IntImm) else f" (= {spoken})"
+                display_name = ShortText().prim(size, INT64)
+                equal = "" if isinstance(size, tir.IntImm) else f" (= {display_name})"
                 raise self._fail(
                     f"dimension {axis} of buffer {buffer.name} is {found}, "
                     f"expected {expected}{equal}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import ExternFunc
-from relaxpy.ir.relax.nodes.python_function import behind, python_function, text_of
+from relaxpy.ir.relax.nodes.python_function import python_function, python_function_of, text_of
 
 
 def takes_self(function: Callable[..., Any]) -> bool:
@@ -42,11 +42,11 @@ def with_instance(module: IRModule) -> IRModule:
 def symbols(module: IRModule) -> Mapping[str, Callable[..., Any]]:
     """The Python functions of `module` by symbols that no packed function is registered under."""
     own = (func for func in module.functions.values() if isinstance(func, ExternFunc))
-    found = ((symbol_of(func), behind(func)) for func in own)
+    found = ((symbol_of(func), python_function_of(func)) for func in own)
     return {symbol: function for symbol, function in found if function is not None}
 
 
 def symbol_of(func: ExternFunc) -> str:
     """The symbol by which generated code finds a packed or a Python function."""
     name = func.global_symbol
-    return name if behind(func) is None else f"@I.pyfunc {name}"
+    return name if python_function_of(func) is None else f"@I.pyfunc {name}"

@@ -180,7 +180,7 @@ SUPPORTED: frozenset[str] = frozenset(
 """The intrinsics that can be evaluated, without the leading `tir.`"""
 
 
-def spoken(call: tir.Call) -> str:
+def display_name(call: tir.Call) -> str:
     """What a message calls the intrinsic, or the external kernel, of a call."""
     external = kernel_name(call)
     name = call.op.name if isinstance(call.op, Op) else str(call.op)
@@ -190,7 +190,7 @@ def spoken(call: tir.Call) -> str:
 def unsupported(call: tir.Call, where: str) -> CompileError:
     """The error for an intrinsic that no machine at hand performs."""
     return CompileError(
-        f"the {spoken(call)} cannot run here" + (f" (in {where})" if where else ""),
+        f"the {display_name(call)} cannot run here" + (f" (in {where})" if where else ""),
         hint="it needs hardware, or a pass that lowers it",
     )
 

@@ -16,7 +16,7 @@ _silent = Context()
 _silent.run(np.seterr, all="ignore")
 
 
-def quiet(function: Callable[P, T]) -> Callable[P, T]:
+def without_warnings(function: Callable[P, T]) -> Callable[P, T]:
     """`function`, in which overflow, division by zero and NaN are values and not warnings.
 
     It must call no code of users, which would not see their context variables. Entering a copy of a

@@ -38,7 +38,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
-    in_parts,
+    within_size_limit,
 )
 from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, ShapeType, TupleType, Type
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
@@ -141,7 +141,7 @@ class ASTPrinter(ExprFunctor):
             case PrimStructInfo(dtype=dtype):
                 return self._node(kind, dtype=dtype)
             case TupleStructInfo(fields=fields):
-                in_parts(info)
+                within_size_limit(info)
                 return self._node(kind, fields=self._listed(map(self.visit_struct_info_, fields)))
             case FuncStructInfo(params=params, ret=ret, purity=purity):
                 parts: dict[str, object] = {}

@@ -189,10 +189,10 @@ class ShortText:
             case rx.TensorStructInfo():
                 return self._tensor(info, quoted)
             case rx.TupleStructInfo(fields=fields):
-                rx.in_parts(info)
+                rx.within_size_limit(info)
                 return call(f"{r}.Tuple", *(self.info_doc(f, quoted) for f in fields))
             case rx.FuncStructInfo():
-                return self._callable(rx.in_parts(info), quoted)
+                return self._callable(rx.within_size_limit(info), quoted)
             case DTensorStructInfo():
                 return self._spread_tensor(info, quoted)
             case _:

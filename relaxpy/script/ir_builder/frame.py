@@ -55,7 +55,7 @@ class IRBuilderFrame:
         BuilderStateError (also ValueError): it stands where it cannot, or is entered twice.
     """
 
-    spoken = "frame"
+    display_name = "frame"
     kernel: KernelForms | None = None
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class TIRFrame(IRBuilderFrame):
     def __init__(self, form: forms.Form) -> None:
         super().__init__()
         self.form = form
-        self.spoken = form.spoken
+        self.display_name = form.display_name
 
     @override
     def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:

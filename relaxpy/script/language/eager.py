@@ -39,14 +39,14 @@ def is_helper(function: object) -> bool:
     return not isinstance(module, str) or not module.startswith(("relaxpy.", "builtins"))
 
 
-class Held:
+class PendingFrame:
     """A frame that a Python function uses while a text is read: `with T.block():`.
 
     `opened` are those of the same call that are open, the innermost last.
     """
 
     def __init__(
-        self, form: Form, place: AbstractContextManager[object], opened: list[Held]
+        self, form: Form, place: AbstractContextManager[object], opened: list[PendingFrame]
     ) -> None:
         self.form = form
         self.place = place
@@ -56,7 +56,7 @@ class Held:
     def __enter__(self) -> Any:
         if self.is_used:
             raise MisuseError(
-                f"a {self.form.spoken} is entered once, in the call that makes it",
+                f"a {self.form.display_name} is entered once, in the call that makes it",
                 hint="make another one",
             )
         self.is_used = True
@@ -66,7 +66,7 @@ class Held:
 
     def __iter__(self) -> Iterator[Any]:
         raise MisuseError(
-            f"a Python function enters a {self.form.spoken}",
+            f"a Python function enters a {self.form.display_name}",
             hint="write `with T.serial(...) as i:`, or let the text itself have the loop",
         )
 
@@ -74,7 +74,7 @@ class Held:
         if self not in self.opened:  # it was ended with the call, which a generator may outlive
             return None
         if self.opened[-1] is not self:
-            raise MisuseError(f"a {self.form.spoken} is left before the frame inside it")
+            raise MisuseError(f"a {self.form.display_name} is left before the frame inside it")
         self.opened.pop()
         return self.place.__exit__(*raised)
 

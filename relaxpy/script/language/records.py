@@ -36,13 +36,13 @@ _NONE: Mapping[str, object] = MappingProxyType({})
 
 @dataclass_transform(frozen_default=True)
 class Form:
-    """Base of the records; messages call each by its word, `spoken`.
+    """Base of the records; messages call each by its word, `display_name`.
 
     What a subclass annotates are its fields, as of a frozen dataclass. There are many of these, and
     no program needs more than a few: Python would make code for each of them at every start.
     """
 
-    spoken: ClassVar[str]
+    display_name: ClassVar[str]
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
     @override
@@ -265,7 +265,7 @@ class BufferSpec(Form):
         align  bytes
     """
 
-    spoken: ClassVar[str] = "T.Buffer"
+    display_name: ClassVar[str] = "T.Buffer"
     shape: tuple[ExprLike, ...]
     dtype: DataType = DataType("float32")  # noqa: RUF009
     data: Var | None = None
@@ -324,7 +324,7 @@ class BufferSpec(Form):
 class LoopForm(Form):
     """One loop for each pair of `bounds`, (first value, number of values)."""
 
-    spoken: ClassVar[str] = "loop of a kernel"
+    display_name: ClassVar[str] = "loop of a kernel"
     bounds: tuple[tuple[PrimExpr, PrimExpr], ...]
     kind: ForKind = ForKind.SERIAL
     annotations: Mapping[str, object] = _NONE
@@ -334,7 +334,7 @@ class LoopForm(Form):
 class BlockForm(Form):
     """`with T.block(name)`."""
 
-    spoken: ClassVar[str] = "T.block"
+    display_name: ClassVar[str] = "T.block"
     name: str
     no_realize: bool = False
 
@@ -342,13 +342,13 @@ class BlockForm(Form):
 class InitForm(Form):
     """`with T.init()`."""
 
-    spoken: ClassVar[str] = "T.init"
+    display_name: ClassVar[str] = "T.init"
 
 
 class AxisForm(Form):
     """A block variable over `dom` that stands for `binding`."""
 
-    spoken: ClassVar[str] = "T.axis"
+    display_name: ClassVar[str] = "T.axis"
     dom: Range
     binding: PrimExpr
     kind: IterVarKind
@@ -357,7 +357,7 @@ class AxisForm(Form):
 class RemapForm(Form):
     """Block variables for whole loops, one letter each: S or R."""
 
-    spoken: ClassVar[str] = "T.axis.remap"
+    display_name: ClassVar[str] = "T.axis.remap"
     kinds: str
     bindings: tuple[PrimExpr, ...]
 
@@ -365,7 +365,7 @@ class RemapForm(Form):
 class AccessForm(Form):
     """What a block reads or writes."""
 
-    spoken: ClassVar[str] = "list of regions"
+    display_name: ClassVar[str] = "list of regions"
     what: Literal["reads", "writes"]
     regions: tuple[BufferRegion | BufferLoad | Buffer, ...]
 
@@ -373,14 +373,14 @@ class AccessForm(Form):
 class WhereForm(Form):
     """The condition under which a block runs."""
 
-    spoken: ClassVar[str] = "T.where"
+    display_name: ClassVar[str] = "T.where"
     condition: PrimExpr
 
 
 class AttrsForm(Form):
     """Attributes of the block, the function or the module around; of that perhaps others again."""
 
-    spoken: ClassVar[str] = "table of attributes"
+    display_name: ClassVar[str] = "table of attributes"
     of: Literal["block", "function", "module"]
     attrs: Mapping[str, Attr]
     overwrite: bool = False
@@ -389,14 +389,14 @@ class AttrsForm(Form):
 class GlobalInfosForm(Form):
     """Global infos of the module around."""
 
-    spoken: ClassVar[str] = "I.module_global_infos"
+    display_name: ClassVar[str] = "I.module_global_infos"
     infos: Mapping[str, tuple[object, ...]]
 
 
 class DeviceForm(Form):
     """A device of the module around, by its kind and number."""
 
-    spoken: ClassVar[str] = "device"
+    display_name: ClassVar[str] = "device"
     kind: str
     number: int
 
@@ -404,7 +404,7 @@ class DeviceForm(Form):
 class MatchBufferForm(Form):
     """The buffer behind a parameter, or a view of a region."""
 
-    spoken: ClassVar[str] = "T.match_buffer"
+    display_name: ClassVar[str] = "T.match_buffer"
     source: Var | BufferRegion | BufferLoad
     spec: BufferSpec | None
 
@@ -412,21 +412,21 @@ class MatchBufferForm(Form):
 class AllocBufferForm(Form):
     """A buffer that lives as long as the block around."""
 
-    spoken: ClassVar[str] = "T.alloc_buffer"
+    display_name: ClassVar[str] = "T.alloc_buffer"
     spec: BufferSpec
 
 
 class DeclBufferForm(Form):
     """A buffer over existing memory, or over new memory where `spec.data` is None."""
 
-    spoken: ClassVar[str] = "T.decl_buffer"
+    display_name: ClassVar[str] = "T.decl_buffer"
     spec: BufferSpec
 
 
 class AllocateForm(Form):
     """Memory for the statements that follow; `data` is what it holds, for a constant."""
 
-    spoken: ClassVar[str] = "T.allocate"
+    display_name: ClassVar[str] = "T.allocate"
     extents: tuple[PrimExpr, ...]
     dtype: DataType
     scope: str = "global"
@@ -438,7 +438,7 @@ class AllocateForm(Form):
 class AttrForm(Form):
     """An annotation on the statements that follow."""
 
-    spoken: ClassVar[str] = "T.attr"
+    display_name: ClassVar[str] = "T.attr"
     node: object
     key: str
     value: PrimExpr
@@ -447,7 +447,7 @@ class AttrForm(Form):
 class EnvThreadForm(Form):
     """A variable for a hardware index."""
 
-    spoken: ClassVar[str] = "T.env_thread"
+    display_name: ClassVar[str] = "T.env_thread"
     tag: str
     dtype: DataType
 
@@ -455,7 +455,7 @@ class EnvThreadForm(Form):
 class LaunchThreadForm(Form):
     """The hardware index `thread`, by tag or variable, running over `extent` values."""
 
-    spoken: ClassVar[str] = "T.launch_thread"
+    display_name: ClassVar[str] = "T.launch_thread"
     thread: str | Var
     extent: PrimExpr
 
@@ -463,7 +463,7 @@ class LaunchThreadForm(Form):
 class RealizeForm(Form):
     """A region made real for the statements that follow."""
 
-    spoken: ClassVar[str] = "T.realize"
+    display_name: ClassVar[str] = "T.realize"
     region: BufferRegion
     scope: str
     condition: PrimExpr
@@ -472,7 +472,7 @@ class RealizeForm(Form):
 class LetForm(Form):
     """`var`, or a new variable, standing for `value` in what follows."""
 
-    spoken: ClassVar[str] = "T.let"
+    display_name: ClassVar[str] = "T.let"
     value: PrimExpr
     var: Var | None = None
 
@@ -480,7 +480,7 @@ class LetForm(Form):
 class AssertForm(Form):
     """A check in front of the statements that follow."""
 
-    spoken: ClassVar[str] = "T.Assert"
+    display_name: ClassVar[str] = "T.Assert"
     condition: PrimExpr
     message: PrimExpr
 
@@ -488,28 +488,28 @@ class AssertForm(Form):
 class WhileForm(Form):
     """`with T.While(condition)`."""
 
-    spoken: ClassVar[str] = "T.While"
+    display_name: ClassVar[str] = "T.While"
     condition: PrimExpr
 
 
 class IfForm(Form):
     """`with T.If(condition)`."""
 
-    spoken: ClassVar[str] = "T.If"
+    display_name: ClassVar[str] = "T.If"
     condition: PrimExpr
 
 
 class BranchForm(Form):
     """`with T.Then()` and `with T.Else()`."""
 
-    spoken: ClassVar[str] = "branch of T.If"
+    display_name: ClassVar[str] = "branch of T.If"
     taken: bool
 
 
 class StoreForm(Form):
     """`value` written to one element of a buffer."""
 
-    spoken: ClassVar[str] = "T.buffer_store"
+    display_name: ClassVar[str] = "T.buffer_store"
     buffer: Buffer
     value: object
     indices: tuple[PrimExpr, ...]
@@ -519,14 +519,14 @@ class StoreForm(Form):
 class EvaluateForm(Form):
     """An expression for its effect."""
 
-    spoken: ClassVar[str] = "T.evaluate"
+    display_name: ClassVar[str] = "T.evaluate"
     value: PrimExpr
 
 
 class MetaVar(Form):
     """A Python value that keeps its name without becoming a statement."""
 
-    spoken: ClassVar[str] = "T.meta_var"
+    display_name: ClassVar[str] = "T.meta_var"
     value: Any
 
     def __iter__(self) -> Iterator[MetaVar]:
@@ -537,26 +537,26 @@ class MetaVar(Form):
 class DataflowForm(Form):
     """`with R.dataflow()`."""
 
-    spoken: ClassVar[str] = "R.dataflow"
+    display_name: ClassVar[str] = "R.dataflow"
 
 
 class SeqForm(Form):
     """`with R.SeqExpr()`."""
 
-    spoken: ClassVar[str] = "R.SeqExpr"
+    display_name: ClassVar[str] = "R.SeqExpr"
 
 
 class OutputForm(Form):
     """The variables that a dataflow block hands on."""
 
-    spoken: ClassVar[str] = "R.output"
+    display_name: ClassVar[str] = "R.output"
     variables: tuple[object, ...]
 
 
 class MatchCastForm(Form):
     """`value` checked against an info."""
 
-    spoken: ClassVar[str] = "R.match_cast"
+    display_name: ClassVar[str] = "R.match_cast"
     value: object
     annotation: object
 
@@ -564,7 +564,7 @@ class MatchCastForm(Form):
 class MatchShapeForm(Form):
     """`value` checked against a shape, the older way."""
 
-    spoken: ClassVar[str] = "R.match_shape"
+    display_name: ClassVar[str] = "R.match_shape"
     value: object
     pattern: object
 
@@ -572,7 +572,7 @@ class MatchShapeForm(Form):
 class EmitForm(Form):
     """`value` to be bound, whatever it is."""
 
-    spoken: ClassVar[str] = "R.emit"
+    display_name: ClassVar[str] = "R.emit"
     value: object
     annotation: StructInfo | None = None
 
@@ -580,7 +580,7 @@ class EmitForm(Form):
 class TeForm(Form):
     """A call of the kernel that computes what `function` gives for the arguments."""
 
-    spoken: ClassVar[str] = "R.emit_te"
+    display_name: ClassVar[str] = "R.emit_te"
     function: Callable[..., Any]
     args: tuple[object, ...]
     kwargs: Mapping[str, object]

@@ -140,8 +140,8 @@ class OpSpace:
     def __getattr__(self, name: str) -> OpDef | OpSpace:
         found = find(self._prefix + name)
         if found is None:
-            spoken = self._prefix.replace("relax", "R", 1).removesuffix(".")
-            raise unknown_member(self, spoken, name)
+            display_name = self._prefix.replace("relax", "R", 1).removesuffix(".")
+            raise unknown_member(self, display_name, name)
         return found
 
     def _offers(self, name: str) -> bool:

@@ -74,7 +74,7 @@ def describe(value: object) -> str:
     if inspect.isclass(value):
         return f"class {value.__name__}"
     hint = getattr(value, "name_hint", None) if isinstance(value, Node) else None
-    kind = getattr(value, "spoken", type(value).__name__)
+    kind = getattr(value, "display_name", type(value).__name__)
     article = "an" if kind[:1] in "AEIOUaeiou" or kind[:2] == "R." else "a"
     return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article} {kind}"
 
@@ -147,42 +147,42 @@ _IN_OTHERS = (
 )
 
 
-def attribute_hint(spoken: str, name: str, known: Iterable[str]) -> str | None:
-    """What may be meant by `spoken.name`, where the namespace `spoken` has the names `known`."""
-    if spoken.partition(".")[0] == "R" and name in _INSTEAD:
+def attribute_hint(display_name: str, name: str, known: Iterable[str]) -> str | None:
+    """What `name` may mean in the namespace called `display_name`, which has the names `known`."""
+    if display_name.partition(".")[0] == "R" and name in _INSTEAD:
         return _INSTEAD[name]
-    found = [f"{spoken}.{near}" for near in nearest(name, known)]
-    if spoken.partition(".")[0] == "R":
+    found = [f"{display_name}.{near}" for near in nearest(name, known)]
+    if display_name.partition(".")[0] == "R":
         found = operators_called(name) or found or _operators_nearly_called(name)
     found = found or [other for other in _IN_OTHERS if other.endswith(f".{name}")]
     return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
 
 
-def unknown_member(space: object, spoken: str, name: str) -> AttributeError:
-    """The error for a name that the namespace `space`, called `spoken`, does not have."""
-    message = f"{spoken} has no attribute {name!r}"
+def unknown_member(space: object, display_name: str, name: str) -> AttributeError:
+    """The error for a name that the namespace `space`, called `display_name`, does not have."""
+    message = f"{display_name} has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(message, name=name, obj=space)
     known = {*getattr(space, "__all__", ()), *public_names(space)}
-    hint = attribute_hint(spoken, name, known)
+    hint = attribute_hint(display_name, name, known)
     return UnknownAttributeError(message, hint=hint, about=name)
 
 
-def member_hint(name: str, spoken: str) -> str | None:
+def member_hint(name: str, display_name: str) -> str | None:
     """What to write for an attribute that values have in other libraries, but not here."""
     if name == "shape":
         return (
             f'name sizes in the annotation, as in R.Tensor(("n", 4)), and declare n = T.int64(); '
-            f"R.shape_of({spoken}) is a value"
+            f"R.shape_of({display_name}) is a value"
         )
     if name == "T":
-        return f"write R.permute_dims({spoken})"
+        return f"write R.permute_dims({display_name})"
     found = operators_called(name)
     if not found:
         return None
     record = registered_ops()[found[0].replace("R.", "relax.", 1)]
     rest = ", ..." if len(record.parameters) > 1 else ""
-    return f"operators are functions: {found[0]}({spoken}{rest})"
+    return f"operators are functions: {found[0]}({display_name}{rest})"
 
 
 #: What to write for built-in functions of Python on scalars of the program.
@@ -197,10 +197,10 @@ _OF_SCALARS = {
 }
 
 
-def scalar_hint(name: str, spoken: str) -> str | None:
+def scalar_hint(name: str, display_name: str) -> str | None:
     """What to write for a built-in function of Python on a scalar of the program."""
     found = _OF_SCALARS.get(name)
-    return None if found is None else found.format(spoken)
+    return None if found is None else found.format(display_name)
 
 
 def library_hint(name: str) -> str | None:

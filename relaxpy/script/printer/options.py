@@ -41,12 +41,12 @@ class Options:
             _require_name("name", self.name)
         if self.module_alias != "":
             _require_name("module_alias", self.module_alias)
-        spoken = [self.ir_prefix, self.tir_prefix, self.relax_prefix, self.module_alias]
-        spoken += [] if self.name is None else [self.name]
-        if len(set(spoken)) < len(spoken):
+        display_name = [self.ir_prefix, self.tir_prefix, self.relax_prefix, self.module_alias]
+        display_name += [] if self.name is None else [self.name]
+        if len(set(display_name)) < len(display_name):
             raise MisuseError(
                 f"the prefixes, the module's alias and the name differ from each other, "
-                f"found {', '.join(spoken)}"
+                f"found {', '.join(display_name)}"
             )
         for key in ("indent_spaces", "width"):
             value = getattr(self, key)

@@ -196,7 +196,7 @@ APART = {
 }
 
 
-def kept_apart(func: PrimFunc) -> dict[str, tuple[set[str], set[str]]]:
+def alpha_rename_clashes(func: PrimFunc) -> dict[str, tuple[set[str], set[str]]]:
     """For each argument that is written: those that must not overlap it, and may only be it."""
     found = {}
     for target, others, same in exclusions(make_plan(func, "kernel")):
@@ -209,7 +209,7 @@ def kept_apart(func: PrimFunc) -> dict[str, tuple[set[str], set[str]]]:
 def test_an_argument_may_be_the_result(value: str) -> None:
     func = kernel(f"    for i in range(n):\n        Y[i] = {value}\n")
     differ, same = APART[value]
-    assert kept_apart(func) == {"Y": (set(differ), set(same))}
+    assert alpha_rename_clashes(func) == {"Y": (set(differ), set(same))}
     check(func, *arguments())
 
 
@@ -257,5 +257,5 @@ STEPS = {
 def test_what_else_is_kept_apart(case: str) -> None:
     body, expected = STEPS[case]
     func = kernel(body)
-    assert kept_apart(func) == expected
+    assert alpha_rename_clashes(func) == expected
     check(func, *arguments())

@@ -36,9 +36,9 @@ from relaxpy.ir.relax.relations.compatibility import (
 from relaxpy.ir.relax.relations.erase import erase_to_well_defined
 from relaxpy.ir.relax.relations.mapping import shape_var_map
 from relaxpy.ir.relax.relations.shape_vars import (
+    alpha_rename,
     definable_shape_vars,
     free_shape_vars,
-    rename_apart,
     substitute_info,
 )
 from tests.ir.relax.infos import (
@@ -189,7 +189,7 @@ def test_a_tensor_on_many_devices_is_related_as_the_whole_tensor_is() -> None:
     assert erase_to_well_defined(one, (), (N,)) is one
     assert erase_to_well_defined(one, (), ()) == spread(rank(2))
     assert erase_struct_info(one) == ObjectType()
-    assert rename_apart(one) is one
+    assert alpha_rename(one) is one
     assert check_compatibility(one, many) == check_compatibility(tensor(N, 4), tensor(M, 4))
     assert explain_incompatibility(one, spread(tensor(N, 5))) == "dimension 1: 4 is not 5"
 

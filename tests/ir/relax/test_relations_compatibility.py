@@ -12,6 +12,7 @@ from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo
 from relaxpy.ir.relax.relations import (
     BaseCheckResult,
     Compatibility,
+    alpha_rename,
     check_compatibility,
     definable_shape_vars,
     explain_disjointness,
@@ -20,7 +21,6 @@ from relaxpy.ir.relax.relations import (
     is_base_of,
     map_params,
     provably_disjoint,
-    rename_apart,
     shape_var_map,
     struct_info_base_check,
     struct_info_glb,
@@ -454,7 +454,7 @@ def test_a_mapping_is_applied_at_once_and_not_to_its_images() -> None:
 @pytest.mark.rule("MAP-9", "RES-71")
 def test_own_variables_are_renamed_so_that_none_is_captured() -> None:
     recursive = func(tensor(N), tensor(M), ret=tensor(N + M))
-    renamed = rename_apart(recursive)
+    renamed = alpha_rename(recursive)
     assert renamed == recursive
     assert renamed.params is not None
     table = map_params(renamed.params, (tensor(M), tensor(N + 1)))
@@ -482,6 +482,6 @@ def test_own_variables_of_functions_are_free_nowhere_outside() -> None:
 
 def test_a_rename_leaves_variables_in_scope() -> None:
     info = func(tensor(N, M), ret=tensor(N + M))
-    renamed = rename_apart(info, {N})
+    renamed = alpha_rename(info, {N})
     assert free_shape_vars(renamed, {N}) == (N,)
     assert M not in free_shape_vars(renamed, {N, M})

@@ -8,10 +8,10 @@ from hypothesis import given, settings, strategies as st
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
 from relaxpy.ir.relax.relations import (
+    alpha_rename,
     definable_shape_vars,
     free_shape_vars,
     provably_disjoint,
-    rename_apart,
     shape_var_map,
     struct_info_glb,
     struct_info_lca,
@@ -44,7 +44,7 @@ def chain(draw: st.DataObject, info: st.SearchStrategy[rx.StructInfo]) -> tuple[
 @given(OPEN, SCOPES)
 def test_every_info_is_below_itself(a: rx.StructInfo, scope: tuple[object, ...]) -> None:
     assert below(a, a, scope)
-    renamed = rename_apart(a, scope)  # type: ignore[arg-type]
+    renamed = alpha_rename(a, scope)  # type: ignore[arg-type]
     assert below(a, renamed, scope)
     assert below(renamed, a, scope)
 

@@ -9,10 +9,10 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.relations import (
+    alpha_rename,
     definable_shape_vars,
     free_shape_vars,
     is_base_of,
-    rename_apart,
     substitute_info,
 )
 from relaxpy.ir.tir import expr as tir
@@ -193,8 +193,8 @@ def test_no_function_info_at_any_depth_owns_what_is_in_scope() -> None:
     for info in (inner, func(tensor(M), ret=inner), func(tensor(M), inner, ret=Object)):
         assert free_shape_vars(info) == ()
         assert free_shape_vars(info, {N}) == (N,)
-        assert free_shape_vars(rename_apart(info, {N}), {N}) == (N,)
-        assert free_shape_vars(rename_apart(info), {N}) == ()
+        assert free_shape_vars(alpha_rename(info, {N}), {N}) == (N,)
+        assert free_shape_vars(alpha_rename(info), {N}) == ()
 
 
 @pytest.mark.rule("MAP-9")
@@ -241,7 +241,7 @@ def test_a_struct_info_of_too_many_parts_is_refused_whatever_its_kind() -> None:
     for vast in (tuple_of(half, half), func(half, ret=half), func(half, half, ret=Object)):
         for work in (
             free_shape_vars,
-            rename_apart,
+            alpha_rename,
             lambda info: substitute_info(info, {N: M}),
             lambda info: free_shape_vars(tuple_of(info)),
         ):

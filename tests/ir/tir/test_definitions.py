@@ -75,8 +75,8 @@ def test_sizes_are_defined_by_buffers_of_parameters() -> None:
 
 def test_variables_end_with_what_defines_them() -> None:
     i = tir.Var("i", "int32")
-    behind = tir.SeqStmt([loop(i, tir.Evaluate(i)), tir.Evaluate(i)])
-    assert faults(kernel(behind)) == [
+    python_function_of = tir.SeqStmt([loop(i, tir.Evaluate(i)), tir.Evaluate(i)])
+    assert faults(kernel(python_function_of)) == [
         "a variable is used behind the end of its scope: 'i' [PX-7]",
     ]
     x = tir.Var("x", "int32")

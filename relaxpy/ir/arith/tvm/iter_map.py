@@ -18,10 +18,10 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     normalize_iter_map_to_expr,
 )
 from relaxpy.ir.arith.tvm.iter_reader import (
-    AgainError,
     Padded,
     Reader,
     RefusedError,
+    RetryError,
 )
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import ops
@@ -68,7 +68,7 @@ def detect_iter_map(
             reader.assume(condition)
             found = tuple(reader.index(value) for value in values)
             one_to_one = _checked(reader, level, found)
-        except AgainError:
+        except RetryError:
             continue
         except RefusedError as error:
             return IterMapResult((), (str(error),), ops.const(False, BOOL))
@@ -91,7 +91,7 @@ def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> 
         try:
             reader = Reader(input_iters, IterMapLevel.NoCheck, True, pads)
             return reader.read(ops.convert(index)).expr()
-        except AgainError:
+        except RetryError:
             continue
         except RefusedError as error:
             raise MisuseError(str(error), about=index) from None

@@ -41,7 +41,7 @@ class RefusedError(Exception):
     """The indices are not such a map; the text says why."""
 
 
-class AgainError(Exception):
+class RetryError(Exception):
     """The padding of an iterator changed: all indices are read again."""
 
 
@@ -316,7 +316,7 @@ class Reader(Extents):
         uses = self.pads.setdefault(split, [])
         if (shift, divisor) not in uses:
             uses.append((shift, divisor))
-            raise AgainError
+            raise RetryError
         if split in self.padded:
             return self.padded[split]
         found = _common(uses)

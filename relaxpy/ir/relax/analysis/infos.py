@@ -23,7 +23,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations import erase
-from relaxpy.ir.relax.relations.shape_vars import map_infos, rename_apart, substitute_info
+from relaxpy.ir.relax.relations.shape_vars import alpha_rename, map_infos, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
 
 I = TypeVar("I", bound=StructInfo)  # noqa: E741
@@ -45,7 +45,7 @@ def derive_call_ret_struct_info(
         raise MisuseError(f"expected a call, found {type(call).__name__}", about=call)
     if not isinstance(ctx, BlockBuilder):
         raise MisuseError(f"expected a BlockBuilder, found {type(ctx).__name__}", about=ctx)
-    return apply_signature(rename_apart(func_sinfo, ctx.context.sizes), call, ctx.context)
+    return apply_signature(alpha_rename(func_sinfo, ctx.context.sizes), call, ctx.context)
 
 
 @user_facing

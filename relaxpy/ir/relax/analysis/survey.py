@@ -35,14 +35,14 @@ from relaxpy.ir.relax.nodes import (
     TupleGetItem,
     TupleStructInfo,
     Var,
-    in_parts,
+    within_size_limit,
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.shape_vars import (
     Division,
+    bound_shape_vars,
     certain_divisions,
     definable_shape_vars,
-    own_shape_vars,
     sizes_of,
     variables_of,
 )
@@ -447,11 +447,11 @@ class Surveyor:
             where = info_span(info) or outer
             self.found.annotations.append(Annotation(info, role, where, of))
             if isinstance(info, TupleStructInfo):
-                waiting += [(f, own, where) for f in reversed(in_parts(info).fields)]
+                waiting += [(f, own, where) for f in reversed(within_size_limit(info).fields)]
             elif isinstance(info, DTensorStructInfo):
                 waiting.append((info.tensor_sinfo, own, where))
             elif isinstance(info, FuncStructInfo):
-                inner = frozenset((*(own or ()), *own_shape_vars(info)))
+                inner = frozenset((*(own or ()), *bound_shape_vars(info)))
                 waiting.append((info.ret, inner, where))
                 waiting += [(p, inner, where) for p in reversed(info.params or ())]
             else:

@@ -88,7 +88,9 @@ def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
     """What derivation finds, less what may only follow from a function that failed before."""
     unknown: set[str] = set()
     false_claims: list[Diagnostic] = []
-    for name, func, result in normalize_functions(mod, quiet=True, false_claims=false_claims):
+    for name, func, result in normalize_functions(
+        mod, suppress_warnings=True, false_claims=false_claims
+    ):
         follows = bool(unknown) and not unknown.isdisjoint(mentioned_globals(func))
         failed = isinstance(result, RelaxpyError)
         if isinstance(result, RelaxpyError) and not follows:

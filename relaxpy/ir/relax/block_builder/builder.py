@@ -75,20 +75,20 @@ class BlockBuilder:
     """Builds a module binding by binding: each value is normalised and derived at once.
 
     `emit` makes names unique over the builder (`lv`, `lv1`, … in dataflow blocks, `gv`, `gv1`, …
-    outside); a front end that has names of its own hands in variables with `var=`. A `quiet` one
-    issues no warnings: what it rebuilds was warned of when it was built.
+    outside); a front end that has names of its own hands in variables with `var=`. With
+    `suppress_warnings` it issues none: what it rebuilds was warned of when it was built.
 
     Errors:
         BuilderStateError (also RuntimeError): a call that the open scopes do not allow.
         StructInfoError: a program whose infos do not fit together, at the call that completes it.
     """
 
-    def __init__(self, mod: IRModule | None = None, *, quiet: bool = False) -> None:
+    def __init__(self, mod: IRModule | None = None, *, suppress_warnings: bool = False) -> None:
         if mod is not None and not isinstance(mod, IRModule):
             raise MisuseError(f"a builder starts from an IRModule, found {mod!r:.60}", about=mod)
         self._mod = IRModule() if mod is None else mod.clone()
         self._out = Emitter(self._mod, Signatures(self._mod))
-        self._out.ctx.quiet = quiet
+        self._out.ctx.suppress_warnings = suppress_warnings
         self._broken_off: list[BindingBlock] = []
         self._normalizer = Normalizer(self._out)
         self._normalizer.enter = self.add_func

@@ -53,16 +53,17 @@ def _normalized(
 
 
 def normalize_functions(
-    mod: IRModule, *, quiet: bool = False, false_claims: list[Diagnostic] | None = None
+    mod: IRModule, *, suppress_warnings: bool = False, false_claims: list[Diagnostic] | None = None
 ) -> Iterator[tuple[str, Function, Function | RelaxpyError]]:
     """Each Relax function of the module with its normal form, or with why it has none.
 
     Functions come after those that they mention where there is no cycle, so that every use sees
-    what was derived (DER-2); inside a cycle, what their texts say is used. `quiet` keeps warnings
-    back. What nodes declare and derivation does not confirm is added to `false_claims`.
+    what was derived (DER-2); inside a cycle, what their texts say is used. `suppress_warnings`
+    keeps warnings back. What nodes declare and derivation does not confirm is added to
+    `false_claims`.
     """
     out = _emitter_for(mod, text_signature)
-    out.ctx.quiet = quiet
+    out.ctx.suppress_warnings = suppress_warnings
     for group in _callees_first(mod):
         signatures: dict[str, StructInfo] = {}
         for name in group:

@@ -44,9 +44,9 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.relations import (
+    alpha_rename,
     definable_shape_vars,
     erase_to_well_defined,
-    rename_apart,
 )
 from relaxpy.ir.relax.relations.context import Context, Except
 from relaxpy.ir.tir import expr as tir
@@ -502,7 +502,7 @@ class Emitter:
         """DER-51: what Func infos of a variable own stays their own, whatever is bound later on."""
         info = var.struct_info
         if isinstance(info, (FuncStructInfo, TupleStructInfo)) and var not in self.ctx.infos:
-            renamed = rename_apart(info, self.ctx.sizes)
+            renamed = alpha_rename(info, self.ctx.sizes)
             if renamed is not info:
                 self.ctx.infos[var] = renamed
 

@@ -23,12 +23,12 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.registry import infer_op_call
 from relaxpy.ir.relax.relations import (
     Compatibility,
+    bound_shape_vars,
     check_compatibility,
     erase_to_well_defined,
     explain_disjointness,
     explain_incompatibility,
     map_params,
-    own_shape_vars,
     provably_disjoint,
     struct_info_lca,
     substitute_info,
@@ -112,7 +112,7 @@ def _call_closure(
     for i, (arg, found, param) in enumerate(zip(call.args, args, params, strict=True)):
         expected = substitute_info(param, images)
         check_argument(f"argument {i + 1} of {name}", arg, found, expected, call, ctx)
-    unmapped = [var for var in own_shape_vars(info, ctx.sizes) if var not in images]
+    unmapped = [var for var in bound_shape_vars(info, ctx.sizes) if var not in images]
     return erase_to_well_defined(substitute_info(info.ret, images), Except(()), Except(unmapped))
 
 

@@ -47,7 +47,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
-    in_parts,
+    within_size_limit,
 )
 from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.op.registry import find
@@ -285,7 +285,9 @@ class Normalizer:
             case Tuple():
                 if same and node.has_field_infos:
                     return node
-                fields = in_parts(TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done)))
+                fields = within_size_limit(
+                    TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done))
+                )
                 self._check_claim(node, fields, "DER-5")
                 return replace(node, fields=tuple(done), struct_info=fields)
             case TupleGetItem():
@@ -520,7 +522,10 @@ class Normalizer:
             StructInfoError, WellFormedError: some part has no info, or no normal form.
         """
         ctx = self.out.ctx
-        quiet, ctx.quiet = ctx.quiet, ctx.quiet or func.struct_info is not None
+        suppress_warnings, ctx.suppress_warnings = (
+            ctx.suppress_warnings,
+            ctx.suppress_warnings or func.struct_info is not None,
+        )
         try:
             found = self.out.finish_function(self._function_parts(func))
             if found is not func:
@@ -530,7 +535,7 @@ class Normalizer:
             error.located(func.body.span or func.span)
             raise
         finally:
-            ctx.quiet = quiet
+            ctx.suppress_warnings = suppress_warnings
 
     def _function_parts(self, func: Function) -> Function:
         params = self._parameters(func.params)

@@ -60,7 +60,7 @@ def inner_heads(patterns: Sequence[DFPattern]) -> frozenset[Head] | None:
     return found
 
 
-def told_by_each(patterns: Sequence[DFPattern]) -> list[DFPattern]:
+def known_to_each(patterns: Sequence[DFPattern]) -> list[DFPattern]:
     """What occurs in several patterns, if each of them matches in one way at most.
 
     Then two values fit together only if these parts stand for the same in both.
@@ -110,7 +110,7 @@ class _Sweep:
         self.kind = kind
         self.segment = Segment(bindings, ordered=ordered)
         self.matcher = Matcher(rule.patterns, self.segment.values)
-        self.told = told_by_each(rule.patterns)
+        self.told = known_to_each(rule.patterns)
         self.open: list[dict[Var, _Candidate]] = [{} for _ in rule.patterns]
         self.users: dict[Var, list[Var]] = {}
         self.inner = inner_heads(rule.patterns)

@@ -7,7 +7,7 @@ from relaxpy.ir.relax.nodes.base import (
     Expr,
     StructInfo,
     as_struct_info,
-    in_parts,
+    within_size_limit,
 )
 from relaxpy.ir.relax.nodes.expr import (
     MASKED,
@@ -124,6 +124,6 @@ __all__ = [
     "as_struct_info",
     "const",
     "convert_to_expr",
-    "in_parts",
     "is_masked",
+    "within_size_limit",
 ]

@@ -205,7 +205,7 @@ def check_parts(parts: int) -> int:
 I = TypeVar("I", bound=StructInfo)  # noqa: E741
 
 
-def in_parts(info: I) -> I:
+def within_size_limit(info: I) -> I:
     """`info`, to be gone through part by part.
 
     Errors:

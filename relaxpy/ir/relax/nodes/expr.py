@@ -28,9 +28,9 @@ from relaxpy.ir.relax.nodes.base import (
     check_name,
     convert_declared,
     count_parts,
-    in_parts,
     member,
     set_fields,
+    within_size_limit,
 )
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import (
@@ -290,7 +290,7 @@ def _tuple_info(fields: tuple[Expr, ...], given: StructInfo | None) -> StructInf
         and all(a is b or a == b for a, b in zip(given.fields, infos, strict=True))
     ):
         return given
-    return in_parts(TupleStructInfo(infos))
+    return within_size_limit(TupleStructInfo(infos))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -43,7 +43,7 @@ def text_of(func: BaseFunc) -> str:
     return str(func.attrs.get(SOURCE) or "")
 
 
-def behind(func: BaseFunc) -> Callable[..., Any] | None:
+def python_function_of(func: BaseFunc) -> Callable[..., Any] | None:
     """The Python function behind an entry of a module; None if it is another one, or text alone."""
     text = func.attrs.get(SOURCE) if is_python_function(func) else None
     return text.function if isinstance(text, PythonText) else None

@@ -116,7 +116,7 @@ def erase_struct_info(sinfo: rx.StructInfo) -> AnyType:
         case rx.ShapeStructInfo(ndim=ndim):
             return ShapeType(ndim)
         case rx.TupleStructInfo(fields=fields):
-            rx.in_parts(sinfo)
+            rx.within_size_limit(sinfo)
             return TupleType(tuple(map(erase_struct_info, fields)))
         case rx.FuncStructInfo(params=None):
             return PackedFuncType()

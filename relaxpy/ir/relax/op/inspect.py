@@ -175,7 +175,7 @@ class TensorDtype(_Property):
     """`x.dtype` of a tensor: each property of it is the call of an operator."""
 
     __slots__ = ()
-    spoken = "datatype of a tensor"
+    display_name = "datatype of a tensor"
     hint = "compare its .type_code, .bits and .lanes, or say it with R.match_cast first"
     _name = "dtype"
 
@@ -256,7 +256,7 @@ class TensorShape(TensorSizes):
     """`x.shape` of a tensor."""
 
     __slots__ = ()
-    spoken = "shape that is not known while the program is read"
+    display_name = "shape that is not known while the program is read"
     hint = "name its sizes with R.match_cast first, or take R.shape_of"
     _operator = tensor_shape_i
     _name = "shape"
@@ -266,7 +266,7 @@ class TensorStrides(TensorSizes):
     """`x.strides` of a tensor."""
 
     __slots__ = ()
-    spoken = "list of strides that is not known while the program is read"
+    display_name = "list of strides that is not known while the program is read"
     hint = "name the sizes of the tensor with R.match_cast first"
     _operator = tensor_stride_i
     _name = "strides"

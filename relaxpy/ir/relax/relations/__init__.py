@@ -15,17 +15,19 @@ from relaxpy.ir.relax.relations.compatibility import (
 from relaxpy.ir.relax.relations.erase import erase_to_well_defined
 from relaxpy.ir.relax.relations.mapping import map_params, shape_var_map
 from relaxpy.ir.relax.relations.shape_vars import (
+    alpha_rename,
+    bound_shape_vars,
     definable_shape_vars,
     free_shape_vars,
     map_sizes,
-    own_shape_vars,
-    rename_apart,
     substitute_info,
 )
 
 __all__ = [
     "BaseCheckResult",
     "Compatibility",
+    "alpha_rename",
+    "bound_shape_vars",
     "check_compatibility",
     "definable_shape_vars",
     "erase_struct_info",
@@ -36,9 +38,7 @@ __all__ = [
     "is_base_of",
     "map_params",
     "map_sizes",
-    "own_shape_vars",
     "provably_disjoint",
-    "rename_apart",
     "shape_var_map",
     "struct_info_base_check",
     "struct_info_glb",

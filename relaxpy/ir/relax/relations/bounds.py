@@ -13,11 +13,11 @@ from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.compatibility import is_base_of
 from relaxpy.ir.relax.relations.mapping import matched_pairs
 from relaxpy.ir.relax.relations.shape_vars import (
+    alpha_rename,
+    alpha_rename_clashes,
+    bound_shape_vars,
     enlarged,
     free_shape_vars,
-    kept_apart,
-    own_shape_vars,
-    rename_apart,
     substitute_info,
 )
 from relaxpy.ir.tir import expr as tir
@@ -135,11 +135,11 @@ def _aligned(
     A variable goes with the first one that it meets and that goes with no other, so that which of
     the two comes first does not matter (SUB-20).
     """
-    a = kept_apart(a, b, scope)
-    renamed = rename_apart(b, scope)
+    a = alpha_rename_clashes(a, b, scope)
+    renamed = alpha_rename(b, scope)
     assert a.params is not None
     assert renamed.params is not None
-    free = set(own_shape_vars(a, scope))
+    free = set(bound_shape_vars(a, scope))
     table: dict[tir.Var, tir.PrimExpr] = {}
     for var, image in matched_pairs(renamed.params, a.params, scope):
         if image in free and var not in table:
@@ -158,7 +158,7 @@ def _function_lub(
     if a.params is None or b.params is None or len(a.params) != len(b.params):
         return None
     a, other = _aligned(a, b, scope)
-    own = (*own_shape_vars(a, scope), *own_shape_vars(other, scope))
+    own = (*bound_shape_vars(a, scope), *bound_shape_vars(other, scope))
     inner = enlarged(scope, own)
     assert a.params is not None
     assert other.params is not None
@@ -184,7 +184,7 @@ def _function_glb(
     if a.params is None or b.params is None or len(a.params) != len(b.params):
         return None
     a, other = _aligned(a, b, scope)
-    own = (*own_shape_vars(a, scope), *own_shape_vars(other, scope))
+    own = (*bound_shape_vars(a, scope), *bound_shape_vars(other, scope))
     inner = enlarged(scope, own)
     assert a.params is not None
     assert other.params is not None

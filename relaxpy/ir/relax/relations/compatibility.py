@@ -13,11 +13,11 @@ from relaxpy.ir.relax.nodes.base import as_struct_info
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.mapping import map_params
 from relaxpy.ir.relax.relations.shape_vars import (
+    alpha_rename,
+    alpha_rename_clashes,
     as_scope,
+    bound_shape_vars,
     enlarged,
-    kept_apart,
-    own_shape_vars,
-    rename_apart,
     sizes_of,
     substitute_info,
 )
@@ -104,7 +104,7 @@ class _Check:
         self, s1: rx.TupleStructInfo, s2: rx.TupleStructInfo, scope: Container[tir.Var]
     ) -> Compatibility:
         """CMP-6, CMP-7."""
-        a, b = rx.in_parts(s1).fields, rx.in_parts(s2).fields
+        a, b = rx.within_size_limit(s1).fields, rx.within_size_limit(s2).fields
         if len(a) != len(b):
             return self.found(NO, "{} fields are not {}", len(a), len(b))
         answers = [
@@ -203,7 +203,7 @@ class _Check:
             return self.found(NO, "{} is not {}", *(forms if s1.params is None else forms[::-1]))
         if len(s1.params) != len(s2.params):
             return self.found(NO, "{} parameters are not {}", len(s1.params), len(s2.params))
-        s2 = kept_apart(s2, s1, scope)
+        s2 = alpha_rename_clashes(s2, s1, scope)
         inner, own = instantiated(s1, s2, scope)
         assert inner.params is not None
         assert s2.params is not None
@@ -218,11 +218,11 @@ def instantiated(
     s1: rx.FuncStructInfo, s2: rx.FuncStructInfo, scope: Container[tir.Var]
 ) -> tuple[rx.FuncStructInfo, tuple[tir.Var, ...]]:
     """`s1` with what `s2` has for its own variables, and what both bind inside (CMP-20)."""
-    own2 = own_shape_vars(s2, scope)
-    renamed = rename_apart(s1, scope)
+    own2 = bound_shape_vars(s2, scope)
+    renamed = alpha_rename(s1, scope)
     assert renamed.params is not None
     assert s2.params is not None
-    own1 = own_shape_vars(renamed, scope)
+    own1 = bound_shape_vars(renamed, scope)
     images = map_params(renamed.params, s2.params, scope)
     return substitute_info(renamed, images), (*own1, *own2)
 
@@ -312,7 +312,7 @@ def provably_disjoint(
         case rx.PrimStructInfo(), rx.PrimStructInfo():
             return a.dtype != b.dtype or _unequal(sizes_of(a), sizes_of(b))
         case rx.TupleStructInfo(), rx.TupleStructInfo():
-            p, q = rx.in_parts(a).fields, rx.in_parts(b).fields
+            p, q = rx.within_size_limit(a).fields, rx.within_size_limit(b).fields
             return len(p) != len(q) or any(
                 provably_disjoint(x, y, shape_vars) for x, y in zip(p, q, strict=True)
             )

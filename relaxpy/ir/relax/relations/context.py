@@ -28,9 +28,9 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
     Var,
-    in_parts,
+    within_size_limit,
 )
-from relaxpy.ir.relax.relations.shape_vars import rename_apart
+from relaxpy.ir.relax.relations.shape_vars import alpha_rename
 from relaxpy.ir.tir import expr as tir
 
 
@@ -65,9 +65,9 @@ class Context:
     `infos` is Δ where it differs from what a variable itself carries (DER-51), `variables` and
     `sizes` are the variables and shape variables in scope (Σ). In a `closed` context, which spans a
     whole program, a variable that is not among them is an error; an open one belongs to expressions
-    that are still being put together. A `quiet` one issues no warnings: its program was derived
-    before. A front end that knows where operands stand says so by `place`. Functions of a module
-    that is not at hand are what is `assumed` of them.
+    that are still being put together. With `suppress_warnings` there are no warnings,
+    as its program was derived before. A front end that knows the positions of operands passes
+    `place`. Functions of a module that is not at hand are what is `assumed` of them.
     """
 
     variables: set[Var] = field(default_factory=set)
@@ -77,7 +77,7 @@ class Context:
     apart: dict[str, StructInfo] = field(default_factory=dict)
     find_function: Callable[[str], BaseFunc | None] = _nothing_known
     closed: bool = False
-    quiet: bool = False
+    suppress_warnings: bool = False
     assumed: StructInfo | None = None
     place: Callable[[Expr], Span | None] = written_at
 
@@ -97,7 +97,7 @@ class Context:
         if info is not None:
             return info
         if isinstance(expr, Tuple):
-            return in_parts(TupleStructInfo(tuple(self.info_of(f) for f in expr.fields)))
+            return within_size_limit(TupleStructInfo(tuple(self.info_of(f) for f in expr.fields)))
         raise StructInfoError(
             f"nothing is known yet about this {type(expr).__name__}",
             rule="SI-1",
@@ -124,7 +124,7 @@ class Context:
         info = self.info_of(callee)
         if isinstance(callee, GlobalVar) and callee.name_hint in self.signatures:
             return info
-        return rename_apart(info, self.sizes)
+        return alpha_rename(info, self.sizes)
 
     def global_info(self, var: GlobalVar) -> StructInfo:
         """The signature of a function of the module (AST-8).
@@ -147,7 +147,7 @@ class Context:
         found = self.apart.get(name)
         said = self.signatures.get(name) if found is None else None
         if said is not None:
-            found = self.apart[name] = rename_apart(said)
+            found = self.apart[name] = alpha_rename(said)
         return found
 
     def function_of(self, var: GlobalVar) -> BaseFunc | None:
@@ -166,7 +166,7 @@ class Context:
         self, message: str, *, rule: str, about: tuple[Expr, ...] = (), hint: str | None = None
     ) -> None:
         """Issue a RelaxpyWarning, at the first position of what it is about, innermost first."""
-        if not self.quiet:
+        if not self.suppress_warnings:
             spans = (self.place(expr) for expr in about)
             warn(Diagnostic(message, rule, next(filter(None, spans), None), hint))
 

@@ -10,9 +10,9 @@ from typing import TypeVar, cast
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.shape_vars import (
+    bound_shape_vars,
     enlarged,
     map_infos,
-    own_shape_vars,
     sizes_of,
     variables_of,
 )
@@ -57,12 +57,12 @@ def _erase_function(
     info: rx.FuncStructInfo, relax_vars: Container[rx.Var], shape_vars: Container[tir.Var]
 ) -> rx.FuncStructInfo:
     """ERA-7, ERA-8, ERA-9: a parameter that is weakened may no longer bind what others rely on."""
-    own = own_shape_vars(info, shape_vars)
+    own = bound_shape_vars(info, shape_vars)
     while True:
         scope = enlarged(shape_vars, own)
         rule = partial(erase_to_well_defined, relax_vars=relax_vars, shape_vars=scope)
         erased = map_infos(rule, info)
-        left = own_shape_vars(erased, shape_vars)
+        left = bound_shape_vars(erased, shape_vars)
         if len(left) == len(own):
             return erased
         own = left

@@ -11,9 +11,9 @@ from relaxpy.ir.relax.nodes.base import as_struct_info
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.shape_vars import (
     as_scope,
+    bound_shape_vars,
     definable_shape_vars,
     enlarged,
-    own_shape_vars,
     sizes_of,
     variables_of,
 )
@@ -82,8 +82,8 @@ def _pairs(
         case rx.FuncStructInfo(params=a), rx.FuncStructInfo(params=b) if (
             a is not None and b is not None and len(a) == len(b)
         ):
-            hidden = own_shape_vars(s2, scope2)
-            inner1 = enlarged(scope1, own_shape_vars(s1, scope1))
+            hidden = bound_shape_vars(s2, scope2)
+            inner1 = enlarged(scope1, bound_shape_vars(s1, scope1))
             inner2 = enlarged(scope2, hidden)
             for x, y in zip(a, b, strict=True):
                 for var, image in _pairs(x, y, unbound, inner1, inner2):

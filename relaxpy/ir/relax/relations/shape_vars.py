@@ -70,7 +70,7 @@ def sizes_of(info: rx.StructInfo) -> tuple[tir.PrimExpr, ...]:
 def _lone(infos: Collection[rx.StructInfo]) -> Iterator[tir.Var]:
     for info in infos:
         if isinstance(info, rx.TupleStructInfo):
-            yield from _lone(rx.in_parts(info).fields)
+            yield from _lone(rx.within_size_limit(info).fields)
         elif isinstance(info, DTensorStructInfo):
             yield from _lone((info.tensor_sinfo,))
         else:
@@ -105,7 +105,7 @@ def as_scope(shape_vars: object) -> Container[tir.Var]:
     return cast("Container[tir.Var]", shape_vars)
 
 
-def own_shape_vars(
+def bound_shape_vars(
     info: rx.FuncStructInfo, shape_vars: Container[tir.Var] = ()
 ) -> tuple[tir.Var, ...]:
     """The variables that a closure form binds itself where `shape_vars` are in scope (SC-16)."""
@@ -135,13 +135,13 @@ def enlarged(scope: Container[tir.Var], more: Collection[tir.Var]) -> Container[
 def _mentioned(info: rx.StructInfo, scope: Container[tir.Var]) -> Iterator[tir.Var]:
     match info:
         case rx.TupleStructInfo():
-            for part in rx.in_parts(info).fields:
+            for part in rx.within_size_limit(info).fields:
                 yield from _mentioned(part, scope)
         case DTensorStructInfo(tensor_sinfo=whole):
             yield from _mentioned(whole, scope)
         case rx.FuncStructInfo(params=params, ret=ret):
-            rx.in_parts(info)
-            own = frozenset(own_shape_vars(info, scope))
+            rx.within_size_limit(info)
+            own = frozenset(bound_shape_vars(info, scope))
             for part in (*(params or ()), ret):
                 for var in _mentioned(part, enlarged(scope, own)):
                     if var not in own:
@@ -166,12 +166,12 @@ def map_infos(fn: Callable[[rx.StructInfo], rx.StructInfo], info: I) -> I:
     """`info` rebuilt over `fn` of its parts, or itself if none changed."""
     match info:
         case rx.TupleStructInfo(fields=fields):
-            new = tuple(fn(f) for f in rx.in_parts(info).fields)
+            new = tuple(fn(f) for f in rx.within_size_limit(info).fields)
             if all(a is b for a, b in zip(fields, new, strict=True)):
                 return info
             return cast("I", replace(info, fields=new))
         case rx.FuncStructInfo(params=params, ret=ret):
-            rx.in_parts(info)
+            rx.within_size_limit(info)
             parts = None if params is None else tuple(fn(p) for p in params)
             result = fn(ret)
             same = all(a is b for a, b in zip(params or (), parts or (), strict=True))
@@ -217,7 +217,7 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
     Changed sizes are simplified, unless variables are only renamed.
 
     `values` and the variables in them count as in scope around `info`: none is taken for a Func
-    info's own. An info from elsewhere goes through `rename_apart` first (MAP-9, RES-71).
+    info's own. An info from elsewhere goes through `alpha_rename` first (MAP-9, RES-71).
 
     Errors:
         MisuseError (also TypeError): one is no info, or the other no table of sizes.
@@ -250,7 +250,7 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
 
 def _in_sizes(info: rx.StructInfo) -> dict[tir.Var, None]:
     """The variables in sizes, those that Func infos own included."""
-    rx.in_parts(info)
+    rx.within_size_limit(info)
     found: dict[tir.Var, None] = {}
     waiting = [info]
     while waiting:
@@ -277,7 +277,7 @@ def _image(var: tir.Var, value: tir.ExprLike) -> tir.PrimExpr:
     return ops.cast_to(image, var.dtype) if image.dtype.is_int else image
 
 
-def rename_apart(info: I, shape_vars: Container[tir.Var] = ()) -> I:
+def alpha_rename(info: I, shape_vars: Container[tir.Var] = ()) -> I:
     """`info` with the own variables of its Func infos, at every depth, made new ones (RES-71).
 
     `shape_vars` are in scope where `info` was written.
@@ -287,23 +287,23 @@ def rename_apart(info: I, shape_vars: Container[tir.Var] = ()) -> I:
     """
     match info:
         case rx.FuncStructInfo():
-            own = own_shape_vars(info, shape_vars)
+            own = bound_shape_vars(info, shape_vars)
             fresh = {var: var.renamed(var.name) for var in own}
             inner = enlarged(shape_vars, tuple(fresh.values()))
             renamed = substitute_info(info, fresh)
-            return map_infos(lambda part: rename_apart(part, inner), renamed)
+            return map_infos(lambda part: alpha_rename(part, inner), renamed)
         case rx.TupleStructInfo():
-            return map_infos(lambda part: rename_apart(part, shape_vars), info)
+            return map_infos(lambda part: alpha_rename(part, shape_vars), info)
         case _:
             return info
 
 
-def kept_apart(info: I, other: rx.StructInfo, shape_vars: Container[tir.Var] = ()) -> I:
+def alpha_rename_clashes(info: I, other: rx.StructInfo, shape_vars: Container[tir.Var] = ()) -> I:
     """`info`, or its copy with new own variables where `other` mentions some of them free.
 
     `shape_vars` are in scope around both.
     """
-    own = own_shape_vars(info, shape_vars) if isinstance(info, rx.FuncStructInfo) else ()
+    own = bound_shape_vars(info, shape_vars) if isinstance(info, rx.FuncStructInfo) else ()
     if own and not frozenset(own).isdisjoint(free_shape_vars(other, shape_vars)):
-        return rename_apart(info, shape_vars)
+        return alpha_rename(info, shape_vars)
     return info

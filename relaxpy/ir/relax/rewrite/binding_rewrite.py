@@ -117,7 +117,7 @@ class DataflowBlockRewrite:
 
         Without a name it is `tmp` with a number; unless `is_dfvar`, it outlives the block.
         """
-        builder = BlockBuilder(quiet=True)
+        builder = BlockBuilder(suppress_warnings=True)
         builder._begin_dataflow_block()
         value = builder.normalize(expr)
         before = builder._end_block().bindings

@@ -42,7 +42,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
-    in_parts,
+    within_size_limit,
 )
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated
@@ -60,7 +60,7 @@ class PyExprMutator(ExprFunctor):
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
-        self.builder_ = BlockBuilder(mod, quiet=True)
+        self.builder_ = BlockBuilder(mod, suppress_warnings=True)
         self.builder_.context.assumed = _AS_BEFORE
         self._remap: dict[Var, Var] = {}
 
@@ -121,7 +121,7 @@ class PyExprMutator(ExprFunctor):
                 new = self.visit_expr(shape)
                 return info if new is shape else replace(info, shape=new)
             case TupleStructInfo():
-                fields = in_parts(info).fields
+                fields = within_size_limit(info).fields
                 parts = tuple(self._info(f) for f in fields)
                 same = all(a is b for a, b in zip(parts, fields, strict=True))
                 return info if same else replace(info, fields=parts)

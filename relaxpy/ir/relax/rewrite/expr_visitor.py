@@ -31,7 +31,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
-    in_parts,
+    within_size_limit,
 )
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated
 
@@ -61,7 +61,7 @@ class PyExprVisitor(ExprFunctor):
             case TensorStructInfo(shape=shape) if shape is not None:
                 self.visit_expr(shape)
             case TupleStructInfo():
-                for field in in_parts(info).fields:
+                for field in within_size_limit(info).fields:
                     self._visit_info(field)
             case _:
                 pass

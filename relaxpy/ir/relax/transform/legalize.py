@@ -30,7 +30,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Tuple,
     TupleStructInfo,
-    in_parts,
+    within_size_limit,
 )
 from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -205,7 +205,7 @@ def _is_normal(expr: Expr) -> bool:
 def is_known(info: StructInfo) -> bool:
     """Whether shape and datatype of every tensor in a value are known."""
     if isinstance(info, TupleStructInfo):
-        return all(map(is_known, in_parts(info).fields))
+        return all(map(is_known, within_size_limit(info).fields))
     if isinstance(info, TensorStructInfo):
         return isinstance(info.shape, ShapeExpr) and not info.dtype.is_void
     return True

@@ -21,7 +21,7 @@ from relaxpy.script.language.devices import Devices
 class IRModuleFrame(IRBuilderFrame):
     """A module: functions are entered into it as they end, or by `I.def_function`."""
 
-    spoken = "I.ir_module"
+    display_name = "I.ir_module"
 
     def __init__(self) -> None:
         super().__init__()

@@ -99,7 +99,7 @@ class Rebinding:
 class SeqExprFrame(RelaxFrame):
     """Bindings in braces, as it were: they stand in the frame around (NF-14)."""
 
-    spoken = "R.SeqExpr"
+    display_name = "R.SeqExpr"
 
     @override
     @contextmanager
@@ -122,7 +122,7 @@ class SeqExprFrame(RelaxFrame):
 class FunctionFrame(RelaxFrame):
     """A graph function."""
 
-    spoken = "R.function"
+    display_name = "R.function"
 
     def __init__(self, *, is_pure: bool = True, is_private: bool = False) -> None:
         super().__init__()
@@ -146,14 +146,18 @@ class FunctionFrame(RelaxFrame):
         self.block_builder = BlockBuilder() if module is None else module.block_builder
         with scope(self.block_builder):
             yield
-            spoken = "the function" if self.name is None else f"function {self.name!r}"
+            display_name = "the function" if self.name is None else f"function {self.name!r}"
             if self.output is None:
                 raise BuilderStateError(
-                    f"{spoken} returns nothing", rule="AST-11", hint="end it with R.func_ret_value"
+                    f"{display_name} returns nothing",
+                    rule="AST-11",
+                    hint="end it with R.func_ret_value",
                 )
             body = self.block_builder.end_scope(self.output)
         if self.is_private and "global_symbol" in self.attrs:
-            raise BuilderStateError(f"private {spoken.removeprefix('the ')} has a global_symbol")
+            raise BuilderStateError(
+                f"private {display_name.removeprefix('the ')} has a global_symbol"
+            )
         if self.name is not None and not self.is_private:
             self.attrs.setdefault("global_symbol", self.name)
         params, attrs = tuple(self.params), Attrs(self.attrs)
@@ -169,7 +173,7 @@ class FunctionFrame(RelaxFrame):
 class BlockFrame(RelaxFrame):
     """A dataflow block. `output_vars` are the variables it hands on, known when it has ended."""
 
-    spoken = "R.dataflow"
+    display_name = "R.dataflow"
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +205,7 @@ class BlockFrame(RelaxFrame):
 class IfFrame(RelaxFrame):
     """A choice between two branches. `var` is its result, known when it has ended."""
 
-    spoken = "R.If"
+    display_name = "R.If"
 
     def __init__(self, condition: rx.Expr) -> None:
         super().__init__()
@@ -252,7 +256,7 @@ class BranchFrame(RelaxFrame):
 
     def __init__(self, *, taken: bool) -> None:
         self.taken = taken
-        self.spoken = "R.Then" if taken else "R.Else"
+        self.display_name = "R.Then" if taken else "R.Else"
         super().__init__()
         self.annotations: list[rx.StructInfo] = []
 
@@ -263,7 +267,7 @@ class BranchFrame(RelaxFrame):
         if around is None:
             raise BuilderStateError(f"{self} stands directly in with R.If(condition):")
         if self.taken in around.branches:
-            raise BuilderStateError(f"with R.If holds with {self.spoken}() twice")
+            raise BuilderStateError(f"with R.If holds with {self.display_name}() twice")
         self.block_builder = around.block_builder
         with scope(self.block_builder):
             yield

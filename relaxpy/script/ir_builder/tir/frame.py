@@ -17,7 +17,7 @@ from relaxpy.script.language.kernel_frames import KernelForms
 class PrimFuncFrame(IRBuilderFrame):
     """A kernel."""
 
-    spoken = "T.prim_func"
+    display_name = "T.prim_func"
 
     def __init__(self, *, is_private: bool = False) -> None:
         super().__init__()

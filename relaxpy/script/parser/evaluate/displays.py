@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Lambda(FromText):
     """A lambda of a text: whoever calls it, it is read with the names where it was written."""
 
-    spoken = "lambda"
+    display_name = "lambda"
     __name__ = "<lambda>"
 
     def __init__(self, node: ast.Lambda, values: Evaluator) -> None:

@@ -366,12 +366,18 @@ class Evaluator:
                 hint = array_hint(node, name.rpartition(".")[2], value)
                 return self.error(arg, f"{name} takes arrays, found {describe(value)}", hint=hint)
             if isinstance(value, (Expr, Buffer)) and function is len:
-                tensor, spoken = isinstance(value, Expr), shown(arg)
-                hint = member_hint("shape", spoken) if tensor else f"write {spoken}.shape[0]"
+                tensor, display_name = isinstance(value, Expr), shown(arg)
+                hint = (
+                    member_hint("shape", display_name)
+                    if tensor
+                    else f"write {display_name}.shape[0]"
+                )
                 return self.error(arg, f"{describe(value)} has no length", hint=hint)
             if isinstance(value, Node) and function is BUILTINS.get(name):
-                tensor, spoken = isinstance(value, Expr), shown(arg)
-                hint = member_hint(name, spoken) if tensor else scalar_hint(name, spoken)
+                tensor, display_name = isinstance(value, Expr), shown(arg)
+                hint = (
+                    member_hint(name, display_name) if tensor else scalar_hint(name, display_name)
+                )
                 message = f"{name} is for Python's values, found {describe(value)}"
                 return self.error(arg, message, hint=hint)
         wrong = self._misfit(node, function, args, kwargs)

@@ -36,7 +36,7 @@ def elsewhere(scope: Scope, name: str) -> str | None:
 def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> ParseError:
     """The error for an attribute that `owner` does not have, pointing at its name."""
     known = {name for name in dir(owner) if not name.startswith("_")}
-    spoken = ast.unparse(node.value)
+    display_name = ast.unparse(node.value)
     if isinstance(owner, ModuleRef):
         hint = close_names(node.attr, known)
         return program.error(
@@ -45,9 +45,9 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
     is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")
     if is_space:
         known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
-        hint = attribute_hint(spoken, node.attr, known)
+        hint = attribute_hint(display_name, node.attr, known)
     else:
         value = isinstance(owner, Expr)
-        hint = member_hint(node.attr, spoken) if value else close_names(node.attr, known)
-    found = f"{spoken} has" if is_space else f"{describe(owner)} has"
+        hint = member_hint(node.attr, display_name) if value else close_names(node.attr, known)
+    found = f"{display_name} has" if is_space else f"{describe(owner)} has"
     return program.error(last_name(node), f"{found} no attribute {node.attr!r}", hint=hint)

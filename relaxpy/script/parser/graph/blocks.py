@@ -39,7 +39,7 @@ def with_statement(state: GraphState, node: ast.With) -> None:
             f"with takes R.dataflow() in Relax, found {describe(form)}",
             hint=f"call it: {shown(item.context_expr)}()" if callable(form) else None,
         )
-    check_alone(state, node, f"{form.spoken}()")
+    check_alone(state, node, f"{form.display_name}()")
     if isinstance(form, forms.SeqForm):
         with state.scope.inner():
             state.statements.read(node.body, state.reader.statement)
@@ -59,12 +59,12 @@ def with_statement(state: GraphState, node: ast.With) -> None:
     leave_block(state, names, flow)
 
 
-def check_alone(state: GraphState, node: ast.With, spoken: str) -> None:
+def check_alone(state: GraphState, node: ast.With, display_name: str) -> None:
     """Errors: ParseError if there is more behind `with` than one thing, which has no name."""
     first, *others = node.items
     if others or first.optional_vars is not None:
         extra = first.optional_vars or others[0].context_expr
-        raise state.error(extra, f"with {spoken} stands alone, without `as`")
+        raise state.error(extra, f"with {display_name} stands alone, without `as`")
 
 
 def cast_block(state: GraphState, node: ast.With, info: rx.StructInfo) -> None:

@@ -168,7 +168,9 @@ class SignatureReader:
                 raise self.values.error(
                     node,
                     f"an annotation is an info such as R.Tensor, found {describe(value)}",
-                    hint=_INSTEAD.get(getattr(value, "__name__", getattr(value, "spoken", ""))),
+                    hint=_INSTEAD.get(
+                        getattr(value, "__name__", getattr(value, "display_name", ""))
+                    ),
                 )
             for text in () if binds else string_dims(value, own=False):
                 self.check_bound(text, node)

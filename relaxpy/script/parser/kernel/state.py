@@ -14,7 +14,7 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import Var
-from relaxpy.script.language.eager import Held, acting, is_helper
+from relaxpy.script.language.eager import PendingFrame, acting, is_helper
 from relaxpy.script.language.kernel_frames import FRAMES, KernelForms
 from relaxpy.script.language.records import Form
 from relaxpy.script.language.wording import as_parse_error, describe
@@ -129,13 +129,13 @@ class KernelState(KernelForms):
         Errors:
             ParseError: it makes a frame that it neither enters nor gives back, or leaves one open.
         """
-        made: list[Held] = []
-        opened: list[Held] = []
+        made: list[PendingFrame] = []
+        opened: list[PendingFrame] = []
 
         def act(form: Form) -> Any:
             if not isinstance(form, FRAMES):
                 return self.act(form, node)
-            made.append(Held(form, self.unnamed_frame(form, node), opened))
+            made.append(PendingFrame(form, self.unnamed_frame(form, node), opened))
             return made[-1]
 
         try:
@@ -150,7 +150,7 @@ class KernelState(KernelForms):
                 opened[-1].__exit__(GeneratorExit, GeneratorExit(), None)
             for held in made:
                 held.is_used = True
-        return found.form if isinstance(found, Held) else found
+        return found.form if isinstance(found, PendingFrame) else found
 
     @override
     def error(self, at: Positioned, message: str, **details: Any) -> ParseError:

@@ -22,7 +22,7 @@ class _Use:
     writes: bool
 
 
-def meetings(
+def possible_conflicts(
     parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> set[tuple[int, int]]:
     """Pairs of parts by number that are not proved to keep out of each other's way.

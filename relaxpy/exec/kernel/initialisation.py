@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
-from relaxpy.exec.kernel.domain import conjuncts, no_round
+from relaxpy.exec.kernel.domain import conjuncts, has_no_iteration
 from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Item, Loop, Make, Repeat, every, mapped
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
-def with_beginnings(items: tuple[Item, ...], sizes: Container[Var]) -> tuple[Item, ...]:
+def with_initialisation(items: tuple[Item, ...], sizes: Container[Var]) -> tuple[Item, ...]:
     """`items`, where each loop without a round still begins the blocks that it only reduces."""
     return tuple(found for item in items for found in _item(item, sizes))
 
@@ -20,16 +20,16 @@ def with_beginnings(items: tuple[Item, ...], sizes: Container[Var]) -> tuple[Ite
 def _item(item: Item, sizes: Container[Var]) -> Iterator[Item]:
     match item:
         case Loop(axis=axis, body=body):
-            yield Loop(axis, with_beginnings(body, sizes))
+            yield Loop(axis, with_initialisation(body, sizes))
             whole = reduced_by(body).get(axis.var)
-            none = None if whole is None else no_round(whole, sizes)
+            none = None if whole is None else has_no_iteration(whole, sizes)
             if whole is not None and none is not None:
-                yield Branch(none, with_beginnings(tuple(_begun(body, whole, ())), sizes))
+                yield Branch(none, with_initialisation(tuple(_begun(body, whole, ())), sizes))
         case Branch(body=body, orelse=orelse):
-            yes, no = with_beginnings(body, sizes), with_beginnings(orelse, sizes)
+            yes, no = with_initialisation(body, sizes), with_initialisation(orelse, sizes)
             yield replace(item, body=yes, orelse=no)
         case Repeat(body=body):
-            yield replace(item, body=with_beginnings(body, sizes))
+            yield replace(item, body=with_initialisation(body, sizes))
         case _:
             yield item
 
