@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, Unpack
 
@@ -54,12 +55,11 @@ class OpDef:
         assert declared.function is not None
         self.name = declared.name
         self.op = Op(declared.name)
-        self._declared = declared
-        self.signature = Signature(declared.function, is_rule=declared.infer is None)
+        self._infer = declared.infer
         self.__name__ = self.__qualname__ = declared.name.rpartition(".")[2]
         self.__doc__ = declared.doc
-        self.__module__ = declared.function.__module__
         self.__wrapped__ = declared.function
+        self.__module__ = declared.function.__module__
 
     @override
     def __repr__(self) -> str:
@@ -69,6 +69,11 @@ class OpDef:
     def __signature__(self) -> inspect.Signature:
         """The operator's parameters, as `help` and editors show them."""
         return self.signature.public
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The parameters, which text, printer and checks read."""
+        return Signature(self.__wrapped__, is_rule=self._infer is None)
 
     @property
     def record(self) -> OpRecord:
@@ -113,7 +118,7 @@ class OpDef:
             StructInfoError: the operator does not take such operands.
         """
         call, bound = self._call(args, kwargs, span)
-        kind, operands, callee = self._declared.calls, call.args, None
+        kind, operands, callee = self.record.calls, call.args, None
         if kind is not None and kind.callee_is_operand:
             callee, operands = operands[0], operands[1:]
         if any(arg.struct_info is None for arg in operands):
@@ -140,8 +145,8 @@ class OpDef:
                 call = self._built(args, kwargs)
                 return (call if span is None else replace(call, span=span)), {}
             bound = self.signature.bound(args, kwargs)
-            if self._declared.adapt is not None:
-                self._declared.adapt(bound)
+            if self.record.adapt is not None:
+                self.record.adapt(bound)
             operands, attrs = self.signature.divided(bound)
         return Call(self.op, operands, attrs, span=span), bound
 
@@ -172,9 +177,9 @@ class OpDef:
         """
         if not isinstance(ctx, Context):
             ctx = _context_of(ctx)
-        if self._declared.infer is not None:
+        if self._infer is not None:
             with Named(self.name, call):
-                return self._declared.infer(call, ctx)
+                return self._infer(call, ctx)
         with Named(self.name, call, ctx):
             args, named = self.signature.rule_arguments(call, ctx)
             sinfo = self.signature.function(*args, **named)
@@ -194,11 +199,11 @@ class OpDef:
 
     def arguments(self, call: Call) -> CallArguments:
         """The positional and keyword arguments of which `make` makes `call` again."""
-        if self._declared.unmake is not None:
-            return self._declared.unmake(call)
+        if self.record.unmake is not None:
+            return self.record.unmake(call)
         if self.signature.is_rule:
             return self.signature.call_arguments(call)
-        return _written(call, self._declared.calls)
+        return _written(call, self.record.calls)
 
 
 def _written(call: Call, kind: CallKind | None) -> CallArguments:
@@ -224,13 +229,16 @@ _table: dict[str, OpDef] = {}
 def enter(record: OpRecord) -> OpDef:
     """Register an operator (OP-16); one of whose purity nothing is said is impure (PU-14).
 
+    The rule of a record that has none is completed here, before anyone else sees the record.
+
     Errors:
         MisuseError: the name is taken.
     """
     if record.name in _table:
         raise MisuseError(f"operator {record.name!r} is registered already", rule="OP-16")
     found = _table[record.name] = OpDef(record)
-    found.op.enter(replace(record, infer=found.infer, pure=record.pure is True))
+    set_fields(record, infer=found.infer, pure=record.pure is True)
+    found.op.enter(record)
     return found
 
 
