@@ -1,6 +1,7 @@
 """What the documents show runs: the Python in each Markdown file, the doctests of the modules."""
 
 import doctest
+import re
 import runpy
 from importlib import import_module
 from pathlib import Path
@@ -39,3 +40,25 @@ def test_python_in_document_runs(
 @pytest.mark.parametrize("name", MODULES)
 def test_doctests_of_module_pass(name: str) -> None:
     assert doctest.testmod(import_module(name)).failed == 0
+
+
+def test_the_glossary_says_where_each_term_is_defined() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (?!term|---)([^|]+) \| [^|]+\. \| `(\w+)` in `([\w/.]+)` \|$", text, re.M
+    )
+    assert len(rows) == text.count("\n| ") - 2 * text.count("\n| term")
+    for term, name, file in rows:
+        code = (ROOT / "relaxpy" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^(class|def) {name}\b|^{name}\b.* = ", code, re.MULTILINE), term
+
+
+@pytest.mark.parametrize("name", sorted({*DOCUMENTS, "CONTRIBUTING.md"} - {"docs/rules.md"}))
+def test_the_files_that_a_document_names_are_there(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:relaxpy|tests|tools|docs|examples|benchmarks)/[\w/.-]*)`", text)
+    links = re.findall(r"\]\(([\w/.-]+\.md)\)", text)
+    for path in paths:
+        assert (ROOT / path).exists(), path
+    for link in links:
+        assert (ROOT / name).parent.joinpath(link).exists(), link

@@ -1,0 +1,80 @@
+"""The pages of docs/how-to that change relaxpy, followed in a copy of it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_docs import python_of
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    "add-a-well-formedness-rule",
+    "add-an-intrinsic",
+    "add-an-annotation",
+    "add-a-statement",
+]
+
+
+def text_of(page: str) -> str:
+    return (ROOT / "docs" / "how-to" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def change(folder: Path, fence: str) -> None:
+    """Apply a fence: the path after `#`, then lines that stay, that go (-) and that come (+)."""
+    first, *lines = fence.splitlines()
+    assert all(line[:1] in ("", " ", "+", "-") for line in lines)
+    old = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "+")
+    new = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "-")
+    file = folder / first.removeprefix("# ")
+    text = file.read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{file} has not once:\n{old}"
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def run(page: str, relaxpy: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    program = folder / "program.py"
+    program.write_text(python_of(text_of(page)), encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, str(program)],
+        env={**os.environ, "PYTHONPATH": str(relaxpy)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of relaxpy with the changes of all pages."""
+    folder = tmp_path_factory.mktemp("changed")
+    skipped = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "relaxpy", folder / "relaxpy", ignore=skipped)
+    for page in PAGES:
+        fences = re.findall(r"^```diff\n(.*?)^```$", text_of(page), re.MULTILINE | re.DOTALL)
+        assert fences
+        for fence in fences:
+            change(folder, fence)
+    return folder
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_program_of_a_page_runs_after_its_changes_and_not_before(
+    page: str, changed: Path, tmp_path: Path
+) -> None:
+    done = run(page, changed, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert run(page, ROOT, tmp_path).returncode == 1
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_files_that_a_page_names_are_there(page: str) -> None:
+    names = re.findall(r"`((?:relaxpy|tests)/[\w/]+\.\w+)`", text_of(page))
+    assert names
+    for name in names:
+        assert (ROOT / name).is_file(), name
