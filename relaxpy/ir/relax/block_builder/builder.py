@@ -11,10 +11,10 @@ from typing import Any, overload
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.core.node import Attrs, as_attrs
-from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.frames import close_block, open_block
+from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
 from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
 from relaxpy.ir.relax.block_builder.signatures import Signatures, known_signature
@@ -86,15 +86,14 @@ class BlockBuilder:
     def __init__(self, mod: IRModule | None = None, *, suppress_warnings: bool = False) -> None:
         if mod is not None and not isinstance(mod, IRModule):
             raise MisuseError(f"a builder starts from an IRModule, found {mod!r:.60}", about=mod)
-        self._mod = IRModule() if mod is None else mod.clone()
-        self._out = Emitter(self._mod, Signatures(self._mod))
+        copy = IRModule() if mod is None else mod.clone()
+        self._table = FunctionTable(copy)
+        self._out = Emitter(copy, Signatures(copy))
         self._out.ctx.suppress_warnings = suppress_warnings
         self._broken_off: list[BindingBlock] = []
         self._normalizer = Normalizer(self._out)
         self._normalizer.enter = self.add_func
         self._functions: list[_OpenFunction] = []
-        self._alike: dict[type[BaseFunc], dict[int, list[GlobalVar]]] = {}
-        self._numbers: dict[str, int] = {}
         self.kernels = KernelTable()
 
     @staticmethod
@@ -103,23 +102,10 @@ class BlockBuilder:
         builders = _active.get()
         return builders[-1] if builders else None
 
-    def _entered(self, var: GlobalVar, func: BaseFunc) -> None:
-        """Note that the module has another function."""
-        self._out.declare_global(var.name_hint, known_signature(func))
-        if type(func) in self._alike:
-            self._alike[type(func)].setdefault(structural_hash(func), []).append(var)
-
-    def _equal(self, func: BaseFunc) -> GlobalVar | None:
-        """The first by name of the structurally equal functions in the module."""
-        kind = type(func)
-        if kind not in self._alike:
-            self._alike[kind] = {}
-            for var, known in self._mod.items():
-                if type(known) is kind:
-                    self._alike[kind].setdefault(structural_hash(known), []).append(var)
-        alike = self._alike[kind].get(structural_hash(func), ())
-        found = (v for v in alike if v in self._mod and structural_equal(self._mod[v], func))
-        return min(found, key=lambda var: var.name_hint, default=None)
+    def _enter(self, gvar: GlobalVar, func: BaseFunc) -> None:
+        """Store a function of the module and declare its signature."""
+        self._table.set(gvar, func)
+        self._out.declare_global(gvar.name_hint, known_signature(func))
 
     @contextmanager
     def function(
@@ -511,7 +497,7 @@ class BlockBuilder:
             self._out.add_params(opened.params)
         assert opened.params is not None
         body = self._out.close_scope(self._normalizer.leaf(convert_to_expr(output)))
-        attrs, name = opened.attrs, self._free_name(opened.name)
+        attrs, name = opened.attrs, self._table.free_name(opened.name)
         if not opened.private and "global_symbol" not in attrs:
             attrs = attrs.updated({"global_symbol": name})
         func = Function(tuple(opened.params), body, None, opened.pure, attrs)
@@ -539,18 +525,16 @@ class BlockBuilder:
         check_name(func_name, "the name of a function")
         if isinstance(func, Function) and func.struct_info is None:
             func = self._normalizer.function(func)
-        known = self._equal(func)
+        known = self._table.equal_to(func)
         if known is not None:
             return known
-        gvar = GlobalVar(self._free_name(func_name))
-        self._mod[gvar] = func
-        self._entered(gvar, func)
+        gvar = GlobalVar(self._table.free_name(func_name))
+        self._enter(gvar, func)
         return gvar
 
     def has_func(self, gvar: GlobalVar, func: BaseFunc) -> bool:
         """Whether `gvar` stands for `func`, or a structurally equal function, in the module."""
-        found = self._mod.find_function(gvar.name_hint)
-        return found is func or (found is not None and structural_equal(found, func))
+        return self._table.holds(gvar, func)
 
     @user_facing
     def call_te(
@@ -630,27 +614,17 @@ class BlockBuilder:
         call = with_gradient(self.call_te(func, *args, **options), te_grad_name, te_grad_kwargs)
         return self.emit(call, name_hint)
 
-    def _free_name(self, prefix: str) -> str:
-        """`prefix`, with the first number after it that makes a name the module does not have."""
-        name, count = prefix, self._numbers.get(prefix, 0)
-        while name in self._mod:
-            count += 1
-            name = f"{prefix}{count}"
-        self._numbers[prefix] = max(count - 1, 0)
-        return name
-
     @user_facing
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Enter a function in place of the one that `gv` stands for."""
         gv = _as_gvar(gv)
         if isinstance(updated_func, Function) and updated_func.struct_info is None:
             updated_func = self._normalizer.function(updated_func)
-        self._mod[gv] = updated_func
-        self._entered(gv, updated_func)
+        self._enter(gv, updated_func)
 
     def get(self) -> IRModule:
         """The module as far as it is built."""
-        return self._mod.clone()
+        return self._table.mod.clone()
 
     @user_facing
     def finalize(self) -> IRModule:
