@@ -33,6 +33,7 @@ FEW = {
     "relaxpy.ir.hooks._resolve",
     "relaxpy.ir.tir.ops.float_range",
     "relaxpy.ir.tir.ops.int_range",
+    "relaxpy.rules.all_rules",
 }
 MOST = 1 << 12
 
