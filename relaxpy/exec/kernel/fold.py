@@ -117,10 +117,8 @@ def _same_guards(store: Statement, step: Reduce | Contract, sizes: Container[Var
     found = (nonempty(axis, sizes) for axis in step.over)
     tests = {test for test in found if test is not None}
     guards = set(store.guards)
-    if not tests <= guards:
+    if not tests or not tests <= guards:
         return False
-    if tests == guards or not tests:
-        return tests == guards
     analyzer = Analyzer()
     with analyzer.constraint_scope(ops.all_of(*tests)):
         return all(analyzer.can_prove(guard) for guard in guards - tests)
@@ -139,7 +137,9 @@ def _same_places(
     for x, y in zip(store.indices, update.indices, strict=True):
         f = affine(x, {a.var for a in store_axes})
         g = affine(y, {a.var for a in update_axes})
-        if f is None or g is None or not f.offset.same(g.offset):
+        assert f is not None
+        assert g is not None
+        if not f.offset.same(g.offset):
             return None
         pair = _pair(f, g, store_axes, update_axes)
         if pair is None:

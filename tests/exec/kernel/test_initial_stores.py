@@ -118,6 +118,25 @@ def test_a_store_in_the_first_iteration_is_taken_where_there_is_one(
     decided(head + lines(*inner, depth=depth), *expected)
 
 
+def test_a_store_in_the_first_iteration_of_two_loops() -> None:
+    """Only one of them may have none."""
+    decided(
+        "    for i in range(n):\n        for j in range(m):\n            for k in range(4):\n"
+        + lines("if j == 0 and k == 0: A[i] = B[i]", "A[i] = A[i] + Z[i, j] * X[k, i]", depth=4),
+        "A: contraction over j, k",
+    )
+
+
+def test_a_store_through_a_view_stays() -> None:
+    """The memory is the same, but need not be laid out alike."""
+    decided(
+        '    V = T.decl_buffer((40,), "int32", data=A.data)\n'
+        + lines("for i in range(5): V[i] = B[i]", SUM),
+        "V: elementwise",
+        ADDED,
+    )
+
+
 LEFT = {
     "read in between": (
         [STORE, "for i in range(5): C[i] = A[i] * 2", SUM],
@@ -166,6 +185,31 @@ LEFT = {
     ),
     "of terms that may all be left out": (
         [STORE, "for i, j in T.grid(5, 4): if B[0] > 0: A[i] = A[i] + X[i, j]"],
+        [STORED, ADDED],
+    ),
+    "of terms that may all be left out, whatever they are": (
+        [STORE, "for i, j in T.grid(5, 4): if X[i, j] > 0 and B[0] > 0: A[i] = A[i] + X[i, j]"],
+        [STORED, ADDED],
+    ),
+    "of elements that a condition may keep inside": (
+        [
+            "for i in range(n): A[i] = B[i]",
+            "for i in range(n): for j in range(4): if X[i, j] > 0: A[i] = A[i] + X[i, j]",
+        ],
+        [STORED, ADDED],
+    ),
+    "of rows that a condition may keep inside": (
+        [
+            "for i in range(n): for j in range(4): X[i, j] = B[i]",
+            "for i in range(n): for j, k in T.grid(4, 3): if Y[i, k] > 0: X[i, j] = X[i, j] + 2",
+        ],
+        ["X: elementwise", "X: add reduction over k"],
+    ),
+    "where another number is positive": (
+        [
+            "for i in range(n): if s > 0: A[i] = B[i]",
+            "for i in range(n): for j in range(m): A[i] = A[i] + Z[i, j]",
+        ],
         [STORED, ADDED],
     ),
     "where a number is positive": (
