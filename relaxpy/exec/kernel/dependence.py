@@ -142,7 +142,7 @@ class _Comparison:
     def __init__(self, sizes: Container[Var]) -> None:
         self.sizes = sizes
         self._found: dict[object, Directions | None] = {}
-        self._ends: dict[object, list[tuple[Ends, Ends]]] = {}
+        self._ends: dict[object, list[Ends]] = {}
 
     def directions(
         self, x: Access, x_axes: Sequence[Axis], y: Access, y_axes: Sequence[Axis], common: int
@@ -162,11 +162,11 @@ class _Comparison:
         sizes = self.sizes
         ends = self._ends.get((x_axes, y_axes))
         if ends is None:
-            ends = self._ends[x_axes, y_axes] = [
-                (reach(a, x_axes, sizes), reach(b, y_axes, sizes))
-                for a, b in zip(x_axes[:common], y_axes[:common], strict=True)
-            ]
-        possible: Directions = [_by_range(a, b, sizes) for a, b in ends]
+            ends = self._ends[x_axes, y_axes] = []
+            for a, b in zip(x_axes[:common], y_axes[:common], strict=True):
+                of_x, of_y = reach(a, x_axes, sizes), reach(b, y_axes, sizes)
+                ends.append(None if of_x is None or of_y is None else (of_x, of_y))
+        possible: Directions = [_by_range(both, sizes) for both in ends]
         if x.buffer is not y.buffer:
             return possible
         shared = {axis.var: level for level, axis in enumerate(x_axes[:common])}
@@ -178,16 +178,17 @@ class _Comparison:
         return possible if all(possible) else None
 
 
-Ends = tuple[IndexPoly, IndexPoly] | None
-"""The first and the last value that a loop's variable takes in any round of the loops around it."""
+Ends: TypeAlias = tuple[tuple[IndexPoly, IndexPoly], tuple[IndexPoly, IndexPoly]] | None
+"""The first and last values that a loop's variable takes, for either part, in any round of the
+loops around it."""
 
 
-def _by_range(a: Ends, b: Ends, sizes: Container[Var]) -> set[Direction]:
+def _by_range(ends: Ends, sizes: Container[Var]) -> set[Direction]:
     """What the bounds of one loop, perhaps divided differently for two parts, leave possible."""
     possible = set(Direction)
-    if a is None or b is None:
+    if ends is None:
         return possible
-    (a_start, a_last), (b_start, b_last) = a, b
+    (a_start, a_last), (b_start, b_last) = ends
     if (b_start - a_last).is_at_least(0, sizes):
         possible.discard(LATER)
     if (a_start - b_last).is_at_least(0, sizes):
@@ -209,7 +210,7 @@ def _restrict(
     g: Affine,
     y_axes: Sequence[Axis],
     shared: dict[Var, int],
-    ends: Sequence[tuple[Ends, Ends]],
+    ends: Sequence[Ends],
     size: PrimExpr,
     sizes: Container[Var],
 ) -> bool:
@@ -259,7 +260,7 @@ def _one_axis(
     level: int,
     factor: IndexPoly,
     gap: IndexPoly,
-    ends: tuple[Ends, Ends],
+    ends: Ends,
     sizes: Container[Var],
 ) -> bool:
     """x at factor * v + gap and y at factor * v: y's round comes gap / factor later."""
@@ -277,8 +278,8 @@ def _one_axis(
         return False
     rounds = distance // step
     direction = EARLIER if rounds > 0 else LATER
-    x, y = ends
-    if x is not None and y is not None:
+    if ends is not None:
+        x, y = ends
         farthest = y[1] - x[0] if direction is EARLIER else x[1] - y[0]
         if _is_less(farthest, as_poly(abs(rounds)), sizes):
             return False

@@ -80,8 +80,6 @@ class _Loops:
             case Branch(body=body, orelse=orelse):
                 yes, no = self.items(body, outer), self.items(orelse, outer)
                 return replace(item, body=yes, orelse=no)
-            case Repeat(body=body):
-                return replace(item, body=self.items(body, outer))
             case _:
                 return item
 
@@ -177,8 +175,6 @@ def _simpler(
                 bare = mapped(Loop(axis, ()), change)
                 assert isinstance(bare, Loop)
                 return replace(bare, body=_simpler(body, (*axes, axis), sizes))
-            case Repeat(condition=condition, body=body):
-                return Repeat(change(condition), tuple(map(changed, body)))
             case Branch(body=body, orelse=orelse):
                 bare = mapped(replace(item, body=(), orelse=()), change)
                 assert isinstance(bare, Branch)
@@ -205,17 +201,11 @@ class _Simpler:
         """`expr` with simpler indices and conditions on loops."""
         return expr if not _divides(expr) else cast("PrimExpr", rewrite(expr, self._rule))
 
-    def index(self, index: PrimExpr) -> PrimExpr:
-        """An index, simplified where it divides."""
-        if not _divides(index) or any(True for _ in loads(index)):
-            return index
-        found = ops.cast_to(self.analyzer.simplify(index), index.dtype)
-        return found if keeps_divisions(index, found, self.axes) else index
-
     def _rule(self, node: Node) -> Node | None:
         match node:
             case FloorDiv() | FloorMod() if _is_index(node) and self._is_known(node):
-                return self.index(node)
+                found = ops.cast_to(self.analyzer.simplify(node), node.dtype)
+                return found if keeps_divisions(node, found, self.axes) else None
             case _:
                 return None
 
@@ -388,7 +378,7 @@ def _cuts(loop: Loop, var: Var) -> list[IndexPoly]:
 
 def _place(part: BinaryOpExpr, var: Var) -> IndexPoly | None:
     """Where the quotient or remainder `part` cuts `var`, or None if it is none of `var`."""
-    if mentions(part.b, {var}) or any(True for _ in loads(part.b)):
+    if mentions(part.b, {var}):
         return None
     lowest = _lowest(part.a, var)
     if lowest is not None:

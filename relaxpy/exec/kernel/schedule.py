@@ -158,12 +158,12 @@ def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]
     inside = {v for m in maps if m is not None for v in m.coefficients}
     spatial = tuple(a for a in axes if a.var in inside)
     over = tuple(a for a in axes if a.var not in inside)
-    if not over and update is None:
+    if update is None:
         return Map(statement, axes)
     known = [m for m in maps if m is not None]
-    if update is not None and not is_one_to_one(known, axes, sizes):
+    if not is_one_to_one(known, axes, sizes):
         return Scatter(statement, axes, update)
-    if not over or update is None:
+    if not over:
         return Map(statement, axes)
     if update.combine == "add" and not statement.guards:
         product = _contraction(statement, spatial, over, update.operand)

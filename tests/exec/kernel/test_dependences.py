@@ -470,6 +470,20 @@ def test_stores_that_overlap_in_a_row_are_compared_with_their_neighbours() -> No
     assert many < 2.5 * few
 
 
+def columns_from_one(count: int) -> PrimFunc:
+    """A loop of as many statements, each of which reads the same elements."""
+    steps = "".join(f"        B[i, {k}] = A[i] * {k}\n" for k in range(count))
+    return from_source(
+        "@T.prim_func\ndef main(A: T.Buffer((4,), 'int32'), "
+        f"B: T.Buffer((4, {count}), 'int32')):\n    for i in range(4):\n{steps}"
+    )
+
+
+def test_elements_that_are_only_read_are_not_compared() -> None:
+    few, many = (calls(partial(compile_kernel, columns_from_one(k), "kernel")) for k in (40, 80))
+    assert many < 2.5 * few
+
+
 def test_a_sum_of_many_arrays_needs_no_deep_stack() -> None:
     def added(count: int) -> PrimFunc:
         arrays = [te.placeholder((4,), "float32", f"x{k}") for k in range(count)]

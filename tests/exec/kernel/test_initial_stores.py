@@ -172,6 +172,34 @@ LEFT = {
         ],
         ["X: elementwise", "X: add reduction over k"],
     ),
+    "of the diagonal, for a row": (
+        [
+            "for i in range(4): X[i, i] = B[i]",
+            "for i, k in T.grid(4, 3): X[0, i] = X[0, i] + Y[i, k]",
+        ],
+        ["X: elementwise", "X: add reduction over k"],
+    ),
+    "of a row, for the diagonal": (
+        [
+            "for i in range(4): X[0, i] = B[i]",
+            "for i, k in T.grid(4, 3): X[i, i] = X[i, i] + Y[i, k]",
+        ],
+        ["X: elementwise", "X: add reduction over k"],
+    ),
+    "of a slope, for a square": (
+        [
+            "for i, j in T.grid(3, 4): X[i * 4 + j, j] = B[i]",
+            "for i, j, k in T.grid(3, 4, 3): X[i, j] = X[i, j] + Y[i + j, k]",
+        ],
+        ["X: elementwise", "X: add reduction over k"],
+    ),
+    "of a square, for a slope": (
+        [
+            "for i, j in T.grid(3, 4): X[i, j] = B[i]",
+            "for i, j, k in T.grid(3, 4, 3): X[i * 4 + j, j] = X[i * 4 + j, j] + Y[i + j, k]",
+        ],
+        ["X: elementwise", "X: add reduction over k"],
+    ),
     "of the same rows, but other columns": (
         [
             "for i, j in T.grid(4, 3): X[i, j] = B[i]",

@@ -8,7 +8,7 @@ from relaxpy.exec.kernel import compile_kernel
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from tests.exec.kernel.support import check, source_of
 from tests.exec.kernel.test_initial_stores import lines
-from tests.exec.kernel.test_schedule_decisions import arguments, kernel
+from tests.exec.kernel.test_schedule_decisions import arguments, decided, kernel
 
 SIZES = ((2, 3, 1), (0, 1, -1), (1, 0, 0))
 
@@ -53,8 +53,14 @@ SAME = {
     "for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2": (
         "for i, j in T.grid(3, 4): X[i, j] = Y[i, j] * 2"
     ),
-    "for f in range(24): X[f // 12, f // 4 % 3] = Y[f // 4 % 3, f // 12] + A[f // 4 % 3]": (
-        "for f in range(24): X[f // 12, f // 4 % 3] = Y[f // 4 % 3, f // 12] + A[f // 4 % 3]"
+    "for f in range(24): X[f // 12, f // 4 % 3 * 4 + f % 4] = Y[f % 4, f // 12] + A[f // 4 % 3]": (
+        "for i, j, k in T.grid(2, 3, 4): X[i, j * 4 + k] = Y[k, i] + A[j]"
+    ),
+    "for f in range(24): X[f // 4 % 3 * 4 + f % 4, f // 12] = Y[f // 12, f % 4] + A[f // 4 % 3]": (
+        "for i, j, k in T.grid(2, 3, 4): X[j * 4 + k, i] = Y[i, k] + A[j]"
+    ),
+    "for f in range(24): X[f // 12, f % 12 // 4 * 4 + f % 4] = Y[f % 4, 0] + A[f % 12 // 4]": (
+        "for i, j, k in T.grid(2, 3, 4): X[i, j * 4 + k] = Y[k, 0] + A[j]"
     ),
     "for f in range(n * m): Z[f // m, f % m] = Z[f // m, f % m] * 2": (
         "for i, j in T.grid(n, m): Z[i, j] = Z[i, j] * 2"
@@ -101,6 +107,30 @@ def test_statements_that_share_a_split_loop_are_taken_apart_first() -> None:
     apart = lines("for i in range(12): A[i] = B[i] * 2", "for i in range(10): C[i] = D[i] * 3")
     assert steps_of(kernel(shared)) == steps_of(kernel(apart))
     check(kernel(shared), *arguments(2, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "name"), [("k_0", "k_1", "k"), ("k", "k1", "k"), ("p", "q", "p")]
+)
+def test_a_joined_loop_is_called_what_both_are(outer: str, inner: str, name: str) -> None:
+    loop = f"for i, {outer}, {inner} in T.grid(3, 2, 4): A[i] = A[i] + X[i, {outer} * 4 + {inner}]"
+    decided(lines(loop), f"A: add reduction over {name}")
+
+
+def test_a_divisor_in_memory_may_change() -> None:
+    """The loop has as many iterations as its end says at first; the divisor is read in each."""
+    decided(
+        """
+    for f in range(P[0] * 2):
+        A[f // T.max(P[0], 1) + f % T.max(P[0], 1)] = f
+        P[0] = P[0] + 2
+    for f in range(P[1] * 2):
+        B[f // P[1] + f % P[1]] = f
+        P[1] = P[1] + 2
+""",
+        "A: single element",
+        "B: single element",
+    )
 
 
 @pytest.mark.parametrize(

@@ -417,3 +417,27 @@ def test_a_group_runs_in_its_loops() -> None:
         "B: single element",
         reasons=["a while loop"] * 2,
     )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "method"),
+    [
+        ("float4_e2m1fn", "contraction over k"),
+        ("float32", "contraction over k"),
+        ("int8", "contraction over k"),
+        ("int4", "add reduction over k"),
+        ("bool", "add reduction over k"),
+    ],
+)
+def test_sums_of_products_are_contractions_where_they_wrap_like_bytes(
+    dtype: str, method: str
+) -> None:
+    """Numbers of fewer bits than a byte are kept in one, which does not wrap as they do."""
+    func = from_source(f"""
+@T.prim_func
+def f(A: T.Buffer((3, 5), "{dtype}"), B: T.Buffer((5, 2), "{dtype}"),
+      C: T.Buffer((3, 2), "{dtype}")):
+    for i, j, k in T.grid(3, 2, 5):
+        C[i, j] = C[i, j] + A[i, k] * B[k, j]
+""")
+    assert [entry.method for entry in compile_kernel(func, "kernel").report] == [method]
