@@ -1,6 +1,7 @@
 """The registry: one record says how an operator is called, what it gives, and what is wrong."""
 
 import dataclasses
+import pkgutil
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -73,6 +74,11 @@ def test_every_operator_has_a_name_a_docstring_and_a_word_on_purity() -> None:
         assert callable(record.op.get_attr("FInferStructInfo"))
         assert repr(record) == f"<operator {name}>"
     assert len(registered_ops()) == len(list(registered_ops()))
+
+
+def test_no_home_has_the_name_of_an_operator() -> None:
+    homes = {module.name for module in pkgutil.iter_modules(op.__path__)}
+    assert not homes & {name.removeprefix("relax.") for name in registered_ops()}
 
 
 @pytest.mark.rule("OP-16")
