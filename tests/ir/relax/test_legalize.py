@@ -175,8 +175,15 @@ def test_ranges_may_have_sizes_for_bounds_and_steps(
         np.testing.assert_array_equal(main(np.zeros(n, "float32")), expected(n))
 
 
-def test_nothing_is_said_of_calls_that_are_lowered_already() -> None:
-    mod = function(lambda x: op.call_pure_packed("f", x, sinfo_args=tensor(2)), tensor(2))
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: op.call_pure_packed("f", x, sinfo_args=tensor(2)),
+        lambda x: op.invoke_pure_closure(rx.ExternFunc("f"), (x,), sinfo_args=tensor(2)),
+    ],
+)
+def test_nothing_is_said_of_calls_that_are_lowered_already(body: Callable[..., Any]) -> None:
+    mod = function(body, tensor(2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert LegalizeOps(enable_warning=True)(mod) is mod
