@@ -50,7 +50,7 @@ T = TypeVar("T")
 _MOST_ENTRIES = 1 << 11
 _WEIGHT_LIMIT = 160
 #: The height up to which the values of a choice are simplified under its condition.
-_REACH = 8
+_HIGHEST_CHOICE = 8
 
 
 def is_integer(dtype: DataType) -> bool:
@@ -94,7 +94,7 @@ class Canonical:
     def _forget(self) -> None:
         self._entries = 0
         self.__dict__.pop("without_inequalities", None)
-        self._places: dict[tir.PrimExpr, Canonical] = {}
+        self._engines: dict[tir.PrimExpr, Canonical] = {}
         self._polys: dict[tir.PrimExpr, Poly] = {}
         self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
         self._bounds: dict[tir.PrimExpr, Interval] = {}
@@ -111,20 +111,20 @@ class Canonical:
     @cached_property
     def _inequalities(self) -> dict[Monomial, list[int]]:
         """The positions of the known inequalities by their monomials."""
-        places: dict[Monomial, list[int]] = {}
-        for place, known in enumerate(self.facts.negative):
+        positions: dict[Monomial, list[int]] = {}
+        for position, known in enumerate(self.facts.negative):
             for monomial in known:
                 if monomial:
-                    places.setdefault(monomial, []).append(place)
-        return places
+                    positions.setdefault(monomial, []).append(position)
+        return positions
 
     def known_about(self, p: Poly) -> list[Poly]:
         """The known negative polynomials that have a term of p.
 
         Others prove nothing of p: p less such a one is below 0 only where p is by itself.
         """
-        found = {place for monomial in p for place in self._inequalities.get(monomial, ())}
-        return [self.facts.negative[place] for place in sorted(found)]
+        found = {k for monomial in p for k in self._inequalities.get(monomial, ())}
+        return [self.facts.negative[k] for k in sorted(found)]
 
     def run(self, work: Callable[[], T]) -> T:
         """The result of `work`: the same at any depth of the stack, and in any thread.
@@ -263,12 +263,12 @@ class Canonical:
         The more conditions are assumed already, the less nested the expressions may be: every
         path of conditions has an engine of its own.
         """
-        if any(expr.height > _REACH >> self._depth for expr in exprs):
+        if any(expr.height > _HIGHEST_CHOICE >> self._depth for expr in exprs):
             return self
-        found = self._places.get(condition)
+        found = self._engines.get(condition)
         if found is None:
             facts = self.assume(self.facts, condition)
-            found = self._places[condition] = Canonical(facts, self, self._depth + 1)
+            found = self._engines[condition] = Canonical(facts, self, self._depth + 1)
             self._root._entries += 1
         return found
 

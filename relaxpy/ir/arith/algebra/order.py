@@ -17,27 +17,27 @@ def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:
     """
     if expr is written:
         return expr
-    places = _places(written)
+    positions = _positions(written)
 
-    def place(part: PrimExpr) -> int:
+    def position(part: PrimExpr) -> int:
         if isinstance(part, IntImm):
-            return len(places) + 1
-        found = places.get(part)
+            return len(positions) + 1
+        found = positions.get(part)
         if found is not None:
             return found
-        below = (places[v] for v in walk(part) if isinstance(v, Var) and v in places)
-        return min(below, default=len(places))
+        below = (positions[v] for v in walk(part) if isinstance(v, Var) and v in positions)
+        return min(below, default=len(positions))
 
     def rule(node: Node) -> Node | None:
         if not isinstance(node, (Add, Sub, Mul)) or not node.dtype.is_int:
             return None
         if isinstance(node, Mul):
             factors = _factors(node)
-            wanted = sorted(factors, key=place)
+            wanted = sorted(factors, key=position)
             same = all(a is b for a, b in zip(factors, wanted, strict=True))
             return None if same else reduce(Mul, wanted)
         terms = _terms(node)
-        found = sorted(terms, key=lambda term: place(term[0]))
+        found = sorted(terms, key=lambda term: position(term[0]))
         first = next((i for i, (_, negative) in enumerate(found) if not negative), 0)
         found.insert(0, found.pop(first))
         same = all(a[0] is b[0] for a, b in zip(terms, found, strict=True))
@@ -52,16 +52,16 @@ def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:
     return after
 
 
-def _places(written: PrimExpr) -> dict[Node, int]:
+def _positions(written: PrimExpr) -> dict[Node, int]:
     """The position of each subexpression, counted from the left, parents before children."""
-    places: dict[Node, int] = {}
+    positions: dict[Node, int] = {}
     stack = [written]
     while stack:
         node = stack.pop()
-        if node not in places:
-            places[node] = len(places)
+        if node not in positions:
+            positions[node] = len(positions)
             stack += reversed([part for part in children(node) if isinstance(part, PrimExpr)])
-    return places
+    return positions
 
 
 def _factors(product: PrimExpr) -> list[PrimExpr]:

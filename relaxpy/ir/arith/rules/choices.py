@@ -40,11 +40,11 @@ def _chosen(
 
     The operand that a Select does not choose is evaluated too, and must not fail for that.
     """
-    places = engine.where(test, a), engine.where(engine.negation(test), b)
+    engines = engine.where(test, a), engine.where(engine.negation(test), b)
     free = not isinstance(expr, tir.Select)
     yes, no = (
-        (place if free or folding.is_safe(side) else engine).simplify(side)
-        for place, side in zip(places, (a, b), strict=True)
+        (inside if free or folding.is_safe(side) else engine).simplify(side)
+        for inside, side in zip(engines, (a, b), strict=True)
     )
     return folding.chosen(expr, test, yes, no)
 

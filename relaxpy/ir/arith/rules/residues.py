@@ -39,8 +39,8 @@ def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
     if parts is None or parts[0].dtype.vector:
         return residue.EVERYTHING
     test, a, b = parts
-    places = engine.where(test, a), engine.where(engine.negation(test), b)
-    return residue.join(of_expr(places[0], a), of_expr(places[1], b))
+    yes, no = engine.where(test, a), engine.where(engine.negation(test), b)
+    return residue.join(yes.residue(a), no.residue(b))
 
 
 def of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:

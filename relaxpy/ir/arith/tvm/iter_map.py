@@ -21,7 +21,7 @@ from relaxpy.ir.arith.tvm.iter_reader import (
     Padded,
     Reader,
     RefusedError,
-    RetryError,
+    with_padding,
 )
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import ops
@@ -60,23 +60,24 @@ def detect_iter_map(
     """
     level = _level(check_level)
     condition = ops.truth(predicate)
-    pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
     values = ops.convert_all(indices)
-    while True:
-        try:
-            reader = Reader(input_iters, level, simplify_trivial_iterators, pads)
-            reader.assume(condition)
-            found = tuple(reader.index(value) for value in values)
-            one_to_one = _checked(reader, level, found)
-        except RetryError:
-            continue
-        except RefusedError as error:
-            return IterMapResult((), (str(error),), ops.const(False, BOOL))
-        used = set(marks_of(found))
-        padded = tuple(p for p in reader.padded.values() if p.mark in used)
-        holds = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in padded]
-        padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
-        return IterMapResult(found, (), padding, padded, one_to_one)
+
+    def detected(reader: Reader) -> tuple[Reader, tuple[IterSumExpr, ...], bool]:
+        reader.assume(condition)
+        found = tuple(reader.index(value) for value in values)
+        return reader, found, _checked(reader, level, found)
+
+    try:
+        reader, found, one_to_one = with_padding(
+            input_iters, level, simplify_trivial_iterators, detected
+        )
+    except RefusedError as error:
+        return IterMapResult((), (str(error),), ops.const(False, BOOL))
+    used = set(marks_of(found))
+    padded = tuple(p for p in reader.padded.values() if p.mark in used)
+    holds = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in padded]
+    padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
+    return IterMapResult(found, (), padding, padded, one_to_one)
 
 
 @entry_point
@@ -86,15 +87,13 @@ def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> 
     Errors:
         MisuseError (also ValueError): it is not such a sum.
     """
-    pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
-    while True:
-        try:
-            reader = Reader(input_iters, IterMapLevel.NoCheck, True, pads)
-            return reader.read(ops.convert(index)).expr()
-        except RetryError:
-            continue
-        except RefusedError as error:
-            raise MisuseError(str(error), about=index) from None
+    value = ops.convert(index)
+    try:
+        return with_padding(
+            input_iters, IterMapLevel.NoCheck, True, lambda reader: reader.read(value).expr()
+        )
+    except RefusedError as error:
+        raise MisuseError(str(error), about=index) from None
 
 
 @entry_point

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from relaxpy.ir.arith.algebra import folding, residue
 from relaxpy.ir.arith.tvm.extents import Extents, absolute, analyzer_of, is_negative, size_of
@@ -21,6 +22,8 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,3 +428,18 @@ def _common(uses: list[tuple[PrimExpr, PrimExpr]]) -> tuple[PrimExpr, PrimExpr] 
     if multiple > ops.int_range(divisor.dtype)[1]:
         return None
     return ops.const(begin, shift.dtype), ops.const(multiple, divisor.dtype)
+
+
+def with_padding(
+    iters: Mapping[Var, Range],
+    level: IterMapLevel,
+    simplify_trivial: bool,
+    work: Callable[[Reader], T],
+) -> T:
+    """The result of `work` with a Reader that has the padding of every iterator."""
+    pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
+    while True:
+        try:
+            return work(Reader(iters, level, simplify_trivial, pads))
+        except RetryError:
+            continue
