@@ -207,7 +207,7 @@ from relaxpy.arith import simplify
 vs = [T.Var("i", "int32") for _ in range(12)]
 total = sum(((a + 1) * (b - 2) // 3 for a, b in zip(vs, vs[::-1])), start=T.IntImm("int32", 0))
 names = {{v: f"i{{k}}" for k, v in enumerate(vs)}}
-from relaxpy.ir.core.traverse import substitute
+from relaxpy.ir.tir.substitution import substitute
 print(substitute(simplify(total), {{v: T.Var(name, "int32") for v, name in names.items()}}))
 """
 
