@@ -22,7 +22,7 @@ from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.python_functions import with_instance
 from relaxpy.exec.runtime.signatures import public_signatures
 from relaxpy.exec.runtime.values import Value
-from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -36,7 +36,7 @@ ModuleLike: TypeAlias = IRModule | rx.BaseFunc | type[Any]
 
 
 @user_facing
-@in_bulk
+@gc_paused
 def compile(
     mod: ModuleLike,
     target: str | None = "numpy",

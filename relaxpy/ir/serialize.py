@@ -24,8 +24,8 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError, close_names
 from relaxpy.ir import global_info
 from relaxpy.ir.core import device
-from relaxpy.ir.core.bulk import in_bulk
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
@@ -306,7 +306,7 @@ def make_node(type_key: str, **fields: object) -> Node | Attrs:
 
 
 @user_facing
-@in_bulk
+@gc_paused
 def save_json(node: Node | Sequence[Node] | Mapping[str, Node]) -> str:
     """The JSON text of a node or module, or of a list or table of such and of plain values.
 
@@ -337,7 +337,7 @@ def _written(writer: _Writer, node: object) -> str:
     return json.dumps({**table, "nodes": writer.rows}, separators=(",", ":"), allow_nan=False)
 
 
-@in_bulk
+@gc_paused
 def reduced(node: Node) -> tuple[Callable[..., Node], tuple[str, tuple[Node, ...]]]:
     """What pickle makes `node` of again: a function, the text of the node, and its variables.
 
@@ -349,7 +349,7 @@ def reduced(node: Node) -> tuple[Callable[..., Node], tuple[str, tuple[Node, ...
     return _restored, (text, tuple(writer.left or ()))
 
 
-@in_bulk
+@gc_paused
 def _restored(text: str, variables: tuple[Node, ...]) -> Node:
     found: Node = _read(text, variables)
     return found
@@ -462,7 +462,7 @@ def _array(dtype: DataType, shape: list[object], text: str) -> np.ndarray[Any, A
 
 
 @user_facing
-@in_bulk
+@gc_paused
 def load_json(text: str) -> Any:
     """The node that `save_json` made `text` from; lists come back as tuples, dicts as Attrs.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import ParseError
-from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script import ir as ir_words, relax as relax_words, tir as tir_words
@@ -41,7 +41,7 @@ _UNDECORATED = "a class in a text is decorated with @I.ir_module or @R.rewriter"
 
 
 @user_facing
-@in_bulk
+@gc_paused
 def from_source(
     text: str,
     extra_vars: Mapping[str, object] | None = None,

@@ -24,7 +24,7 @@ def test_other_names_are_no_devices(name: object) -> None:
 
 
 def test_a_number_is_said_once_or_twice_alike() -> None:
-    with pytest.raises(MisuseError, match="cuda:1 is no device of number 2"):
+    with pytest.raises(MisuseError, match="device cuda:1 does not have the number 2"):
         device("cuda:1", 2)
     for index in (-1, 1.5, True):
         with pytest.raises(MisuseError, match="numbered from 0"):

@@ -48,7 +48,7 @@ def test_types_of_pointers():
     assert PointerType("int8", "shared").storage_scope == "shared"
     with pytest.raises(MisuseError, match="expected a dtype"):
         PointerType(PointerType("int8"))
-    with pytest.raises(MisuseError, match="memory is named by a string, found 3"):
+    with pytest.raises(MisuseError, match="expected a storage scope as a string, found 3"):
         PointerType("int8", 3)
 
 

@@ -1,1 +1,1 @@
-"""The base of all nodes: `Node`, datatypes, types, devices, and the walk over their fields."""
+"""The base of all nodes: `Node`, datatypes, types, devices, and the traversal of node fields."""

@@ -1,4 +1,4 @@
-"""Devices at run time, by kind and number: what `R.cuda(0)` means."""
+"""Devices at run time, by kind and number, such as `R.cuda(0)`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from relaxpy.ir.core.node import Node
 KINDS = (
     *("cpu", "cuda", "opencl", "vulkan", "metal", "vpi", "rocm", "ext_dev", "hexagon", "webgpu"),
 )
-# The numbers of the kinds in DLPack.
-_NUMBERED = dict(zip((1, 2, 4, 7, 8, 9, 10, 12, 16, 15), KINDS, strict=True))
+# DLPack's device type numbers.
+_KIND_BY_NUMBER = dict(zip((1, 2, 4, 7, 8, 9, 10, 12, 16, 15), KINDS, strict=True))
 
 
 def split_device(text: object) -> tuple[str, int]:
-    """The kind and the number of "cuda:1"; a kind alone is its first device.
+    """Split "cuda:1" into its kind and its number; the number is 0 where it is left out.
 
     Errors:
-        MisuseError (also ValueError): it is no device's name.
+        MisuseError (also ValueError): `text` does not name a device.
     """
     kind, colon, digits = text.partition(":") if isinstance(text, str) else ("", "", "")
     if not kind or (colon and not re.fullmatch("[0-9]{1,9}", digits)):
@@ -40,7 +40,7 @@ class Device(Node):
     """One device of a machine.
 
     Errors:
-        MisuseError (also ValueError): there is no such kind, or the number is no integer from 0.
+        MisuseError (also ValueError): the kind is unknown, or the number is not an integer >= 0.
     """
 
     _fields = ("kind", "index")
@@ -66,27 +66,27 @@ class Device(Node):
 
 @user_facing
 def device(name: str | int, index: int | None = None) -> Device:
-    """The device of a kind and number, as in `device("cuda", 1)` or `device("cuda:1")`.
+    """Return the device of a kind and number, as in `device("cuda", 1)` or `device("cuda:1")`.
 
-    A kind may be given by its number in DLPack, too: `device(2, 1)`.
+    The kind may also be its number in DLPack: `device(2, 1)`.
 
     Errors:
-        MisuseError (also ValueError): there is no such kind, or it is no number.
+        MisuseError (also ValueError): the kind or the number is not valid.
     """
-    named = _NUMBERED.get(name, name) if type(name) is int else name
-    kind, number = split_device(named)
-    if index is not None and ":" in str(named) and index != number:
-        raise MisuseError(f"{name} is no device of number {index!r:.60}", about=index)
+    text = _KIND_BY_NUMBER.get(name, name) if type(name) is int else name
+    kind, number = split_device(text)
+    if index is not None and ":" in str(text) and index != number:
+        raise MisuseError(f"device {name} does not have the number {index!r:.60}", about=index)
     return Device(kind, number if index is None else index)
 
 
-def _of_kind(kind: str) -> Callable[..., Device]:
+def _constructor(kind: str) -> Callable[..., Device]:
     def make(index: int = 0) -> Device:
         return Device(kind, index)
 
     make.__name__ = make.__qualname__ = kind
-    make.__doc__ = f"The {kind} device of this number."
+    make.__doc__ = f"Return the {kind} device with this number."
     return user_facing(make)
 
 
-cpu, cuda, opencl, vulkan, metal, vpi, rocm, ext_dev, hexagon, webgpu = map(_of_kind, KINDS)
+cpu, cuda, opencl, vulkan, metal, vpi, rocm, ext_dev, hexagon, webgpu = map(_constructor, KINDS)

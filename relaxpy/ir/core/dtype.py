@@ -1,4 +1,4 @@
-"""Datatypes: names of the scalar and vector types that tensors and PrimExprs are made of."""
+"""Datatypes: the scalar and vector types of tensor elements and PrimExprs, by name."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _RELAX_BITS = {
     "uint": frozenset((1, 8, 16, 32, 64)),
     "float": frozenset((16, 32, 64)),
 }
-# What other libraries write for the beginning of a name, or for the whole of it.
-_WORDS = {"fp": "float", "f": "float", "bf": "bfloat", "i": "int", "u": "uint"}
-_WORDS |= {"half": "float16", "double": "float64", "long": "int64", "boolean": "bool"}
-_ABBREVIATION = re.compile(rf"^(?:{'|'.join(sorted(_WORDS, key=len, reverse=True))})(?=\d|$)")
+# Abbreviations that other libraries use for the beginning of a name, or for the whole name.
+_LONG_FORMS = {"fp": "float", "f": "float", "bf": "bfloat", "i": "int", "u": "uint"}
+_LONG_FORMS |= {"half": "float16", "double": "float64", "long": "int64", "boolean": "bool"}
+_ABBREVIATION = re.compile(rf"^(?:{'|'.join(sorted(_LONG_FORMS, key=len, reverse=True))})(?=\d|$)")
 
 
-class _Parts(NamedTuple):
-    """What the name of a datatype says; `text` is its canonical form."""
+class _Parsed(NamedTuple):
+    """The components of a datatype; `text` is its canonical name."""
 
     text: str
     family: str
@@ -55,26 +55,26 @@ class _Parts(NamedTuple):
     vector: str
 
 
-_VOID = _Parts("", "handle", 0, 0, False, "", "")
+_VOID = _Parsed("", "handle", 0, 0, False, "", "")
 
 
 @lru_cache(maxsize=1 << 12)
-def _parse(text: str) -> _Parts:
+def _parse(text: str) -> _Parsed:
     if text in ("", "void", "handle0", "handle0x0", "handle64x0"):
         return _VOID
     if text == "bool" or text.startswith("boolx"):
         text = text.replace("bool", "uint1", 1)
-    found = _PATTERN.fullmatch(text)
-    if found is None or (found[2] and found[1] in _SMALL_FLOATS):
+    match = _PATTERN.fullmatch(text)
+    if match is None or (match[2] and match[1] in _SMALL_FLOATS):
         known = [
             "bool",
             "bfloat16",
             *(f"{f}{b}" for f, bs in _RELAX_BITS.items() for b in bs if b > 1),
         ]
-        usual = _ABBREVIATION.sub(lambda m: _WORDS[m[0]], text)
-        hint = f"did you mean {usual!r}?" if usual in known else close_names(text, known)
+        expanded = _ABBREVIATION.sub(lambda m: _LONG_FORMS[m[0]], text)
+        hint = f"did you mean {expanded!r}?" if expanded in known else close_names(text, known)
         raise MisuseError(f"unknown dtype {text!r:.60}", rule="DT-1", hint=hint, about=text)
-    family, digits, scalable, lane_digits = found.groups()
+    family, digits, scalable, lane_digits = match.groups()
     fixed = {"handle": 64, "bfloat": 16, **_SMALL_FLOATS}.get(family)
     bits = int(digits) if digits else fixed or 32
     lanes = int(lane_digits) if lane_digits else 1
@@ -83,25 +83,25 @@ def _parse(text: str) -> _Parts:
     stem = family if family == "handle" or family in _SMALL_FLOATS else f"{family}{bits}"
     element = "bool" if stem == "uint1" else stem
     if lanes == 1 and not scalable:
-        return _Parts(element, family, bits, 1, False, element, "")
+        return _Parsed(element, family, bits, 1, False, element, "")
     vector = f"x{scalable or ''}{lanes}"
-    return _Parts(stem + vector, family, bits, lanes, bool(scalable), element, vector)
+    return _Parsed(stem + vector, family, bits, lanes, bool(scalable), element, vector)
 
 
 class DataType(str):
-    """A datatype, and the string that names it: `DataType("float32") == "float32"`.
+    """A datatype, which is also the string that names it: `DataType("float32") == "float32"`.
 
-    `""` is Void: in an info, a datatype not known at compile time (DT-3, DT-7). `"bool"` is UInt
-    with one bit (DT-5).
+    `""` is Void: in struct info, a datatype that is not known at compile time (DT-3, DT-7).
+    `"bool"` is UInt with one bit (DT-5).
 
     Errors:
-        MisuseError (also ValueError, TypeError): the text names no datatype.
+        MisuseError (also ValueError, TypeError): the text does not name a datatype.
     """
 
     __slots__ = ()
 
     def __new__(cls, text: str | Self | npt.DTypeLike = "") -> Self:
-        """The datatype that `text`, a NumPy type or a Python scalar class names."""
+        """Return the datatype for a name, a NumPy type or a Python scalar class."""
         if isinstance(text, cls):
             return text
         if not isinstance(text, str):
@@ -110,53 +110,53 @@ class DataType(str):
 
     @property
     def family(self) -> str:
-        """`int`, `uint`, `float`, `handle`, `bfloat`, or the whole name of a small float."""
+        """`int`, `uint`, `float`, `handle`, `bfloat`, or the full name of a small float."""
         return _parse(self).family
 
     @property
     def bits(self) -> int:
-        """Bits of one lane."""
+        """The number of bits of one lane."""
         return _parse(self).bits
 
     @property
     def lanes(self) -> int:
-        """Number of lanes: 1 for a scalar, 0 for Void."""
+        """The number of lanes: 1 for a scalar, 0 for Void."""
         return _parse(self).lanes
 
     @property
     def type_code(self) -> int:
-        """The family as a number, as DLPack and TVM count them."""
+        """The type code of the family in DLPack and TVM."""
         return _CODES[self.family]
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, all lanes, rounded up.
+        """The number of bytes of one element with all its lanes, rounded up.
 
         Errors:
-            MisuseError (also ValueError): the number of lanes is known only to the machine.
+            MisuseError (also ValueError): the vector is scalable, so that its size is not known.
         """
         if self.is_scalable:
-            raise MisuseError(f"{self} has no size that is known beforehand")
+            raise MisuseError(f"the size of {self} is not known at compile time")
         return (self.bits * max(1, self.lanes) + 7) // 8
 
     @property
     def is_scalable(self) -> bool:
-        """Whether the machine decides how many times `lanes` elements a vector has."""
+        """Whether the hardware decides by which factor a vector has more than `lanes` lanes."""
         return _parse(self).scalable
 
     @property
     def vector(self) -> str:
-        """How the name ends for a vector, `x4` or `xvscalex4`; empty for a scalar."""
+        """The suffix of a vector's name, `x4` or `xvscalex4`; empty for a scalar."""
         return _parse(self).vector
 
     @property
     def is_void(self) -> bool:
-        """Whether this is Void: not known at compile time."""
+        """Whether this is Void, a datatype not known at compile time."""
         return self == ""
 
     @property
     def is_bool(self) -> bool:
-        """Whether one lane is a truth value."""
+        """Whether one lane is a boolean."""
         return self.family == "uint" and self.bits == 1
 
     @property
@@ -166,18 +166,18 @@ class DataType(str):
 
     @property
     def is_float(self) -> bool:
-        """Whether this is a floating format of any kind."""
+        """Whether this is a floating-point datatype of any format."""
         return not self.is_int and self.family != "handle"
 
     @property
     def element(self) -> DataType:
         """The datatype of one lane."""
-        parts = _parse(self)
-        return DataType(parts.element) if parts.vector else self
+        parsed = _parse(self)
+        return DataType(parsed.element) if parsed.vector else self
 
     @property
     def relax_defect(self) -> str | None:
-        """Why Relax infos may not carry this datatype (DT-2, DT-4, DT-8), or None if they may."""
+        """Why struct info may not have this datatype (DT-2, DT-4, DT-8), or None if it may."""
         _, family, bits, lanes, scalable, _, _ = _parse(self)
         if self.is_void:
             return None
@@ -191,12 +191,12 @@ class DataType(str):
         return None
 
     def with_lanes(self, lanes: int) -> DataType:
-        """The vector of `lanes` such elements."""
+        """Return the vector datatype with `lanes` of these elements."""
         element = _parse(self).element
         return DataType(element if lanes == 1 else f"{element}x{lanes}")
 
     def spread(self, over: DataType) -> DataType:
-        """Such elements, one for each lane of `over`."""
+        """Return the datatype with this element for each lane of `over`."""
         if not over.vector:
             return self
         lanes = self.lanes * over.lanes
@@ -205,10 +205,10 @@ class DataType(str):
         return self.with_lanes(lanes)
 
     def numpy(self) -> np.dtype[np.generic]:
-        """The NumPy (or ml_dtypes) type of one element.
+        """Return the NumPy (or ml_dtypes) type of one element.
 
         Errors:
-            MisuseError: NumPy has no such type.
+            MisuseError: NumPy does not have this type.
         """
         return _numpy_type(self.element)
 
@@ -220,14 +220,14 @@ def _numpy_type(name: str) -> np.dtype[np.generic]:
     try:
         return np.dtype(name)
     except TypeError:
-        found: type[np.generic] | None = getattr(ml_dtypes, name, None)
-        if found is None:
+        scalar_type: type[np.generic] | None = getattr(ml_dtypes, name, None)
+        if scalar_type is None:
             raise MisuseError(f"dtype {name!r} has no NumPy form", rule="DT-8") from None
-        return np.dtype(found)
+        return np.dtype(scalar_type)
 
 
 def _name_of(value: Any) -> str:
-    """The name of a NumPy type or of a Python scalar class."""
+    """Return the name of a NumPy type or of a Python scalar class."""
     plain = {bool: "bool", int: "int64", float: "float64", None: ""}
     try:
         if value in plain:

@@ -1,4 +1,4 @@
-"""What is known of nodes, remembered for as long as they are alive."""
+"""Caches of values by node, whose entries are dropped together with their nodes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ V = TypeVar("V")
 
 
 class NodeTable(Generic[V]):
-    """A value for each of some nodes, by identity, dropped with the node.
+    """A weak mapping from nodes, by identity, to values; an entry is dropped with its node.
 
-    A value must not refer to its node, which it would keep alive.
+    A value must not refer to its node, since it would keep the node alive.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class NodeTable(Generic[V]):
         return len(self._entries)
 
     def get(self, node: Node) -> V | None:
-        """The value for a node, or None."""
+        """Return the value for a node, or None."""
         entry = self._entries.get(id(node))
         return None if entry is None else entry[1]
 
@@ -36,17 +36,17 @@ class NodeTable(Generic[V]):
 
 
 def memoised(analysis: Callable[[N], V]) -> Callable[[N], V]:
-    """`analysis`, done once for each node.
+    """Cache the results of `analysis` by node.
 
-    The node is immutable, and nobody changes the result, which does not refer to the node.
+    Callers must not change a result, and a result must not refer to its node.
     """
-    known: NodeTable[V] = NodeTable()
+    cache: NodeTable[V] = NodeTable()
 
     @wraps(analysis)
-    def remembered(node: N) -> V:
-        found = known.get(node)
-        if found is None:
-            found = known[node] = analysis(node)
-        return found
+    def cached(node: N) -> V:
+        result = cache.get(node)
+        if result is None:
+            result = cache[node] = analysis(node)
+        return result
 
-    return remembered
+    return cached

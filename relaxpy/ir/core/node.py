@@ -1,4 +1,4 @@
-"""The base of everything in the IR: immutable nodes that name those fields that are structure."""
+"""The base class of the IR: immutable nodes that declare their structural fields."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from relaxpy.ir import hooks
 
 
 class Node:
-    """Data of the language: frozen, printable, compared as its kind says.
+    """The base class of all IR nodes, which are frozen and printable.
 
-    `_fields` are the fields that make the node what it is, in the order in which variables come
-    into being; positions, cached and derived values are not among them. In `_binds` are those whose
-    variables are defined there, in `_binds_sizes` those where shape variables are, too, in
-    `_owns_sizes` those where only shape variables that stand alone are. What a node
-    with `_scope` defines ends with it. A `_variable` is an identity: it is compared field by field
-    where it is defined, and by its definition everywhere else; one that `_defines_itself` is
-    defined where it is first met, if nowhere else. Where `_judged_by` names another attribute for a
-    field, sameness of programs is judged by that one.
+    `_fields` are the structural fields, in the order in which they define variables; spans, cached
+    and derived values are not among them. `_binds` are the fields whose variables are defined
+    there, `_binds_shape_vars` those that define shape variables, too, and
+    `_binds_bare_shape_vars` those that define only shape variables that are a whole dimension. The
+    definitions inside a node with `_scope` end with that node. A `_variable` has identity:
+    structural equality compares its fields where it is defined, and its definition at each use. A
+    variable that `_defines_itself` is defined at its first use if it is not defined elsewhere.
+    `_compared_as` maps a field to the attribute that structural equality compares in its place.
     """
 
     __slots__ = ("__weakref__",)
     _fields: ClassVar[tuple[str, ...]] = ()
-    _judged_by: ClassVar[Mapping[str, str]] = {}
+    _compared_as: ClassVar[Mapping[str, str]] = {}
     _binds: ClassVar[frozenset[str]] = frozenset()
-    _binds_sizes: ClassVar[frozenset[str]] = frozenset()
-    _owns_sizes: ClassVar[frozenset[str]] = frozenset()
+    _binds_shape_vars: ClassVar[frozenset[str]] = frozenset()
+    _binds_bare_shape_vars: ClassVar[frozenset[str]] = frozenset()
     _scope: ClassVar[bool] = False
     _variable: ClassVar[bool] = False
     _defines_itself: ClassVar[bool] = False
 
     def same_as(self, other: object) -> bool:
-        """Whether `other` is this very node."""
+        """Return whether `other` is this node itself."""
         return self is other
 
     def script(self, **options: object) -> str:
-        """The TVMScript text of this node; for `options` see `relaxpy.script.printer.script`."""
+        """Return the TVMScript text; for `options` see `relaxpy.script.printer.script`."""
         text: str = hooks.call("script", self, **options)
         return text
 
@@ -50,13 +50,13 @@ class Node:
     ) -> None:
         """Print the TVMScript text, in colour on a terminal and in a notebook.
 
-        A `style`, "light", "dark" or "ansi", colours it everywhere; `options` are those of
-        `script`, whose layout is always that of black.
+        With a `style` of "light", "dark" or "ansi" the text is coloured everywhere. `options` are
+        those of `script`, which always lays text out as black does.
         """
         hooks.call("show", self, style, black_format, **options)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """What a notebook shows."""
+        """Return the HTML that a notebook shows."""
         bundle: dict[str, str] = hooks.call("html", self)
         return bundle
 
@@ -79,9 +79,9 @@ class Node:
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
-        """How pickle takes this node apart: all below it in one piece, so that depth is no limit.
+        """Pickle this node with all nodes below it as one text, so that depth is not limited.
 
-        What is pickled together mentions the same variables afterwards, too.
+        Nodes that are pickled together share their variables when they are loaded.
         """
         from relaxpy.ir.serialize import reduced
 
@@ -89,7 +89,7 @@ class Node:
 
 
 def too_deep(node: Node) -> str:
-    """What stands for a node with more in each other than the stack, or any text, can hold."""
+    """Return a placeholder for a node that is nested too deeply, or is too large, to be printed."""
     return f"<{type(node).__name__}, nested too deeply to be shown>"
 
 
@@ -142,7 +142,7 @@ class Attrs(Mapping[str, "Attr"]):
 
     @override
     def __hash__(self) -> int:
-        return hash(frozenset(self._items))  # equal values can have other texts, as 1 and 1.0 have
+        return hash(frozenset(self._items))  # of the keys alone: values need not be hashable
 
     @override
     def __repr__(self) -> str:
@@ -159,11 +159,11 @@ class Attrs(Mapping[str, "Attr"]):
         return Attrs, (dict(self._items),)
 
     def updated(self, changes: Mapping[str, object]) -> Attrs:
-        """These attributes with `changes` laid over them."""
+        """Return these attributes updated with `changes`."""
         return Attrs({**self._items, **changes})
 
     def without(self, *keys: str) -> Attrs:
-        """These attributes less those named."""
+        """Return these attributes without `keys`."""
         return Attrs({k: v for k, v in self._items.items() if k not in keys})
 
 
@@ -179,16 +179,17 @@ Attr: TypeAlias = bool | int | float | str | tuple["Attr", ...] | Attrs | Node |
 EMPTY_ATTRS = Attrs()
 
 
-_AS_THEY_ARE = frozenset((bool, int, float, str, type(None)))
+_SCALARS = frozenset((bool, int, float, str, type(None)))
 
 
 def freeze(value: object) -> Attr:
-    """`value` with lists as tuples, dicts as Attrs and arrays read-only, at every depth.
+    """Convert `value` to an immutable attribute.
 
-    Literals of the loop level and NumPy's numbers are what Python writes for them, annotations of a
-    program the infos that they stand for.
+    At every depth, lists become tuples, dicts become Attrs and arrays become read-only. Literals of
+    TIR and NumPy scalars become Python scalars, and annotations such as `R.Tensor` become struct
+    info.
     """
-    if type(value) in _AS_THEY_ARE:
+    if type(value) in _SCALARS:
         return value
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
@@ -201,14 +202,14 @@ def freeze(value: object) -> Attr:
         plain_value: Attr = value.item()
         return plain_value
     if not isinstance(value, Node):
-        as_info = getattr(value, "__struct_info__", None)
-        return value if as_info is None else as_info()
+        as_sinfo = getattr(value, "__struct_info__", None)
+        return value if as_sinfo is None else as_sinfo()
     plain = getattr(value, "__attr__", None)
     return value if plain is None else plain()
 
 
 def as_attrs(value: Mapping[str, object] | None) -> Attrs:
-    """`value` as Attrs; None gives the empty ones."""
+    """Convert `value` to Attrs; None gives empty Attrs."""
     if value is None:
         return EMPTY_ATTRS
     return value if isinstance(value, Attrs) else Attrs(value)

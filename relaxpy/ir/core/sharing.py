@@ -1,4 +1,4 @@
-"""How much there is in a node when what is shared counts at each of its places."""
+"""Limits on the size of a node when shared nodes are counted once per use."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 
 MANY: Final = 1 << 18
-"""So many places are gone through in any case."""
-_TIMES: Final = 64
-"""How many places a node may have on average."""
+"""The number of visits that is always allowed."""
+_MAX_USES: Final = 64
+"""The number of uses that a node may have on average."""
 
 
-class Places:
-    """Counts the places below `root` that are gone through one by one."""
+class VisitBudget:
+    """Counts the visits of a traversal of `root` that visits a shared node once per use."""
 
     __slots__ = ("_left", "_root")
 
@@ -23,33 +23,33 @@ class Places:
         self._root = root
         self._left = MANY
 
-    def pass_by(self, weight: int = 1) -> None:
-        """Count one more place, or one that takes as long as some.
+    def spend(self, weight: int = 1) -> None:
+        """Count one visit, or one that takes as long as `weight` visits.
 
         Errors:
-            MisuseError (also TypeError): there are so many that the end would never be reached.
+            MisuseError (also TypeError): the traversal would not end in reasonable time.
         """
         if self._left > 0:
             self._left -= weight
             if self._left <= 0:
-                refuse_if_vast(self._root)
+                check_unshared_size(self._root)
 
 
-def refuse_if_vast(root: Node) -> None:
-    """Refuse a node in which much is shared over and over, whose places are therefore too many.
+def check_unshared_size(root: Node) -> None:
+    """Refuse a node that would be too large if shared nodes were copied for each use.
 
     Errors:
-        MisuseError (also TypeError): it has more than 64 places for each of its nodes.
+        MisuseError (also TypeError): its nodes have more than 64 uses on average.
     """
-    places: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for node in walk(root):
-        places[id(node)] = 1 + sum(places.get(id(child), 1) for child in children(node))
-    total = places[id(root)]
-    if total > max(MANY, _TIMES * len(places)):
+        sizes[id(node)] = 1 + sum(sizes.get(id(child), 1) for child in children(node))
+    total = sizes[id(root)]
+    if total > max(MANY, _MAX_USES * len(sizes)):
         raise MisuseError(
-            f"a {type(root).__name__} of {len(places)} nodes, many of them shared, has more than "
+            f"a {type(root).__name__} of {len(sizes)} nodes, many of them shared, has more than "
             f"2**{total.bit_length() - 1} places, too many to go through",
-            hint="bind to a variable what stands in several places; bb.emit and Normalize do so "
+            hint="bind to a variable what stands in several sizes; bb.emit and Normalize do so "
             "with calls",
             about=root,
         )

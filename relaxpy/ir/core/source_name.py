@@ -1,4 +1,4 @@
-"""Sources that only have a name."""
+"""Sources that have a name and no text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from relaxpy.errors import Source
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceName(Source):
-    """The source of positions that are made by hand: a name without the text behind it."""
+    """The source of spans that are built by hand, without a program text."""
 
     text: str = field(default="", repr=False)

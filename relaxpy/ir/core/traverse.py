@@ -1,4 +1,4 @@
-"""Walking and rewriting of nodes, generic over the fields that each kind of node declares."""
+"""Traversal and rewriting of nodes, generic over the fields that each node class declares."""
 
 from __future__ import annotations
 
@@ -14,48 +14,49 @@ V = TypeVar("V", bound=Node)
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The nodes in the fields of `node`, in order, those in tuples and tables included."""
+    """Return the nodes in the fields of `node`, in order; tuples and mappings are searched."""
     return iter(_children(node))
 
 
-# Values that are or hold no nodes: most fields have one, and to ask for a Mapping takes long.
+# Types without nodes inside. Most fields have one of them, and `isinstance(.., Mapping)` is slow.
 _PLAIN = frozenset((str, int, bool, float, DataType, type(None)))
 
 
 def _children(node: Node) -> list[Node]:
-    found: list[Node] = []
+    nodes: list[Node] = []
     for name in node._fields:
         value = getattr(node, name)
         kind = type(value)
         if kind is tuple:
             for item in value:
                 if isinstance(item, Node):
-                    found.append(item)
+                    nodes.append(item)
                 else:
-                    _collect(item, found)
+                    _collect(item, nodes)
         elif isinstance(value, Node):
-            found.append(value)
+            nodes.append(value)
         elif kind not in _PLAIN and value is not EMPTY_ATTRS:
-            _collect(value, found)
-    return found
+            _collect(value, nodes)
+    return nodes
 
 
-def _collect(value: object, found: list[Node]) -> None:
-    """Enter the nodes in a value, however deep in tuples and tables."""
+def _collect(value: object, nodes: list[Node]) -> None:
+    """Append the nodes in a value to `nodes`, however deep in tuples and mappings."""
     if isinstance(value, Node):
-        found.append(value)
+        nodes.append(value)
     elif isinstance(value, tuple):
         for item in value:
-            _collect(item, found)
+            _collect(item, nodes)
     elif type(value) not in _PLAIN and isinstance(value, Mapping):
         for item in value.values():
-            _collect(item, found)
+            _collect(item, nodes)
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Every node under `root` once, children before parents.
+    """Visit every node under `root` once, children before parents (post-order).
 
-    Variables are not entered: neither the info of a Relax Var nor the shape of a Buffer.
+    The fields of variables are not visited: neither the struct info of a Relax Var nor the shape of
+    a Buffer.
     """
     seen = {id(root)}
     stack = [(root, iter(_children(root)))]
@@ -66,8 +67,8 @@ def walk(root: Node) -> Iterator[Node]:
             if key in seen:
                 continue
             seen.add(key)
-            if not child._variable and (parts := _children(child)):
-                stack.append((child, iter(parts)))
+            if not child._variable and (operands := _children(child)):
+                stack.append((child, iter(operands)))
                 break
             yield child
         else:
@@ -76,7 +77,7 @@ def walk(root: Node) -> Iterator[Node]:
 
 
 def map_children(fn: Callable[[Node], Node], node: N) -> N:
-    """`node` rebuilt over `fn` of its children, or `node` itself if none changed."""
+    """Rebuild `node` with `fn` applied to its children, or return `node` if none changed."""
     changes = {}
     for name in node._fields:
         old = getattr(node, name)
@@ -101,7 +102,7 @@ def _map(fn: Callable[[Node], Node], value: Any) -> Any:
 
 
 def rebuild(node: N, **changes: object) -> N:
-    """`node` with some fields replaced; what was derived from the old ones is dropped."""
+    """Rebuild `node` with some fields replaced; struct info derived from old fields is dropped."""
     with_fields = getattr(node, "with_fields", None)
     if with_fields is not None:
         return cast("N", with_fields(**changes))
@@ -111,9 +112,9 @@ def rebuild(node: N, **changes: object) -> N:
 
 
 def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:
-    """`root` with `rule` applied once to each node, children first; None leaves a node as it is.
+    """Apply `rule` once to each node under `root`, children first; None leaves a node as it is.
 
-    What is shared stays shared; variables are offered to the rule, but not entered.
+    Shared nodes stay shared. The rule is applied to variables, but not to their fields.
     """
     done: dict[int, Node] = {}
     stack: list[tuple[Node, Sequence[Node] | None]] = [(root, None)]
@@ -135,48 +136,48 @@ def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:
 
 
 def rename(root: N, table: Mapping[V, Node], renewed: Collection[Node] = ()) -> N:
-    """`root` with variables replaced by others of their kind at every place, infos included.
+    """Replace variables everywhere in `root`, in struct info too, by others of the same kind.
 
-    What was derived of the old ones holds of the new ones and is kept. Variables and buffers that
-    mention a replaced one are made anew, once each, and so are those in `renewed` in any case.
+    Derived struct info stays valid and is kept. Variables and buffers that mention a replaced
+    variable are rebuilt once each, and those in `renewed` are always rebuilt.
     """
     done: dict[int, Node] = {id(old): new for old, new in table.items()}
-    again = {id(node) for node in renewed}
+    forced = {id(node) for node in renewed}
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if id(node) in done:
             continue
         if ready:
-            done[id(node)] = _renamed(node, done, id(node) in again)
+            done[id(node)] = _renamed(node, done, id(node) in forced)
             continue
         stack.append((node, True))
         stack += [(child, False) for child in children(node) if id(child) not in done]
-        info = _derived_info(node)
-        if info is not None and id(info) not in done:
-            stack.append((info, False))
+        sinfo = _derived_sinfo(node)
+        if sinfo is not None and id(sinfo) not in done:
+            stack.append((sinfo, False))
     return cast("N", done[id(root)])
 
 
-def _derived_info(node: Node) -> Node | None:
-    """What is known of a node, where that is no part of it."""
+def _derived_sinfo(node: Node) -> Node | None:
+    """Return the struct info of a node where it is derived and not one of its fields."""
     if "struct_info" in node._fields:
         return None
-    info: Node | None = getattr(node, "struct_info", None)
-    return info
+    sinfo: Node | None = getattr(node, "struct_info", None)
+    return sinfo
 
 
-def _renamed(node: Node, done: Mapping[int, Node], again: bool) -> Node:
+def _renamed(node: Node, done: Mapping[int, Node], forced: bool) -> Node:
     changes: dict[str, object] = {}
     for name in node._fields:
         old = getattr(node, name)
         new = _map(lambda child: done[id(child)], old)
         if new is not old:
             changes[name] = new
-    info = _derived_info(node)
-    known = None if info is None else done[id(info)]
-    if not changes and known is info and not again:
+    sinfo = _derived_sinfo(node)
+    new_sinfo = None if sinfo is None else done[id(sinfo)]
+    if not changes and new_sinfo is sinfo and not forced:
         return node
-    if info is None or hasattr(node, "with_fields"):
+    if sinfo is None or hasattr(node, "with_fields"):
         return rebuild(node, **changes)
-    return replace(node, **changes, struct_info=known)  # type: ignore[type-var]
+    return replace(node, **changes, struct_info=new_sinfo)  # type: ignore[type-var]

@@ -1,4 +1,4 @@
-"""Types of TIR variables: a scalar, or a pointer to scalars."""
+"""Types of TIR variables: scalars and pointers to scalars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relaxpy.ir.core.dtype import DataType
 
 @dataclass(frozen=True, slots=True)
 class PrimType:
-    """The type of a scalar of this datatype."""
+    """The type of a scalar with this datatype."""
 
     dtype: DataType
 
@@ -20,7 +20,7 @@ class PrimType:
 
 @dataclass(frozen=True, slots=True)
 class PointerType:
-    """The type of a pointer to elements in the memory `storage_scope` names ("" is global)."""
+    """The type of a pointer into the memory scope `storage_scope` ("" is global)."""
 
     element_type: PrimType
     storage_scope: str = ""
@@ -30,6 +30,6 @@ class PointerType:
             object.__setattr__(self, "element_type", PrimType(DataType(self.element_type)))
         if not isinstance(self.storage_scope, str):
             raise MisuseError(
-                f"memory is named by a string, found {self.storage_scope!r:.60}",
+                f"expected a storage scope as a string, found {self.storage_scope!r:.60}",
                 about=self.storage_scope,
             )

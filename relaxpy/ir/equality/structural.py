@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.equality.mismatch import (
@@ -51,7 +51,7 @@ class _LongKey(NamedTuple):
         return alike and structural_equal(self.node, other.node)  # type: ignore[attr-defined]
 
 
-@in_bulk
+@gc_paused
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
     """A hash that structurally equal nodes share; what comes after many parts has no influence.
 
@@ -80,7 +80,7 @@ def _as_node(value: object) -> object:
     return value if as_info is None else as_info()
 
 
-@in_bulk
+@gc_paused
 def first_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
 ) -> Mismatch | None:

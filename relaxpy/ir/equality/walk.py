@@ -79,9 +79,9 @@ class _Kinds(dict[type[Node], _Kind]):
             tuple(
                 (
                     name,
-                    kind._judged_by.get(name, name),
+                    kind._compared_as.get(name, name),
                     name in kind._binds,
-                    name in kind._binds_sizes,
+                    name in kind._binds_shape_vars,
                 )
                 for name in kind._fields
             ),
@@ -300,7 +300,7 @@ class Walk:
         self.stack.append(EndScope(len(self.defined), self.shared))
         self.level += 1
         self.shared = {}
-        for variable in _own_sizes(scope) if scope._owns_sizes else _outer_sizes(scope):
+        for variable in _own_sizes(scope) if scope._binds_bare_shape_vars else _outer_sizes(scope):
             if id(variable) not in self.names:
                 self.define(variable)
                 self.announced.add(id(variable))
@@ -317,7 +317,7 @@ class Walk:
 
 def _own_sizes(scope: Node) -> Iterator[Node]:
     """The shape variables that stand alone in the parameters of a Func info (SC-16)."""
-    stack = [getattr(scope, field) for field in scope._owns_sizes]
+    stack = [getattr(scope, field) for field in scope._binds_bare_shape_vars]
     while stack:
         value = stack.pop()
         if isinstance(value, Var):
@@ -338,7 +338,7 @@ def _outer_sizes(scope: Node) -> Iterable[Node]:
     """
     found: list[Node] = []
     nested = False
-    stack = [getattr(scope, field) for field in scope._fields if field in scope._binds_sizes]
+    stack = [getattr(scope, field) for field in scope._fields if field in scope._binds_shape_vars]
     while stack:
         value = stack.pop()
         if isinstance(value, tuple):

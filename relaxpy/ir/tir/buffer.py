@@ -174,7 +174,7 @@ class Buffer(Node):
         "buffer_type",
         "axis_separators",
     )
-    _binds_sizes = frozenset(("data", "shape", "strides", "elem_offset"))
+    _binds_shape_vars = frozenset(("data", "shape", "strides", "elem_offset"))
     _variable = True
     _defines_itself = True
     data: Var

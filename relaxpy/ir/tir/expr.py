@@ -37,7 +37,7 @@ class Var(PrimExpr):
     __slots__ = ("name", "number", "type_annotation")
     __match_args__ = ("name", "dtype")
     _fields: ClassVar[tuple[str, ...]] = ("dtype",)
-    _judged_by: ClassVar[Mapping[str, str]] = {"dtype": "value_type"}
+    _compared_as: ClassVar[Mapping[str, str]] = {"dtype": "value_type"}
     _variable = True
     name: str
     number: int

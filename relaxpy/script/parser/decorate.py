@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from relaxpy.entry import tell
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names
-from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.language import records as forms
@@ -236,7 +236,7 @@ def is_class_body(frame: FrameType) -> bool:
     return plain and frame.f_locals is not frame.f_globals and "__qualname__" in frame.f_locals
 
 
-@in_bulk
+@gc_paused
 def defined(
     options: forms.FunctionOptions,
     function: FunctionType,
@@ -265,7 +265,7 @@ def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Progra
             raise ParseError(f"the text of {cls.__name__!r} is no definition of a class")
 
 
-@in_bulk
+@gc_paused
 def defined_module(options: forms.ModuleOptions, cls: type, frame: FrameType) -> Any:
     """What the text of `cls` describes, the class being made in `frame`."""
     members = {name: m for name, m in vars(cls).items() if isinstance(m, Deferred)}

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
 from relaxpy.screen import ipython
 from relaxpy.script.printer.document import Document
@@ -36,7 +36,7 @@ _TOKENS = re.compile(
 )
 
 
-@in_bulk
+@gc_paused
 def script(node: Node, **options: object) -> str:
     """The TVMScript text of `node`; see `Options` for what can be asked for.
 

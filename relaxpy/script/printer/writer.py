@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing_extensions import override
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.sharing import Places
+from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import reindented
@@ -29,7 +29,7 @@ class Writer:
     """Collects the lines of what is printed, at the current indentation."""
 
     def __init__(self, options: Options, printed: Node) -> None:
-        self._places = Places(printed)
+        self._visits = VisitBudget(printed)
         self.lines: list[str] = []
         self.step = options.indent_spaces
         self.indent = 0
@@ -42,7 +42,7 @@ class Writer:
 
     def line(self, *parts: Doc) -> None:
         """Write one statement, over several lines where it is too long for one."""
-        self._places.pass_by(_LINE)
+        self._visits.spend(_LINE)
         doc = parts[0] if len(parts) == 1 else Concat(*parts)
         self.lines += self._layout.lines(doc, self.indent)
 
@@ -76,15 +76,15 @@ class Metadata:
 
     def __init__(self) -> None:
         self.table: dict[str, list[object]] = {}
-        self._places: dict[int, str] = {}
+        self._visits: dict[int, str] = {}
 
     def place(self, key: str, value: object) -> str:
         """The expression that stands for `value`."""
-        found = self._places.get(id(value))
+        found = self._visits.get(id(value))
         if found is None:
             entries = self.table.setdefault(key, [])
             entries.append(value)
-            found = self._places[id(value)] = f'{METADATA}["{key}"][{len(entries) - 1}]'
+            found = self._visits[id(value)] = f'{METADATA}["{key}"][{len(entries) - 1}]'
         return found
 
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from relaxpy.errors import Span
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.sharing import Places
+from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
@@ -212,21 +212,21 @@ class Surveyor:
         self._sizes: set[tir.Var] = set()
         self._seen_sizes: set[tir.Var] = set()
         self._being_bound: set[Var | None] = set()
-        self._places: Places | None = None
+        self._visits: VisitBudget | None = None
 
     def module(self, mod: IRModule) -> Survey:
         """The survey of all Relax functions of a module."""
         functions = [(v.name_hint, f) for v, f in mod.items() if isinstance(f, Function)]
         self._roots = [func for _, func in functions]
         for name, func in functions:
-            self._places = Places(func)
+            self._visits = VisitBudget(func)
             self.function(FunctionSite(func, name, None), 0)
         return self.found
 
     def single(self, func: Function) -> Survey:
         """The survey of one function on its own."""
         self._roots = [func]
-        self._places = Places(func)
+        self._visits = VisitBudget(func)
         name = func.attrs.get("global_symbol")
         self.function(FunctionSite(func, str(name or "the function"), None), 0)
         return self.found
@@ -339,8 +339,8 @@ class Surveyor:
 
         Nothing is bound on the way, so a call or tuple that stands in several places is seen once.
         """
-        if self._places is not None:
-            self._places.pass_by()
+        if self._visits is not None:
+            self._visits.spend()
         waiting: list[tuple[Expr, Span | None]] = [(root, span)]
         shared: set[int] = set()
         while waiting:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
-from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.normal_form import check_normal_form
 from relaxpy.ir.relax.analysis.survey import Survey, survey
@@ -23,7 +23,7 @@ CRITERIA: tuple[Criterion, ...] = (*SCOPE_CRITERIA, *FUNCTION_CRITERIA, *ANNOTAT
 
 
 @user_facing
-@in_bulk
+@gc_paused
 def check_well_formed(
     obj: IRModule | BaseFunc,
     check_struct_info: bool = True,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from relaxpy.errors import Diagnostic, RelaxpyError
-from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.emitter import Emitter
@@ -87,7 +87,7 @@ def _callees_first(mod: IRModule) -> list[tuple[str, ...]]:
     return strongly_connected(call_graph(mod)) if len(functions) > 1 else [tuple(functions)]
 
 
-@in_bulk
+@gc_paused
 def normalize_module(mod: IRModule) -> IRModule:
     """The module in normal form with every info derived; itself if it is so already.
 

@@ -8,7 +8,7 @@ from typing import TypeVar, assert_never, cast
 
 from relaxpy.errors import Diagnostic, RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.sharing import Places
+from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.emitter import Emitter
@@ -139,7 +139,7 @@ class Normalizer:
         self._false_claims = false_claims
         self._vars: dict[Var, Var] = {}
         self._sizes: dict[tir.Var, tir.PrimExpr] = {}
-        self._places: Places | None = None
+        self._visits: VisitBudget | None = None
         #: Enters a public function that an operand is into the module, if there is one.
         self.enter: Callable[[BaseFunc, str], GlobalVar] | None = None
 
@@ -196,14 +196,14 @@ class Normalizer:
         """
         stack: list[_Pending] = []
         bound: dict[Expr, Expr] = {}
-        places = Places(root)
+        visits = VisitBudget(root)
         value = self._begin(root, stack)
         while stack:
             top = stack[-1]
             if value is not None:
                 top.done.append(self._operand(top, value, bound))
                 if not bound:
-                    places.pass_by(_SLOW)
+                    visits.spend(_SLOW)
             if len(top.done) < len(top.parts):
                 part = top.parts[len(top.done)]
                 value = bound.get(part)
@@ -387,9 +387,9 @@ class Normalizer:
         """`seq` in normal form (NF-5, NF-6, NF-12, NF-13), where `params` are in scope."""
         if not self._sizes and self.out.is_finished(seq):
             return seq
-        outer = self._places
-        self._places = Places(seq) if outer is None else outer
-        self._places.pass_by(_SLOW)
+        outer = self._visits
+        self._visits = VisitBudget(seq) if outer is None else outer
+        self._visits.spend(_SLOW)
         depth = len(self.out.scopes)
         self.out.open_scope(params)
         try:
@@ -398,7 +398,7 @@ class Normalizer:
             self._check_claim(seq, self.out.ctx.info_of(found), "DER-13")
             return found
         finally:
-            self._places = outer
+            self._visits = outer
             while len(self.out.scopes) > depth:
                 self.out.drop_scope()
 

@@ -129,7 +129,7 @@ class Constant(Expr):
     """A tensor literal (AST-6); the array is copied unless it already cannot be written."""
 
     _fields = ("data",)
-    _judged_by: ClassVar[Mapping[str, str]] = {"data": "placed_data"}
+    _compared_as: ClassVar[Mapping[str, str]] = {"data": "placed_data"}
     data: Array
     struct_info: StructInfo | None = None
     span: Span | None = None

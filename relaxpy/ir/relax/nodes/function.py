@@ -53,7 +53,7 @@ class MatchCast(Node):
 
     _fields = ("value", "struct_info", "var")
     _binds = frozenset(("var", "struct_info"))
-    _binds_sizes = frozenset(("struct_info",))
+    _binds_shape_vars = frozenset(("struct_info",))
     var: Var | None
     value: Expr
     struct_info: StructInfo
@@ -207,9 +207,9 @@ class Function(BaseFunc):
 
     _fields = ("params", "is_pure", "body", "ret_struct_info", "attrs")
     _binds = frozenset(("params",))
-    _binds_sizes = frozenset(("params",))
+    _binds_shape_vars = frozenset(("params",))
     _scope = True
-    _judged_by: ClassVar[Mapping[str, str]] = {"ret_struct_info": "result_info"}
+    _compared_as: ClassVar[Mapping[str, str]] = {"ret_struct_info": "result_info"}
     params: tuple[Var, ...]
     body: SeqExpr
     ret_struct_info: StructInfo | None = None

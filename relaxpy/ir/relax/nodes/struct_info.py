@@ -322,7 +322,7 @@ class FuncStructInfo(StructInfo):
     """A function: in closure form with `params`, in packed form with `derive_func` (SI-7, SI-8)."""
 
     _fields = ("purity", "derive_func", "params", "ret")
-    _owns_sizes = frozenset(("params",))
+    _binds_bare_shape_vars = frozenset(("params",))
     _scope = True
     params: tuple[StructInfo, ...] | None
     ret: StructInfo

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar, assert_never
 from relaxpy.entry import nested_too_deeply
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.sharing import Places
+from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     AnyExpr,
@@ -57,23 +57,23 @@ class ExprFunctor:
             as so much in it is shared.
     """
 
-    _places: Places | None = None
+    _visits: VisitBudget | None = None
 
     def visit_expr(self, expr: Expr | Op) -> Any:
         """What the method for the kind of `expr` gives."""
         if not isinstance(expr, (Expr, Op)):
             raise _no_such_kind("a Relax expression", expr)
-        outer = self._places
+        outer = self._visits
         if outer is None:
-            self._places = Places(expr)
+            self._visits = VisitBudget(expr)
         else:
-            outer.pass_by(_VISIT)
+            outer.spend(_VISIT)
         try:
             return self._dispatch(expr)  # type: ignore[arg-type]
         except RecursionError:
             raise nested_too_deeply() from None
         finally:
-            self._places = outer
+            self._visits = outer
 
     def _dispatch(self, expr: AnyExpr) -> Any:
         match expr:

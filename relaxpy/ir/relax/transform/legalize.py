@@ -9,7 +9,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
-from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -71,7 +71,7 @@ class LegalizeOps(Pass):
                 )
 
     @override
-    @in_bulk
+    @gc_paused
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
         return _Legalizer(mod, dict(self.customize_legalize_map or {}), self.enable_warning).run()

@@ -8,13 +8,13 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
-from relaxpy.ir.core.bulk import in_bulk
+from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source
 
 
-@in_bulk
+@gc_paused
 def is_collecting(*, fail: bool = False) -> bool:
     if fail:
         raise KeyError("gone")
