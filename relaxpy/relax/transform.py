@@ -2,6 +2,7 @@
 
 from relaxpy.ir.relax.dpl.fusion import FusionPattern, PatternCheckContext
 from relaxpy.ir.relax.transform import (
+    BindingRewriter,
     DataflowBlockPass,
     FunctionPass,
     LegalizeOps,
@@ -9,9 +10,11 @@ from relaxpy.ir.relax.transform import (
     NormalizeGlobalVar,
     dataflowblock_pass,
     function_pass,
+    map_bindings,
 )
 
 __all__ = [
+    "BindingRewriter",
     "DataflowBlockPass",
     "FunctionPass",
     "FusionPattern",
@@ -21,4 +24,5 @@ __all__ = [
     "PatternCheckContext",
     "dataflowblock_pass",
     "function_pass",
+    "map_bindings",
 ]

@@ -508,7 +508,7 @@ def test_a_function_pass_gives_functions(mod: IRModule) -> None:
     def wrong(func: rx.Function, mod: IRModule, ctx: PassContext) -> int:
         return 3
 
-    with pytest.raises(TransformError, match="gave int for main"):
+    with pytest.raises(TransformError, match="a pass over Functions returned int for main"):
         wrong(mod)
 
 

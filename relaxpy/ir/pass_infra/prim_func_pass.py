@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, TransformError
+from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import (
     FunctionalPass,
     ModuleFunction,
@@ -27,23 +28,7 @@ def _each_kernel(step: Callable[..., Any]) -> ModuleFunction:
     """`step(func, mod, ctx)` on every PrimFunc; where it gives None, the function goes."""
 
     def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        result = mod
-        for var, func in mod.items():
-            if not isinstance(func, PrimFunc):
-                continue
-            changed = step(func, mod, ctx)
-            if changed is func:
-                continue
-            result = mod.clone() if result is mod else result
-            if changed is None:
-                del result[var]
-            elif isinstance(changed, PrimFunc):
-                result[var] = changed
-            else:
-                raise TransformError(
-                    f"a pass over PrimFuncs gave {type(changed).__name__} for {var.name_hint}"
-                )
-        return result
+        return map_functions(mod, PrimFunc, lambda func: step(func, mod, ctx), removes=True)
 
     return transform
 

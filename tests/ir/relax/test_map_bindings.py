@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
-from relaxpy.errors import TransformError
 from relaxpy.exec.compile import compile
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
@@ -13,7 +13,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_function
-from relaxpy.ir.relax.rewrite.map_bindings import Rewritten, map_bindings
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_bindings
 from relaxpy.script import from_source
 from tests.counting import calls
 
@@ -84,11 +84,11 @@ def test_bindings_come_in_the_order_of_evaluation_with_the_block_they_stand_in(
     assert [name for name, dataflow in seen if dataflow] == ["a", "b"]
 
 
-def abs_to_negative(binding: rx.Binding, block: rx.BindingBlock) -> rx.Binding | None:
+def abs_to_negative(binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
     if not is_call(binding, "relax.abs"):
         return None
     assert isinstance(binding.value, rx.Call)
-    return rx.VarBinding(binding.var, op.negative(*binding.value.args), binding.span)  # type: ignore[arg-type]
+    return op.negative(*binding.value.args)
 
 
 def test_branches_and_functions_are_rewritten_and_the_rest_is_shared(main: rx.Function) -> None:
@@ -160,20 +160,17 @@ return d
     assert check_well_formed(normalize_function(after)) == []
 
 
-def double_negative() -> Callable[[rx.Binding, rx.BindingBlock], Rewritten]:
-    """The step for -(-x) -> x."""
-    negated: dict[rx.Expr, rx.Expr] = {}
+class DoubleNegative(BindingRewriter):
+    """-(-x) -> x."""
 
-    def step(binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         if not is_call(binding, "relax.negative"):
             return None
         assert isinstance(binding.value, rx.Call)
-        assert binding.var is not None
-        [operand] = binding.value.args
-        negated[binding.var] = operand
-        return negated.get(operand)
-
-    return step
+        inner = self.value_of(binding.value.args[0])
+        negative = Op.get("relax.negative")
+        return inner.args[0] if isinstance(inner, rx.Call) and inner.op == negative else None
 
 
 def test_a_leaf_takes_the_place_of_the_variable_from_then_on() -> None:
@@ -197,7 +194,7 @@ else:
     f = R.add(x, x)
 return (f, x)
 """)
-    after = normalize_function(map_bindings(func, double_negative()))
+    after = normalize_function(DoubleNegative().expr(func))
     assert_structural_equal(after, normalize_function(expected))
     assert check_well_formed(after) == []
     data = np.array([-1, 0, 2, 5], "float32")
@@ -211,25 +208,47 @@ return (f, x)
 
 def test_what_is_derived_from_an_operand_that_changes_is_dropped() -> None:
     func = parsed("""
-n = T.int64()
-a = R.match_cast(x, R.Tensor((n,), "float32"))
-b = R.exp(a)
-return b
+a = R.negative(x)
+b = R.negative(a)
+d = R.exp(b)
+e = R.exp(a)
+return (d, e)
 """)
+    [block] = DoubleNegative().expr(func).body.blocks
+    infos = {b.var.name_hint: b.value.struct_info for b in block.bindings if b.var}
+    assert [name for name, info in infos.items() if info is None] == ["d"]
 
-    def uncast(binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
-        return binding.value if isinstance(binding, rx.MatchCast) else None
 
-    [block] = map_bindings(func, uncast).body.blocks
+@pytest.mark.rule("SC-7")
+def test_a_variable_that_outlives_the_block_stays_bound() -> None:
+    func = parsed("""
+with R.dataflow():
+    lv = R.exp(x)
+    a = R.negative(lv)
+    b = R.negative(a)
+    R.output(a, b)
+d = R.negative(a)
+return (b, d)
+""")
+    after = normalize_function(DoubleNegative().expr(func))
+    assert check_well_formed(after) == []
+    first, second = after.body.blocks
+    assert [b.var.name_hint for b in first.bindings if b.var] == ["lv", "a", "b"]
+    assert first.bindings[2].value is first.bindings[0].var
+    assert second is func.body.blocks[1]
+
+
+def test_a_cast_keeps_its_check() -> None:
+    func = parsed("""
+n = T.int64()
+y = R.match_cast(x, R.Tensor((n,), "float32"))
+return y
+""")
+    after = map_bindings(func, lambda binding, _: rx.Var("other", binding.value.struct_info))
+    [block] = after.body.blocks
     [binding] = block.bindings
-    assert binding.value.struct_info is None
-    before = [b.value for block in func.body.blocks for b in block.bindings]
-    assert before[1].struct_info is not None
-
-
-def test_only_a_leaf_takes_the_place_of_a_variable(main: rx.Function) -> None:
-    with pytest.raises(TransformError, match=r"R\.abs\(x\).* cannot take the place of a variable"):
-        map_bindings(main, lambda binding, block: binding.value)
+    assert isinstance(binding, rx.MatchCast)
+    assert binding.value is not func.params[0]
 
 
 def chain(count: int) -> rx.Function:
@@ -237,20 +256,28 @@ def chain(count: int) -> rx.Function:
     return parsed("\n".join([*lines, f"return y{count - 1}"]))
 
 
-@pytest.mark.parametrize("step", [abs_to_negative, None, lambda binding, block: ()])
+def drop_all(func: rx.Function) -> rx.Function:
+    return map_bindings(func, lambda binding, block: ())
+
+
+def keep_all(func: rx.Function) -> rx.Function:
+    return map_bindings(func, abs_to_negative)
+
+
+def cancel(func: rx.Function) -> rx.Function:
+    return DoubleNegative().expr(func)
+
+
+@pytest.mark.parametrize("rewrite", [drop_all, keep_all, cancel])
 def test_work_grows_with_the_number_of_bindings(
-    step: Callable[[rx.Binding, rx.BindingBlock], Rewritten] | None,
+    rewrite: Callable[[rx.Function], rx.Function],
 ) -> None:
-    small, large = chain(100), chain(1000)
-    work = [
-        calls(lambda func=func: map_bindings(func, step or double_negative()))  # type: ignore[misc]
-        for func in (small, large)
-    ]
+    work = [calls(lambda func=func: rewrite(func)) for func in (chain(100), chain(1000))]  # type: ignore[misc]
     assert work[1] < 11 * work[0]
 
 
 def test_ten_thousand_bindings_take_no_recursion() -> None:
     func = chain(10_000)
-    after = map_bindings(func, double_negative())
+    after = DoubleNegative().expr(func)
     assert sum(len(block.bindings) for block in after.body.blocks) == 5_000
     assert map_bindings(func, abs_to_negative) is func

@@ -54,7 +54,7 @@ def test_a_decorated_function_or_class_is_a_pass(mod: IRModule) -> None:
 
 
 def test_other_results_are_refused(mod: IRModule) -> None:
-    with pytest.raises(TransformError, match="over PrimFuncs gave int for f"):
+    with pytest.raises(TransformError, match="over PrimFuncs returned int for f"):
         Apply(lambda f: 3)(mod)
     with pytest.raises(MisuseError, match="needs an opt_level"):
         prim_func_pass(lambda func, mod, ctx: func)

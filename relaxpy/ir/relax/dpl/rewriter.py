@@ -11,6 +11,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError, counted
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.dpl.context import PatternContext
@@ -117,15 +118,14 @@ class PatternMatchingRewriter(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        result = mod
         extra = Subroutines(self.rules, mod)
-        for var, func in mod.items():
-            if isinstance(func, Function):
-                before = normalize_function(func, mod)
-                after = rewritten(before, extra.rules, mod, extra.functions)
-                if after is not before:
-                    result = mod.clone() if result is mod else result
-                    result[var] = after
+
+        def step(func: Function) -> Function:
+            before = normalize_function(func, mod)
+            after = rewritten(before, extra.rules, mod, extra.functions)
+            return func if after is before else after
+
+        result = map_functions(mod, Function, step)
         for var in extra.variables:
             result[var] = extra.functions[var.name_hint]
         return result

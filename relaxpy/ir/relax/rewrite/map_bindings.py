@@ -10,14 +10,15 @@ from typing import TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
     DataflowBlock,
+    DataflowVar,
     Expr,
     Function,
     If,
@@ -46,15 +47,21 @@ class BindingRewriter:
 
     def __init__(self) -> None:
         self._images: dict[Var, Expr] = {}
+        self._values: dict[Expr, Expr] = {}
 
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
-        """What replaces a binding that stands in `block`, of which branches and bodies are done.
+        """What replaces a binding that stands in `block`; its branches and bodies are done.
 
-        None or the binding itself leaves it. Other bindings, of which there may be none, are bound
-        in its stead in a block of the same kind, or in blocks of their own. A leaf takes the place
-        of the variable in all later uses, and the binding is dropped.
+        None or the binding itself leaves it. An expression is the new value of the variable: a leaf
+        takes its place in all later uses, so that the binding goes, any other is bound. Other
+        bindings, of which there may be none, go into the same block, and blocks of them stand by
+        themselves.
         """
         return None
+
+    def value_of(self, expr: Expr) -> Expr | None:
+        """The value that a variable is bound to, if all that it mentions is visible here."""
+        return self._values.get(expr)
 
     def expr(self, expr: E) -> E:
         """The expression after rewriting of the sequences directly in it, and those in them."""
@@ -95,6 +102,11 @@ class BindingRewriter:
                     run = []
                 else:
                     run.append(new)
+                    if isinstance(new, VarBinding):
+                        self._values[new.var] = new.value
+        if isinstance(block, DataflowBlock):
+            for binding in block.bindings:
+                self._values.pop(binding.var, None)  # type: ignore[arg-type]
         return [*blocks, with_bindings(block, run)]
 
     def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
@@ -112,10 +124,10 @@ class BindingRewriter:
             return (new,)
         if not isinstance(new, Expr):
             return new
-        if not is_leaf(new) or seen.var is None:
-            raise TransformError(f"{new} cannot take the place of a variable", span=seen.span)
+        if not isinstance(seen, VarBinding) or not is_leaf(new) or _outlives(seen.var, new):
+            return (replace(seen, value=new),)
         self._images[seen.var] = new
-        if binding.var is not None:
+        if seen is not binding and binding.var is not None:
             self._images[binding.var] = new
         return ()
 
@@ -140,6 +152,13 @@ def map_bindings(expr: E, step: Step) -> E:
     Branches and nested functions are rewritten before the binding that holds them.
     """
     return _Steps(step).expr(expr)
+
+
+def _outlives(var: Var, leaf: Expr) -> bool:
+    """Whether a variable is visible where one that a leaf mentions no longer is (SC-7)."""
+    return not isinstance(var, DataflowVar) and any(
+        isinstance(used, DataflowVar) for used in occurring_vars(leaf)
+    )
 
 
 def _with_parts(expr: E, **parts: Expr) -> E:

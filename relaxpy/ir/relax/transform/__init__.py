@@ -1,5 +1,6 @@
 """The passes over Relax programs, each in a module of its own, named after it."""
 
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, map_bindings
 from relaxpy.ir.relax.transform.function_pass import (
     DataflowBlockPass,
     FunctionPass,
@@ -11,6 +12,7 @@ from relaxpy.ir.relax.transform.normalize import Normalize
 from relaxpy.ir.relax.transform.normalize_global_var import NormalizeGlobalVar
 
 __all__ = [
+    "BindingRewriter",
     "DataflowBlockPass",
     "FunctionPass",
     "LegalizeOps",
@@ -18,4 +20,5 @@ __all__ = [
     "NormalizeGlobalVar",
     "dataflowblock_pass",
     "function_pass",
+    "map_bindings",
 ]

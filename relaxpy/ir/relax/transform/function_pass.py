@@ -9,6 +9,7 @@ from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import (
     FunctionalPass,
     ModuleFunction,
@@ -32,18 +33,7 @@ def _each_function(step: Callable[..., Any]) -> ModuleFunction:
     """`step(func, mod, ctx)` on every Relax function; what it builds is normalised and derived."""
 
     def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        result = mod
-        for var, func in mod.items():
-            if not isinstance(func, Function):
-                continue
-            changed = step(func, mod, ctx)
-            if not isinstance(changed, Function):
-                raise TransformError(
-                    f"a pass over functions gave {type(changed).__name__} for {var.name_hint}"
-                )
-            if changed is not func:
-                result = mod.clone() if result is mod else result
-                result[var] = changed
+        result = map_functions(mod, Function, lambda func: step(func, mod, ctx))
         return result if result is mod else normalize_module(result)
 
     return transform
