@@ -42,14 +42,14 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
             try:
                 return function(*args, **kwargs)
             except RecursionError as error:
-                if isinstance(error, RelaxpyError) or not is_users(sys._getframe(1)):
+                if isinstance(error, RelaxpyError) or not is_users(sys._getframe().f_back):
                     raise  # it is told already, or further out there is room to say so
                 raise nested_too_deeply() from None
         except RelaxpyError as error:
-            tell(error, sys._getframe(1), args, kwargs)
+            tell(error, sys._getframe().f_back, args, kwargs)
             raise  # without an argument: that does not enter this frame into the traceback again
         except Exception as error:  # of whatever users' code raised: it goes on as it is
-            if is_users(sys._getframe(1)):
+            if is_users(sys._getframe().f_back):
                 leave_foreign(error)
             raise
 
@@ -72,7 +72,7 @@ def nested_too_deeply() -> MisuseError:
 
 def tell(
     error: RelaxpyError,
-    caller: FrameType,
+    caller: FrameType | None,
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
 ) -> None:
@@ -82,7 +82,9 @@ def tell(
     """
     if not is_users(caller):
         return
-    if isinstance(error, UnknownAttributeError):
+    if caller is None:
+        pass
+    elif isinstance(error, UnknownAttributeError):
         error.located(attribute_span(caller, str(error.about)))
     elif not any(d.span for d in error.diagnostics) and not isinstance(error, RuntimeCheckError):
         error.located(argument_span(caller, args, kwargs or {}, error.about))

@@ -93,7 +93,7 @@ class EntryPoint:
                     break
             return self._run(*args)
         except RelaxpyError as error:
-            if is_users(sys._getframe(1)):
+            if is_users(sys._getframe().f_back):
                 error.leave_insides()
             raise
         except RecursionError:
@@ -102,7 +102,7 @@ class EntryPoint:
                 hint="sys.setrecursionlimit(...) allows more",
             ) from None
         except Exception as error:  # of whatever users' code raised: it goes on as it is
-            if is_users(sys._getframe(1)):
+            if is_users(sys._getframe().f_back):
                 leave_foreign(error)
             raise
 

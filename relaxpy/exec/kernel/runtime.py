@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -516,7 +516,11 @@ def blocks(rows: Callable[[int, int], None], start: int, stop: int, row_bytes: i
             for lo in stretches:
                 rows(lo, min(lo + step, stop))
 
-    jobs = [_pool().submit(work) for _ in range(_CORES)]
+    jobs: list[Future[None]] = []
+    try:
+        jobs.extend(_pool().submit(work) for _ in range(_CORES))
+    except RuntimeError:  # there are no more threads, as when the interpreter shuts down
+        work()
     wait(jobs)
     for job in jobs:
         job.result()

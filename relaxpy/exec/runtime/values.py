@@ -121,7 +121,7 @@ class FunctionValue:
             RuntimeCheckError: their number is not that of the parameters (FN-11).
             FunctionSignatureError: one does not fit its parameter.
         """
-        return self.called(args, outside=is_users(sys._getframe(2)))
+        return self.called(args, outside=is_users(sys._getframe(1).f_back))
 
     def called(self, args: tuple[object, ...], *, outside: bool) -> Value:
         """The result for these arguments, which are values unless they come from `outside`."""
