@@ -62,6 +62,9 @@ SAME = {
     "for f in range(24): X[f // 12, f % 12 // 4 * 4 + f % 4] = Y[f % 4, 0] + A[f % 12 // 4]": (
         "for i, j, k in T.grid(2, 3, 4): X[i, j * 4 + k] = Y[k, 0] + A[j]"
     ),
+    "for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4]": (
+        "for i, j in T.grid(3, 4): X[i, j] = Y[i, j]"
+    ),
     "for f in range(n * m): Z[f // m, f % m] = Z[f // m, f % m] * 2": (
         "for i, j in T.grid(n, m): Z[i, j] = Z[i, j] * 2"
     ),
@@ -96,6 +99,17 @@ def test_loops_run_as_they_would_be_written(written: str) -> None:
     assert steps_of(func) == steps_of(kernel(lines(SAME[written])))
     for n, m, s in SIZES:
         check(func, *arguments(n, m, s))
+
+
+def test_loops_in_branches_are_taken_apart() -> None:
+    fused = "for f in range(12): X[f // 4, f % 4] = 2", "for f in range(8): Y[f // 4, f % 4] = 3"
+    plain = "for i, j in T.grid(3, 4): X[i, j] = 2", "for i, j in T.grid(2, 4): Y[i, j] = 3"
+    texts = []
+    for yes, no in (fused, plain):
+        func = kernel(f"    if B[0] > 0:\n{lines(yes, depth=2)}    else:\n{lines(no, depth=2)}")
+        check(func, *arguments(2, 3, 1))
+        texts.append(steps_of(func))
+    assert texts[0] == texts[1]
 
 
 def test_statements_that_share_a_split_loop_are_taken_apart_first() -> None:

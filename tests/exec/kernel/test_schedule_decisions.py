@@ -441,3 +441,15 @@ def f(A: T.Buffer((3, 5), "{dtype}"), B: T.Buffer((5, 2), "{dtype}"),
         C[i, j] = C[i, j] + A[i, k] * B[k, j]
 """)
     assert [entry.method for entry in compile_kernel(func, "kernel").report] == [method]
+
+
+def test_digits_of_which_one_statement_has_more() -> None:
+    """What the upper half of a row stores is read in the lower half of the next one."""
+    func = kernel("""
+    for i, j in T.grid(3, 8):
+        Y[i, j] = A[i * 4 + j] * 3 + C[i]
+        if j >= 4:
+            A[i * 4 + j] = Y[i, j] * 2 + B[i]
+""")
+    assert all("loop" in entry.method for entry in compile_kernel(func, "kernel").report)
+    check(func, *arguments(2, 3, 1))
