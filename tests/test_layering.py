@@ -52,7 +52,8 @@ FLOORS = {
         transform.py
     """,
     "relaxpy/exec": """
-        runtime python_ast.py report.py executable.py kernel lower reference
+        runtime python_ast.py report.py executable.py
+        kernel/nest kernel/plan kernel/emit kernel lower reference
         vm.py compile.py python_module.py eager.py
     """,
     "relaxpy/script": """

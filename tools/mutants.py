@@ -111,11 +111,11 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "dependence": (
-        tuple(f"{KERNEL}/{n}.py" for n in ("dependence", "conflicts", "memory")),
+        tuple(f"{KERNEL}/plan/{n}.py" for n in ("dependence", "conflicts", "memory")),
         ("tests/exec/kernel", "tests/fuzz"),
     ),
     "schedule": (
-        tuple(f"{KERNEL}/{n}.py" for n in ("schedule", "loops", "fold", "join")),
+        tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "loops", "fold", "join")),
         ("tests/exec/kernel", "tests/fuzz"),
     ),
 }

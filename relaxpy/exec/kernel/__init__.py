@@ -1,7 +1,7 @@
 """The kernel compiler: a PrimFunc becomes a plan, and the plan a Python function over NumPy."""
 
 from relaxpy.exec.kernel.compiler import Kernel, compile_kernel
-from relaxpy.exec.kernel.emitted import Unchecked
+from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.kernel.report import BlockReport, KernelReport
 
 __all__ = ["BlockReport", "Kernel", "KernelReport", "Unchecked", "compile_kernel"]

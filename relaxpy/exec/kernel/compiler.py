@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from relaxpy.errors import CompileError, RelaxpyError
-from relaxpy.exec.kernel.deep import flatten_deep_loops
-from relaxpy.exec.kernel.emitted import Unchecked
-from relaxpy.exec.kernel.numpy_emitter import emit
-from relaxpy.exec.kernel.plan import Plan
-from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.exec.kernel.emit.emitted import Unchecked
+from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
+from relaxpy.exec.kernel.emit.numpy import emit
+from relaxpy.exec.kernel.plan.planner import make_plan
+from relaxpy.exec.kernel.plan.steps import Plan
 from relaxpy.exec.kernel.report import KernelReport, report_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 

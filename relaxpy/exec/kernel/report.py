@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relaxpy.exec.kernel.parts import Group
-from relaxpy.exec.kernel.plan import (
+from relaxpy.exec.kernel.plan.parts import Group
+from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
     Blocked,
     Contract,

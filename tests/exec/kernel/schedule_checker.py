@@ -14,9 +14,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from relaxpy.exec.kernel.nest import Axis, Bind, Branch, Check, Item, Jump, Loop, Repeat, Store
-from relaxpy.exec.kernel.parts import Group, Part, Statement
-from relaxpy.exec.kernel.plan import (
+from relaxpy.exec.kernel.nest.nodes import (
+    Axis,
+    Bind,
+    Branch,
+    Check,
+    Item,
+    Jump,
+    Loop,
+    Repeat,
+    Store,
+)
+from relaxpy.exec.kernel.plan.parts import Group, Part, Statement
+from relaxpy.exec.kernel.plan.planner import make_plan
+from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
     Blocked,
     Contract,
@@ -29,7 +40,6 @@ from relaxpy.exec.kernel.plan import (
     Serial,
     Step,
 )
-from relaxpy.exec.kernel.planner import make_plan
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.report import report_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relaxpy.exec.kernel.memory import exclusions
-from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.exec.kernel.plan.memory import exclusions
+from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from relaxpy.exec.kernel import compile_kernel
-from relaxpy.exec.kernel.dependence import Edge
-from relaxpy.exec.kernel.planner import make_plan
-from relaxpy.exec.kernel.schedule import components
+from relaxpy.exec.kernel.plan.dependence import Edge
+from relaxpy.exec.kernel.plan.planner import make_plan
+from relaxpy.exec.kernel.plan.schedule import components
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source, tir as T
@@ -257,8 +257,8 @@ def test_buffers_of_tiles_take_no_more_room_than_the_arguments_times_a_number(n:
 def test_tiles_that_share_a_buffer_are_multiplied_one_after_the_other(
     n: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaxpy.exec.kernel.private._MOST_TIMES", times)
-    monkeypatch.setattr("relaxpy.exec.kernel.private._MOST", 1)
+    monkeypatch.setattr("relaxpy.exec.kernel.plan.private._MOST_TIMES", times)
+    monkeypatch.setattr("relaxpy.exec.kernel.plan.private._MOST", 1)
     a, b = np.arange(2 * 64 * 64, dtype=np.int32).reshape(2, 64, 64) % 7
     c = np.ones((64, 64), np.int32)
     load(tiled(n, 8))(a, b, c)

@@ -7,11 +7,11 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.kernel import dependence, plan, planner, schedule
-from relaxpy.exec.kernel.domain import divide
-from relaxpy.exec.kernel.nest import Axis
-from relaxpy.exec.kernel.plan import Blocked, Contract, Map, Reduce, Scan, Serial
-from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.exec.kernel.nest.domain import divide
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan import dependence, planner, schedule, steps as plan
+from relaxpy.exec.kernel.plan.planner import make_plan
+from relaxpy.exec.kernel.plan.steps import Blocked, Contract, Map, Reduce, Scan, Serial
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir import ops

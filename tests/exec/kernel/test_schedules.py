@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.exec.kernel import dependence
-from relaxpy.exec.kernel.planner import make_plan
+from relaxpy.exec.kernel.plan import dependence
+from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.blocks import Blocks

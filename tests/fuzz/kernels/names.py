@@ -21,7 +21,7 @@ def colliding() -> tuple[str, ...]:
     """Builtins, the runtime's functions, and every word that the kernel compiler writes."""
     found = {name for name in dir(builtins) if name.islower()}
     found |= set(dir(runtime)) | set(dir(arguments))
-    for path in Path(next(iter(relaxpy.exec.kernel.__path__))).glob("*.py"):
+    for path in Path(next(iter(relaxpy.exec.kernel.__path__))).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found |= set(node.value.split("."))

@@ -1,0 +1,632 @@
+"""Expressions over all rounds of some axes at once, as ufunc calls that reuse their temporaries."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, TypeAlias
+
+from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.emit.gathers import taken
+from relaxpy.exec.kernel.emit.scalar import ScalarEmitter, unsupported
+from relaxpy.exec.kernel.emit.scope import (
+    BOOLEAN,
+    ELEMENTWISE,
+    FLOAT_DIVISION,
+    INTRINSICS,
+    NUMPY_DIVISION,
+    Scope,
+    converted,
+    division,
+    dtype_name,
+    intrinsic_name,
+    title,
+)
+from relaxpy.exec.kernel.emit.views import size_of, view
+from relaxpy.exec.kernel.nest.bounds import affine_inside, is_inside, may_divide_by_zero
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.loops import place_in_order
+from relaxpy.exec.kernel.plan.parts import Access
+from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import (
+    And,
+    BinaryOpExpr,
+    Call,
+    Cast,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    Var,
+)
+from relaxpy.ir.tir.substitution import mentions
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+Guards: TypeAlias = tuple[ast.expr, ...]
+"""Conditions on rounds; what is computed for others is not used, and must not stop the program."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """An array over `dims`, or a scalar; a temporary is free after its last use."""
+
+    node: ast.expr
+    dims: frozenset[Var]
+    dtype: DataType
+    temporary: str | None = None
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """Where the last operation of an expression writes; `free` if nothing in it is read before."""
+
+    node: ast.expr
+    dims: frozenset[Var]
+    dtype: DataType
+    free: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """A buffer of which only a stretch is present: its dimension `axis` begins at `start`."""
+
+    axis: int
+    start: IndexPoly
+    size: IndexPoly
+
+
+class ArrayEmitter:
+    """Writes one statement's expressions over `layout`; what it writes gathers in `lines`."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        name: str,
+        layout: Sequence[Axis],
+        outer: Sequence[Axis],
+        rows: Mapping[Buffer, Rows],
+        proof: Mapping[Var, Axis],
+        span: Span | None,
+    ) -> None:
+        self.scope = scope
+        self.name = name
+        self.layout = tuple(layout)
+        self.variables = {a.var for a in layout}
+        self.outer = tuple(outer)
+        self.rows = rows
+        self.proof = proof
+        self.span = span
+        self.lines: list[ast.stmt] = []
+        self.scalars = ScalarEmitter(scope, name, outer)
+        self.done: dict[PrimExpr, tuple[Value, Guards]] = {}
+        self.ready: dict[PrimExpr, Value] = {}
+        self.uses: Counter[PrimExpr] = Counter()
+        self.guards: Guards = ()
+        self.spare: Output | None = None
+
+    # ---- whole expressions
+
+    def compute(self, expr: PrimExpr, out: Output | None = None) -> Value:
+        """`expr`; if its last operation can write to `out`, it does, and the value is that."""
+        self._count(expr)
+        self.spare = out if out is not None and out.free else None
+        return self._value(expr, out)
+
+    def typed(self, expr: PrimExpr, value: Value) -> Value:
+        """`value`, which is that of `expr`, as no plain number: it meets none of its datatype."""
+        if not value.plain:
+            return value
+        return Value(self.scalars.value(expr, typed=True), frozenset(), expr.dtype)
+
+    def spread(self, expr: PrimExpr) -> ast.expr:
+        """`expr` as an array over the whole layout."""
+        value = self.typed(expr, self.compute(expr))
+        if value.dims == self.variables:
+            return value.node
+        shape = tuple(self.scope.index(size_of(a)) for a in self.layout)
+        return call("np.broadcast_to", value.node, shape)
+
+    def store(self, expr: PrimExpr, out: Output) -> None:
+        """`expr` written to `out`, whatever it is."""
+        found = self.compute(expr, out)
+        if found.node is not out.node:
+            target = out.node
+            if not isinstance(target, ast.Subscript):
+                target = item(target, ...)
+            self.lines.append(assign(target, self._unnamed(found)))
+
+    def masked(self, expr: PrimExpr, mask: ast.expr, out: Output) -> None:
+        """`expr` written to `out` where the `mask` holds."""
+        found = self._unnamed(self.compute(expr))
+        self.lines.append(do(call("np.copyto", out.node, found, where=mask)))
+
+    def _unnamed(self, value: Value) -> ast.expr:
+        """The node of `value`; where that was computed last, without giving it a name."""
+        match self.lines:
+            case [*_, ast.Assign(targets=[ast.Name(id=name)], value=made)] if (
+                name == value.temporary
+            ):
+                self.lines.pop()
+                return made
+            case _:
+                return value.node
+
+    def restrict(self, guards: Iterable[PrimExpr]) -> ast.expr | None:
+        """Compute from now on only where the `guards` that vary hold; that mask, if there is any.
+
+        Each is asked only where those before it hold.
+        """
+        _, masked = self.divided(guards)
+        if not masked:
+            return None
+        mask = self.compute(reduce(And, masked)).node
+        self.guards = (mask,)
+        return mask
+
+    def divided(self, guards: Iterable[PrimExpr]) -> tuple[list[PrimExpr], list[PrimExpr]]:
+        """The guards that can be asked once, before all others; and the others, in order.
+
+        What may stop the program changes places with none that decides whether it does.
+        """
+        fixed: list[PrimExpr] = []
+        masked: list[PrimExpr] = []
+        stops = False
+        for guard in guards:
+            fails = self._may_fail(guard)
+            if self.varies(guard) or stops or (masked and fails):
+                masked.append(guard)
+                stops |= fails
+            else:
+                fixed.append(guard)
+        return fixed, masked
+
+    def _count(self, expr: PrimExpr) -> None:
+        """How often each part is used; a part used twice is computed once."""
+        waiting: list[Node] = [expr]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, PrimExpr):
+                self.uses[part] += 1
+                if self.uses[part] == 1 and not isinstance(part, BufferLoad):
+                    waiting += children(part)
+
+    # ---- parts
+
+    def _value(self, expr: PrimExpr, out: Output | None = None) -> Value:
+        if expr in self.ready:
+            return self.ready.pop(expr)
+        found, guards = self.done.get(expr, (None, ()))
+        if found is not None and guards != self.guards[: len(guards)] and self._may_fail(expr):
+            # It was not asked of all rounds of which it is asked now.
+            self.uses.update(part for part in walk(expr) if isinstance(part, PrimExpr))
+            found = None
+        if found is None:
+            for part in self._leftmost(expr):
+                self.ready[part] = self._value(part)
+            found = self._new(expr, out)
+            shared = self.uses[expr] > 1
+            if shared and found.temporary is None and _is_work(expr) and found.dims:
+                found = self._named(found)
+            if shared or isinstance(expr, Var):
+                self.done[expr] = found, self.guards
+        return found
+
+    def _leftmost(self, expr: PrimExpr) -> Iterator[PrimExpr]:
+        """The first operands inside each other, which are what is computed first, from within.
+
+        So a sum of many takes no more of the stack than a sum of two.
+        """
+        found: list[PrimExpr] = []
+        while isinstance(expr, BinaryOpExpr) and type(expr) in ELEMENTWISE and self.varies(expr):
+            expr = expr.a
+            if expr in self.ready or expr in self.done:
+                break
+            found.append(expr)
+        return reversed(found)
+
+    def _only_where(self, condition: ast.expr, expr: PrimExpr) -> Value:
+        outer = self.guards
+        self.guards = (*outer, condition)
+        found = self._value(expr)
+        self.guards = outer
+        return found
+
+    def _where(self) -> ast.expr:
+        """Where all guards hold."""
+        return reduce(lambda a, b: call("np.logical_and", a, b), self.guards)
+
+    def _new(self, expr: PrimExpr, out: Output | None) -> Value:
+        if not self.varies(expr) and not (self.guards and self._may_fail(expr)):
+            plain = isinstance(expr, (IntImm, FloatImm)) and _weak(expr.dtype)
+            node = self.scalars.value(expr, typed=not plain)
+            return Value(node, frozenset(), expr.dtype, plain=plain)
+        match expr:
+            case Var():
+                return self._positions(expr)
+            case BufferLoad():
+                return self.load(expr, out)
+            case Or(a=a, b=b):
+                return self._logical("np.logical_or", a, b, out)
+            case And(a=a, b=b):
+                return self._logical("np.logical_and", a, b, out)
+            case Not(a=a):
+                return self._ufunc("np.logical_not", expr.dtype, [a], out)
+            case Select(condition=test, true_value=yes, false_value=no):
+                return self._choice(test, yes, no)
+            case Cast(dtype=dtype, value=inner):
+                return self._cast(dtype, inner)
+            case BinaryOpExpr():
+                return self._binary(expr, out)
+            case Call():
+                return self._call(expr, out)
+            case _:
+                raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
+
+    def _may_fail(self, expr: PrimExpr) -> bool:
+        """Whether a load in `expr` may leave its buffer, or an integer be divided by zero."""
+        return any(
+            not self.is_inside(part.buffer, part.indices)
+            if isinstance(part, BufferLoad)
+            else may_divide_by_zero(part)
+            for part in walk(expr)
+        )
+
+    def varies(self, expr: PrimExpr) -> bool:
+        """Whether `expr` differs between rounds of the layout."""
+        return mentions(expr, self.variables)
+
+    def _positions(self, var: Var) -> Value:
+        """The values of a loop variable along its axis."""
+        axis = next(a for a in self.layout if a.var is var)
+        bounds = [self.scope.index(axis.start), self.scope.index(axis.stop)]
+        if as_poly(axis.start).same(0):
+            bounds = bounds[1:]
+        node: ast.expr = call("np.arange", *bounds, dtype=dtype_name(var.dtype))
+        missing = len(self.layout) - 1 - self.layout.index(axis)
+        if missing:
+            node = item(node, ast.Slice(), *[None] * missing)
+        return self._named(Value(node, frozenset((var,)), var.dtype), var.name)
+
+    def _named(self, value: Value, hint: str = "t") -> Value:
+        """`value` under a name of its own, so that it is computed once."""
+        name = self.scope.names.fresh(hint)
+        self.lines.append(assign(name, value.node))
+        return Value(path(name), value.dims, value.dtype)
+
+    def _logical(self, function: str, a: PrimExpr, b: PrimExpr, out: Output | None) -> Value:
+        first = self._value(a)
+        holds = first.node if function == "np.logical_and" else call("np.logical_not", first.node)
+        second = self._only_where(holds, b)
+        return self._apply(function, a.dtype, [(a, first), (b, second)], out)
+
+    def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
+        condition = self._value(test)
+        fails = call("np.logical_not", condition.node)
+        values = [self._only_where(condition.node, yes), self._only_where(fails, no)]
+        alike = not condition.dims and values[0].dims == values[1].dims
+        if alike or all(v.plain for v in values):
+            values = [self.typed(yes, values[0]), self.typed(no, values[1])]
+        if alike:
+            chosen = ast.IfExp(condition.node, values[0].node, values[1].node)
+            return Value(chosen, values[0].dims, yes.dtype)
+        node = call("np.where", condition.node, values[0].node, values[1].node)
+        dims = condition.dims | values[0].dims | values[1].dims
+        return self._fresh(node, dims, yes.dtype)
+
+    def _cast(self, dtype: DataType, inner: PrimExpr) -> Value:
+        value = self.typed(inner, self._value(inner))
+        return self._fresh(converted(value.node, inner.dtype, dtype), value.dims, dtype)
+
+    def _binary(self, expr: BinaryOpExpr, out: Output | None) -> Value:
+        operations = BOOLEAN if expr.a.dtype.is_bool else ELEMENTWISE
+        function = operations.get(type(expr))
+        if function is not None:
+            return self._ufunc(function, expr.dtype, [expr.a, expr.b], out)
+        if expr.dtype.is_int:
+            return self._integer_division(expr, out)
+        return self._ufunc(FLOAT_DIVISION[type(expr)], expr.dtype, [expr.a, expr.b], out)
+
+    def _integer_division(self, expr: BinaryOpExpr, out: Output | None) -> Value:
+        name = division(type(expr), expr.dtype)
+        if may_divide_by_zero(expr):
+            where = {"where": self._where()} if self.guards else {}
+            return self._ufunc(f"rt.{name}", expr.dtype, [expr.a, expr.b], out, **where)
+        function = NUMPY_DIVISION.get(name, f"rt.{name}")
+        return self._ufunc(function, expr.dtype, [expr.a, expr.b], out)
+
+    def _call(self, expr: Call, out: Output | None) -> Value:
+        name = intrinsic_name(expr)
+        if name == "if_then_else":
+            test, yes, no = expr.args
+            return self._choice(test, yes, no)
+        if name == "reinterpret":
+            value = self.typed(expr.args[0], self._value(expr.args[0]))
+            node = call(attribute(value.node, "view"), dtype_name(expr.dtype))
+            return Value(node, value.dims, expr.dtype)
+        function = INTRINSICS.get(name)
+        if function is None:
+            raise unsupported(self.name, expr, self.span)
+        return self._ufunc(function, expr.dtype, list(expr.args), out)
+
+    def _ufunc(
+        self,
+        function: str,
+        dtype: DataType,
+        args: Sequence[PrimExpr],
+        out: Output | None,
+        **keywords: Code,
+    ) -> Value:
+        return self._apply(function, dtype, [(a, self._value(a)) for a in args], out, **keywords)
+
+    def _apply(
+        self,
+        function: str,
+        dtype: DataType,
+        args: Sequence[tuple[PrimExpr, Value]],
+        out: Output | None,
+        **keywords: Code,
+    ) -> Value:
+        if all(v.plain for _, v in args):
+            args = [(e, self.typed(e, v)) for e, v in args]
+        dims = frozenset[Var]().union(*(v.dims for _, v in args))
+        nodes = [v.node for _, v in args]
+        for expr, _ in args:
+            self.uses[expr] -= 1
+        if out is not None and out.dims == dims and out.dtype == dtype:
+            self.lines.append(do(call(function, *nodes, **keywords, out=out.node)))
+            return Value(out.node, dims, dtype)
+        for expr, value in args:
+            if (
+                value.temporary is not None
+                and self.uses[expr] == 0
+                and value.dims == dims
+                and value.dtype == dtype
+            ):
+                self.lines.append(do(call(function, *nodes, **keywords, out=value.node)))
+                self._overwritten(value)
+                return value
+        return self._fresh(call(function, *nodes, **keywords), dims, dtype)
+
+    def _overwritten(self, value: Value) -> None:
+        """Forget what was in the memory of `value`; another expression may ask for it."""
+        name = value.temporary
+        self.done = {e: kept for e, kept in self.done.items() if kept[0].temporary != name}
+
+    def _fresh(self, node: ast.Call, dims: frozenset[Var], dtype: DataType) -> Value:
+        """The result of a call in memory of its own, or in the output's while that is free."""
+        spare = self.spare
+        ufunc = isinstance(node.func, ast.Attribute) and node.func.attr not in ("astype", "where")
+        if spare is not None and ufunc and spare.dims == dims and spare.dtype == dtype:
+            self.spare = None
+            node.keywords.append(ast.keyword("out", spare.node))
+            self.lines.append(do(node))
+            return Value(spare.node, dims, dtype, temporary="<out>")
+        name = self.scope.names.fresh("t")
+        self.lines.append(assign(name, node))
+        return Value(path(name), dims, dtype, temporary=name if dims else None)
+
+    # ---- loads
+
+    def load(self, load: BufferLoad, out: Output | None = None) -> Value:
+        """A load as a view where it is affine and inside the buffer, else as a gather."""
+        maps = self.maps(load.buffer, load.indices)
+        if maps is None:
+            return self._in_order(load) or self._rows_taken(load, out) or self._gather(load)
+        if not self._inside(load.buffer, maps, load.indices):
+            return self._gather(load)
+        found = view(self.scope, load.buffer, self.sizes(load.buffer), maps, self.layout)
+        return Value(found.node, frozenset(found.dims), load.dtype)
+
+    def _in_order(self, load: BufferLoad) -> Value | None:
+        """A load whose indices are the digits of an affine map, as of the buffer laid flat."""
+        quotients = any(isinstance(p, (FloorDiv, FloorMod)) for i in load.indices for p in walk(i))
+        if not quotients or load.buffer in self.rows or any(True for _ in inner_loads(load)):
+            return None
+        axes = self._all_axes()
+        place = place_in_order(load, axes, self.variables)
+        if place is None:
+            return None
+        count = as_poly(1)
+        for size in load.buffer.shape:
+            count = count * as_poly(size)
+        found = view(self.scope, load.buffer, [count], [place], self.layout, flat=True)
+        return Value(found.node, frozenset(found.dims), load.dtype)
+
+    def _rows_taken(self, load: BufferLoad, out: Output | None) -> Value | None:
+        """A load of whole rows at computed places."""
+        found = taken(load, self.layout)
+        if found is None or load.buffer in self.rows or self.guards:
+            return None
+        inner = ArrayEmitter(
+            self.scope, self.name, found.over, self.outer, self.rows, self.proof, self.span
+        )
+        index = inner.compute(_as_stored(found.index))
+        self.lines += inner.lines
+        if index.dims != {a.var for a in found.over}:
+            return None
+        name = self.scope.buffer(load.buffer)
+        size = item(attribute(name, "shape"), found.axis)
+        where = title(self.name, load.buffer)
+        places = call("rt.places", index.node, size, found.axis, where)
+        node = call("np.take", name, places, axis=found.axis, mode=text("clip"))
+        dims = frozenset(self.variables)
+        if out is not None and out.free and out.dims == dims and out.dtype == load.dtype:
+            node.keywords.append(ast.keyword("out", out.node))
+            self.lines.append(do(node))
+            return Value(out.node, dims, load.dtype)
+        return self._fresh_gather(node, dims, load.dtype)
+
+    def maps(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[Affine] | None:
+        """The affine maps of the indices over the layout, or None if one is not affine."""
+        found: list[Affine] = []
+        rows = self.rows.get(buffer)
+        for axis, index in enumerate(indices):
+            place = as_poly(index)
+            if rows is not None and rows.axis == axis:
+                place = place - rows.start
+            if next(loads(index), None) is not None and mentions(index, self.variables):
+                return None
+            one = affine(place, self.variables)
+            if one is None:
+                return None
+            found.append(one)
+        return found
+
+    def sizes(self, buffer: Buffer) -> list[IndexPoly]:
+        """The dimensions that `buffer` has where this code runs."""
+        sizes = [as_poly(s) for s in buffer.shape]
+        rows = self.rows.get(buffer)
+        if rows is not None:
+            sizes[rows.axis] = rows.size
+        return sizes
+
+    def _all_axes(self) -> list[Axis]:
+        """The loops around, and those of the layout as far as they go in all stretches."""
+        return [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
+
+    def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+        """Whether the access is proved to lie inside the buffer in all rounds."""
+        return not self._unproved(buffer, indices)
+
+    def _unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """The indices that are not proved to lie inside their dimensions in all iterations."""
+        axes = self._all_axes()
+        return [
+            index
+            for index, size in zip(indices, buffer.shape, strict=True)
+            if not is_inside(index, size, axes, self.scope.sizes)
+        ]
+
+    def is_unproved(self, access: Access) -> bool:
+        """Whether the access may leave its buffer where some axis of the layout has no round.
+
+        An index that is gathered along all axes has no values then.
+        """
+        unproved = self._unproved(access.buffer, access.indices)
+        gathered = any(affine(index, self.variables) is None for index in access.indices)
+        along_all = all(mentions(index, {v}) for index in unproved for v in self.variables)
+        return bool(unproved) and not (gathered and along_all)
+
+    def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
+        """Whether a view is possible: proved to be inside, or checked by a line before it."""
+        axes = self._all_axes()
+        everywhere = {a.var for a in axes}
+        rows = self.rows.get(buffer)
+        for axis, (m, index, size) in enumerate(zip(maps, indices, buffer.shape, strict=True)):
+            if rows is not None and rows.axis == axis:
+                continue
+            full = affine(index, everywhere)
+            if full is not None and affine_inside(full, size, axes, self.scope.sizes):
+                continue
+            if self.guards:
+                return False
+            self._check(buffer, axis, m)
+        return True
+
+    def _check(self, buffer: Buffer, axis: int, index: Affine) -> None:
+        """A line that stops the program if the access leaves the buffer."""
+        low = high = index.offset
+        for a in self.layout:
+            factor = index.coefficients.get(a.var)
+            if factor is None:
+                continue
+            ends = factor * as_poly(a.start), factor * (as_poly(a.stop) - 1)
+            if factor.is_at_least(0, self.scope.sizes):
+                least, most = ends
+            elif (factor * -1).is_at_least(0, self.scope.sizes):
+                most, least = ends
+            else:
+                both = ends[0].expr(), ends[1].expr()
+                least, most = as_poly(ops.minimum(*both)), as_poly(ops.maximum(*both))
+            low, high = low + least, high + most
+        bounds = [self.scope.index(low), self.scope.index(high)]
+        size = item(attribute(self.scope.buffer(buffer), "shape"), axis)
+        check = call("rt.inside", *bounds, size, axis, title(self.name, buffer))
+        self.lines.append(do(check))
+
+    def _gather(self, load: BufferLoad) -> Value:
+        name = self.scope.buffer(load.buffer)
+        places = [_as_stored(index) for index in self.present(load.buffer, load.indices)]
+        for index in places:
+            self._count(index)
+        values = [self._value(index) for index in places]
+        dims = frozenset[Var]().union(*(v.dims for v in values))
+        nodes = [v.node for v in values]
+        if self.guards:
+            where = self._where()
+            node = call("rt.gather", name, tuple(nodes), where, title(self.name, load.buffer))
+            return self._fresh_gather(node, dims, load.dtype)
+        shape = attribute(name, "shape")
+        nodes = [
+            call("rt.places", n, item(shape, axis), axis, title(self.name, load.buffer))
+            for axis, n in enumerate(nodes)
+        ]
+        return self._fresh_gather(item(name, *nodes), dims, load.dtype)
+
+    def present(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """The indices into what is present of `buffer`, which may be the rows of a stretch."""
+        found = list(indices)
+        rows = self.rows.get(buffer)
+        if rows is not None:
+            found[rows.axis] = (as_poly(found[rows.axis]) - rows.start).expr()
+        return found
+
+    def _fresh_gather(self, node: ast.expr, dims: frozenset[Var], dtype: DataType) -> Value:
+        name = self.scope.names.fresh("t")
+        self.lines.append(assign(name, node))
+        return Value(path(name), dims, dtype, temporary=name if dims else None)
+
+    # ---- outputs
+
+    def output(
+        self, buffer: Buffer, indices: Sequence[PrimExpr], read: Callable[[Buffer], bool]
+    ) -> Output:
+        """The elements of `buffer` at `indices`, to be written; `read` says what is still read."""
+        maps = self.maps(buffer, indices)
+        assert maps is not None
+        self._inside(buffer, maps, indices)
+        found = view(self.scope, buffer, self.sizes(buffer), maps, self.layout, whole=True)
+        free = not read(buffer)
+        return Output(found.node, frozenset(found.dims), buffer.dtype, free)
+
+
+def inner_loads(load: BufferLoad) -> Iterator[BufferLoad]:
+    """The loads in the indices of `load`."""
+    return (inner for index in load.indices for inner in loads(index))
+
+
+def _weak(dtype: DataType) -> bool:
+    """Whether a plain Python number takes this datatype from the array that it meets."""
+    return dtype.numpy().isbuiltin == 1
+
+
+def _as_stored(index: PrimExpr) -> PrimExpr:
+    """An index without conversions to wider integers."""
+    match index:
+        case Cast(dtype=wide, value=inner) if (
+            inner.dtype.family == wide.family and inner.dtype.bits <= wide.bits
+        ):
+            return _as_stored(inner)
+        case _:
+            return index
+
+
+def _is_work(expr: PrimExpr) -> bool:
+    return not isinstance(expr, (BufferLoad, Var, IntImm, FloatImm))

@@ -1,0 +1,192 @@
+"""Sums of products as matrix products: axes are folded into views that BLAS reads as they lie."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
+from relaxpy.exec.kernel.emit.scope import Scope, dtype_name
+from relaxpy.exec.kernel.emit.views import size_of
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.steps import Contract
+from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
+from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Roles:
+    """What axes do in a product of two factors: belong to the left or the right alone, are summed.
+
+    The `batch` axes stand outside, in both or in one of them.
+    """
+
+    batch: tuple[Axis, ...]
+    left: tuple[Axis, ...]
+    right: tuple[Axis, ...]
+    summed: tuple[Axis, ...]
+
+
+class ContractionEmitter:
+    """Writes one contraction; `emitter` gives a fresh ArrayEmitter for a layout."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        emitter: Callable[[Sequence[Axis]], ArrayEmitter],
+        step: Contract,
+    ) -> None:
+        self.scope = scope
+        self.emitter = emitter
+        self.step = step
+        self.dtype = step.statement.target.dtype
+        self.body: list[ast.stmt] = []
+        self.values: list[ast.expr] = []
+        """The factors, each under a name where they are regrouped."""
+        self.spatial = self._target_order()
+
+    def _target_order(self) -> tuple[Axis, ...]:
+        """The spatial axes as the target's dimensions have them."""
+        found: list[Axis] = []
+        variables = {a.var for a in self.step.axes}
+        for index in self.step.statement.indices:
+            place = affine(index, variables)
+            inside = place.coefficients if place is not None else {}
+            found += [a for a in self.step.axes if a.var in inside and a not in found]
+        return tuple(found)
+
+    def lines(self, *, accumulate: bool) -> list[ast.stmt]:
+        """The product written to the target, or added to what is there."""
+        summed = {a.var for a in self.step.over}
+        inner = [f for f in self.step.factors if mentions(f, summed)]
+        outer = [f for f in self.step.factors if not mentions(f, summed)]
+        target = self.emitter(self.spatial)
+        statement = self.step.statement
+        out = target.output(statement.target, statement.indices, lambda _: True)
+        self.body += target.lines
+        roles = self._roles(inner) if len(inner) == 2 else None
+        own = any(load.buffer is statement.target for f in self.step.factors for load in loads(f))
+        direct = not (accumulate or outer or own or self._wide() is not self.dtype)
+        if roles is None:
+            made: ast.expr = self._einsum(inner, out.node if direct else None)
+        else:
+            made = self._product(inner, roles, out.node if direct else None)
+        if direct:
+            self.body.append(do(made))
+            return self.body
+        for factor in outer:
+            scale = self.emitter(self.spatial)
+            value = scale.compute(factor)
+            self.body += scale.lines
+            made = call("np.multiply", made, self._kept(value.node))
+        if self._wide() is not self.dtype:
+            made = call(attribute(made, "astype"), dtype_name(self.dtype))
+        if accumulate:
+            self.body.append(do(call("np.add", out.node, made, out=out.node)))
+        else:
+            node = out.node if isinstance(out.node, ast.Subscript) else item(out.node, ...)
+            self.body.append(assign(node, made))
+        return self.body
+
+    def _wide(self) -> DataType:
+        """What is accumulated in: BLAS has no 16-bit floats, and these need the precision."""
+        small = self.dtype.is_float and self.dtype.bits < 32
+        return DataType("float32") if small else self.dtype
+
+    def _axes(self, factor: PrimExpr) -> set[Var]:
+        return {a.var for a in (*self.step.axes, *self.step.over) if mentions(factor, {a.var})}
+
+    def _roles(self, factors: Sequence[PrimExpr]) -> _Roles | None:
+        """The roles if the factors form a matrix product, the left one first in the target."""
+        a, b = (self._axes(f) for f in factors)
+        if any(x.var not in a or x.var not in b for x in self.step.over):
+            return None
+        if any(x.var not in a | b for x in self.spatial):
+            return None
+        for count in range(len(self.spatial) + 1):
+            # The fewer axes are batch, the larger are the matrices.
+            batch, rest = self.spatial[:count], self.spatial[count:]
+            left = tuple(x for x in rest if x.var not in b)
+            right = tuple(x for x in rest if x.var not in a)
+            if rest == (*left, *right):
+                return _Roles(batch, left, right, self.step.over)
+            if rest == (*right, *left):
+                return _Roles(batch, right, left, self.step.over)
+        return None
+
+    def _factor(self, factor: PrimExpr, layout: Sequence[Axis]) -> ast.expr:
+        arrays = self.emitter(layout)
+        value = arrays.compute(factor)
+        self.body += arrays.lines
+        node = value.node
+        if not self._axes(factor) <= value.dims:
+            # What an axis decides may turn out the same in all its rounds.
+            node = call(
+                "np.broadcast_to", node, tuple(self.scope.index(size_of(a)) for a in layout)
+            )
+        wide = self._wide()
+        if wide is not self.dtype:
+            node = call(attribute(node, "astype"), dtype_name(wide))
+        return self._kept(node)
+
+    def _kept(self, factor: ast.expr) -> ast.expr:
+        """A factor as it is used, and looked at before if factors are regrouped."""
+        if self.step.regrouped and not isinstance(factor, ast.Name):
+            name = self.scope.names.fresh("t")
+            self.body.append(assign(name, factor))
+            factor = path(name)
+        self.values.append(factor)
+        return factor
+
+    def _product(
+        self, factors: Sequence[PrimExpr], roles: _Roles, out: ast.expr | None
+    ) -> ast.expr:
+        first, second = factors
+        if any(x.var not in self._axes(first) for x in roles.left) or (
+            not roles.left and any(x.var in self._axes(first) for x in roles.right)
+        ):
+            first, second = second, first
+        batch, left, right, summed = roles.batch, roles.left, roles.right, roles.summed
+        counts = [len(batch), len(left), len(right), len(summed)]
+        if max(counts[1:]) > 1 or (batch and bool(left) != bool(right)):
+            a = self._factor(first, (*batch, *left, *summed))
+            b = self._factor(second, (*batch, *summed, *right))
+            return self._called("rt.contract", [a, b, tuple(counts)], out)
+        if not left and not right:
+            a = self._factor(first, (*batch, *summed))
+            b = self._factor(second, (*batch, *summed))
+            return self._called("np.vecdot", [a, b], out)
+        a = self._factor(first, (*batch, *left, *summed))
+        b = self._factor(second, (*batch, *summed, *right))
+        return self._called("rt.matmul" if self.dtype.is_int else "np.matmul", [a, b], out)
+
+    def _called(self, name: str, args: Sequence[Code], out: ast.expr | None) -> ast.expr:
+        return call(name, *args) if out is None else call(name, *args, out=out)
+
+    def _einsum(self, factors: Sequence[PrimExpr], out: ast.expr | None) -> ast.expr:
+        axes = (*self.spatial, *self.step.over)
+        letters = {a.var: chr(ord("a") + n) for n, a in enumerate(axes)}
+        parts, nodes = [], []
+        for factor in factors:
+            inside = self._axes(factor)
+            layout = [a for a in axes if a.var in inside]
+            parts.append("".join(letters[a.var] for a in layout))
+            nodes.append(self._factor(factor, layout))
+        covered = [a for a in self.spatial if any(letters[a.var] in p for p in parts)]
+        result = "".join(letters[a.var] for a in covered)
+        subscripts = f"{','.join(parts)}->{result}"
+        keywords: dict[str, Code] = {"optimize": True} if len(factors) > 2 else {}
+        if len(covered) == len(self.spatial):
+            if out is not None:
+                keywords["out"] = out
+            return call("np.einsum", text(subscripts), *nodes, **keywords)
+        made = call("np.einsum", text(subscripts), *nodes, **keywords)
+        spread = [ast.Slice() if a in covered else None for a in self.spatial]
+        node = item(made, *spread) if covered else made
+        if out is None:
+            return node
+        return call("np.copyto", out, node)

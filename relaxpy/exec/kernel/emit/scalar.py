@@ -1,0 +1,318 @@
+"""One element at a time: items and single stores as plain Python over NumPy scalars."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, assert_never
+
+from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.emit.allocation import fresh
+from relaxpy.exec.kernel.emit.scope import (
+    BOOLEAN,
+    COMPARISONS,
+    ELEMENTWISE,
+    FLOAT_DIVISION,
+    INTRINSICS,
+    Scope,
+    converted,
+    division,
+    dtype_name,
+    intrinsic_name,
+    literal,
+    title,
+)
+from relaxpy.exec.kernel.nest.bounds import is_inside
+from relaxpy.exec.kernel.nest.nodes import (
+    Axis,
+    Bind,
+    Branch,
+    Check,
+    Invoke,
+    Item,
+    Jump,
+    Leave,
+    Loop,
+    Make,
+    Memory,
+    Repeat,
+    Store,
+    is_outside,
+)
+from relaxpy.exec.kernel.plan.parts import Statement, name_of
+from relaxpy.exec.python_ast import (
+    Code,
+    assign,
+    attribute,
+    binary,
+    both,
+    call,
+    compare,
+    do,
+    either,
+    item,
+    loop,
+    path,
+    text,
+    when,
+)
+from relaxpy.ir.core.dtype import HANDLE
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import (
+    Add,
+    And,
+    BinaryOpExpr,
+    Call,
+    Cast,
+    CmpExpr,
+    Div,
+    FloatImm,
+    IntImm,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    StringImm,
+    Sub,
+    Var,
+)
+from relaxpy.pysource import set_place
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+_OPERATORS: dict[type[PrimExpr], type[ast.operator]] = {
+    Add: ast.Add,
+    Sub: ast.Sub,
+    Mul: ast.Mult,
+}
+
+
+class ScalarEmitter:
+    """Writes scalar code in `scope`; an integer variable outside `typed` is a plain Python int.
+
+    `axes` are the loops around what is written; indices within their bounds need no check.
+    """
+
+    def __init__(self, scope: Scope, name: str, axes: Iterable[Axis] = ()) -> None:
+        self.scope = scope
+        self.name = name
+        self.axes = list(axes)
+        self.typed: set[Var] = set()
+        self.span: Span | None = None
+
+    def items(self, items: Iterable[Item]) -> list[ast.stmt]:
+        """The statements that perform `items` in order."""
+        found = []
+        for part in items:
+            lines = self._item(part)
+            set_place(lines, getattr(part, "span", None))
+            found += lines
+        return found
+
+    def _item(self, part: Item) -> list[ast.stmt]:
+        match part:
+            case Loop(axis=axis, body=body):
+                start, stop = self.index(axis.start), self.index(axis.stop)
+                self.axes.append(axis)
+                inside = self.items(body)
+                self.axes.pop()
+                whole = loop(self.scope.variable(axis.var), start, stop, inside)
+                self.scope.forget(axis.var)
+                return [whole]
+            case Branch(condition=condition, body=body, orelse=orelse):
+                return [when(self.value(condition), self.items(body), self.items(orelse))]
+            case Repeat(condition=condition, body=body):
+                return [ast.While(self.value(condition), self.items(body) or [ast.Pass()], [])]
+            case Store():
+                return [self.store(part)]
+            case Bind(var=var, value=value):
+                self.typed.add(var)
+                return [assign(self.scope.variable(var), self.value(value))]
+            case Check(condition=condition, message=message):
+                failed = do(call("rt.fail", text(self.name), text(message)))
+                return [when(ast.UnaryOp(ast.Not(), self.value(condition)), [failed])]
+            case Leave(value=value):
+                return [ast.Return(self.value(value, typed=True))]
+            case Invoke(call=invoked):
+                return [do(self._called(invoked))]
+            case Make(buffer=buffer, root=root):
+                return [assign(self.scope.buffer(buffer), self._made(buffer, root))]
+            case Jump(kind=kind):
+                return [ast.Break() if kind == "break" else ast.Continue()]
+            case _:
+                assert_never(part)
+
+    def statement(self, statement: Statement, conditions: list[ast.expr]) -> list[ast.stmt]:
+        """One round of `statement`, if the `conditions` and its guards hold."""
+        store = Store(
+            statement.target, statement.indices, statement.value, statement.block, statement.span
+        )
+        tests = [*conditions, *map(self.value, statement.guards)]
+        body = [self.store(store)]
+        return [when(both(tests), body)] if tests else body
+
+    def store(self, store: Store) -> ast.stmt:
+        """One store."""
+        self.span = store.span
+        return assign(self.element(store.buffer, store.indices), self.value(store.value))
+
+    def element(self, buffer: Buffer, indices: Iterable[PrimExpr]) -> ast.Subscript:
+        """One element of a buffer; an index that may be outside is checked."""
+        name = self.scope.buffer(buffer)
+        parts = [
+            self._place(index, size, axis, buffer)
+            for axis, (index, size) in enumerate(zip(indices, buffer.shape, strict=True))
+        ]
+        return item(name, *parts) if parts else item(name)
+
+    def _place(self, index: PrimExpr, size: PrimExpr, axis: int, buffer: Buffer) -> ast.expr:
+        found = self.index(index)
+        if is_inside(index, size, self.axes, self.scope.sizes):
+            return found
+        extent = item(attribute(self.scope.buffer(buffer), "shape"), axis)
+        return call("rt.at", found, extent, axis, title(self.name, buffer))
+
+    def index(self, value: PrimExpr) -> ast.expr:
+        """An index as a Python int."""
+        outer, self.scope.compute = self.scope.compute, self.value
+        found = self.scope.index(value)
+        self.scope.compute = outer
+        return found
+
+    def _made(self, buffer: Buffer, root: Buffer | None) -> ast.expr:
+        """Memory for `buffer`: its own, or that of `root`."""
+        if root is not None:
+            kind = dtype_name(buffer.dtype)
+            return call("rt.overlay", self.scope.buffer(root), kind, None, text(buffer.name))
+        outer, self.scope.compute = self.scope.compute, self.value
+        made = fresh(self.scope, buffer)
+        self.scope.compute = outer
+        return made
+
+    def value(self, expr: PrimExpr, *, typed: bool = False) -> ast.expr:
+        """`expr` as a NumPy scalar, rounded or wrapped to its datatype after each operation.
+
+        Without `typed`, a literal may be a plain number.
+
+        Errors:
+            CompileError: an intrinsic that cannot run here.
+        """
+        match expr:
+            case IntImm() | FloatImm():
+                return literal(expr, typed=typed)
+            case Var():
+                return self._variable(expr)
+            case BufferLoad(buffer=buffer, indices=indices):
+                return self.element(buffer, indices)
+            case Or(a=a, b=b):
+                return either([self.value(a), self.value(b)])
+            case And(a=a, b=b):
+                return both([self.value(a), self.value(b)])
+            case Not(a=a):
+                return ast.UnaryOp(ast.Not(), self.value(a))
+            case Select(condition=test, true_value=yes, false_value=no):
+                return self._choice(test, yes, no)
+            case Cast(dtype=dtype, value=inner) if inner.dtype.is_bool:
+                value = self.value(inner)
+                exact = dtype.numpy().isbuiltin == 1
+                return call(dtype_name(dtype), value if exact else call("int", value))
+            case Cast(dtype=dtype, value=inner):
+                return converted(self.value(inner, typed=True), inner.dtype, dtype)
+            case BinaryOpExpr():
+                return self._binary(expr)
+            case Call():
+                return self._call(expr)
+            case _:
+                raise CompileError(f"{self.name}: `{expr}` has no scalar form", span=self.span)
+
+    def _variable(self, var: Var) -> ast.expr:
+        name = path(self.scope.variable(var))
+        return name if var in self.typed else call(dtype_name(var.dtype), name)
+
+    def _is_index(self, expr: PrimExpr) -> bool:
+        """Whether only loops and sizes decide `expr`, which do not overflow."""
+        return not any(
+            isinstance(part, (BufferLoad, Call))
+            or part in self.typed
+            or (
+                isinstance(part, PrimExpr)
+                and not (part.dtype.family == "int" or part.dtype.is_bool)
+            )
+            for part in walk(expr)
+        )
+
+    def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> ast.expr:
+        return ast.IfExp(self.value(test), self.value(yes, typed=True), self.value(no, typed=True))
+
+    def _binary(self, expr: BinaryOpExpr) -> ast.expr:
+        if isinstance(expr, CmpExpr) and expr.a.dtype.is_int and self._is_index(expr):
+            return self.scope.truth(expr)
+        a = self.value(expr.a, typed=isinstance(expr.b, (IntImm, FloatImm)))
+        b = self.value(expr.b, typed=False)
+        node, dtype = type(expr), expr.a.dtype
+        if isinstance(expr, CmpExpr):
+            return compare(a, COMPARISONS[node], b)
+        if node in _OPERATORS and not dtype.is_bool:
+            return binary(a, _OPERATORS[node], b)
+        operations = BOOLEAN if dtype.is_bool else ELEMENTWISE
+        if node in operations:
+            return call(operations[node], a, b)
+        if dtype.is_int:
+            return call(f"rt.{division(node, dtype)}", a, b)
+        return binary(a, ast.Div, b) if node is Div else call(FLOAT_DIVISION[node], a, b)
+
+    def _called(self, expr: Call) -> ast.expr:
+        """A call of a function outside the kernel."""
+        kind = dtype_name(expr.dtype) if expr.dtype.lanes and expr.dtype != HANDLE else None
+        if isinstance(expr.op, GlobalVar):
+            function: Code = self.scope.function(expr.op)
+            args = expr.args
+        else:
+            function, args = text(name_of(expr)), expr.args[1:]
+        return call("rt.outside", text(self.name), function, kind, *map(self._argument, args))
+
+    def _argument(self, arg: Node) -> ast.expr:
+        match arg:
+            case StringImm(value=value):
+                return text(value)
+            case Memory(buffer=buffer, region=()):
+                return path(self.scope.buffer(buffer))
+            case Memory(buffer=buffer, region=region, drop=drop):
+                parts: list[ast.expr] = []
+                for axis, part in enumerate(region):
+                    first = self.index(part.min)
+                    last = self.index(part.stop)
+                    parts.append(first if axis < drop else ast.Slice(first, last))
+                return item(self.scope.buffer(buffer), *parts)
+            case _:
+                assert isinstance(arg, PrimExpr)
+                return self.value(arg, typed=True)
+
+    def _call(self, expr: Call) -> ast.expr:
+        if is_outside(expr):
+            return self._called(expr)
+        name = intrinsic_name(expr)
+        if name == "if_then_else":
+            test, yes, no = expr.args
+            return self._choice(test, yes, no)
+        if name == "reinterpret":
+            [value] = expr.args
+            return call(attribute(self.value(value, typed=True), "view"), dtype_name(expr.dtype))
+        function = INTRINSICS.get(name)
+        if function is None:
+            raise unsupported(self.name, expr, self.span)
+        return call(function, *(self.value(a, typed=True) for a in expr.args))
+
+
+def unsupported(name: str, expr: Call, span: Span | None) -> CompileError:
+    """The error for an intrinsic that NumPy cannot perform."""
+    return CompileError(
+        f"{name}: the intrinsic {intrinsic_name(expr)} cannot run on NumPy",
+        span=span,
+        hint="it needs hardware, or a pass that lowers it",
+    )

@@ -1,0 +1,211 @@
+"""Affine accesses as views of arrays: slices and transpositions, never copies."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relaxpy.exec.kernel.emit.scope import Scope
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.python_ast import attribute, call, code, item, path
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Var
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """An array expression whose trailing dimensions are the `layout` from its first axis in it on.
+
+    `dims` are the axes that have a dimension; other axes of the layout after the first of these
+    have dimensions of size 1.
+    """
+
+    node: ast.expr
+    dims: tuple[Var, ...]
+
+
+def size_of(axis: Axis) -> IndexPoly:
+    """The number of rounds of `axis`."""
+    return as_poly(axis.stop) - as_poly(axis.start)
+
+
+def view(
+    scope: Scope,
+    buffer: Buffer,
+    sizes: Sequence[IndexPoly],
+    maps: Sequence[Affine],
+    layout: Sequence[Axis],
+    *,
+    whole: bool = False,
+    flat: bool = False,
+) -> View:
+    """The elements of `buffer` at `maps` in all rounds of `layout`, in its order.
+
+    `sizes` are the buffer's present dimensions, or of a `flat` view the number of its elements,
+    which are read in order. A `whole` view is an array that can be written to, even where it has
+    no dimension.
+    """
+    ranges = {a.var: a for a in layout}
+    name = path(scope.buffer(buffer))
+    if not _plain(maps, sizes, ranges):
+        split = _split(maps, sizes, ranges)
+        if split is None:
+            name = call(attribute(name, "reshape"), -1) if flat else name
+            return _strided(scope, name, maps, layout)
+        sizes, maps = split
+        name = call(attribute(name, "reshape"), *map(scope.index, sizes))
+    elif flat:
+        name = call(attribute(name, "reshape"), -1)
+    order = [v for m in maps for v in m.coefficients]
+    wanted = [a.var for a in layout if a.var in order]
+    indices = [_index(scope, m, size, ranges) for m, size in zip(maps, sizes, strict=True)]
+    if order != wanted:
+        node = _subscript(name, indices)
+        node = _transposed(node, [order.index(v) for v in wanted])
+        indices = [ast.Slice()] * len(wanted)
+        name = node
+        maps = [Affine({v: as_poly(1)}, as_poly(0)) for v in wanted]
+    return View(
+        _subscript(name, _spread(indices, maps, layout, wanted), whole=whole), tuple(wanted)
+    )
+
+
+def _plain(maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]) -> bool:
+    """Whether slices do: each axis in one dimension, each dimension with one axis at most."""
+    seen: list[Var] = []
+    for m, size in zip(maps, sizes, strict=True):
+        if len(m.coefficients) > 1:
+            return False
+        for var, factor in m.coefficients.items():
+            step = factor.constant
+            if step is None or (step < 1 and not _reverses(m, step, ranges[var], size)):
+                return False
+            seen.append(var)
+    return len(set(seen)) == len(seen)
+
+
+def _split(
+    maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]
+) -> tuple[list[IndexPoly], list[Affine]] | None:
+    """The dimensions with those divided that several axes run through as digits do; or None."""
+    found: list[tuple[IndexPoly, Affine]] = []
+    for m, size in zip(maps, sizes, strict=True):
+        if len(m.coefficients) < 2:
+            found.append((size, m))
+            continue
+        digits = _digits(m, size, ranges)
+        if digits is None:
+            return None
+        found += digits
+    new_sizes, new_maps = [s for s, _ in found], [m for _, m in found]
+    return (new_sizes, new_maps) if _plain(new_maps, new_sizes, ranges) else None
+
+
+def _digits(
+    m: Affine, size: IndexPoly, ranges: dict[Var, Axis]
+) -> list[tuple[IndexPoly, Affine]] | None:
+    """For each axis, largest steps first, its number of rounds; None unless all is run through."""
+    left = dict(m.coefficients)
+    found: list[tuple[IndexPoly, Affine]] = []
+    below = as_poly(1)
+    while left:
+        var = next((v for v, factor in left.items() if factor.same(below)), None)
+        if var is None or not as_poly(ranges[var].start).same(0):
+            return None
+        del left[var]
+        rounds = size_of(ranges[var])
+        found.insert(0, (rounds, Affine({var: as_poly(1)}, as_poly(0))))
+        below = below * rounds
+    return found if m.offset.same(0) and below.same(size) else None
+
+
+def _reverses(index: Affine, step: int, axis: Axis, size: IndexPoly) -> bool:
+    """Whether the whole dimension is run through backwards."""
+    first = index.offset - as_poly(axis.start)
+    return step == -1 and size_of(axis).same(size) and first.same(size - 1)
+
+
+def _index(scope: Scope, index: Affine, size: IndexPoly, ranges: dict[Var, Axis]) -> ast.expr:
+    if not index.coefficients:
+        return scope.index(index.offset)
+    [(var, factor)] = index.coefficients.items()
+    step = factor.constant
+    assert step is not None
+    if step < 0:
+        return ast.Slice(None, None, code(-1))
+    axis = ranges[var]
+    start = as_poly(axis.start) * step + index.offset
+    stop = as_poly(axis.stop) * step + index.offset
+    lower = None if start.same(0) else scope.index(start)
+    # The last step may reach beyond the dimension, which a slice allows.
+    upper = None if (stop - size).is_at_least(0, scope.sizes) else scope.index(stop)
+    return ast.Slice(lower, upper, None if step == 1 else code(step))
+
+
+def _spread(
+    indices: list[ast.expr], maps: Sequence[Affine], layout: Sequence[Axis], wanted: list[Var]
+) -> list[ast.expr]:
+    """The indices with a new axis for each axis of `layout` that is missing after the first."""
+    found: list[ast.expr] = []
+    order = [a.var for a in layout]
+    last: int | None = None
+    for index, m in zip(indices, maps, strict=True):
+        for var in m.coefficients:
+            place = order.index(var)
+            if last is not None:
+                found += [code(None)] * (place - last - 1)
+            last = place
+        found.append(index)
+    if last is not None:
+        found += [code(None)] * (len(order) - last - 1)
+    return found
+
+
+def _subscript(name: ast.expr, indices: Sequence[ast.expr], *, whole: bool = False) -> ast.expr:
+    kept = list(indices)
+    while kept and _is_full(kept[-1]):
+        kept.pop()
+    scalar = bool(indices) and not any(isinstance(i, ast.Slice) for i in indices)
+    if scalar and whole:
+        kept.append(code(...))
+    if not indices and not whole:
+        return item(name)
+    return item(name, *kept) if kept else name
+
+
+def _is_full(index: ast.expr) -> bool:
+    return isinstance(index, ast.Slice) and not (index.lower or index.upper or index.step)
+
+
+def _transposed(node: ast.expr, order: list[int]) -> ast.expr:
+    if order == [1, 0]:
+        return attribute(node, "T")
+    return call(attribute(node, "transpose"), *order)
+
+
+def _strided(scope: Scope, name: ast.expr, maps: Sequence[Affine], layout: Sequence[Axis]) -> View:
+    """Any affine access: the steps in memory along each axis are sums over the dimensions."""
+    used = [a for a in layout if any(a.var in m.coefficients for m in maps)]
+    order = [a.var for a in layout]
+    offsets = []
+    for m in maps:
+        offset = m.offset
+        for axis in used:
+            factor = m.coefficients.get(axis.var)
+            if factor is not None:
+                offset = offset + factor * as_poly(axis.start)
+        offsets.append(scope.index(offset))
+    shape = [scope.index(size_of(a)) for a in used]
+    steps = [
+        code(tuple(scope.index(m.coefficients.get(a.var, as_poly(0))) for m in maps)) for a in used
+    ]
+    node: ast.expr = call("rt.strided", name, tuple(offsets), tuple(shape), tuple(steps))
+    places = [order.index(a.var) for a in used]
+    if places and places != list(range(places[0], len(order))):
+        spread: list[ast.expr] = []
+        for place, following in zip(places, [*places[1:], len(order)], strict=True):
+            spread += [ast.Slice(), *[code(None)] * (following - place - 1)]
+        node = _subscript(node, spread)
+    return View(node, tuple(a.var for a in used))

@@ -1,0 +1,1 @@
+"""Loop nests of a kernel as they are read: statements, domains, accesses, bounds."""

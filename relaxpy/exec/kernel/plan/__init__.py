@@ -1,0 +1,1 @@
+"""What runs at once and in which order: parts, dependences, schedule, memory."""
