@@ -24,6 +24,8 @@ class Node:
     structural equality compares its fields where it is defined, and its definition at each use. A
     variable that `_defines_itself` is defined at its first use if it is not defined elsewhere.
     `_compared_as` maps a field to the attribute that structural equality compares in its place.
+    `_derived_from` are the fields from whose struct info that of the node follows; None means that
+    it depends on all fields.
     """
 
     __slots__ = ("__weakref__",)
@@ -32,6 +34,7 @@ class Node:
     _binds: ClassVar[frozenset[str]] = frozenset()
     _binds_shape_vars: ClassVar[frozenset[str]] = frozenset()
     _binds_bare_shape_vars: ClassVar[frozenset[str]] = frozenset()
+    _derived_from: ClassVar[frozenset[str] | None] = None
     _scope: ClassVar[bool] = False
     _variable: ClassVar[bool] = False
     _defines_itself: ClassVar[bool] = False

@@ -102,13 +102,30 @@ def _map(fn: Callable[[Node], Node], value: Any) -> Any:
 
 
 def rebuild(node: N, **changes: object) -> N:
-    """Rebuild `node` with some fields replaced; struct info derived from old fields is dropped."""
+    """Rebuild `node` with some fields replaced; struct info derived from old fields is dropped.
+
+    Passes change the operands of an expression with this function only: `dataclasses.replace`
+    keeps the struct info, which then declares what derivation may contradict. Where the struct info
+    follows from that of some operands (`_derived_from`), it is kept if theirs is the same object.
+    """
     with_fields = getattr(node, "with_fields", None)
     if with_fields is not None:
         return cast("N", with_fields(**changes))
     assert is_dataclass(node)
     derived = {f.name for f in dataclass_fields(node)} & {"struct_info"} - set(node._fields)
+    if derived and node._derived_from is not None:
+        relevant = {name: new for name, new in changes.items() if name in node._derived_from}
+        if all(_same_struct_info(getattr(node, name), new) for name, new in relevant.items()):
+            derived = set()
     return cast("N", replace(node, **changes, **dict.fromkeys(derived)))
+
+
+def _same_struct_info(old: object, new: object) -> bool:
+    """Whether two operands, or two lists of them, have the same struct info."""
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return len(old) == len(new) and all(map(_same_struct_info, old, new))
+    known = getattr(old, "struct_info", None)
+    return old is new or (known is not None and known is getattr(new, "struct_info", None))
 
 
 def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:

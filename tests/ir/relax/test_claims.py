@@ -10,7 +10,7 @@ from hypothesis import assume, given, strategies as st
 import relaxpy
 from relaxpy.errors import MisuseError, StructInfoError, WellFormedError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -212,3 +212,63 @@ def test_whatever_one_node_declares_is_checked_and_derived_anew(
     found = rules(after)
     assert found <= set(RULES[type(target)])
     assert found or is_base_of(claim, target.struct_info)
+
+
+def operands_changed() -> Iterator[tuple[rx.Expr, dict[str, object]]]:
+    """Expressions of a program, each with another operand that changes its struct info."""
+    main = normalize_function(
+        function(
+            [X, Y, C],
+            seq(
+                block(
+                    bind(var("a"), rx.If(C, seq(X), seq(X))),
+                    bind(var("b"), rx.Call(Op("relax.exp"), (X,))),
+                    bind(var("d"), rx.TupleGetItem(rx.Tuple((X, Y)), 0)),
+                ),
+                X,
+            ),
+            global_symbol="main",
+        )
+    )
+    choice, call, item = (b.value for b in main.body.blocks[0].bindings)
+    wider = normalize_function(function([Y], seq(Y))).body
+    assert isinstance(item, rx.TupleGetItem)
+    yield choice, {"true_branch": wider}
+    yield call, {"args": (Y,)}
+    yield item, {"tuple_value": rx.Tuple((Y, X))}
+    yield item, {"index": 1}
+    yield main.body, {"body": Y}
+    yield main, {"body": wider}
+
+
+@pytest.mark.parametrize(("expr", "changes"), [*operands_changed()])
+def test_rebuilding_drops_struct_info_where_replacing_leaves_a_false_one(
+    expr: rx.Expr, changes: dict[str, object]
+) -> None:
+    def program(value: rx.Expr) -> rx.Function:
+        if isinstance(value, rx.Function):
+            return value
+        if isinstance(value, rx.SeqExpr):
+            return function([X, Y, C], value, global_symbol="main")
+        return returning(value, X, Y, C)
+
+    twin = program(replace(expr, **changes))  # type: ignore[type-var]
+    assert rules(twin) & {*RULES[type(expr)]}
+    rebuilt = rebuild(expr, **changes)
+    assert rebuilt.struct_info != expr.struct_info
+    assert rules(program(rebuilt)) == set()
+
+
+def test_rebuilding_keeps_struct_info_that_follows_from_the_same() -> None:
+    main = normalize_function(
+        function([X, C], seq(block(bind(var("a"), rx.If(C, seq(X), seq(X)))), X))
+    )
+    [block_] = main.body.blocks
+    choice = block_.bindings[0].value
+    assert isinstance(choice, rx.If)
+    longer = rebuild(choice.true_branch, blocks=(block(bind(var("e", MATRIX), X)),))
+    changed = rebuild(choice, true_branch=longer)
+    assert longer.struct_info is choice.true_branch.struct_info
+    assert changed.struct_info is choice.struct_info
+    assert rebuild(main, body=rebuild(main.body, blocks=())).struct_info is main.struct_info
+    assert rebuild(main, is_pure=False).struct_info is None

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from relaxpy.errors import MisuseError, RelaxpyError, TransformError, counted
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rename, walk
+from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
@@ -307,7 +307,7 @@ def _in_one_block(seq: SeqExpr, kind: Kind) -> SeqExpr:
         for b in bindings
         if b.var is not None and type(b.var) is not local
     }
-    return rename(replace(seq, blocks=(kind(tuple(bindings)),)), table)
+    return rename(rebuild(seq, blocks=(kind(tuple(bindings)),)), table)
 
 
 def _proved_cast(

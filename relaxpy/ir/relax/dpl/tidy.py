@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from relaxpy.ir.core.traverse import rename, walk
+from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.effects import may_fail
@@ -53,7 +53,7 @@ def _renamed(seq: SeqExpr, table: Mapping[Var, Var], dropped: Collection[Binding
         replace(block, bindings=tuple(b for b in block.bindings if b not in dropped))
         for block in seq.blocks
     ]
-    return rename(replace(seq, blocks=tuple(joined(blocks))), table)
+    return rename(rebuild(seq, blocks=tuple(joined(blocks))), table)
 
 
 class _Names:

@@ -94,6 +94,7 @@ class SeqExpr(Expr):
     """Blocks in order, then the value of `body` (AST-10)."""
 
     _fields = ("blocks", "body")
+    _derived_from = frozenset(("body",))
     blocks: tuple[BindingBlock, ...]
     body: Expr
     struct_info: StructInfo | None = field(default=None, kw_only=True)
@@ -149,6 +150,7 @@ class If(Expr):
     """One of two sequences (AST-13); another expression as a branch is wrapped (NF-7)."""
 
     _fields = ("cond", "true_branch", "false_branch")
+    _derived_from = frozenset(("true_branch", "false_branch"))
     cond: Expr
     true_branch: SeqExpr
     false_branch: SeqExpr
@@ -206,6 +208,7 @@ class Function(BaseFunc):
     """
 
     _fields = ("params", "is_pure", "body", "ret_struct_info", "attrs")
+    _derived_from = frozenset(("params", "is_pure", "body", "ret_struct_info"))
     _binds = frozenset(("params",))
     _binds_shape_vars = frozenset(("params",))
     _scope = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -12,6 +11,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
 from relaxpy.ir.relax.nodes import (
     Constant,
@@ -121,13 +121,12 @@ def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Func
         return func
     body, images = in_place_of_parameters(list(values.items()), func.body)
     sizes = {var: image for var, image in images.items() if isinstance(var, tir.Var)}
-    sized = replace_variables(replace(func, body=body), sizes)
+    sized = replace_variables(rebuild(func, body=body), sizes)
     pairs = list(zip(func.params, sized.params, strict=True))
-    rest = replace(
+    rest = rebuild(
         sized,
         params=tuple(new for old, new in pairs if old not in values),
         attrs=_fewer_inputs(func, values),
-        struct_info=None,
     )
     leaves = {new: values[old] for old, new in pairs if old in images}
     after: Function = _Bind(leaves).visit_expr(rest)

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rename, walk
+from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -201,7 +201,7 @@ class DataflowBlockRewrite:
         blocks: list[BindingBlock] = [new if b is self._block else b for b in seq.blocks]
         if not new.bindings:
             blocks = joined(blocks)
-        changed = replace(seq, blocks=tuple(blocks))
+        changed = rebuild(seq, blocks=tuple(blocks))
         self._restart(rename(self._function, {seq: changed}), new)
 
 

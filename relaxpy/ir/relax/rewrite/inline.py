@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, TransformError, counted
-from relaxpy.ir.core.traverse import rename
+from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -110,7 +110,7 @@ class _Inliner(BindingRewriter):
         if promised is not None:
             promised = replace_variables(promised, images)
         self.open.append(name)
-        body = self.expr(replace(body, blocks=blocks))
+        body = self.expr(rebuild(body, blocks=blocks))
         self.open.pop()
         if issubclass(kind, DataflowBlock) and all(isinstance(b, kind) for b in body.blocks):
             outputs = {

@@ -88,7 +88,7 @@ class BindingRewriter:
         blocks = [new for block in seq.blocks for new in self.block(block)]
         body = self._with_images(seq.body)
         if len(blocks) != len(seq.blocks) or not all(map(is_, blocks, seq.blocks)):
-            return _with_parts(replace(seq, blocks=tuple(joined(blocks))), body=body)
+            return rebuild(seq, blocks=tuple(joined(blocks)), body=body)
         return _with_parts(seq, body=body)
 
     def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
@@ -162,13 +162,9 @@ def _outlives(var: Var, leaf: Expr) -> bool:
 
 
 def _with_parts(expr: E, **parts: Expr) -> E:
-    """`expr` over other operands; its struct info stays if each of them has the same as before."""
-    olds = [getattr(expr, name) for name in parts]
-    news = list(parts.values())
-    if all(map(is_, news, olds)):
-        return expr
-    same = all(new.struct_info is old.struct_info for new, old in zip(news, olds, strict=True))
-    return replace(expr, **parts) if same else rebuild(expr, **parts)  # type: ignore[type-var]
+    """`expr` over other operands: itself if they are its own."""
+    same = all(part is getattr(expr, name) for name, part in parts.items())
+    return expr if same else rebuild(expr, **parts)
 
 
 def with_bindings(block: BindingBlock, bindings: Sequence[Binding]) -> BindingBlock:
