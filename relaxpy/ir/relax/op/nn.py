@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from relaxpy.ir.arith.prove import prove_equal
@@ -76,40 +77,30 @@ def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
     return data
 
 
-def _along(data: TensorStructInfo, axis: int) -> TensorStructInfo:
+def _infer_along(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
     require_float(data, "data")
     if data.ndim >= 0:
         normal_axis(axis, data.ndim)
     return data
 
 
-@register("relax.nn.softmax", pure=True, legalize=by_te(topi.nn.softmax))
-def softmax(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
-    """exp(x - m) / sum(exp(x - m)) with m = max(x), the sum and the maximum along the axis.
+_ALONG_DOC = """{} with m = max(x), the sum and the maximum along the axis.
 
-    Shapes:
-        data    rank 1 at least, float dtype
-        result  as data
-    Errors:
-        StructInfoError: data holds no floats, or the axis is out of range.
-    Rule:
-        Subtracting the maximum keeps every exponent <= 0, so nothing overflows
-        (Blanchard, Higham & Higham, IMA J. Numer. Anal. 41(4), 2021).
-    """
-    return _along(data, axis)
-
-
-@register("relax.nn.log_softmax", pure=True, legalize=by_te(topi.nn.log_softmax))
-def log_softmax(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
-    """x - m - log(sum(exp(x - m))) with m = max(x), the sum and the maximum along the axis.
-
-    Shapes:
-        data    rank 1 at least, float dtype
-        result  as data
-    Errors:
-        StructInfoError: data holds no floats, or the axis is out of range.
-    """
-    return _along(data, axis)
+Shapes:
+    data    rank 1 at least, float dtype
+    result  as data
+Errors:
+    StructInfoError: data holds no floats, or the axis is out of range.
+Rule:
+    Subtracting the maximum keeps every exponent <= 0, so nothing overflows
+    (Blanchard, Higham & Higham, IMA J. Numer. Anal. 41(4), 2021).
+"""
+_along = replace(_activation, rule=_infer_along, doc=_ALONG_DOC)
+NORMALIZED = family(
+    _along("nn.softmax", "exp(x - m) / sum(exp(x - m))"),
+    _along("nn.log_softmax", "x - m - log(sum(exp(x - m)))"),
+)
+softmax, log_softmax = NORMALIZED.values()
 
 
 def _normalized(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.relax.op.registry import Rows, family
 from relaxpy.ir.relax.op.rules import (
-    Legalize,
     by_te,
     literal_shape,
     normal_axes,
@@ -67,12 +68,8 @@ Rule:
 """
 
 
-def _kernel(name: str) -> Legalize:
-    return by_te(getattr(topi, name), name)
-
-
-_reduction = Rows(_infer, _DOC.format("{}", ""), _kernel)
-_mean = Rows(_infer_mean, _DOC.format("{}", ", or x holds Booleans"), _kernel)
+_reduction = Rows(_infer, _DOC.format("{}", ""), lambda name: by_te(getattr(topi, name), name))
+_mean = replace(_reduction, rule=_infer_mean, doc=_DOC.format("{}", ", or x holds Booleans"))
 
 REDUCTIONS = family(
     _reduction("sum", "The sum of the elements along axes; of Booleans, whether one is true."),
