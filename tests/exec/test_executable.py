@@ -16,6 +16,7 @@ from relaxpy.exec.executable import Executable
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, stmt as st
+from relaxpy.script import tir as T
 from tests.counting import calls
 from tests.exec.kernels import (
     buffer,
@@ -167,6 +168,30 @@ def test_a_hardware_intrinsic_is_named(target: str) -> None:
     sync = prim_func([a], st.Evaluate(tir.Call("void", "tir.tvm_storage_sync", ())), "k")
     with pytest.raises(CompileError, match=r"tir\.tvm_storage_sync"):
         compile(module(k=sync), target)
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_a_launched_thread_is_named_with_the_loop_to_write_instead(target: str) -> None:
+    @T.prim_func
+    def launch(A: T.Buffer((4,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 4)
+        A[tx] = A[tx] + T.float32(1)
+
+    with pytest.raises(CompileError, match=r"launch: T\.launch_thread\('threadIdx\.x', 4\)") as e:
+        compile(module(launch=launch), target)
+    assert "T.thread_binding(4, thread='threadIdx.x')" in str(e.value)
+    assert e.value.diagnostics[0].span is not None
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_a_thread_that_nothing_asks_for_is_not_run_once_for_all(target: str) -> None:
+    @T.prim_func
+    def count(A: T.Buffer((1,), "int32")):
+        T.launch_thread("threadIdx.x", 4)
+        A[0] = A[0] + 1
+
+    with pytest.raises(CompileError, match="launch_thread"):
+        compile(module(count=count), target)
 
 
 def test_the_report_says_how_each_kernel_runs() -> None:

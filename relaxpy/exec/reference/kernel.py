@@ -19,6 +19,7 @@ from relaxpy.exec.runtime.scalar import (
     ScalarEvaluator,
     cast,
     lanes_of,
+    launched,
     unsupported,
 )
 from relaxpy.exec.runtime.values import Array, Value, describe, prim_value
@@ -74,16 +75,23 @@ def check_supported(func: PrimFunc, name: str) -> None:
     """Look for what cannot be run.
 
     Errors:
-        CompileError: an intrinsic without meaning here; it is named.
+        CompileError: an intrinsic or a hardware index without meaning here; it is named.
     """
     wrong = []
+    threads = []
     for node in walk(func):
         match node:
             case tir.Call(op=Op(name=op)) if op.removeprefix("tir.") not in SUPPORTED:
                 wrong.append(node)
+            case st.AttrStmt(attr_key="thread_extent"):
+                threads.append(node)
+            case _:
+                pass
     if wrong:  # an external kernel rather than what describes its launch
         culprit = max(wrong, key=lambda call: kernel_name(call) is not None)
         raise unsupported(culprit, name).located(func.span)
+    for statement in threads:
+        raise launched(name, statement)
 
 
 def run_prim_func(

@@ -19,6 +19,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.external_kernel import kernel_name
+from relaxpy.ir.tir.stmt import AttrStmt
 
 Scalar: TypeAlias = Any
 Integers: TypeAlias = Callable[[int, DataType], int]
@@ -192,6 +193,16 @@ def unsupported(call: tir.Call, where: str) -> CompileError:
     return CompileError(
         f"the {display_name(call)} cannot run here" + (f" (in {where})" if where else ""),
         hint="it needs hardware, or a pass that lowers it",
+    )
+
+
+def launched(name: str, statement: AttrStmt) -> CompileError:
+    """The error for a `T.launch_thread` in the kernel `name`: there is no hardware index here."""
+    tag = getattr(statement.node, "thread_tag", "")
+    return CompileError(
+        f"{name}: T.launch_thread({tag!r}, {statement.value}) cannot run here",
+        span=statement.span,
+        hint=f"write a loop over T.thread_binding({statement.value}, thread={tag!r})",
     )
 
 

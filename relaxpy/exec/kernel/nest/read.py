@@ -30,7 +30,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     outside_calls,
 )
 from relaxpy.exec.kernel.nest.vectors import lane_of, vector_of
-from relaxpy.exec.runtime.scalar import SUPPORTED, display_name
+from relaxpy.exec.runtime.scalar import SUPPORTED, display_name, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
@@ -155,6 +155,8 @@ class _Reader:
                 yield Repeat(self.value(condition), tuple(self.items(body)))
             case LetStmt(var=var, value=value, body=body):
                 yield from self._let(var, self.value(value), body)
+            case AttrStmt(attr_key="thread_extent"):
+                raise launched(self.name, stmt)
             case AttrStmt(body=body):
                 yield from self.items(body)
             case AssertStmt(condition=condition, message=message, body=body):
@@ -177,9 +179,12 @@ class _Reader:
             case _:
                 assert_never(stmt)
 
+    @property
+    def name(self) -> str:
+        return str(self.func.attrs.get("global_symbol", "kernel"))
+
     def error(self, message: str, hint: str | None = None) -> CompileError:
-        name = self.func.attrs.get("global_symbol", "kernel")
-        return CompileError(f"{name}: {message}", span=self.span, hint=hint)
+        return CompileError(f"{self.name}: {message}", span=self.span, hint=hint)
 
     def _loop(self, loop: For) -> Loop:
         var, body = loop.loop_var, loop.body
