@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import pickle
+import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import MisuseError, RuntimeCheckError
+from relaxpy.errors import MisuseError, PackedFuncError, RuntimeCheckError
 from relaxpy.ir.module import IRModule
 from relaxpy.script import ir as I, relax as R
 
@@ -92,15 +93,28 @@ def test_a_machine_keeps_its_inputs_and_saved_functions() -> None:
     assert twin.profile("main", X) is not None
 
 
-def test_a_closure_is_refused_with_what_to_pickle_instead() -> None:
+@R.function
+def make(x: R.Tensor((3,), "float32")):
     @R.function
-    def make(x: R.Tensor((3,), "float32")):
-        @R.function
-        def inner(y: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
-            return R.add(x, y)
+    def inner(y: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+        return R.add(x, y)
 
-        return inner
+    return inner
 
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy])
+def test_a_closure_is_copied_as_a_function_is(again: Callable[..., object], target: str) -> None:
+    vm = relaxpy.VirtualMachine(relaxpy.compile(IRModule({"make": make}), target))
+    closure = vm["make"](X[0])
+    assert again(closure) is closure
+    vm.set_input("make", X[0])
+    vm.invoke_stateful("make")
+    twin = again(vm).get_outputs("make")  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(twin(X[1]), X[0] + X[1])
+
+
+def test_a_closure_is_refused_with_what_to_pickle_instead() -> None:
     closure = relaxpy.compile(IRModule({"make": make}))["make"](X[0])
     with pytest.raises(MisuseError, match="pickle the executable"):
         pickle.dumps(closure)
@@ -112,6 +126,43 @@ def test_what_a_worker_raises_arrives_whole() -> None:
         ex["main"](X[:, :2])
     twin = pickle.loads(pickle.dumps(caught.value))
     assert type(twin) is type(caught.value)
+    assert str(twin) == str(caught.value)
+
+
+class NoLimitError(Exception):
+    """Its pickle cannot be loaded, as it is made of more than its text."""
+
+    def __init__(self, limit: int, unit: str) -> None:
+        super().__init__(f"{limit} {unit}")
+        self.limit = limit
+
+
+class LockedError(Exception):
+    """It cannot be pickled at all."""
+
+    def __init__(self) -> None:
+        super().__init__("locked")
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("again", [by_pickle, copy.deepcopy])
+@pytest.mark.parametrize("raised", [NoLimitError(3, "rows"), LockedError()], ids=repr)
+def test_what_a_packed_function_raises_arrives_although_its_class_cannot(
+    again: Callable[[object], object], raised: Exception
+) -> None:
+    def fail(x: object) -> object:
+        raise raised
+
+    @R.function(pure=False)
+    def main(x: R.Tensor):
+        y = R.call_packed("test.pickled_failure", x, sinfo_args=R.Object)
+        return y
+
+    relaxpy.register_func("test.pickled_failure", fail, override=True)
+    with pytest.raises(type(raised)) as caught:
+        relaxpy.compile(IRModule({"main": main}))(X)
+    twin = again(caught.value)
+    assert isinstance(twin, PackedFuncError)
     assert str(twin) == str(caught.value)
 
 

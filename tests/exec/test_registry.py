@@ -184,6 +184,22 @@ def test_what_a_packed_function_raises_is_a_packed_func_error_of_its_class(
     assert frames[-1] == "fail", "the innermost frame is the user's"
 
 
+class WordlessError(Exception):
+    """An error whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+@pytest.mark.rule("EV-19")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_a_failure_without_a_text_is_told_by_its_class(target: str) -> None:
+    register_func("test.failing", failing(WordlessError()), override=True)
+    with pytest.raises(PackedFuncError, match="raised WordlessError: <its text: LookupError>") as e:
+        relaxpy.compile(IRModule({"run_failing": run_failing}), target)(X)
+    assert isinstance(e.value, WordlessError)
+
+
 @pytest.mark.rule("EV-19")
 def test_a_recursion_of_a_packed_function_is_told_as_its_own_through_each_call() -> None:
     register_func("test.failing", failing(RecursionError("a tree too deep")), override=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -38,7 +39,10 @@ def call_users(
 
 def failure_of(error: Exception, name: str, span: Span | None = None) -> PackedFuncError:
     """The PackedFuncError that stands for what the function `name` raised."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception as own:  # the user's `__str__` fails, which hides no error of theirs
+        text = f"<its text: {type(own).__name__}>"
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return _failed(error, (Diagnostic(f"packed function {name!r} raised {what}", span=span),))
 
@@ -70,6 +74,10 @@ def _both(kind: type[Exception]) -> type[PackedFuncError]:
     """
 
     def reduce(self: PackedFuncError) -> tuple[Any, ...]:
+        try:
+            pickle.loads(pickle.dumps(self.failure))
+        except Exception:  # of whatever kind: the class of the user's error is lost, not the error
+            return PackedFuncError, (), {"diagnostics": self.diagnostics}
         return _failed, (self.failure, self.diagnostics)
 
     members = {

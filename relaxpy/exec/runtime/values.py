@@ -99,6 +99,12 @@ class FunctionValue:
         self._definition_info = struct_info
         self._sizes = sizes or {}
 
+    def __copy__(self) -> Self:
+        return self  # as functions of Python are
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     @override
     def __reduce__(self) -> tuple[object, ...]:
         raise MisuseError(
