@@ -2,44 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import cast
 
-from relaxpy.ir.core.node import EMPTY_ATTRS
+from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.equality.structural import structural_equal
-from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
+from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, Var
+from relaxpy.ir.tir import expr as tir
 
 
 def linked(
-    functions: Mapping[str, BaseFunc],
-    present: Callable[[str], BaseFunc | None],
-    taken: Container[str],
+    functions: Mapping[str, BaseFunc], present: Mapping[str, BaseFunc], taken: Container[str]
 ) -> dict[str, tuple[str, BaseFunc]]:
     """By its name here, each of `functions` under the name that it has in a module.
 
-    A function that the module has already is that one. Another one whose name is taken gets a free
-    name, and so do those that call it: they are not what the module has under their names.
+    A function that the module has already, perhaps under another name, is that one. Another one
+    whose name is taken gets a free name, and so do those that call it: they are not what the module
+    has under their names.
     """
-    uses = {name: _mentions(func) for name, func in functions.items()}
-    renamed = {n for n, f in functions.items() if n in taken and not _same(present(n), f)}
-    grown = True
-    while grown:
-        callers = {n for n in functions if n in taken and not renamed.isdisjoint(uses[n])}
-        grown = not callers <= renamed
-        renamed |= callers
     names: dict[str, str] = {}
-    for name in functions:
-        names[name] = name
-        if name in renamed:
-            names[name] = _free_name(name, {*functions, *names.values()}, taken)
-    found = {name: (names[name], renamed_in(func, names)) for name, func in functions.items()}
-    for old in renamed:
-        new, func = found[old]
-        if func.attrs.get("global_symbol") is not None:
-            found[old] = new, func.with_attr("global_symbol", new)
-    return found
+    uses = {name: _mentions(func) & functions.keys() for name, func in functions.items()}
+    alike = _Alike(present)
+    for name in _callees_first(uses):
+        func = functions[name]
+        known = alike.names(name, func) if uses[name] <= {name, *names} else ()
+        same = (new for new in known if _same(present[new], _entry(func, name, new, names)))
+        found = next(same, None)
+        if found is None:
+            others = functions.keys() - {name}
+            found = _free_name(name, others, names.values(), taken)
+        names[name] = found
+    return {n: (names[n], _entry(f, n, names[n], names)) for n, f in functions.items()}
+
+
+class _Alike:
+    """Which functions of a module may be the same as another one.
+
+    Those of its name, and those with its variables: it came here before, by another way.
+    """
+
+    def __init__(self, present: Mapping[str, BaseFunc]) -> None:
+        self.present = present
+        self._by_variable: dict[Node, list[str]] | None = None
+
+    def names(self, name: str, func: BaseFunc) -> list[str]:
+        """The names of those that may be `func`, which is called `name` elsewhere."""
+        if self._by_variable is None:
+            self._by_variable = {}
+            for other, known in self.present.items():
+                self._by_variable.setdefault(_first_variable(known), []).append(other)
+        own = [name] if name in self.present else []
+        return own + [n for n in self._by_variable.get(_first_variable(func), ()) if n != name]
+
+
+def _first_variable(func: BaseFunc) -> Node:
+    """A variable that `func` shares with its renamed copies alone; itself if it binds none."""
+    return next((node for node in walk(func) if isinstance(node, (Var, tir.Var))), func)
+
+
+def _entry(func: BaseFunc, name: str, new: str, names: Mapping[str, str]) -> BaseFunc:
+    """`func` as the module has it under the name `new`, with those that it calls under `names`."""
+    entry = renamed_in(func, {**names, name: new})
+    if new != name and func.attrs.get("global_symbol") is not None:
+        entry = entry.with_attr("global_symbol", new)
+    return entry
+
+
+def _callees_first(uses: Mapping[str, Collection[str]]) -> list[str]:
+    """The names, each after those that it uses, as far as they do not use each other."""
+    order: dict[str, None] = {}
+    begun: set[str] = set()
+    waiting = list(uses)[::-1]
+    while waiting:
+        name = waiting[-1]
+        if name in begun:
+            order[waiting.pop()] = None
+        else:
+            begun.add(name)
+            waiting += (other for other in uses[name] if other not in begun)
+    return list(order)
 
 
 def renamed_in(func: BaseFunc, names: Mapping[str, str]) -> BaseFunc:
@@ -57,29 +101,37 @@ def alone(func: BaseFunc) -> BaseFunc:
     )
 
 
-def with_callees(func: BaseFunc, name: str) -> tuple[str, dict[str, BaseFunc]]:
-    """`func` and its callees by the names that they call each other; first the name of `func`.
+def brought_along(
+    func: BaseFunc,
+    name: str,
+    present: Mapping[str, BaseFunc],
+    taken: Container[str],
+) -> tuple[str, dict[str, BaseFunc]]:
+    """What `func` is called in a module where it enters as `name`, and all that enters, by name.
 
-    That is `name` with a number behind it where `func` calls another function so.
+    The name has a number behind it where `func` calls another function so.
     """
     callees = cast("Mapping[str, BaseFunc]", func.callees) if isinstance(func, Function) else {}
     own, entry = _free_name(name, callees), alone(func)
     if own != name and func.attrs.get("global_symbol") is not None:
         entry = entry.with_attr("global_symbol", own)
-    return own, {own: entry, **callees}
+    entries = linked({own: entry, **callees}, present, taken)
+    return entries[own][0], dict(entries.values())
 
 
 def _mentions(func: BaseFunc) -> set[str]:
     return {node.name_hint for node in walk(func) if isinstance(node, GlobalVar)}
 
 
-def _same(found: BaseFunc | None, func: BaseFunc) -> bool:
-    return found is func or (found is not None and structural_equal(found, func))
+def _same(found: BaseFunc, func: BaseFunc) -> bool:
+    return found is func or structural_equal(found, func)
 
 
 def _free_name(prefix: str, *taken: Container[str]) -> str:
-    name, count = prefix, 0
-    while any(name in names for names in taken):
-        count += 1
-        name = f"{prefix}{count}"
-    return name
+    return next(n for n in _numbered(prefix) if not any(n in names for names in taken))
+
+
+def _numbered(prefix: str) -> Iterator[str]:
+    """`prefix`, then `prefix` with the numbers from 1 on behind it."""
+    yield prefix
+    yield from (f"{prefix}{number}" for number in count(1))

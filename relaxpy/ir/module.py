@@ -171,7 +171,7 @@ class IRModule(Node):
             return func
         callees = cast("Mapping[str, BaseFunc]", func.callees)
         names: dict[str, str] = {}
-        for old, (new, callee) in linked(callees, self.find_function, self._vars.keys()).items():
+        for old, (new, callee) in linked(callees, self._functions, self._vars.keys()).items():
             names[old] = new
             if new not in self._vars:
                 self._enter(new, callee)

@@ -304,6 +304,73 @@ def test_a_builder_enters_the_functions_that_it_calls() -> None:
     assert relaxpy.compile(builder.get())["main"](ONES).tolist() == [17] * 4
 
 
+def test_a_renamed_callee_that_comes_by_several_ways_is_one_function() -> None:
+    other = another_double()
+
+    @R.function
+    def first(x: R.Tensor((4,), "float32")):
+        return other(x)
+
+    @R.function
+    def second(x: R.Tensor((4,), "float32")):
+        return other(x) + double(x)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        return double(x) + first(x) + second(x) + other(x)
+
+    module = relaxpy.IRModule.from_expr(main)
+    assert names(module) == ["main", "double", "first", "double1", "second"]
+    assert relaxpy.compile(main)["main"](ONES).tolist() == [64] * 4
+    module = relaxpy.IRModule({"first": first, "second": second})
+    assert names(module) == ["first", "second", "double", "double1"]
+
+
+def test_a_member_that_others_use_is_one_function() -> None:
+    other = another_double()
+
+    @R.function
+    def step(x: R.Tensor((4,), "float32")):
+        return other(x)
+
+    @R.function
+    def steps(x: R.Tensor((4,), "float32")):
+        return step(step(x))
+
+    @I.ir_module
+    class Module:
+        one = step
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            return double(steps(x)) + Module.one(x)
+
+    assert names(Module) == ["one", "main", "double", "steps", "double1"]
+    assert relaxpy.compile(Module)["main"](ONES).tolist() == [820] * 4
+
+
+def test_a_builder_renames_callees_with_their_symbols() -> None:
+    @R.function
+    def main(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        if k > 1:
+            less = k - 1
+            result = k * main(less)
+        else:
+            result = k
+        return result
+
+    other = another_double()
+    builder, x = relax.BlockBuilder(), relax.Var("x", R.Tensor((4,), "float32"))
+    k = relax.Var("k", R.Tensor((), "int64"))
+    with builder.function("main", [x, k]):
+        y = builder.emit(other(double(x)))
+        z = builder.emit(other(y))
+        builder.emit_func_output(relax.Tuple([z, builder.emit(main(k)), builder.emit(main(k))]))
+    assert names(builder.get()) == ["double", "double1", "main1", "main"]
+    found = relaxpy.compile(builder.get())["main"](ONES, 4)
+    assert [value.tolist() for value in found] == [[800] * 4, 24, 24]
+
+
 def test_a_kernel_does_not_call_kernels_of_elsewhere() -> None:
     with pytest.raises(RelaxpyError, match="a kernel calls kernels of its own module") as caught:
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.link import linked, with_callees
+from relaxpy.ir.link import alone, brought_along, linked, renamed_in
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -33,7 +33,14 @@ from relaxpy.script.parser.graph.signature import Signature
 from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends_in, name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.kernel.function import KernelReader
-from relaxpy.script.parser.source.report import Full, Report, Statements, docstring_removed, refusal
+from relaxpy.script.parser.source.report import (
+    Full,
+    Report,
+    Statements,
+    bound_names,
+    docstring_removed,
+    refusal,
+)
 from relaxpy.script.parser.source.scope import POISON, ModuleRef, Scope
 from relaxpy.script.parser.source.text import Program, too_deep
 from relaxpy.script.parser.source.type_params import type_parameters
@@ -168,6 +175,7 @@ class FunctionsReader:
         self.doubtful: list[PrimFunc] = []
         self.in_class = False
         self.captured: dict[str, BaseFunc] = {}
+        self._adopted: list[str] = []
         self._entries: dict[BaseFunc, GlobalVar] = {}
         self._returns: dict[str, DataType | None] = {}
 
@@ -206,9 +214,12 @@ class FunctionsReader:
         public = func.attrs.get("global_symbol") is not None
         self.define(name, func.with_attr("global_symbol", name) if public else func)
         self._entries[func] = self.gvars[name]
+        self._adopted.append(name)
 
     def run(self) -> None:
         """Read all definitions: kernels, then signatures, then bodies after what they call."""
+        for name in self._adopted:
+            self._link_adopted(name)
         kernels = [d for d in self.definitions.values() if d.options.dialect == "tir"]
         graphs = [d for d in self.definitions.values() if d.options.dialect == "relax"]
         for definition in kernels:
@@ -277,19 +288,34 @@ class FunctionsReader:
         """
         found = self._entries.get(func)
         if found is None:
-            own, functions = with_callees(func, str(func.attrs.get("global_symbol") or name))
             taken = {*self.by_symbol, *self.read, *self.captured}
-            entries = linked(functions, self.captured.get, taken)
-            present = {name for name, _ in entries.values()}
-            for name, entry in entries.values():
-                self._check_complete(entry, present)
-                if name not in self.captured:
-                    self.captured[name] = entry
-                    self.builder.update_func(GlobalVar(name), entry)
-            found = self._entries[func] = GlobalVar(entries[own][0])
+            symbol = str(func.attrs.get("global_symbol") or name)
+            own, entries = brought_along(func, symbol, self.captured, taken)
+            for entry in entries.values():
+                self._check_complete(entry, entries)
+            self._enter(entries)
+            found = self._entries[func] = GlobalVar(own)
         return found
 
-    def _check_complete(self, func: BaseFunc, present: set[str]) -> None:
+    def _enter(self, entries: Mapping[str, BaseFunc]) -> None:
+        for name, entry in entries.items():
+            if name not in self.captured:
+                self.captured[name] = entry
+                self.builder.update_func(GlobalVar(name), entry)
+
+    def _link_adopted(self, name: str) -> None:
+        """Enter what the function that was adopted as `name` calls, now that names are known."""
+        func = self.read[name]
+        if isinstance(func, Function) and func.callees:
+            taken = {*self.by_symbol, *self.read, *self.captured}
+            callees = cast("Mapping[str, BaseFunc]", func.callees)
+            entries = linked(callees, self.captured, taken)
+            self._enter(dict(entries.values()))
+            func = renamed_in(alone(func), {old: new for old, (new, _) in entries.items()})
+            self.define(name, func)
+        self.captured[name] = func
+
+    def _check_complete(self, func: BaseFunc, present: Iterable[str]) -> None:
         """Errors: MisuseError if `func` calls functions of another module, which stay behind."""
         known = {*present, *self.by_symbol, *self.read, *self.captured}
         missing = [name for name in mentioned_globals(func) if name not in known]
@@ -334,14 +360,33 @@ def in_order(definitions: Sequence[Definition]) -> Iterator[Definition]:
 
 
 def mentioned(node: ast.FunctionDef, known: Container[str]) -> list[str]:
-    """The functions of the module that a function names, by themselves or as attributes."""
+    """The functions of the module that a function names, by themselves or as attributes.
+
+    A parameter, and what a statement before has bound in any case, is no function of the module.
+    """
+    spec = node.args
+    params = {arg.arg for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}
     found: dict[str, None] = {}
-    for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and part.attr in known:
-            found[part.attr] = None
-        elif isinstance(part, ast.Name) and part.id in known:
-            found[part.id] = None
+    bound = set(params)
+    for statement in _in_line(node.body):
+        for part in ast.walk(statement):
+            if isinstance(part, ast.Attribute) and part.attr in known:
+                if not (isinstance(part.value, ast.Name) and part.value.id in params):
+                    found[part.attr] = None
+            elif isinstance(part, ast.Name) and part.id in known and part.id not in bound:
+                found[part.id] = None
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.FunctionDef)):
+            bound.update(bound_names(statement))
     return list(found)
+
+
+def _in_line(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that are read in any case, those of blocks among them."""
+    for node in nodes:
+        if isinstance(node, ast.With):
+            yield from _in_line(node.body)
+        else:
+            yield node
 
 
 class ModuleReader:

@@ -11,6 +11,7 @@ from typing import Any, overload
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.core.node import Attrs, as_attrs
+from relaxpy.ir.link import brought_along
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.frames import close_block, open_block
@@ -92,7 +93,7 @@ class BlockBuilder:
         self._out.ctx.suppress_warnings = suppress_warnings
         self._broken_off: list[BindingBlock] = []
         self._normalizer = Normalizer(self._out)
-        self._normalizer.enter = self.add_func
+        self._normalizer.enter = self._enter_callee
         self._functions: list[_OpenFunction] = []
         self.kernels = KernelTable()
 
@@ -531,6 +532,20 @@ class BlockBuilder:
         gvar = GlobalVar(self._table.free_name(func_name))
         self._enter(gvar, func)
         return gvar
+
+    def _enter_callee(self, func: BaseFunc, symbol: str) -> GlobalVar:
+        """Enter `func`, which is called by its symbol, under another one if that is taken."""
+        known = self._table.equal_to(func)
+        if known is not None:
+            return known
+        mod = self._table.mod
+        present = mod.functions_by_name
+        taken = {*present, *(opened.name for opened in self._functions)}
+        own, entries = brought_along(func, symbol, present, taken)
+        for name, entry in entries.items():
+            if name not in mod:
+                self._enter(GlobalVar(name), entry)
+        return mod.get_global_var(own)
 
     def has_func(self, gvar: GlobalVar, func: BaseFunc) -> bool:
         """Whether `gvar` stands for `func`, or a structurally equal function, in the module."""
