@@ -300,6 +300,13 @@ def test_type_args_are_what_a_packed_function_gives() -> None:
             #           ^^^^^^ a call of a function takes no keywords
             # hint: write f(x, 1)
     """)
+    check_marks("""
+        @R.function
+        def main(f: R.Callable((R.Tensor, R.Tensor), R.Tensor), x: R.Tensor, z: R.Tensor):
+            return f(y=x, x=z)
+            #        ^^^ a call of a function takes no keywords
+            # hint: give the arguments in the order of the parameters, without their names
+    """)
 
 
 @pytest.mark.rule("LEG-13", "TYP-4", "TYP-5")

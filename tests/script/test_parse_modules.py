@@ -59,6 +59,31 @@ def test_functions_see_each_other_whatever_their_order() -> None:
     assert "global_symbol" not in Model["later"].attrs
 
 
+@pytest.mark.rule("DER-2")
+def test_a_variable_named_like_a_function_does_not_mention_it() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def x(y: R.Tensor((2,), "float32")):
+            return Module.later(y) + Module.shape(y)
+
+        @R.function
+        def later(x: R.Tensor((2,), "float32")):
+            with R.dataflow():
+                shape = R.exp(x)
+                twice = shape + shape
+                R.output(twice)
+            return twice
+
+        @R.function
+        def shape(x: R.Tensor((2,), "float32")):
+            return R.reshape(x, x.shape)
+
+    assert isinstance(Module, IRModule)
+    results = [Module[name].struct_info.ret for name in ("x", "later", "shape")]  # type: ignore[attr-defined]
+    assert [str(info) for info in results] == ['R.Tensor((2,), dtype="float32")'] * 3
+
+
 def test_a_module_reads_back() -> None:
     assert_structural_equal(from_source(Model.script()), Model)
 

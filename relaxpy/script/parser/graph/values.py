@@ -373,14 +373,13 @@ class GraphEvaluator(Evaluator):
         for keyword in node.keywords:
             if keyword.arg not in ("sinfo_args", "type_args", "pure"):
                 values = [*node.args, *(k.value for k in node.keywords)]
-                packed = isinstance(function, rx.ExternFunc)
-                raise self.error(
-                    keyword,
-                    "a call of a function takes no keywords",
-                    hint="only sinfo_args and pure are written so"
-                    if packed
-                    else f"write {ast.unparse(node.func)}({', '.join(map(shown, values))})",
-                )
+                if isinstance(function, rx.ExternFunc):
+                    hint = "only sinfo_args and pure are written so"
+                elif len(node.keywords) > 1:
+                    hint = "give the arguments in the order of the parameters, without their names"
+                else:
+                    hint = f"write {ast.unparse(node.func)}({', '.join(map(shown, values))})"
+                raise self.error(keyword, "a call of a function takes no keywords", hint=hint)
         attrs = {name: value for name, value in kwargs.items() if name == "pure"}
         return rx.Call(
             function,
