@@ -120,6 +120,35 @@ def test_a_python_expression_that_is_not_relax_is_named() -> None:
     """)
 
 
+def test_a_name_that_a_branch_bound_is_not_taken_for_a_similar_one() -> None:
+    check_marks("""
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
+            if c:
+                t = x + x
+                y = t
+            else:
+                y = x
+            return t, y
+            #      ^ unknown name 't'
+            # hint: what a branch binds ends with it: bind the same name last in both branches
+    """)
+
+
+def test_a_known_size_becomes_a_number_of_python_by_int() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            for k in range(int(x.shape[0])):
+                x = x * R.const(float(int(x.shape[0])) ** -0.5)
+            for k in range(x.shape[0]):
+                #          ^^^^^^^^^^ range is for Python's values, found `T.int64(4)` of int64
+                # hint: its value is known: write range(int(x.shape[0]))
+                x = x + x
+            return x
+    """)
+
+
 def test_a_call_with_wrong_arguments_points_at_them() -> None:
     check_marks("""
         @R.function

@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from relaxpy import relax
 from relaxpy.errors import StructInfoError, WellFormedError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
 VECTOR = R.Tensor((4,), "float32")
 
@@ -257,6 +258,59 @@ def test_arguments_of_macros_are_values() -> None:
         return y
 
     assert operators(main) == ["draw", "multiply", "add"]
+
+
+def flattened(x):
+    rows, columns = x.shape
+    y = R.reshape(x * x, (rows * columns,)) if x.ndim == 2 and x.dtype == "float32" else x
+    return R.reshape(y, (2, x.shape[-1], rows // 2)) if columns == 3 else y
+
+
+def test_a_helper_reads_what_is_known_of_a_tensor_as_the_text_does() -> None:
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32")):
+        return flattened(x), R.reshape(x, x.shape)
+
+    @R.function
+    def written(x: R.Tensor(("n", 3), "float32")):
+        n = T.int64()
+        y = R.reshape(x * x, (n * 3,))
+        return R.reshape(y, (2, 3, n // 2)), R.reshape(x, (n, 3))
+
+    assert_structural_equal(main.with_attr("global_symbol", "written"), written)
+    array = np.arange(6, dtype="float32").reshape(2, 3)
+    for target in ("numpy", "reference"):
+        found, same = relaxpy.compile(main, target)["main"](array)
+        assert found.tolist() == (array * array).reshape(2, 3, 1).tolist()
+        assert same.tolist() == array.tolist()
+
+
+def test_a_helper_reads_what_is_not_known_of_a_tensor_as_the_program_runs() -> None:
+    def size(x):
+        return x.shape[0]
+
+    @R.function
+    def main(x: R.Tensor(ndim=2)):
+        return size(x)
+
+    assert operators(main) == ["inspect.tensor_shape_i"]
+    assert isinstance(size(relax.Var("x", VECTOR)), relax.Call)
+
+
+class Pair(NamedTuple):
+    first: relax.Expr
+    second: relax.Expr
+
+
+def test_a_named_tuple_keeps_the_names_of_its_fields() -> None:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        both = Pair(x, x + 1.0)
+        total = both.first + both.second
+        return total, both
+
+    total, both = main(np.zeros(4, "float32"))
+    assert total.tolist() == both[1].tolist() == [1] * 4
 
 
 def test_generators_run_as_far_as_they_are_asked() -> None:

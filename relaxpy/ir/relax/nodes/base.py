@@ -21,12 +21,15 @@ M = TypeVar("M")
 
 
 def _property(name: str, what: str) -> property:
-    """A property of a tensor that is read by the operators of `relax.inspect`."""
+    """A property of a tensor that is read by the operators of `relax.inspect`.
+
+    To a helper of a function being read it is what the text of the function reads.
+    """
 
     def read(self: Expr) -> Any:
-        from relaxpy.ir.relax.op.inspect import inspected
+        from relaxpy.ir.relax.op.inspect import property_of
 
-        return inspected(self, name)
+        return property_of(self, name)
 
     return property(read, doc=what)
 

@@ -25,6 +25,11 @@ def evaluating(evaluate: Evaluate | None) -> Iterator[None]:
         _evaluate.reset(token)
 
 
+def is_evaluating() -> bool:
+    """Whether user code is building part of the function being read."""
+    return _evaluate.get() is not None
+
+
 def evaluated(expr: E) -> E:
     """`expr`, which user code has just built, as the function being read evaluates it."""
     evaluate = _evaluate.get()

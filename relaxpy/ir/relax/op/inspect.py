@@ -12,6 +12,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimStructInfo, PrimValue, TensorStructInfo
+from relaxpy.ir.relax.nodes.evaluation import is_evaluating
 from relaxpy.ir.relax.op.registry import OpDef, register
 from relaxpy.ir.relax.op.rules import normal_axis, refuse, refuse_type
 from relaxpy.ir.te.topi.shapes import product
@@ -304,6 +305,16 @@ def known_property(tensor: TensorStructInfo, name: str) -> object:
             return sizes if sizes is None or name == "shape" else strides_of(sizes)
         case _:
             return None if sizes is None else ops.const(0, UINT64)
+
+
+def property_of(tensor: Expr, name: str) -> object:
+    """`tensor.name` for Python code: what is known of it while a function is read, else calls."""
+    sinfo = tensor.struct_info
+    if is_evaluating() and isinstance(sinfo, TensorStructInfo):
+        known = known_property(sinfo, name)
+        if known is not None:
+            return known
+    return inspected(tensor, name)
 
 
 def hint_for(value: object) -> str | None:

@@ -261,8 +261,8 @@ class Evaluator:
             return self.error(node, error.diagnostic.message, hint=hint)
         bound = binding_hint(self.program.tree, node)
         hint = (
-            error.diagnostic.hint
-            or bound
+            bound
+            or error.diagnostic.hint
             or elsewhere(self.scope, node.id)
             or library_hint(node.id)
         )
@@ -375,9 +375,12 @@ class Evaluator:
                 return self.error(arg, f"{describe(value)} has no length", hint=hint)
             if isinstance(value, Node) and function is BUILTINS.get(name):
                 tensor, display_name = isinstance(value, Expr), shown(arg)
-                hint = (
-                    member_hint(name, display_name) if tensor else scalar_hint(name, display_name)
-                )
+                if tensor:
+                    hint = member_hint(name, display_name)
+                elif isinstance(value, tir.IntImm):
+                    hint = f"its value is known: write {name}(int({display_name}))"
+                else:
+                    hint = scalar_hint(name, display_name)
                 message = f"{name} is for Python's values, found {describe(value)}"
                 return self.error(arg, message, hint=hint)
         wrong = self._misfit(node, function, args, kwargs)

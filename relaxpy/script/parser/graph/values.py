@@ -517,7 +517,12 @@ _OTHER_KEYWORDS = {"out_ty": "out_sinfo", "type_args": "sinfo_args", "ty_args": 
 
 
 def is_plain(value: object) -> bool:
-    """Whether a Python value stays one when it is named: only Relax values are bound."""
+    """Whether a Python value stays one when it is named: only Relax values are bound.
+
+    A named tuple stays one, with the names of its fields.
+    """
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return True
     if isinstance(value, (tuple, list)):
         return bool(value) and not any(_of_the_program(member) for member in value)
     return not isinstance(value, (bool, int, float)) and not _of_the_program(value)
