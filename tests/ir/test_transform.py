@@ -530,7 +530,7 @@ def test_a_dataflow_block_pass_sees_each_dataflow_block() -> None:
     def wrong(found: rx.DataflowBlock, mod: IRModule, ctx: PassContext) -> rx.BindingBlock:
         return rx.BindingBlock(())
 
-    with pytest.raises(TransformError, match="gave BindingBlock"):
+    with pytest.raises(TransformError, match="returned BindingBlock"):
         wrong(mod)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import wraps
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from typing_extensions import override
 
@@ -451,86 +452,60 @@ class ModulePass(FunctionalPass):
     """A pass of a function over modules; `module_pass` makes it."""
 
 
-def decorated_pass(
-    kind: type[FunctionalPass],
-    pass_func: object,
-    info: Callable[[str], PassInfo],
-    method: str,
-    lift: Callable[[Callable[..., Any]], ModuleFunction],
-) -> Any:
-    """The pass that decorates `pass_func`: a function at once, a class as a maker of passes.
-
-    Errors:
-        MisuseError (also TypeError): it is neither a function nor a class with that `method`.
-    """
-    if isinstance(pass_func, type):
-        if getattr(pass_func, method, None) is None:
-            raise MisuseError(f"class {pass_func.__name__} has no method {method}")
-        made_by = pass_func
-
-        def make(*args: Any, **kwargs: Any) -> FunctionalPass:
-            owner = made_by(*args, **kwargs)
-            return kind(lift(getattr(owner, method)), info(made_by.__name__), owner)
-
-        make.__name__ = made_by.__name__
-        make.__doc__ = made_by.__doc__
-        return make
-    if not callable(pass_func):
-        raise MisuseError(f"a pass is a function or a class, found {pass_func!r:.60}")
-    return kind(lift(pass_func), info(getattr(pass_func, "__name__", "pass")))
-
-
 def pass_decorator(
+    name: str,
     kind: type[FunctionalPass],
     method: str,
+    arguments: str,
     lift: Callable[[Callable[..., Any]], ModuleFunction],
-    pass_func: object | None,
-    opt_level: int | None,
-    name: str | None,
-    required: Sequence[Requirement] | None,
-    traceable: bool,
-) -> Any:
-    """What `module_pass` and its siblings give: the pass, or a decorator that gives it.
+) -> Callable[..., Any]:
+    """The decorator of functions of these arguments, and of classes with such a method."""
+    own_name = name
+
+    @user_facing
+    def decorator(
+        pass_func: object | None = None,
+        opt_level: int | None = None,
+        name: str | None = None,
+        required: Sequence[Requirement] | None = None,
+        traceable: bool = False,
+    ) -> Any:
+        if opt_level is None:
+            raise MisuseError("a pass needs an opt_level, the level from which on it runs")
+        level = opt_level
+        if not isinstance(level, int):
+            raise MisuseError(f"opt_level is an integer, found {level!r:.60}", about=level)
+
+        def info(found: object) -> PassInfo:
+            known_as = str(name or getattr(found, "__name__", "pass"))
+            return PassInfo(known_as, level, listed(required, "passes or their names"), traceable)
+
+        def decorate(found: Any) -> Any:
+            if not callable(found):
+                raise MisuseError(f"a pass is a function or a class, found {found!r:.60}")
+            if not isinstance(found, type):
+                return kind(lift(found), info(found))
+            if getattr(found, method, None) is None:
+                raise MisuseError(f"class {found.__name__} has no method {method}")
+
+            @wraps(found, updated=())
+            def construct(*args: Any, **kwargs: Any) -> FunctionalPass:
+                owner = found(*args, **kwargs)
+                return kind(lift(getattr(owner, method)), info(found), owner)
+
+            return construct
+
+        return decorate if pass_func is None else decorate(pass_func)
+
+    decorator.__name__ = decorator.__qualname__ = own_name
+    decorator.__doc__ = f"""A pass of `f({arguments})`, or of a class with `{method}({arguments})`.
 
     Errors:
-        MisuseError (also TypeError): no `opt_level` is given, or it is no integer.
+        MisuseError (also TypeError): it is neither, or `opt_level` is missing.
     """
-    if opt_level is None:
-        raise MisuseError("a pass needs an opt_level, the level from which on it runs")
-    level = opt_level
-    if not isinstance(level, int):
-        raise MisuseError(f"opt_level is an integer, found {level!r:.60}", about=level)
-
-    def info(own_name: str) -> PassInfo:
-        return PassInfo(
-            name or own_name, level, listed(required, "passes or their names"), traceable
-        )
-
-    def decorate(found: object) -> Any:
-        return decorated_pass(kind, found, info, method, lift)
-
-    return decorate if pass_func is None else decorate(pass_func)
+    return decorator
 
 
-def module_pass(
-    pass_func: object | None = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[Requirement] | None = None,
-    traceable: bool = False,
-) -> Any:
-    """A pass of a function `f(mod, ctx)`, or of a class with a method `transform_module(mod, ctx)`.
-
-    Errors:
-        MisuseError (also TypeError): it is neither, or no `opt_level` is given.
-    """
-    return pass_decorator(
-        ModulePass,
-        "transform_module",
-        lambda function: cast("ModuleFunction", function),
-        pass_func,
-        opt_level,
-        name,
-        required,
-        traceable,
-    )
+module_pass = pass_decorator(
+    "module_pass", ModulePass, "transform_module", "mod, ctx", lambda function: function
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from relaxpy.entry import user_facing
@@ -14,7 +14,6 @@ from relaxpy.ir.pass_infra.passes import (
     ModuleFunction,
     Pass,
     PassContext,
-    Requirement,
     pass_decorator,
 )
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -33,29 +32,9 @@ def _each_kernel(step: Callable[..., Any]) -> ModuleFunction:
     return transform
 
 
-@user_facing
-def prim_func_pass(
-    pass_func: object | None = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[Requirement] | None = None,
-    traceable: bool = False,
-) -> Any:
-    """A pass of `f(func, mod, ctx)`, or of a class with `transform_function(func, mod, ctx)`.
-
-    Errors:
-        MisuseError (also TypeError): it is neither, or no `opt_level` is given.
-    """
-    return pass_decorator(
-        PrimFuncPass,
-        "transform_function",
-        _each_kernel,
-        pass_func,
-        opt_level,
-        name,
-        required,
-        traceable,
-    )
+prim_func_pass = pass_decorator(
+    "prim_func_pass", PrimFuncPass, "transform_function", "func, mod, ctx", _each_kernel
+)
 
 
 def _check_callable(function: object) -> None:

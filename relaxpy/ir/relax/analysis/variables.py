@@ -60,6 +60,16 @@ def occurring_vars(expr: Node) -> dict[Var, None]:
     return found
 
 
+def binding_parts(binding: Binding) -> list[Node]:
+    """The value of a binding, and the struct info that it declares."""
+    parts: list[Node] = [binding.value]
+    if isinstance(binding, MatchCast):
+        parts.append(binding.struct_info)
+    if binding.var is not None and binding.var.struct_info is not None:
+        parts.append(binding.var.struct_info)
+    return parts
+
+
 def _shapes(info: StructInfo) -> list[Node]:
     return [
         node.shape

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.analysis.variables import binding_parts, occurring_vars
 from relaxpy.ir.relax.dpl.effects import may_fail
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -131,12 +131,7 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
 
 def _mentioned(binding: Binding, *, sizes: bool) -> Iterator[Node]:
     """The variables that a binding needs, those in infos included; shape variables on request."""
-    parts: list[Node] = [binding.value]
-    if isinstance(binding, MatchCast):
-        parts.append(binding.struct_info)
-    elif binding.var.struct_info is not None:
-        parts.append(binding.var.struct_info)
-    for part in parts:
+    for part in binding_parts(binding):
         yield from occurring_vars(part)
         if sizes:
             yield from (node for node in walk(part) if isinstance(node, tir.Var))

@@ -10,10 +10,9 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, TransformError
-from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
+from relaxpy.ir.relax.analysis.variables import binding_parts, bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -213,12 +212,8 @@ def _note_uses(binding: Binding, users: dict[Var, dict[object, str]]) -> None:
 
 def _uses(binding: Binding) -> Iterator[Var]:
     """The variables that a binding needs."""
-    yield from occurring_vars(binding.value)
-    if isinstance(binding, MatchCast):
-        yield from occurring_vars(binding.struct_info)
-    info: Node | None = None if binding.var is None else binding.var.struct_info
-    if info is not None:
-        yield from occurring_vars(info)
+    for part in binding_parts(binding):
+        yield from occurring_vars(part)
 
 
 class _Redirect(PyExprMutator):

@@ -131,9 +131,17 @@ class PyExprMutator(ExprFunctor):
     def _is_stable(self, info: StructInfo | None) -> bool:
         return info is None or self._info(info) is info
 
-    @override
-    def visit_constant_(self, op: Constant) -> Any:
+    def _visit_leaf(self, op: Expr | Op) -> Any:
         return op
+
+    visit_constant_ = _visit_leaf
+    visit_shape_expr_ = _visit_leaf
+    visit_extern_func_ = _visit_leaf
+    visit_global_var_ = _visit_leaf
+    visit_op_ = _visit_leaf
+    visit_prim_value_ = _visit_leaf
+    visit_string_imm_ = _visit_leaf
+    visit_data_type_imm_ = _visit_leaf
 
     @override
     def visit_tuple_(self, op: Tuple) -> Any:
@@ -149,18 +157,6 @@ class PyExprMutator(ExprFunctor):
     @override
     def visit_dataflow_var_(self, op: DataflowVar) -> Any:
         return self.visit_var_(op)
-
-    @override
-    def visit_shape_expr_(self, op: ShapeExpr) -> Any:
-        return op
-
-    @override
-    def visit_extern_func_(self, op: ExternFunc) -> Any:
-        return op
-
-    @override
-    def visit_global_var_(self, op: GlobalVar) -> Any:
-        return op
 
     @override
     def visit_function_(self, op: Function) -> Any:
@@ -240,25 +236,9 @@ class PyExprMutator(ExprFunctor):
         return rebuild(op, cond=cond, true_branch=true_branch, false_branch=false_branch)
 
     @override
-    def visit_op_(self, op: Op) -> Any:
-        return op
-
-    @override
     def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
         value = self.visit_expr(op.tuple_value)
         return op if value is op.tuple_value else rebuild(op, tuple_value=value)
-
-    @override
-    def visit_prim_value_(self, op: PrimValue) -> Any:
-        return op
-
-    @override
-    def visit_string_imm_(self, op: StringImm) -> Any:
-        return op
-
-    @override
-    def visit_data_type_imm_(self, op: DataTypeImm) -> Any:
-        return op
 
     @override
     def visit_var_binding_(self, binding: VarBinding) -> None:

@@ -10,20 +10,12 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     BindingBlock,
     Call,
-    Constant,
-    DataflowBlock,
     DataflowVar,
-    DataTypeImm,
     Expr,
-    ExternFunc,
     Function,
-    GlobalVar,
     If,
     MatchCast,
-    PrimValue,
     SeqExpr,
-    ShapeExpr,
-    StringImm,
     StructInfo,
     TensorStructInfo,
     Tuple,
@@ -66,9 +58,16 @@ class PyExprVisitor(ExprFunctor):
             case _:
                 pass
 
-    @override
-    def visit_constant_(self, op: Constant) -> None:
+    def _visit_leaf(self, op: Expr) -> None:
         self.visit_span(op.span)
+
+    visit_constant_ = _visit_leaf
+    visit_shape_expr_ = _visit_leaf
+    visit_extern_func_ = _visit_leaf
+    visit_global_var_ = _visit_leaf
+    visit_prim_value_ = _visit_leaf
+    visit_string_imm_ = _visit_leaf
+    visit_data_type_imm_ = _visit_leaf
 
     @override
     def visit_tuple_(self, op: Tuple) -> None:
@@ -85,18 +84,6 @@ class PyExprVisitor(ExprFunctor):
     @override
     def visit_dataflow_var_(self, op: DataflowVar) -> None:
         self.visit_var_(op)
-
-    @override
-    def visit_shape_expr_(self, op: ShapeExpr) -> None:
-        self.visit_span(op.span)
-
-    @override
-    def visit_extern_func_(self, op: ExternFunc) -> None:
-        self.visit_span(op.span)
-
-    @override
-    def visit_global_var_(self, op: GlobalVar) -> None:
-        self.visit_span(op.span)
 
     @override
     def visit_function_(self, op: Function) -> None:
@@ -142,18 +129,6 @@ class PyExprVisitor(ExprFunctor):
         self._visit_info(op.struct_info)
 
     @override
-    def visit_prim_value_(self, op: PrimValue) -> None:
-        self.visit_span(op.span)
-
-    @override
-    def visit_string_imm_(self, op: StringImm) -> None:
-        self.visit_span(op.span)
-
-    @override
-    def visit_data_type_imm_(self, op: DataTypeImm) -> None:
-        self.visit_span(op.span)
-
-    @override
     def visit_var_binding_(self, binding: VarBinding) -> None:
         self.visit_expr(binding.value)
         self.visit_var_def(binding.var)
@@ -170,10 +145,7 @@ class PyExprVisitor(ExprFunctor):
         for binding in block.bindings:
             self.visit_binding(binding)
 
-    @override
-    def visit_dataflow_block_(self, block: DataflowBlock) -> None:
-        for binding in block.bindings:
-            self.visit_binding(binding)
+    visit_dataflow_block_ = visit_binding_block_
 
     @override
     def visit_var_def_(self, var: Var) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
@@ -14,7 +14,6 @@ from relaxpy.ir.pass_infra.passes import (
     FunctionalPass,
     ModuleFunction,
     PassContext,
-    Requirement,
     pass_decorator,
 )
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -44,63 +43,24 @@ def _each_block(step: Callable[..., Any]) -> ModuleFunction:
 
     def transform_function(func: Function, mod: IRModule, ctx: PassContext) -> Node:
         def rule(node: Node) -> Node | None:
-            if not isinstance(node, DataflowBlock):
-                return None
-            changed = step(node, mod, ctx)
-            if not isinstance(changed, DataflowBlock):
-                raise TransformError(
-                    f"a pass over dataflow blocks gave {type(changed).__name__} for one"
-                )
-            return changed
+            changed = step(node, mod, ctx) if isinstance(node, DataflowBlock) else node
+            if isinstance(node, DataflowBlock) and not isinstance(changed, DataflowBlock):
+                found = type(changed).__name__
+                raise TransformError(f"a pass over dataflow blocks returned {found} for one")
+            return cast("Node", changed)
 
         return rewrite(func, rule)
 
     return _each_function(transform_function)
 
 
-def function_pass(
-    pass_func: object | None = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[Requirement] | None = None,
-    traceable: bool = False,
-) -> Any:
-    """A pass of `f(func, mod, ctx)`, or of a class with `transform_function(func, mod, ctx)`.
-
-    Errors:
-        MisuseError (also TypeError): it is neither, or no `opt_level` is given.
-    """
-    return pass_decorator(
-        FunctionPass,
-        "transform_function",
-        _each_function,
-        pass_func,
-        opt_level,
-        name,
-        required,
-        traceable,
-    )
-
-
-def dataflowblock_pass(
-    pass_func: object | None = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[Requirement] | None = None,
-    traceable: bool = False,
-) -> Any:
-    """A pass of `f(block, mod, ctx)`, or of a class with such a method `transform_dataflowblock`.
-
-    Errors:
-        MisuseError (also TypeError): it is neither, or no `opt_level` is given.
-    """
-    return pass_decorator(
-        DataflowBlockPass,
-        "transform_dataflowblock",
-        _each_block,
-        pass_func,
-        opt_level,
-        name,
-        required,
-        traceable,
-    )
+function_pass = pass_decorator(
+    "function_pass", FunctionPass, "transform_function", "func, mod, ctx", _each_function
+)
+dataflowblock_pass = pass_decorator(
+    "dataflowblock_pass",
+    DataflowBlockPass,
+    "transform_dataflowblock",
+    "block, mod, ctx",
+    _each_block,
+)
