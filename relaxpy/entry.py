@@ -1,4 +1,4 @@
-"""Where users' code calls relaxpy: errors leave it without its insides and say which argument."""
+"""The boundary between user code and relaxpy: tracebacks and positions of errors at API calls."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from relaxpy.errors import (
     Source,
     Span,
     UnknownAttributeError,
-    is_users,
-    leave_foreign,
+    is_user_frame,
+    keep_callback_frames,
 )
 
 P = ParamSpec("P")
@@ -29,10 +29,10 @@ Position: TypeAlias = tuple[int, int, int, int]
 
 
 def user_facing(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, whose errors have the frames of the user's code alone.
+    """Decorate a function of the API so that tracebacks of its errors show only user frames.
 
-    An error without a position gets that of the argument it is about, in the line of the call. A
-    program for which the stack is too small is an error, too.
+    An error without a position gets the position of the argument that caused it, in the line of the
+    call. A RecursionError becomes a MisuseError.
     """
 
     @functools.wraps(function)
@@ -42,45 +42,45 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
             try:
                 return function(*args, **kwargs)
             except RecursionError as error:
-                if isinstance(error, RelaxpyError) or not is_users(sys._getframe().f_back):
-                    raise  # it is told already, or further out there is room to say so
+                if isinstance(error, RelaxpyError) or not is_user_frame(sys._getframe().f_back):
+                    raise  # it is reported already, or an outer frame has stack space to report it
                 raise nested_too_deeply() from None
         except RelaxpyError as error:
-            tell(error, sys._getframe().f_back, args, kwargs)
-            raise  # without an argument: that does not enter this frame into the traceback again
-        except Exception as error:  # of whatever users' code raised: it goes on as it is
-            if is_users(sys._getframe().f_back):
-                leave_foreign(error)
+            attach_position(error, sys._getframe().f_back, args, kwargs)
+            raise  # a bare raise does not add this frame to the traceback again
+        except Exception as error:  # an exception of user code is propagated
+            if is_user_frame(sys._getframe().f_back):
+                keep_callback_frames(error)
             raise
 
     return entry
 
 
 def user_constructed(kind: type[T]) -> type[T]:
-    """The class `kind`, a dataclass, with a constructor that is `user_facing`."""
+    """Decorate a dataclass so that its constructor is `user_facing`."""
     kind.__init__ = user_facing(kind.__init__)  # type: ignore[method-assign]
     return kind
 
 
 def nested_too_deeply() -> MisuseError:
-    """What users meet in place of a RecursionError."""
+    """Return the error that replaces a RecursionError."""
     return MisuseError(
         "the program is nested too deeply for Python's stack",
         hint="bind parts of it to variables, or allow more with sys.setrecursionlimit(...)",
     )
 
 
-def tell(
+def attach_position(
     error: RelaxpyError,
     caller: FrameType | None,
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
 ) -> None:
-    """Make `error` what the code in `caller` shall meet, unless that is relaxpy itself.
+    """Set the position of `error` in `caller`, and hide internal frames, if that is user code.
 
-    What a running program finds wrong is no mistake of the line that runs it.
+    The position of a run-time error is never the line that runs the program.
     """
-    if not is_users(caller):
+    if not is_user_frame(caller):
         return
     if caller is None:
         pass
@@ -88,13 +88,13 @@ def tell(
         error.located(attribute_span(caller, str(error.about)))
     elif not any(d.span for d in error.diagnostics) and not isinstance(error, RuntimeCheckError):
         error.located(argument_span(caller, args, kwargs or {}, error.about))
-    error.leave_insides()
+    error.hide_internal_frames()
 
 
 def position_now(frame: FrameType) -> Position | None:
-    """What a frame is executing: lines from 1 and byte columns from 0, begin and end."""
-    places = islice(frame.f_code.co_positions(), frame.f_lasti // 2, None)
-    line, end_line, column, end_column = next(places, (None,) * 4)
+    """Return the position that a frame is executing: lines from 1 and byte columns from 0."""
+    positions = islice(frame.f_code.co_positions(), frame.f_lasti // 2, None)
+    line, end_line, column, end_column = next(positions, (None,) * 4)
     if line is None or end_line is None or column is None or end_column is None:
         return None
     return line, column, end_line, end_column
@@ -103,16 +103,16 @@ def position_now(frame: FrameType) -> Position | None:
 def argument_span(
     frame: FrameType, args: Sequence[object], kwargs: Mapping[str, object], about: object
 ) -> Span | None:
-    """Where the argument `about` stands in the call that `frame` is making.
+    """Return the span of the argument `about` in the call that `frame` executes.
 
-    That is the name of what is called where no argument is at fault, or none can be told apart;
-    what stands behind `with` where a block of it ends; None where there is no text to look at.
+    If the argument is not found, the span is that of the callee's name. If a `with` block ends, it
+    is that of the context managers. Without source text it is None.
     """
-    place = position_now(frame)
-    if place is None:
+    position = position_now(frame)
+    if position is None:
         return None
     source = _source_of(frame)
-    node = None if source is None else _executed(source.text, place)
+    node = None if source is None else _executed(source.text, position)
     if source is None or node is None:
         return None
     if isinstance(node, ast.With):
@@ -123,24 +123,24 @@ def argument_span(
     if isinstance(node, ast.Subscript):
         return span_of(node.slice, source)
     count = len(node.args)
-    # Methods are called without `self`, and of dataclasses all fields are known.
-    ways = (args[max(0, len(args) - count) :], args[1 : count + 1], args[:count])
-    found = (culprit(node, own, kwargs, about) for own in ways)
-    return span_of(next(filter(None, found), None) or last_name(node.func), source)
+    # `args` may include `self` of a method, or all fields of a dataclass.
+    alignments = (args[max(0, len(args) - count) :], args[1 : count + 1], args[:count])
+    nodes = (argument_node(node, values, kwargs, about) for values in alignments)
+    return span_of(next(filter(None, nodes), None) or last_name(node.func), source)
 
 
 def attribute_span(frame: FrameType, name: str) -> Span | None:
-    """Where the attribute `name` stands that `frame` is reading."""
-    place, source = position_now(frame), _source_of(frame)
-    if place is None or source is None:
+    """Return the span of the attribute `name` that `frame` is reading."""
+    position, source = position_now(frame), _source_of(frame)
+    if position is None or source is None:
         return None
-    line = source.line(place[2]).encode()
-    start = place[3] - len(name.encode())
-    if line[max(start, 0) : place[3]].decode(errors="replace") != name:
+    line = source.line(position[2]).encode()
+    start = position[3] - len(name.encode())
+    if line[max(start, 0) : position[3]].decode(errors="replace") != name:
         return None
     word = ast.Name(name)
-    word.lineno = word.end_lineno = place[2]
-    word.col_offset, word.end_col_offset = start, place[3]
+    word.lineno = word.end_lineno = position[2]
+    word.col_offset, word.end_col_offset = start, position[3]
     return span_of(word, source)
 
 
@@ -150,8 +150,8 @@ def _source_of(frame: FrameType) -> Source | None:
     return Source(file, "".join(lines)) if lines else None
 
 
-def _executed(text: str, place: Position) -> ast.Call | ast.Subscript | ast.With | None:
-    """The call or subscript that ends there, as no two of them do, or the block that ends."""
+def _executed(text: str, position: Position) -> ast.Call | ast.Subscript | ast.With | None:
+    """Return the call, subscript or `with` block at a position; end positions are unique."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -160,13 +160,13 @@ def _executed(text: str, place: Position) -> ast.Call | ast.Subscript | ast.With
         if not isinstance(node, (ast.Call, ast.Subscript, ast.With)):
             continue
         begin, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
-        if end == place[2:] and (begin == place[:2] or not isinstance(node, ast.With)):
+        if end == position[2:] and (begin == position[:2] or not isinstance(node, ast.With)):
             return node
     return None
 
 
 def span_of(node: ast.expr, source: Source) -> Span:
-    """Where `node`, read from the whole of `source`, stands."""
+    """Return the span of `node`, which was parsed from the whole of `source`."""
     line, end_line = node.lineno, node.end_lineno or node.lineno
     end = node.col_offset if node.end_col_offset is None else node.end_col_offset
     return Span(
@@ -179,23 +179,23 @@ def span_of(node: ast.expr, source: Source) -> Span:
 
 
 def _characters(text: str, offset: int) -> int:
-    """How many characters the first `offset` bytes of a line are."""
+    """Return the number of characters in the first `offset` bytes of a line."""
     return offset if text.isascii() else len(text.encode()[:offset].decode(errors="ignore"))
 
 
-def culprit(
+def argument_node(
     node: ast.Call, args: Sequence[object], kwargs: Mapping[str, object], about: object
 ) -> ast.expr | None:
-    """The argument, or member of one, whose value is the very object `about`."""
+    """Return the argument, or an element of one, whose value is the object `about`."""
     if about is None:
         return None
-    given = list(_given(node, args, kwargs))
-    found = (part_about(at, value, about) for at, value in given)
-    inside = (_written(at, about) for at, _ in given if isinstance(about, str))
-    return next(filter(None, (*found, *inside)), None)
+    arguments = list(_arguments(node, args, kwargs))
+    nodes = (node_about(argument, value, about) for argument, value in arguments)
+    literals = (_literal(argument, about) for argument, _ in arguments if isinstance(about, str))
+    return next(filter(None, (*nodes, *literals)), None)
 
 
-def _given(
+def _arguments(
     node: ast.Call, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> Iterator[tuple[ast.expr, object]]:
     if not any(isinstance(arg, ast.Starred) for arg in node.args) and len(node.args) == len(args):
@@ -205,14 +205,14 @@ def _given(
             yield keyword.value, kwargs[keyword.arg]
 
 
-def _written(node: ast.expr, text: object) -> ast.expr | None:
-    """Where in `node` a string stands that became part of another value."""
+def _literal(node: ast.expr, text: object) -> ast.expr | None:
+    """Return the string literal `text` inside `node`."""
     literals = (n for n in ast.walk(node) if isinstance(n, ast.Constant))
     return next((n for n in literals if isinstance(n.value, str) and n.value == text), None)
 
 
-def part_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
-    """The part of the text of `value` that gave the very object `about`."""
+def node_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
+    """Return the subexpression of `node` that evaluated to the object `about`."""
     if about is None:
         return None
     if value is about or _same_members(value, about):
@@ -221,13 +221,13 @@ def part_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
         return None
     if len(node.elts) != len(value):
         return None
-    parts = zip(node.elts, value, strict=True)
-    found = (part_about(part, member, about) for part, member in parts)
-    return next(filter(None, found), None)
+    elements = zip(node.elts, value, strict=True)
+    nodes = (node_about(element, member, about) for element, member in elements)
+    return next(filter(None, nodes), None)
 
 
 def _same_members(value: object, about: object) -> bool:
-    """Whether `about` is what a list or tuple of the program, `value`, was converted to."""
+    """Return whether `about` is the node that the list or tuple `value` was converted to."""
     members = about if isinstance(about, tuple) else getattr(about, "fields", None)
     if not isinstance(value, (tuple, list)) or not isinstance(members, tuple) or not members:
         return False
@@ -235,7 +235,7 @@ def _same_members(value: object, about: object) -> bool:
 
 
 def last_name(node: ast.expr) -> ast.expr:
-    """A stand-in for the last name of an attribute path, where it can be told apart."""
+    """Return a node at the position of the last name of an attribute path."""
     end = node.end_col_offset
     if not isinstance(node, ast.Attribute) or end is None or node.end_lineno is None:
         return node

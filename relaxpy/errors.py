@@ -1,4 +1,4 @@
-"""Positions in source text, diagnostics, and every exception class that relaxpy raises."""
+"""Source positions, diagnostics, and all exception classes of relaxpy."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Final, Literal, Self
 
 from typing_extensions import override
 
-from relaxpy.screen import Piece, coloured, ipython, takes_colour
+from relaxpy.screen import StyledText, coloured, ipython, takes_colour
 
 _GENERATED: Final = "relaxpy_generated"
-_OURS: Final = frozenset(("relaxpy", _GENERATED))
-_BENEATH: Final = sys.stdlib_module_names | {"numpy"}
+_OWN_PACKAGES: Final = frozenset(("relaxpy", _GENERATED))
+_LIBRARIES: Final = sys.stdlib_module_names | {"numpy"}
 _NOTEBOOK: Final = frozenset(("IPython", "ipykernel"))
-#: The environment variable that keeps the frames of relaxpy in tracebacks.
+#: The environment variable that keeps relaxpy's frames in tracebacks.
 FULL_TRACEBACK: Final = "RELAXPY_FULL_TRACEBACK"
 
-#: The characters of a message, of a word in one, and of a source line quoted below one.
+#: The maximal lengths of a message, of a word in it, and of the source line quoted below it.
 MAX_MESSAGE: Final = 8_000
 MAX_WORD: Final = 200
 MAX_LINE: Final = 160
@@ -34,7 +34,7 @@ _LONG_WORD: Final = re.compile(rf"\S{{{MAX_WORD + 1},}}")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A text to read programs from; `first_line` is the number of its first line in the file."""
+    """The text of a program; `first_line` is the number of its first line in the file."""
 
     name: str
     text: str = field(repr=False)
@@ -45,14 +45,14 @@ class Source:
         object.__setattr__(self, "_lines", re.split(r"\r\n|\r|\n", self.text))
 
     def line(self, number: int) -> str:
-        """The text of line `number` of the file, without its end; empty where there is none."""
+        """Return line `number` of the file without its line break; empty if it does not exist."""
         index = number - self.first_line
         return self._lines[index] if 0 <= index < len(self._lines) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a source: lines and character columns from 1, `end_column` exclusive."""
+    """A range of a source: lines and character columns from 1, `end_column` exclusive."""
 
     source: Source
     line: int
@@ -62,11 +62,11 @@ class Span:
 
     @property
     def file(self) -> str:
-        """The name of the file, or of what stands for one."""
+        """The name of the file, or of another source."""
         return self.source.name
 
     def covers(self, other: Span) -> bool:
-        """Whether `other` is part of this stretch, or all of it."""
+        """Return whether this span contains `other`."""
         return (
             self.file == other.file
             and (self.line, self.column) <= (other.line, other.column)
@@ -79,7 +79,7 @@ class Span:
 
 
 def _cells(text: str) -> str:
-    """Blanks as wide as `text` is on a terminal; tabs stay tabs, wide characters take two."""
+    """Return blanks as wide as `text` is on a terminal; tabs stay, wide characters count as two."""
     out = []
     for char in text:
         if char == "\t":
@@ -92,7 +92,7 @@ def _cells(text: str) -> str:
 
 
 def clipped(text: str) -> str:
-    """`text` with long words shortened in their middle, and cut where it is too long itself."""
+    """Shorten long words of `text` in the middle, and cut a text that is too long."""
     if len(text) <= MAX_WORD:
         return text
     text = _LONG_WORD.sub(lambda word: f"{word[0][:80]}…{word[0][-20:]}", text)
@@ -102,10 +102,10 @@ def clipped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing wrong with a program: which rule, where, what was found, what to write instead.
+    """One error in a program: the rule, the position, the message, and a hint for a correction.
 
-    Its texts are clipped here, whoever writes them: they quote names, strings and digits of a
-    program, each of which may be megabytes long.
+    All texts are clipped, since the names, strings and numbers of a program that they quote may be
+    megabytes long.
     """
 
     message: str
@@ -121,13 +121,13 @@ class Diagnostic:
 
     @property
     def where(self) -> str:
-        """The position as messages begin with it; empty without one."""
+        """The prefix of the message with the position; empty if there is no position."""
         return "" if self.span is None else f"{self.span}: "
 
     def excerpt(self) -> tuple[str, str] | None:
-        """The source line and, below it, the carets; None without a position.
+        """Return the source line and the line of carets below it; None if there is no position.
 
-        Of a long line it is the part around the first caret.
+        A long line is cut to the text around the first caret.
         """
         span = self.span
         if span is None:
@@ -152,11 +152,11 @@ class Diagnostic:
         return self.text(self.where)
 
     def text(self, where: str) -> str:
-        """The message behind the position `where`, the excerpt, notes and hint below it."""
-        return "".join(part for part, _ in self.pieces(where))
+        """Return the position `where`, the message, the excerpt, the notes and the hint."""
+        return "".join(text for text, _ in self.styled_texts(where))
 
-    def pieces(self, where: str) -> Iterator[Piece]:
-        """The parts of that text, with their styles."""
+    def styled_texts(self, where: str) -> Iterator[StyledText]:
+        """Yield the consecutive sections of that text with their styles."""
         yield where, "bold"
         yield self.message, "bold red"
         if self.rule:
@@ -175,9 +175,10 @@ class Diagnostic:
 
 
 class RelaxpyError(RuntimeError):
-    """Whatever is wrong with a program, its input or its use: `diagnostics`, all at once.
+    """The base class of all errors in a program, its input or its use, with their `diagnostics`.
 
-    `about` is the very value at fault, where there is one: whoever read it knows where it stands.
+    `about` is the object that caused the error, if there is one. The parser, which created the
+    object, finds its position by identity.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -211,7 +212,7 @@ class RelaxpyError(RuntimeError):
         return self.diagnostics[0]
 
     def located(self, span: Span | None) -> RelaxpyError:
-        """This error with `span` given to each diagnostic that has none yet."""
+        """Set `span` on each diagnostic that has none; return this error."""
         if span is not None:
             self.diagnostics = tuple(
                 d if d.span is not None else replace(d, span=span) for d in self.diagnostics
@@ -219,57 +220,56 @@ class RelaxpyError(RuntimeError):
         return self
 
     def hinted(self, hint: str) -> Self:
-        """This error with `hint` for what to write instead."""
+        """Set the hint of all diagnostics; return this error."""
         self.diagnostics = tuple(replace(d, hint=hint) for d in self.diagnostics)
         return self
 
     def noted(self, note: str | None) -> Self:
-        """This error with one more note on its first diagnostic."""
+        """Add a note to the first diagnostic; return this error."""
         if note is not None:
             first, *rest = self.diagnostics
             self.diagnostics = (replace(first, notes=(*first.notes, note)), *rest)
         return self
 
-    def leave_insides(self) -> None:
-        """Make this error what users meet: with their frames alone.
+    def hide_internal_frames(self) -> None:
+        """Keep only the user's frames in the traceback, and drop errors handled inside relaxpy.
 
-        What relaxpy was handling is no context of theirs. What a running program finds wrong
-        without a place has that of the line that ran.
+        A run-time error without a position gets the position of the line that ran.
         """
         if isinstance(self, RuntimeCheckError) and not any(d.span for d in self.diagnostics):
-            self._located_by_lines()
+            self._locate_by_generated_lines()
         if os.environ.get(FULL_TRACEBACK):
             return
-        self.__traceback__ = users_part(self.__traceback__)
-        while (context := self.__context__) is not None and _began_inside(context):
+        self.__traceback__ = user_frames(self.__traceback__)
+        while (context := self.__context__) is not None and _was_handled_inside(context):
             self.__context__ = context.__context__
         self.__suppress_context__ = self.__cause__ is not None
 
-    def _located_by_lines(self) -> None:
-        """Take the position of the innermost line that has one; a note names the call around it."""
-        found = list(_places_of_lines(self.__traceback__))
-        if not found:
+    def _locate_by_generated_lines(self) -> None:
+        """Use the span of the innermost generated line that has one; add a note with the caller."""
+        spans = list(_spans_of_generated_lines(self.__traceback__))
+        if not spans:
             return
-        inner = found[-1]
-        outer = [span for span in found if not span.covers(inner)]
+        inner = spans[-1]
+        outer = [span for span in spans if not span.covers(inner)]
         notes = (f"called at {outer[-1]}",) if outer else ()
         self.diagnostics = tuple(
             replace(d, span=inner, notes=(*d.notes, *notes)) for d in self.diagnostics
         )
 
     def _render_traceback_(self) -> list[str]:
-        """The lines that IPython and Jupyter show: where the user's own code was, the message."""
+        """Return the lines that IPython and Jupyter show: user code, then the message."""
         if os.environ.get(FULL_TRACEBACK):
             text = "".join(traceback.format_exception(self))
             return text.rstrip("\n").split("\n")
         lines: list[str] = []
-        for file, line in list(_users_lines(self.__traceback__))[-2:]:
+        for file, line in list(_user_lines(self.__traceback__))[-2:]:
             lines += [
-                f"{_place(file)}, line {line}",
+                f"{_display_name(file)}, line {line}",
                 "    " + linecache.getline(file, line).strip(),
             ]
-        marked = [list(d.pieces(_readable(d.span))) for d in self.diagnostics]
-        message = "\n".join("".join(part for part, _ in pieces) for pieces in marked)
+        styled = [list(d.styled_texts(_readable(d.span))) for d in self.diagnostics]
+        message = "\n".join("".join(text for text, _ in texts) for texts in styled)
         lines += [f"{type(self).__name__}: {message}", *getattr(self, "__notes__", ())]
         cause = self.__cause__
         if cause is not None:
@@ -277,7 +277,7 @@ class RelaxpyError(RuntimeError):
         text = "\n".join(lines)
         plain = str(getattr(ipython(), "colors", "")).lower() == "nocolor"
         if takes_colour(sys.stdout) and not plain:
-            text = coloured(text, marked, sys.stdout)
+            text = coloured(text, styled, sys.stdout)
         return text.split("\n")
 
     @override
@@ -288,14 +288,14 @@ class RelaxpyError(RuntimeError):
 def show_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print an error that nobody caught as Python does; those of relaxpy without its insides.
+    """Print an uncaught error as Python does, without relaxpy's own frames.
 
-    On a terminal they are in colour. It stands in the place of Python's own `sys.excepthook` from
-    the first of them on.
+    On a terminal, errors of relaxpy are coloured. This function replaces Python's own
+    `sys.excepthook` when the first RelaxpyError is created.
     """
     stream = sys.stderr
     if isinstance(error, RelaxpyError) and not os.environ.get(FULL_TRACEBACK):
-        trace = users_part(trace)
+        trace = user_frames(trace)
         error.__traceback__ = trace
     if not isinstance(error, RelaxpyError) or not takes_colour(stream):
         sys.__excepthook__(kind, error, trace)
@@ -308,108 +308,108 @@ def show_uncaught(
         current = current.__cause__ or implied
     diagnostics = (d for e in chain if isinstance(e, RelaxpyError) for d in e.diagnostics)
     text = "".join(traceback.format_exception(kind, error, trace))
-    stream.write(coloured(text, (list(d.pieces(d.where)) for d in diagnostics), stream))
+    stream.write(coloured(text, (list(d.styled_texts(d.where)) for d in diagnostics), stream))
 
 
-PLACE_OF_LINE: Final = "__relaxpy_place_of_line__"
-"""The global of a generated text that tells what its lines stand for."""
+SPAN_OF_LINE: Final = "__relaxpy_span_of_line__"
+"""The global variable of generated code with the function from its lines to program spans."""
 
 
-def _places_of_lines(trace: TracebackType | None) -> Iterator[Span]:
-    """What the lines that ran stand for, the outermost first, of those that stand for something."""
+def _spans_of_generated_lines(trace: TracebackType | None) -> Iterator[Span]:
+    """Yield the program spans of the generated lines that ran, the outermost first."""
     while trace is not None:
-        place = trace.tb_frame.f_globals.get(PLACE_OF_LINE)
-        span = place and place(trace.tb_lineno)
+        span_of_line = trace.tb_frame.f_globals.get(SPAN_OF_LINE)
+        span = span_of_line and span_of_line(trace.tb_lineno)
         if span is not None:
             yield span
         trace = trace.tb_next
 
 
-def is_users(frame: FrameType | None) -> bool:
-    """Whether a frame runs code that is neither relaxpy's nor generated by it.
+def is_user_frame(frame: FrameType | None) -> bool:
+    """Return whether a frame runs code that is neither relaxpy's nor generated by it.
 
-    So it does where there is no frame, as the interpreter itself calls what is run at exit.
+    There is no frame for code that the interpreter itself calls at exit, which counts as user code.
     """
-    return frame is None or _package(frame) not in _OURS
+    return frame is None or _package(frame) not in _OWN_PACKAGES
 
 
-def _began_inside(error: BaseException) -> bool:
-    """Whether an error was handled by relaxpy or a library beneath, not by users' code."""
+def _was_handled_inside(error: BaseException) -> bool:
+    """Return whether an error was handled by relaxpy or one of its libraries, not by the user."""
     trace = error.__traceback__
-    return trace is None or _package(trace.tb_frame) in _OURS | _BENEATH
+    return trace is None or _package(trace.tb_frame) in _OWN_PACKAGES | _LIBRARIES
 
 
 def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def users_part(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of relaxpy and of the libraries it calls itself by."""
-    return _joined(entry for entry, place in _places(trace) if place == "users'")
+def user_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of relaxpy and of its libraries."""
+    return _joined(entry for entry, owner in _owners(trace) if owner == "user")
 
 
-def leave_foreign(error: BaseException) -> None:
-    """Of an error from users' code that relaxpy called, keep their frames and the program's lines.
+def keep_callback_frames(error: BaseException) -> None:
+    """Keep only user frames and generated lines of an error that user code raised in a callback.
 
-    Where relaxpy itself went wrong, its frames tell where.
+    The traceback of an error inside relaxpy itself stays complete.
     """
-    places = list(_places(error.__traceback__))
-    if os.environ.get(FULL_TRACEBACK) or not places or places[-1][1] == "inside":
+    owners = list(_owners(error.__traceback__))
+    if os.environ.get(FULL_TRACEBACK) or not owners or owners[-1][1] == "relaxpy":
         return
     error.__traceback__ = _joined(
         entry
-        for entry, place in places
-        if place == "users'" or _package(entry.tb_frame) == _GENERATED
+        for entry, owner in owners
+        if owner == "user" or _package(entry.tb_frame) == _GENERATED
     )
 
 
-def _places(
+def _owners(
     trace: TracebackType | None,
-) -> Iterator[tuple[TracebackType, Literal["users'", "inside", "between"]]]:
-    """Where each frame of a traceback is: between are those of relaxpy that call users' code.
+) -> Iterator[tuple[TracebackType, Literal["user", "relaxpy", "caller"]]]:
+    """Classify each frame of a traceback; a caller is a frame of relaxpy that calls user code.
 
     Such functions have a local variable named `_calls_users`.
     """
-    place: Literal["users'", "inside", "between"] = "users'"
+    owner: Literal["user", "relaxpy", "caller"] = "user"
     while trace is not None:
         package = _package(trace.tb_frame)
-        if package in _OURS:
+        if package in _OWN_PACKAGES:
             calls_users = "_calls_users" in trace.tb_frame.f_code.co_varnames
-            place = "between" if calls_users else "inside"
-        elif place == "between" or package not in _BENEATH:
-            place = "users'"
-        yield trace, place
+            owner = "caller" if calls_users else "relaxpy"
+        elif owner == "caller" or package not in _LIBRARIES:
+            owner = "user"
+        yield trace, owner
         trace = trace.tb_next
 
 
 def _joined(entries: Iterable[TracebackType]) -> TracebackType | None:
-    found: TracebackType | None = None
+    trace: TracebackType | None = None
     for entry in reversed(list(entries)):
-        found = TracebackType(found, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return found
+        trace = TracebackType(trace, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return trace
 
 
-def _users_lines(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
-    """Where in the user's own code an error passed, but for decorators: they tell nothing."""
-    for frame, line in traceback.walk_tb(users_part(trace)):
+def _user_lines(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
+    """Yield the file and line of each user frame, except for lines with decorators."""
+    for frame, line in traceback.walk_tb(user_frames(trace)):
         file = frame.f_code.co_filename
         text = linecache.getline(file, line).strip()
         if _package(frame) not in _NOTEBOOK and text and not text.startswith("@"):
             yield file, line
 
 
-def _place(file: str) -> str:
-    """What a notebook calls one of its cells; other files as they are."""
+def _display_name(file: str) -> str:
+    """Return a notebook's name of a cell, or "File" and the file name."""
     shell = ipython()
     name = None if shell is None else shell.compile.format_code_name(file)
     return f"File {file}" if name is None else " ".join(name)
 
 
 def _readable(span: Span | None) -> str:
-    """A position in words that notebooks make a link of."""
+    """Return a position in the format that notebooks turn into a link."""
     if span is None:
         return ""
-    return f"{_place(span.file)}, line {span.line}, column {span.column}: "
+    return f"{_display_name(span.file)}, line {span.line}, column {span.column}: "
 
 
 class ParseError(RelaxpyError, ValueError):
@@ -421,19 +421,19 @@ class WellFormedError(RelaxpyError, ValueError):
 
 
 class StructInfoError(RelaxpyError, ValueError):
-    """The infos of a program's parts do not fit together (DER-n, CMP-n, PU-n)."""
+    """The struct info of operands, arguments or results does not match (DER-n, CMP-n, PU-n)."""
 
 
 class StructInfoTypeError(StructInfoError, TypeError):
-    """As StructInfoError, where the kind or datatype is wrong."""
+    """A StructInfoError because of a wrong kind or datatype."""
 
 
 class TransformError(RelaxpyError, ValueError):
-    """A pass cannot be applied to this module, or is used wrongly."""
+    """A pass cannot be applied to this module, or is misused."""
 
 
 class CompileError(RelaxpyError, ValueError):
-    """The module cannot be turned into running code for this target."""
+    """The module cannot be compiled for this target."""
 
 
 class RuntimeCheckError(RelaxpyError, ValueError, TypeError, RuntimeError):
@@ -441,52 +441,52 @@ class RuntimeCheckError(RelaxpyError, ValueError, TypeError, RuntimeError):
 
 
 class AssertionFailedError(RuntimeCheckError, AssertionError):
-    """What an `R.assert_op` demands does not hold."""
+    """The condition of an `R.assert_op` does not hold."""
 
 
 class MatchCastError(RuntimeCheckError):
-    """A value does not fit the info of a match_cast (MC-n)."""
+    """A value does not match the struct info of a match_cast (MC-n)."""
 
 
 class FunctionSignatureError(RuntimeCheckError):
-    """An argument or result does not fit the function's signature (FN-n)."""
+    """An argument or result does not match the function's signature (FN-n)."""
 
 
 class PackedFuncError(RelaxpyError, ValueError):
     """A packed function is unknown, already registered, or failed.
 
-    Where it failed, `failure` is the exception it raised, and the error is of that class as well.
+    If it failed, `failure` is its exception, and this error is an instance of that class, too.
     """
 
     failure: Exception | None = None
 
     @override
-    def leave_insides(self) -> None:
+    def hide_internal_frames(self) -> None:
         if self.failure is None:
-            super().leave_insides()
+            super().hide_internal_frames()
         else:
             if not any(d.span for d in self.diagnostics):
-                self._located_by_lines()
-            leave_foreign(self)
+                self._locate_by_generated_lines()
+            keep_callback_frames(self)
 
 
 class UnknownNameError(RelaxpyError, KeyError, ValueError):
-    """A name that the module, executable or registry does not have."""
+    """A module, executable or registry does not have this name."""
 
     __str__ = RelaxpyError.__str__  # a KeyError shows the repr of its argument
 
 
 class UnknownAttributeError(RelaxpyError, AttributeError):
-    """A name that a namespace of the language does not have."""
+    """A namespace of the language does not have this attribute."""
 
-    # Python sets it, and adds a suggestion of its own to the text, where the hint has one.
+    # Python sets `name`, and would then append a suggestion of its own to that of the hint.
     name = property(lambda self: None, lambda self, value: None)
 
 
 def unknown_attribute(
     owner: object, name: str, display_name: str, functions: Iterable[str]
 ) -> AttributeError:
-    """The error for an attribute that `owner`, whose functions are items, does not have."""
+    """Return the error for a missing attribute of `owner`, whose functions are its items."""
     message = f"{type(owner).__name__} has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(message, name=name, obj=owner)
@@ -506,27 +506,27 @@ class UnknownPackedFuncError(PackedFuncError, UnknownNameError):
 
 
 class MisuseError(RelaxpyError, TypeError, ValueError):
-    """An argument of relaxpy's own Python interface is of the wrong kind or value."""
+    """An argument of relaxpy's Python API has the wrong type or value."""
 
 
 class MissingArgumentError(MisuseError):
-    """An argument that is needed was not given."""
+    """A required argument is missing."""
 
 
 class BuilderStateError(MisuseError):
-    """A BlockBuilder is asked for what its open scopes do not allow."""
+    """The open scopes of a BlockBuilder do not allow this call."""
 
 
 class RelaxpyWarning(UserWarning):
-    """What can be neither proved nor refuted at compile time, or surely is not what is meant."""
+    """A check is undecided at compile time, or the program is probably not what is meant."""
 
     diagnostic: Diagnostic | None = None
 
 
 def warn(diagnostic: Diagnostic) -> None:
-    """Issue a RelaxpyWarning at the place in the program that `diagnostic` names.
+    """Issue a RelaxpyWarning at the position of `diagnostic`.
 
-    Python's filters for modules and lines see the user's program, which is shown once for a line.
+    Python's warning filters apply to the module and line of the user's program.
     """
     warning = RelaxpyWarning(diagnostic.text(""))
     warning.diagnostic = diagnostic
@@ -535,8 +535,8 @@ def warn(diagnostic: Diagnostic) -> None:
         warnings.warn(warning, stacklevel=3)
         return
     file = os.path.abspath(span.file)
-    known = (m for m in list(sys.modules.values()) if _file_of(m) == file)
-    names = vars(next(known, sys.modules[__name__]))
+    modules = (m for m in list(sys.modules.values()) if _file_of(m) == file)
+    names = vars(next(modules, sys.modules[__name__]))
     registry = names.setdefault("__warningregistry__", {})
     module = names["__name__"] if _file_of(names) == file else "__main__"
     warnings.warn_explicit(warning, RelaxpyWarning, span.file, span.line, module, registry)
@@ -549,12 +549,12 @@ def _file_of(module: object) -> str | None:
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """`count` of `noun`; the plural is the noun with an s unless it is given."""
+    """Return `count` with `noun` in the singular or plural; the default plural appends an s."""
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def digits(value: object) -> str:
-    """A value as Python writes it; an integer of very many digits by how large it is."""
+    """Return the repr of a value; of a very large integer, its magnitude."""
     if isinstance(value, int) and value.bit_length() > 400:
         return f"{'-' if value < 0 else ''}2**{value.bit_length() - 1}…"
     try:
@@ -564,16 +564,16 @@ def digits(value: object) -> str:
 
 
 def close_names(name: str, known: Iterable[str]) -> str | None:
-    """A hint naming what of `known` is spelt most like `name`, or None if nothing is."""
-    found = nearest(name, known)
-    return f"did you mean {' or '.join(repr(f) for f in found)}?" if found else None
+    """Return a hint with the names in `known` that are spelt like `name`, or None."""
+    names = nearest(name, known)
+    return f"did you mean {' or '.join(map(repr, names))}?" if names else None
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """At most two of `known` that are as few edits from `name` as any: one for three letters.
+    """Return at most two of the names in `known` with the least edit distance from `name`.
 
-    A longer name than MAX_WORD is no misspelling, and among more than MAX_MESSAGE names none is
-    looked for: each comparison takes the product of two lengths.
+    The distance is at most one edit for three letters. A name longer than MAX_WORD, or more than
+    MAX_MESSAGE names, give no result, since a comparison takes time quadratic in the lengths.
     """
     limit = len(name) // 3
     ranks: dict[tuple[int, int], list[str]] = {}
@@ -583,31 +583,33 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     for other in sorted(others):
         edits = edit_distance(name.casefold(), other.casefold(), limit)
         if edits <= limit:
-            # Capitals are no edits, but of names otherwise as near the one with the same is meant.
-            capitals = sum(a.isupper() != b.isupper() for a, b in zip(name, other, strict=False))
-            ranks.setdefault((edits, capitals), []).append(other)
+            # The case of letters is not an edit, but decides between names of equal distance.
+            case_changes = sum(
+                a.isupper() != b.isupper() for a, b in zip(name, other, strict=False)
+            )
+            ranks.setdefault((edits, case_changes), []).append(other)
             limit = edits
     return ranks[min(ranks)][:2] if ranks else []
 
 
 def edit_distance(a: str, b: str, limit: int) -> int:
-    """How many letters to insert, delete, change or exchange with their neighbour make `a` `b`.
+    """Count the insertions, deletions, substitutions and transpositions that turn `a` into `b`.
 
-    Where that is more than `limit`, some number above it.
+    If there are more than `limit`, the result is any number above the limit.
 
     Rule:
         Optimal string alignment distance (Damerau, CACM 7(3), 1964).
     """
     if abs(len(a) - len(b)) > limit:
         return limit + 1
-    before: list[int] = []
+    previous: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
-        earlier, before, row = before, row, [i]
+        before_previous, previous, row = previous, row, [i]
         for j, y in enumerate(b, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            cost = min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (x != y))
             if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
-                cost = min(cost, earlier[j - 2] + 1)
+                cost = min(cost, before_previous[j - 2] + 1)
             row.append(cost)
         if min(row) > limit:
             return limit + 1

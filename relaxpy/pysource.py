@@ -1,4 +1,4 @@
-"""Generated Python: trees to text through astor, text to running code with lines to look up."""
+"""Generated Python: rendering of trees with astor, and loading of text with `linecache` entries."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from relaxpy.errors import PLACE_OF_LINE, Span
+from relaxpy.errors import SPAN_OF_LINE, Span
 
 with warnings.catch_warnings():
-    # It asks for node classes by names that newer Pythons warn of.
+    # astor uses deprecated names of node classes.
     warnings.simplefilter("ignore", DeprecationWarning)
     import astor
     from astor.source_repr import pretty_source
 
 _SOURCE_KEY: Final = "__relaxpy_source__"
-_PLACE: Final = "relaxpy_place"
-_WIDEST: Final = 2000
-"""Folding takes time that grows with the square of the parts of a line."""
+_SPAN_ATTRIBUTE: Final = "relaxpy_span"
+_MAX_FOLDED_TOKENS: Final = 2000
+"""Folding takes time quadratic in the number of tokens of a line."""
 _WIDTH: Final = 79
-"""No line that is as short as this is folded."""
+"""Lines of at most this length are not folded."""
 
 
 def render(tree: ast.Module) -> str:
-    """The text of `tree`, ending with a newline."""
+    """Return the text of `tree`, ending with a newline."""
     text: str = astor.to_source(tree, pretty_source=_wrapped)
     return text
 
 
-def _wrapped(parts: Iterable[str]) -> str:
-    """Lines folded by astor, but for those of more parts than it folds in good time."""
+def _wrapped(tokens: Iterable[str]) -> str:
+    """Fold long lines with astor, except for lines with too many tokens."""
     done: list[str] = []
     line: list[str] = []
-    for part in parts:
-        line.append(part)
-        if part.startswith("\n"):
+    for token in tokens:
+        line.append(token)
+        if token.startswith("\n"):
             text = "".join(line)
-            fits = len(text) <= _WIDTH or len(line) > _WIDEST
+            fits = len(text) <= _WIDTH or len(line) > _MAX_FOLDED_TOKENS
             done.append(text if fits else pretty_source(line))
             line = []
     return "".join([*done, *line])
 
 
 class GeneratedSource:
-    """One generated text; while it is alive, `linecache` knows its lines under `filename`."""
+    """One generated text; while it is alive, `linecache` has its lines under `filename`."""
 
     __slots__ = ("__weakref__", "filename", "text")
 
@@ -64,19 +64,22 @@ class GeneratedSource:
 _sources: weakref.WeakValueDictionary[str, GeneratedSource] = weakref.WeakValueDictionary()
 
 
-def set_place(statements: Iterable[ast.stmt], span: Span | None) -> None:
-    """Let statements stand for what is at `span`, but for those that stand for a part of it."""
+def set_span(statements: Iterable[ast.stmt], span: Span | None) -> None:
+    """Set the program span of generated statements that do not have a narrower one yet."""
     for statement in statements if span is not None else ():
-        if not hasattr(statement, _PLACE):
-            setattr(statement, _PLACE, span)
+        if not hasattr(statement, _SPAN_ATTRIBUTE):
+            setattr(statement, _SPAN_ATTRIBUTE, span)
 
 
-def places(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
-    """What the lines of `text`, which is `tree` rendered, stand for; worked out when asked."""
-    spans = [getattr(statement, _PLACE, None) for statement in _statements(tree)]
+def spans_by_line(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
+    """Return the function from the lines of `text`, the rendered `tree`, to program spans.
+
+    The table is computed on first use.
+    """
+    spans = [getattr(statement, _SPAN_ATTRIBUTE, None) for statement in _statements(tree)]
     by_line: dict[int, Span] = {}
 
-    def place(line: int) -> Span | None:
+    def span_of_line(line: int) -> Span | None:
         if not by_line:
             for statement, span in zip(_statements(ast.parse(text)), spans, strict=True):
                 if span is not None:
@@ -84,11 +87,11 @@ def places(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
                     by_line.update(dict.fromkeys(lines, span))
         return by_line.get(line)
 
-    return place
+    return span_of_line
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """The statements in `tree`, those inside others after them."""
+    """Yield the statements in `tree` in pre-order."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -102,14 +105,14 @@ def load(
     text: str,
     stem: str,
     namespace: dict[str, Any],
-    place: Callable[[int], Span | None] | None = None,
+    span_of_line: Callable[[int], Span | None] | None = None,
 ) -> dict[str, Any]:
-    """Run the definitions in `text` with the names of `namespace`; the namespace with them added.
+    """Execute the definitions in `text` and return `namespace` extended with them.
 
-    `place` tells what the lines stand for, which errors without a position take for theirs.
+    `span_of_line` returns the program span of a line, for run-time errors without a position.
 
-    The file name of the code follows from `stem` and the text. Tracebacks, `inspect.getsource` and
-    debuggers find the lines as long as the namespace, or a function defined in it, is alive.
+    The file name of the code is derived from `stem` and the text. Tracebacks, `inspect.getsource`
+    and debuggers find the lines as long as the namespace, or a function defined in it, is alive.
     """
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     filename = f"<relaxpy {stem} {digest}>"
@@ -117,17 +120,17 @@ def load(
     if source is None:
         source = _sources[filename] = GeneratedSource(filename, text)
     names = {"__name__": f"relaxpy_generated.{stem}", **namespace, _SOURCE_KEY: source}
-    if place is not None:
-        names[PLACE_OF_LINE] = place
+    if span_of_line is not None:
+        names[SPAN_OF_LINE] = span_of_line
     exec(compile(text, filename, "exec"), names)
     return names
 
 
 class Names:
-    """Gives out Python identifiers, each only once, made from hints that may be any text.
+    """A supply of unique Python identifiers, derived from hints that may be any text.
 
-    Names of one text share its global ones: `local` gives those of a function, which may repeat the
-    names of other functions, but none that is global, whichever is asked for first.
+    `local` returns the names of a function. They may repeat names of other functions, but not
+    global names, whichever of the two is requested first.
     """
 
     def __init__(self, reserved: Iterable[str] = (), outer: Names | None = None) -> None:
@@ -137,11 +140,11 @@ class Names:
         self._next: dict[str, int] = {}
 
     def local(self) -> Names:
-        """The names of a function of this text."""
+        """Return the supply of names for a function of this text."""
         return Names(outer=self)
 
     def fresh(self, hint: str) -> str:
-        """An identifier as close to `hint` as is possible and was not given out before."""
+        """Return an unused identifier that is as close to `hint` as possible."""
         stem = identifier(hint)
         name = stem
         while self._is_taken(name):
@@ -154,7 +157,7 @@ class Names:
         return name
 
     def free(self, name: str) -> None:
-        """Let `name` be given out again: what it stood for is out of reach."""
+        """Make `name` available again, since its variable is dead."""
         self._taken.discard(name)
         self._next.clear()
 
@@ -165,7 +168,7 @@ class Names:
 
 
 def identifier(hint: str) -> str:
-    """`hint` as Python reads identifiers, with what cannot stand in one replaced by `_`."""
+    """Normalise `hint` as Python does, and replace invalid characters by `_`."""
     text = unicodedata.normalize("NFKC", hint)
     text = "".join(char if f"_{char}".isidentifier() else "_" for char in text)
     while text.startswith("__"):

@@ -1,4 +1,4 @@
-"""What pytest shows of an error in a program: the lines that led there, the message, the rules."""
+"""The pytest plugin: reports of errors in programs with short tracebacks and the rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from relaxpy.errors import RelaxpyError
 
-#: The attribute of a report that has the IDs of the rules; pytest-xdist sends it along.
+#: The attribute of a report with the IDs of the rules; pytest-xdist transfers it.
 _RULES: Final = "relaxpy_rules"
 
 
@@ -17,15 +17,15 @@ _RULES: Final = "relaxpy_rules"
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Report an error of ours without our frames, and with a line of each, as `--tb=short` does.
+    """Report a RelaxpyError without relaxpy's frames and with one line per frame (`--tb=short`).
 
-    The message has the place in the program and its line; whole functions would push it away.
-    `--tb` with another word, and `RELAXPY_FULL_TRACEBACK`, mean what they say.
+    The message shows the position in the program and the source line. Other values of `--tb` and
+    `RELAXPY_FULL_TRACEBACK` take precedence.
     """
     error = None if call.excinfo is None else call.excinfo.value
     if not isinstance(error, RelaxpyError):
         return (yield)
-    error.leave_insides()
+    error.hide_internal_frames()
     call.excinfo = pytest.ExceptionInfo.from_exception(error)
     option = item.config.option
     chosen = option.tbstyle
@@ -39,7 +39,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write one line, how the rules that failed tests broke can be looked up."""
+    """Write a line with the rules that failed tests broke and the call that explains them."""
     failed = (*terminalreporter.getreports("failed"), *terminalreporter.getreports("error"))
     rules = dict.fromkeys(rule for report in failed for rule in getattr(report, _RULES, ()))
     if rules:

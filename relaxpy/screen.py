@@ -1,4 +1,4 @@
-"""Where a text is shown, in a notebook, on a terminal that takes colours, or plainly; tables."""
+"""Output on a terminal or in a notebook: detection of colours, coloured text, tables."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from typing import Any, TextIO, TypeAlias
 
 from typing_extensions import override
 
-#: A part of a text and its style, in the words of rich.
-Piece: TypeAlias = tuple[str, str]
+#: A section of a text and its style, as rich names styles.
+StyledText: TypeAlias = tuple[str, str]
 
 
 def ipython() -> Any:
-    """The shell of IPython or of a notebook that runs this program, or None."""
+    """Return the IPython or notebook shell that runs this program, or None."""
     return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
 
 def takes_colour(stream: TextIO | None) -> bool:
-    """Whether `stream` is a terminal, and nobody asked for no colours on it."""
+    """Return whether `stream` is a terminal on which colours are not disabled."""
     if stream is None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     try:
         return stream.isatty()
-    except (AttributeError, ValueError):  # what stands in for a stream, or a closed one
+    except (AttributeError, ValueError):  # an object without `isatty`, or a closed stream
         return False
 
 
-def coloured(text: str, marked: Iterable[Sequence[Piece]], stream: TextIO) -> str:
-    """`text` as the terminal `stream` shows it: its stretches that `marked` has are in colour."""
-    # Only here is there a screen to colour, and rich takes long to load.
+def coloured(text: str, styled: Iterable[Sequence[StyledText]], stream: TextIO) -> str:
+    """Return `text` with the escape codes of a terminal for the sections in `styled`."""
+    # Imported here, since rich takes long to load and is needed on a terminal only.
     from rich.console import Console
     from rich.text import Text
 
     shown = Text()
     rest = text
-    for pieces in marked:
-        wanted = "".join(part for part, _ in pieces)
-        before, found, after = rest.partition(wanted) if wanted else (rest, "", "")
-        if found:
+    for sections in styled:
+        plain = "".join(section for section, _ in sections)
+        before, match, after = rest.partition(plain) if plain else (rest, "", "")
+        if match:
             shown.append(before)
-            for part, style in pieces:
-                shown.append(part, style)
+            for section, style in sections:
+                shown.append(section, style)
             rest = after
     console = Console(file=stream)
     with console.capture() as capture:
@@ -54,9 +54,9 @@ def coloured(text: str, marked: Iterable[Sequence[Piece]], stream: TextIO) -> st
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as plain text and as HTML; the columns after the first `words` are numbers.
+    """A table as plain text and as HTML; the first `words` columns are text, the others numbers.
 
-    The last `totals` rows stand below a rule.
+    A rule separates the last `totals` rows.
     """
 
     header: tuple[str, ...]
@@ -83,7 +83,7 @@ class Table:
         return "  ".join(padded).rstrip()
 
     def html(self) -> str:
-        """The table as HTML, complete in itself and in the colours of the page."""
+        """Return the table as HTML without style sheets of its own."""
         head = self._html_row(self.header, "th")
         body = "".join(self._html_row(row, "td") for row in self.rows[: self._shown])
         foot = "".join(self._html_row(row, "th") for row in self.rows[self._shown :])

@@ -20,8 +20,8 @@ from relaxpy.errors import (
     RuntimeCheckError,
     UnknownNameError,
     close_names,
-    is_users,
-    leave_foreign,
+    is_user_frame,
+    keep_callback_frames,
     unknown_attribute,
 )
 from relaxpy.exec.report import ExecutionReport
@@ -93,8 +93,8 @@ class EntryPoint:
                     break
             return self._run(*args)
         except RelaxpyError as error:
-            if is_users(sys._getframe().f_back):
-                error.leave_insides()
+            if is_user_frame(sys._getframe().f_back):
+                error.hide_internal_frames()
             raise
         except RecursionError:
             raise RuntimeCheckError(
@@ -102,8 +102,8 @@ class EntryPoint:
                 hint="sys.setrecursionlimit(...) allows more",
             ) from None
         except Exception as error:  # of whatever users' code raised: it goes on as it is
-            if is_users(sys._getframe().f_back):
-                leave_foreign(error)
+            if is_user_frame(sys._getframe().f_back):
+                keep_callback_frames(error)
             raise
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:

@@ -20,7 +20,7 @@ def show_diagnostics(
     for diagnostic in _all(found):
         text = str(diagnostic)
         if in_colour:
-            text = coloured(text, [list(diagnostic.pieces(diagnostic.where))], sys.stderr)
+            text = coloured(text, [list(diagnostic.styled_texts(diagnostic.where))], sys.stderr)
         print(text, file=sys.stderr)
 
 

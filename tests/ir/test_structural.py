@@ -451,10 +451,10 @@ def test_paths_lead_to_what_is_there_or_missing():
     assert root.parent is None
     assert root.attr("a") != root.map_item("a")
     assert len({root.attr("a"), root.attr("a")}) == 1
-    with pytest.raises(MisuseError, match="is not there"):
+    with pytest.raises(MisuseError, match="does not exist"):
         root.attr_missing("body").attr("blocks")
     assert root.attr("a").join(root.attr("b")) == root.attr("a").attr("b")
-    with pytest.raises(MisuseError, match="is not there"):
+    with pytest.raises(MisuseError, match="does not exist"):
         root.attr_missing("body").join(root.attr("blocks"))
     with pytest.raises(MisuseError, match="expected an AccessPath, found 3"):
         root.join(3)  # type: ignore[arg-type]

@@ -154,7 +154,7 @@ def test_infos(info: rx.StructInfo, text: str):
 def test_symbols_of_a_signature_are_quoted():
     writer = ShortText()
     info = TensorStructInfo((N, N * 2, M, 4, M + 1))
-    assert writer.info(info, quoted=frozenset([N])) == (
+    assert writer.struct_info(info, quoted=frozenset([N])) == (
         'R.Tensor(("n", "n * 2", m, 4, m + 1), dtype="float32")'
     )
 

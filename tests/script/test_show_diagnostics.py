@@ -59,7 +59,7 @@ def test_markup_in_messages_is_text(
     diagnostic: Diagnostic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
-    shown = coloured(str(diagnostic), [list(diagnostic.pieces(""))], Terminal())
+    shown = coloured(str(diagnostic), [list(diagnostic.styled_texts(""))], Terminal())
     assert "\x1b[" in shown
     assert Text.from_ansi(shown).plain == str(diagnostic)
 

@@ -38,7 +38,7 @@ from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.pysource import set_place
+from relaxpy.pysource import set_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,15 +103,15 @@ class FunctionLowering(CallLowering):
             self._scope.values[param] = py.path(param_name)
         full = self._check_arguments(signature, params, outer_scope)
         self._loop = Loop(signature, params, full, jumps)
-        set_place(self._out, func.span)
+        set_span(self._out, func.span)
         for param in func.params:
             self._scope.known[param] = param.struct_info or OBJECT
         result = self._body(func.body, "v")
         if not py.leaves(self._out):
             self._check_result(signature, result, self._known(func.body), full, outer_scope)
         if isinstance(func.body, rx.SeqExpr):
-            set_place(self._out[-1:], func.body.body.span)
-        set_place(self._out, func.span)
+            set_span(self._out[-1:], func.body.body.span)
+        set_span(self._out, func.span)
         body = delete_after_last_use(self._out, self._owned)
         doc = py.docstring(str(signature))
         made = py.function(python_name, params, [doc, *body])
@@ -362,7 +362,7 @@ class FunctionLowering(CallLowering):
     def _bind(self, binding: rx.Binding) -> None:
         before = len(self._out)
         self._write_binding(binding)
-        set_place(self._out[before:], place_of(binding))
+        set_span(self._out[before:], place_of(binding))
 
     def _write_binding(self, binding: rx.Binding) -> None:
         var = binding.var
@@ -447,7 +447,7 @@ class FunctionLowering(CallLowering):
                     continue
                 statements.append(py.assign(name, result))
                 if isinstance(arm, rx.SeqExpr):
-                    set_place(statements[-1:], arm.body.span)
+                    set_span(statements[-1:], arm.body.span)
                 infos.append(self._known(arm))
         self._out.append(ast.If(test, *arms))
         if not infos:

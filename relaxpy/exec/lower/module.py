@@ -27,7 +27,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.pysource import Names, load, places, render
+from relaxpy.pysource import Names, load, render, spans_by_line
 
 KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str, Mapping[str, str]], Kernel]
 
@@ -192,7 +192,7 @@ def lower_module(
     source = render(tree)
     try:
         names = {**lowering.namespace, "rt": runtime}
-        namespace = load(source, "module", names, places(tree, source))
+        namespace = load(source, "module", names, spans_by_line(tree, source))
     except IndentationError:
         raise CompileError(
             "branches and local functions nest deeper than Python's 100 levels of indentation",

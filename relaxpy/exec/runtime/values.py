@@ -20,7 +20,7 @@ from relaxpy.errors import (
     RuntimeCheckError,
     counted,
     digits,
-    is_users,
+    is_user_frame,
 )
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
 from relaxpy.ir.relax import nodes as rx
@@ -127,7 +127,7 @@ class FunctionValue:
             RuntimeCheckError: their number is not that of the parameters (FN-11).
             FunctionSignatureError: one does not fit its parameter.
         """
-        return self.called(args, outside=is_users(sys._getframe(1).f_back))
+        return self.called(args, outside=is_user_frame(sys._getframe(1).f_back))
 
     def called(self, args: tuple[object, ...], *, outside: bool) -> Value:
         """The result for these arguments, which are values unless they come from `outside`."""

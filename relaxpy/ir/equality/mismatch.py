@@ -1,4 +1,4 @@
-"""What the first difference between two programs is, and where."""
+"""The first difference between two programs, and its location."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from relaxpy.ir.equality.access_path import AccessPath
 
 
 class Key(NamedTuple):
-    """A step into a table, by the text of the key."""
+    """A step into a mapping, by the text of the key."""
 
     name: str
 
 
-# A field by its name, a member by its place, or what a table has under a key.
+# A field by its name, an element by its index, or a value in a mapping by its key.
 Step: TypeAlias = "str | int | Key"
 Path: TypeAlias = "tuple[Path, Step] | None"
-Place: TypeAlias = tuple[Path, object]
+Located: TypeAlias = tuple[Path, object]
 
 
 def access_path(path: Path) -> AccessPath:
-    """The steps of `path`, first to last."""
+    """Convert a linked `path`, whose last step comes first, to an AccessPath."""
     steps: list[Step] = []
     while path is not None:
         path, step = path
         steps.append(step)
-    found = AccessPath.root()
+    result = AccessPath.root()
     for step in reversed(steps):
         if isinstance(step, Key):
-            found = found.map_item(step.name)
+            result = result.map_item(step.name)
         else:
-            found = found.attr(step) if isinstance(step, str) else found.array_item(step)
-    return found
+            result = result.attr(step) if isinstance(step, str) else result.array_item(step)
+    return result
 
 
 class _Absent(Enum):
-    """What stands where a side has nothing."""
+    """Marks a component that only the other operand has."""
 
     NOTHING = "nothing"
 
@@ -55,9 +55,9 @@ ABSENT = _Absent.NOTHING
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Where two nodes first differ, and what stands there on either side.
+    """The first difference of two nodes: the paths to it and the components on both sides.
 
-    The places are the same unless one side has nothing there.
+    The paths are the same unless one side lacks the component.
     """
 
     place: AccessPath
@@ -67,7 +67,7 @@ class Mismatch:
 
     @property
     def path(self) -> str:
-        """The way from the two nodes to the difference: `.body.blocks[0]`."""
+        """The path from the two nodes to the difference, such as `.body.blocks[0]`."""
         return str(self._present).removeprefix("<root>")
 
     @property
@@ -94,4 +94,4 @@ def _snippet(subject: object, limit: int = 300) -> str:
 
 
 class StructuralMismatch(RelaxpyError, ValueError, AssertionError):  # noqa: N818
-    """Two nodes that were to be equal are not; the text shows the first difference."""
+    """Two nodes are not structurally equal; the text shows the first difference."""

@@ -1,4 +1,4 @@
-"""Sameness of programs up to the names of variables: equality, hash, and the first difference."""
+"""Structural equality, structural hash, and the first difference of two programs."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.equality.mismatch import (
     ABSENT,
     Key,
+    Located,
     Mismatch,
-    Place,
     Step,
     StructuralMismatch,
     access_path,
 )
 from relaxpy.ir.equality.walk import KINDS, EndPair, EndScope, Visit, Walk, fields_of
 
-# What is shared is met at each place, so that there can be more tokens than any time suffices for.
-_HASHED = 1 << 15
-_KEYED = 1 << 12
+# Shared nodes give tokens at each use, so that the tokens may be too many to enumerate.
+_MAX_HASHED_TOKENS = 1 << 15
+_MAX_KEY_TOKENS = 1 << 12
 
 
 def structural_key(node: object) -> object:
-    """A hashable value equal for structurally equal nodes, as long as both are alive."""
-    tokens = tuple(islice(Walk(map_free_vars=False).tokens(node), _KEYED))
-    return tokens if len(tokens) < _KEYED else _LongKey(hash(tokens), node)
+    """Return a hashable key that is equal for structurally equal nodes while both are alive."""
+    tokens = tuple(islice(Walk(map_free_vars=False).tokens(node), _MAX_KEY_TOKENS))
+    return tokens if len(tokens) < _MAX_KEY_TOKENS else _LongKey(hash(tokens), node)
 
 
 class _LongKey(NamedTuple):
-    """The key of a node with too many parts to be listed."""
+    """The key of a node with too many tokens to be stored."""
 
     hash: int
     node: object
@@ -53,53 +53,53 @@ class _LongKey(NamedTuple):
 
 @gc_paused
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
-    """A hash that structurally equal nodes share; what comes after many parts has no influence.
+    """Return a hash that structurally equal nodes share; only the first tokens are hashed.
 
     Errors:
-        MisuseError (also TypeError): there is something in it that has no hash.
+        MisuseError (also TypeError): the node contains a value that is not hashable.
     """
     tokens = Walk(map_free_vars=map_free_vars).tokens(_as_node(node))
     try:
-        return hash(tuple(islice(tokens, _HASHED)))
+        return hash(tuple(islice(tokens, _MAX_HASHED_TOKENS)))
     except TypeError as error:
         raise MisuseError(f"nodes and plain values have a hash: {error}", about=node) from None
 
 
 def _as_node(value: object) -> object:
-    """The info that `R.Tensor` and its siblings stand for outside a program; else the value.
+    """Convert annotations such as `R.Tensor` to struct info and lists to tuples.
 
     Errors:
-        MisuseError: a list holds itself, or others too deeply.
+        MisuseError: a list contains itself, or is nested too deeply.
     """
     try:
         if isinstance(value, (list, tuple)):
             return tuple(map(_as_node, value))
     except RecursionError:
         raise MisuseError("a list is nested too deeply, or holds itself") from None
-    as_info = None if isinstance(value, Node) else getattr(value, "__struct_info__", None)
-    return value if as_info is None else as_info()
+    as_sinfo = None if isinstance(value, Node) else getattr(value, "__struct_info__", None)
+    return value if as_sinfo is None else as_sinfo()
 
 
 @gc_paused
 def first_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
 ) -> Mismatch | None:
-    """The first place where the two differ, or None if they are structurally equal."""
+    """Return the first difference of the two, or None if they are structurally equal."""
     lhs, rhs = _as_node(lhs), _as_node(rhs)
     if lhs is rhs:
         return None
     left, right = (
         Walk(map_free_vars=map_free_vars, skip_tensor_content=skip_tensor_content) for _ in range(2)
     )
-    found = _first_difference(left, right, lhs, rhs)
-    return None if found is None else _among_members(found, left, right) or found
+    mismatch = _first_difference(left, right, lhs, rhs)
+    return None if mismatch is None else _refined(mismatch, left, right) or mismatch
 
 
 def _first_difference(left: Walk, right: Walk, lhs: object, rhs: object) -> Mismatch | None:
     one, other = left.begin(lhs), right.begin(rhs)
-    known = _KnownPairs(left, right)
+    known = _EqualPairs(left, right)
     while one == other:
-        # As long as they agree, as much is to follow on either side.
+        # As long as the tokens are equal, both stacks have the same length.
         if not left.stack:
             return None
         here, there = left.stack.pop(), right.stack.pop()
@@ -111,29 +111,29 @@ def _first_difference(left: Walk, right: Walk, lhs: object, rhs: object) -> Mism
             known.end(here)
         elif not known.begin(cast("Visit", here), cast("Visit", there)):
             one, other = left.token(cast("Visit", here)), right.token(cast("Visit", there))
-    return _difference(one, other, _place(left, lhs), _place(right, rhs))
+    return _difference(one, other, _located(left, lhs), _located(right, rhs))
 
 
-class _KnownPairs:
-    """Nodes that were found equal, so that what is shared is compared a few times, not at each use.
+class _EqualPairs:
+    """A cache of pairs of equal nodes, so that shared nodes are not compared again at each use.
 
-    Where a node is met again, it is noted down with its counterpart, provided that each variable
-    was known by one name all the while. Together with the variables that they use, the two are
-    equal wherever the scopes of these are still open.
+    A node that is visited again is stored with its counterpart, provided that no variable changed
+    its number during the visit. The pair is equal wherever the scopes of the variables that the
+    two nodes use are still open.
     """
 
     def __init__(self, left: Walk, right: Walk) -> None:
         self.left = left
         self.right = right
-        self.met: dict[int, Node] = {}
+        self.visited: dict[int, Node] = {}
         self.renamings = (0, 0)
         self.known: list[dict[tuple[object, ...], tuple[int, Node]]] = []
 
     def begin(self, here: Visit, there: Visit) -> bool:
-        """Whether two visits need not be made: it is known that they find no difference."""
+        """Return whether the two visits can be skipped, since the nodes are known to be equal."""
         subject, defines, sizes, _ = here
-        if id(subject) not in self.met:
-            self.met[id(subject)] = subject
+        if id(subject) not in self.visited:
+            self.visited[id(subject)] = subject
             return False
         if subject._variable:
             return False
@@ -150,19 +150,19 @@ class _KnownPairs:
         left.used = 0
         return False
 
-    def end(self, found: EndPair) -> None:
-        """Note down two nodes that are equal in all their parts."""
+    def end(self, pair: EndPair) -> None:
+        """Store two nodes whose components are all equal."""
         left, right = self.left, self.right
-        used = left.used & ((2 << found.level) - 1)  # less what is defined inside them
-        left.used = found.used | used
+        used = left.used & ((2 << pair.level) - 1)  # without variables defined inside them
+        left.used = pair.used | used
         self._forget_renamed()
-        if (left.changes, right.changes) == found.changes:
+        if (left.changes, right.changes) == pair.changes:
             level = max(0, used.bit_length() - 1)
             self.known += [{} for _ in range(level + 1 - len(self.known))]
-            self.known[level][found.pair] = used, found.counterpart
+            self.known[level][pair.pair] = used, pair.counterpart
 
     def end_scope(self) -> None:
-        """Forget what holds only where the scope that has just ended is open."""
+        """Forget the pairs that are equal only inside the scope that has just ended."""
         del self.known[self.left.level + 1 :]
 
     def _forget_renamed(self) -> None:
@@ -172,21 +172,23 @@ class _KnownPairs:
             self.known.clear()
 
 
-def _place(walk: Walk, root: object) -> Place:
+def _located(walk: Walk, root: object) -> Located:
     return (walk.visit[3], walk.visit[0]) if walk.visit else (None, root)
 
 
-def _among_members(found: Mismatch, left: Walk, right: Walk) -> Mismatch | None:
-    """Where two lists or tables differ that have not the same number of members, or the same keys.
+def _refined(mismatch: Mismatch, left: Walk, right: Walk) -> Mismatch | None:
+    """Find the differing element of two lists of different lengths, or mappings of different keys.
 
-    Members that both have come first. Variables are defined together, so that their number is what
-    is to be told.
+    Elements that both have are compared first, unless they are variables: of parameters only the
+    number is reported.
     """
-    match found.lhs, found.rhs:
+    match mismatch.lhs, mismatch.rhs:
         case tuple() as one, tuple() as other:
-            return _among(dict(enumerate(one)), dict(enumerate(other)), _ITEM, found, left, right)
+            return _first_member_mismatch(
+                dict(enumerate(one)), dict(enumerate(other)), _ITEM, mismatch, left, right
+            )
         case Mapping() as one, Mapping() as other:
-            return _among(one, other, _KEY, found, left, right)
+            return _first_member_mismatch(one, other, _KEY, mismatch, left, right)
         case _:
             return None
 
@@ -196,11 +198,11 @@ _ITEM: _Steps = AccessPath.array_item, AccessPath.array_item_missing
 _KEY: _Steps = AccessPath.map_item, AccessPath.map_item_missing
 
 
-def _among(
+def _first_member_mismatch(
     one: Mapping[Any, object],
     other: Mapping[Any, object],
     steps: _Steps,
-    found: Mismatch,
+    mismatch: Mismatch,
     left: Walk,
     right: Walk,
 ) -> Mismatch | None:
@@ -213,26 +215,29 @@ def _among(
             walk.visit = None
         inner = _first_difference(left, right, lhs, rhs)
         if inner is not None:
-            inner = _among_members(inner, left, right) or inner
-            place = steps[0](found.place, key)
+            inner = _refined(inner, left, right) or inner
+            place = steps[0](mismatch.place, key)
             return replace(
                 inner, place=place.join(inner.place), other_place=place.join(inner.other_place)
             )
+    item, missing_item = steps
     for key in sorted(one.keys() ^ other.keys()):
-        here, there = (steps[key not in side](found.place, key) for side in (one, other))
+        here, there = (
+            (item if key in side else missing_item)(mismatch.place, key) for side in (one, other)
+        )
         return Mismatch(here, there, one.get(key, ABSENT), other.get(key, ABSENT))
     return None
 
 
-def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch:
-    """Where in two tokens the difference is."""
+def _difference(left: object, right: object, lhs: Located, rhs: Located) -> Mismatch:
+    """Locate the difference of two tokens."""
     (path, one), (_, other) = lhs, rhs
     if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
         steps, others = _members(one), _members(other)
-        named = len(left) - len(steps)  # what stands before the fields: kind and number
-        whole = not isinstance(one, Node) or left[0] == type(one).__name__  # no mere use
-        if whole and len(steps) == len(others) and left[:named] == right[:named]:
-            tokens = zip(left[named:], right[named:], steps, others, strict=True)
+        header = len(left) - len(steps)  # the kind and the number precede the fields
+        whole = not isinstance(one, Node) or left[0] == type(one).__name__  # not a use
+        if whole and len(steps) == len(others) and left[:header] == right[:header]:
+            tokens = zip(left[header:], right[header:], steps, others, strict=True)
             for a, b, (step, value), (_, other_value) in tokens:
                 if a != b:
                     return _difference(a, b, ((path, step), value), ((path, step), other_value))
@@ -241,10 +246,10 @@ def _difference(left: object, right: object, lhs: Place, rhs: Place) -> Mismatch
 
 
 def _members(subject: object) -> list[tuple[Step, object]]:
-    """The parts of a node, a tuple or a table, each with the step that leads to it."""
+    """Return the components of a node, tuple or mapping, each with the step that leads to it."""
     if isinstance(subject, Node):
         fields = fields_of(KINDS[type(subject)], subject)
-        return [(name, getattr(subject, judged)) for name, judged, _, _ in fields]
+        return [(name, getattr(subject, compared)) for name, compared, _, _ in fields]
     if isinstance(subject, (tuple, list)):
         return list(enumerate(subject))
     if isinstance(subject, Mapping):
@@ -255,15 +260,15 @@ def _members(subject: object) -> list[tuple[Step, object]]:
 def get_first_structural_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
 ) -> tuple[AccessPath, AccessPath] | None:
-    """The paths to the first difference on either side, or None if there is none."""
-    found = first_mismatch(lhs, rhs, map_free_vars, skip_tensor_content)
-    return None if found is None else (found.place, found.other_place)
+    """Return the paths to the first difference on both sides, or None if there is none."""
+    mismatch = first_mismatch(lhs, rhs, map_free_vars, skip_tensor_content)
+    return None if mismatch is None else (mismatch.place, mismatch.other_place)
 
 
 def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> bool:
-    """Whether the two are the same program up to the names of variables.
+    """Return whether the two are the same program up to the names of variables.
 
-    With `map_free_vars`, variables defined nowhere in them may differ in name, too.
+    With `map_free_vars`, free variables may be renamed, too.
     """
     return first_mismatch(lhs, rhs, map_free_vars) is None
 
@@ -272,7 +277,7 @@ def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = Fals
     """Check structural equality.
 
     Errors:
-        StructuralMismatch (a ValueError and an AssertionError): they differ; the text shows where.
+        StructuralMismatch (a ValueError and an AssertionError): they differ.
     """
     mismatch = first_mismatch(lhs, rhs, map_free_vars)
     if mismatch is not None:

@@ -1,4 +1,4 @@
-"""The walk through a program, part by part, in which sameness is judged."""
+"""The traversal that structural equality compares, as a stream of tokens."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 
-# What is to be visited: the value, whether it is defined here, and its shape variables with it.
+# A node to visit: whether it is defined there, whether its shape variables are, and its path.
 Visit: TypeAlias = tuple[Node, bool, bool, Path]
-_LATER = ...
+_PENDING = ...
 _NOTHING = ("table", ())
 _NO_ITEMS: tuple[()] = ()
 _EMPTY = ("tuple",)
-_DEPTH = 3  # what is flat stands in one token; the walk itself does not depend on the stack
+_DEPTH = 3  # nodes nested at most this deep are part of their parent's token
 
 
 class _Kind(NamedTuple):
-    """What the walk has to know of a kind of nodes."""
+    """The properties of a node class that the walk needs."""
 
     name: str
     variable: bool
@@ -46,7 +46,7 @@ class _Kind(NamedTuple):
 
 
 def _leaf(kind: type[Node]) -> Callable[[Any], object] | None:
-    """What gives the whole token of a kind that holds plain values only."""
+    """Return the function that builds the token of a class with plain values only, or None."""
     name = kind.__name__
     if issubclass(kind, IntImm):
         return lambda node: (name, node.dtype, node.value)
@@ -56,10 +56,10 @@ def _leaf(kind: type[Node]) -> Callable[[Any], object] | None:
 
 
 def fields_of(kind: _Kind, subject: Any) -> tuple[tuple[str, str, bool, bool], ...]:
-    """The fields of a node in the order of visits.
+    """Return the fields of a node in visiting order.
 
-    What is bound comes before its variable, so that a difference is found where it comes from;
-    only a function is known in itself by the variable that it is bound to (SC-4).
+    A bound value comes before its variable, so that a difference is reported in the value. Only a
+    function may refer to the variable that it is bound to (SC-4), which therefore comes first.
     """
     if kind.name == "VarBinding" and not subject.value._scope:
         return kind.fields[::-1]
@@ -67,10 +67,10 @@ def fields_of(kind: _Kind, subject: Any) -> tuple[tuple[str, str, bool, bool], .
 
 
 class _Kinds(dict[type[Node], _Kind]):
-    """The kinds of nodes, each read off its class when it is first met."""
+    """The properties of each node class, computed on first use."""
 
     def __missing__(self, kind: type[Node]) -> _Kind:
-        found = self[kind] = _Kind(
+        entry = self[kind] = _Kind(
             kind.__name__,
             kind._variable,
             kind._scope,
@@ -86,21 +86,21 @@ class _Kinds(dict[type[Node], _Kind]):
                 for name in kind._fields
             ),
         )
-        return found
+        return entry
 
 
 KINDS = _Kinds()
 
 
 class EndScope(NamedTuple):
-    """Where the definitions of a scope end: how many were known before it, and what was shared."""
+    """The end of a scope: the number of definitions before it, and the operations shared there."""
 
     known: int
     shared: dict[int, int]
 
 
 class EndPair(NamedTuple):
-    """Where two nodes turn out to be equal, and what the walks were like where they began."""
+    """The end of two equal nodes, with the state of the walks at their beginning."""
 
     pair: tuple[object, ...]
     counterpart: Node
@@ -109,23 +109,23 @@ class EndPair(NamedTuple):
     used: int
 
 
-# What a variable is known by: its number, and as a bit how many scopes are open around it.
+# The name of a variable: its number, and a bit for the number of enclosing scopes.
 _Name: TypeAlias = tuple[str, int, int]
 
 
 class Walk:
-    """Gives the structure of a node as a stream of tokens: equal ones mean equal up to renaming.
+    """A traversal that yields a stream of tokens; equal streams mean equality up to renaming.
 
-    A token is the name of a kind with its fields: plain values, variables that are known by then,
-    literals and tuples of these stand in it, all else follows in tokens of its own. A variable is
-    numbered where it is defined; a use is the number, or for a free variable its identity (its
-    number, too, with `map_free_vars`, and for a buffer always). An operation on scalars that was
-    met before is given by its place, since structurally equal ones are one object. The walk keeps
-    its own stack, so that depth is no limit. `visit` is that of the token that was last given, or
-    None before the first node.
+    A token is the name of a node class with the fields of the node. Plain values, variables that
+    are already defined, literals and tuples of these are part of the token. Other nodes follow in
+    tokens of their own. A variable is numbered where it is defined. A use is that number, or the
+    identity of a free variable (a number with `map_free_vars`, and always for a buffer). An
+    operation on scalars that was visited before is a back reference, since structurally equal ones
+    are one object. The walk keeps an explicit stack, so that depth is not limited. `visit` is the
+    visit of the last token, or None before the first node.
 
-    `used` has the bits of the variables used. As long as `changes` stays as it is, and `renamings`,
-    each variable is known by what it was known by.
+    `used` has the bits of the variables used. While `changes` and `renamings` do not change, no
+    variable changes its name.
     """
 
     def __init__(self, *, map_free_vars: bool, skip_tensor_content: bool = False) -> None:
@@ -146,9 +146,9 @@ class Walk:
         self._free: set[int] = set()
 
     def tokens(self, root: object) -> Iterator[object]:
-        """The structure of `root`; each token tells how many are to follow it."""
+        """Yield the tokens of `root`; each token determines how many follow it."""
         first = self.begin(root)
-        if first is not _LATER:
+        if first is not _PENDING:
             yield first
         while self.stack:
             visit = self.stack.pop()
@@ -158,91 +158,101 @@ class Walk:
                 yield self.token(cast("Visit", visit))
 
     def begin(self, root: object) -> object:
-        """A token of `root`, and on the stack what is to be visited first."""
-        later: list[Visit] = []
-        token = self.part(root, False, False, None, later, _DEPTH)
-        self.stack += reversed(later)
+        """Return the token of `root`, and push its children on the stack."""
+        pending: list[Visit] = []
+        token = self.component(root, False, False, None, pending, _DEPTH)
+        self.stack += reversed(pending)
         return token
 
     def token(self, visit: Visit) -> object:
-        """The token of a visit; what is to follow it is put on the stack."""
+        """Return the token of a visit, and push its children on the stack."""
         self.visit = visit
-        subject, defines, sizes, path = visit
+        subject, defines, binds_dims, path = visit
         kind = KINDS[type(subject)]
         token: list[object] = [kind.name]
         if kind.variable:
-            name, met = self.variable(subject, defines, sizes)
-            if met:
+            name, visited = self.variable(subject, defines, binds_dims)
+            if visited:
                 return name
             token.append(name)
         elif kind.operation:
-            place = self.shared.get(id(subject))
-            if place is not None:
-                return "again", place
+            number = self.shared.get(id(subject))
+            if number is not None:
+                return "again", number
             self.shared[id(subject)] = len(self.shared)
         elif kind.scope:
             self.begin_scope(subject)
-        later: list[Visit] = []
-        whole = self.whole(token, subject, kind, sizes, path, later, 0)
-        if len(later) > 1:
-            later.reverse()
-        self.stack += later
-        return whole
+        pending: list[Visit] = []
+        complete = self.complete(token, subject, kind, binds_dims, path, pending, 0)
+        if len(pending) > 1:
+            pending.reverse()
+        self.stack += pending
+        return complete
 
-    def whole(
+    def complete(
         self,
-        parts: list[object],
+        fields: list[object],
         subject: Node,
         kind: _Kind,
-        sizes: bool,
+        binds_dims: bool,
         path: Path,
-        later: list[Visit],
+        pending: list[Visit],
         depth: int,
     ) -> tuple[object, ...]:
-        """A token that begins with `parts`, with the fields; the rest is to be visited `later`."""
-        for field, judged, binds, binds_sizes in fields_of(kind, subject):
-            value = getattr(subject, judged)
+        """Append the fields of a node to `fields`, and its other children to `pending`."""
+        for field, compared, binds, field_binds_dims in fields_of(kind, subject):
+            value = getattr(subject, compared)
             if type(value) in _PLAIN:
-                parts.append(value)
+                fields.append(value)
             elif value is EMPTY_ATTRS:
-                parts.append(_NOTHING)
+                fields.append(_NOTHING)
             elif value is _NO_ITEMS:
-                parts.append(_EMPTY)
+                fields.append(_EMPTY)
             else:
                 step = (path, field)
-                parts.append(self.part(value, binds, sizes or binds_sizes, step, later, depth))
-        return tuple(parts)
+                fields.append(
+                    self.component(
+                        value, binds, binds_dims or field_binds_dims, step, pending, depth
+                    )
+                )
+        return tuple(fields)
 
-    def part(
-        self, value: object, defines: bool, sizes: bool, path: Path, later: list[Visit], depth: int
+    def component(
+        self,
+        value: object,
+        defines: bool,
+        binds_dims: bool,
+        path: Path,
+        pending: list[Visit],
+        depth: int,
     ) -> object:
-        """What stands for a value in the token that it is a part of."""
+        """Return the representation of a value inside the token of its parent."""
         if isinstance(value, Node):
             kind = KINDS[type(value)]
             if kind.leaf is not None:
                 return kind.leaf(value)
-            if later or defines or depth == _DEPTH:
+            if pending or defines or depth == _DEPTH:
                 pass
             elif kind.variable:
                 name = self.names.get(id(value))
                 if name is not None and id(value) not in self.announced:
                     self.used |= name[2]
                     return name
-                if name is None and not (sizes or self.map_free_vars or value._defines_itself):
+                if name is None and not (binds_dims or self.map_free_vars or value._defines_itself):
                     return self.free(value)
             elif not (kind.operation or kind.scope):
-                return self.whole([kind.name], value, kind, sizes, path, later, depth + 1)
-            later.append((value, defines, sizes, path))
-            return _LATER
+                return self.complete([kind.name], value, kind, binds_dims, path, pending, depth + 1)
+            pending.append((value, defines, binds_dims, path))
+            return _PENDING
         if isinstance(value, (tuple, list)):
-            parts: list[object] = ["tuple"]
+            fields: list[object] = ["tuple"]
             for i, item in enumerate(value):
-                parts.append(self.part(item, defines, sizes, (path, i), later, depth))
-            return tuple(parts)
+                fields.append(self.component(item, defines, binds_dims, (path, i), pending, depth))
+            return tuple(fields)
         if isinstance(value, Mapping):
             keys = sorted(value, key=str)
             members = [
-                self.part(value[key], False, False, (path, Key(str(key))), later, depth)
+                self.component(value[key], False, False, (path, Key(str(key))), pending, depth)
                 for key in keys
             ]
             return "table", tuple(map(str, keys)), *members
@@ -250,16 +260,16 @@ class Walk:
             return "array", value.dtype.name, value.shape
         return _plain(value)
 
-    def variable(self, subject: Node, defines: bool, sizes: bool) -> tuple[object, bool]:
-        """What a variable is known by, and whether that says it all: it was met before."""
+    def variable(self, subject: Node, defines: bool, binds_dims: bool) -> tuple[object, bool]:
+        """Return the name of a variable, and whether it was visited before."""
         name = self.names.get(id(subject))
-        if name is None and not (defines or sizes):
+        if name is None and not (defines or binds_dims):
             if not (self.map_free_vars or subject._defines_itself):
                 return self.free(subject), True
-            met = id(subject) in self.undefined
-            name = self.undefined[id(subject)] if met else self.define_outside(subject)
+            visited = id(subject) in self.undefined
+            name = self.undefined[id(subject)] if visited else self.define_free(subject)
             self.used |= name[2]
-            return name, met
+            return name, visited
         if name is None:
             name = self.define(subject)
         elif not defines and id(subject) not in self.announced:
@@ -272,14 +282,14 @@ class Walk:
         return name, False
 
     def free(self, variable: Node) -> object:
-        """What a variable defined nowhere in the walk is known by: global ones by name."""
+        """Return the token of a free variable; a GlobalVar is known by its name."""
         if type(variable).__name__ == "GlobalVar":
             return "global", getattr(variable, "name_hint", None)
         self._free.add(id(variable))
         return "free", id(variable)
 
     def define(self, variable: Node) -> _Name:
-        """The name by which a variable that is defined here is known from now on."""
+        """Number a variable that is defined here, and return its name."""
         self.counter += 1
         self.changes += 1
         self.renamings += id(variable) in self._free
@@ -287,8 +297,8 @@ class Walk:
         name = self.names[id(variable)] = ("var", self.counter, 1 << self.level)
         return name
 
-    def define_outside(self, variable: Node) -> _Name:
-        """Number a variable that is defined nowhere around: it is the same in all scopes."""
+    def define_free(self, variable: Node) -> _Name:
+        """Number a free variable, which has the same name in all scopes."""
         self.counter += 1
         self.changes += 1
         self._free.add(id(variable))
@@ -296,17 +306,19 @@ class Walk:
         return name
 
     def begin_scope(self, scope: Node) -> None:
-        """Remember what is known before `scope`, which ends with its definitions."""
+        """Begin a scope, and push its end on the stack."""
         self.stack.append(EndScope(len(self.defined), self.shared))
         self.level += 1
         self.shared = {}
-        for variable in _own_sizes(scope) if scope._binds_bare_shape_vars else _outer_sizes(scope):
+        for variable in (
+            _bound_shape_vars(scope) if scope._binds_bare_shape_vars else _outer_shape_vars(scope)
+        ):
             if id(variable) not in self.names:
                 self.define(variable)
                 self.announced.add(id(variable))
 
     def end_scope(self, scope: EndScope) -> None:
-        """Forget what was defined since the scope began."""
+        """Forget the variables defined since the scope began."""
         for known in self.defined[scope.known :]:
             del self.names[known]
         self.level -= 1
@@ -315,8 +327,8 @@ class Walk:
         self.shared = scope.shared
 
 
-def _own_sizes(scope: Node) -> Iterator[Node]:
-    """The shape variables that stand alone in the parameters of a Func info (SC-16)."""
+def _bound_shape_vars(scope: Node) -> Iterator[Node]:
+    """The shape variables that are whole dimensions in the parameters of a Func (SC-16)."""
     stack = [getattr(scope, field) for field in scope._binds_bare_shape_vars]
     while stack:
         value = stack.pop()
@@ -330,13 +342,13 @@ def _own_sizes(scope: Node) -> Iterator[Node]:
             stack += [getattr(value, field) for field in reversed(value._fields)]
 
 
-def _outer_sizes(scope: Node) -> Iterable[Node]:
-    """The shape variables that a signature defines outside the signatures inside it (SC-16).
+def _outer_shape_vars(scope: Node) -> Iterable[Node]:
+    """The shape variables that a signature defines outside its nested signatures (SC-16).
 
-    Nothing has to be known of them beforehand unless there are signatures inside: without these,
-    each is met first where it is defined.
+    They have to be defined in advance only where there are nested signatures. Otherwise the first
+    occurrence of each is its definition.
     """
-    found: list[Node] = []
+    variables: list[Node] = []
     nested = False
     stack = [getattr(scope, field) for field in scope._fields if field in scope._binds_shape_vars]
     while stack:
@@ -348,12 +360,12 @@ def _outer_sizes(scope: Node) -> Iterable[Node]:
                 nested = True
                 continue
             if isinstance(value, Var):
-                found.append(value)
+                variables.append(value)
             stack += [getattr(value, field) for field in reversed(value._fields)]
-    return found if nested else ()
+    return variables if nested else ()
 
 
-# Types whose values are equal as they stand, as against 1 and True, or 0.0 and -0.0.
+# Types whose values can be compared directly, unlike 1 and True, or 0.0 and -0.0.
 _PLAIN = frozenset((str, int, DataType, type(None)))
 
 

@@ -1,4 +1,4 @@
-"""Documents: text that knows where its lines may break, and the one place that breaks them."""
+"""A document tree for pretty printing (Wadler style), and the layout that breaks its lines."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from relaxpy.errors import MisuseError
 
 WIDTH = 100
 INDENT = 4
-_FEW = 12  # of more words than these, as many as fit stand on a line
-_LONGEST = 1 << 24  # no one reads more characters, and what is shared may well have 2**40
-_DEEPEST = 40  # beyond this nesting, indentation leaves nothing to gain
+_FEW = 12  # a group with more short items than these is filled: as many as fit on each line
+_LONGEST = 1 << 24  # the text of a node with shared operands may have more than 2**40 characters
+_DEEPEST = 40  # documents nested deeper than this are not broken
 
 
 class Concat:
-    """Documents one after the other."""
+    """A concatenation of documents."""
 
-    __slots__ = ("parts", "width")
+    __slots__ = ("docs", "width")
 
-    def __init__(self, *parts: Doc) -> None:
-        self.parts = parts
-        self.width = sum(map(width_of, parts))
+    def __init__(self, *docs: Doc) -> None:
+        self.docs = docs
+        self.width = sum(map(width_of, docs))
 
-    def pieces(self) -> Sequence[Doc]:
-        """What stands on the line when nothing breaks."""
-        return self.parts
+    def flat_docs(self) -> Sequence[Doc]:
+        """The documents to concatenate on one line."""
+        return self.docs
 
 
 class Group:
-    """Items between brackets: on one line, or broken after the opening one.
+    """Items between brackets: on one line, or broken after the opening bracket.
 
-    With `lone_comma` a single item is followed by a comma, as Python's tuples need it. One that
-    stands in many places has its `text` on one line kept.
+    With `lone_comma` a single item is followed by a comma, as in a Python tuple. `text` caches the
+    text on one line of a group that is used often.
     """
 
     __slots__ = ("close", "items", "lone_comma", "open", "text", "width")
@@ -48,8 +48,8 @@ class Group:
         inside = sum(map(width_of, self.items)) + 2 * max(0, len(self.items) - 1)
         self.width = len(open) + inside + len(close) + self.lone_comma
 
-    def pieces(self) -> Sequence[Doc]:
-        """What stands on the line when nothing breaks."""
+    def flat_docs(self) -> Sequence[Doc]:
+        """The documents to concatenate on one line."""
         if self.text is not None:
             return (self.text,)
         out: list[Doc] = [self.open]
@@ -62,7 +62,7 @@ class Group:
 
 
 class Infix:
-    """`left sign right`; broken, it stands in parentheses with each sign at a line's beginning."""
+    """`left sign right`; a broken one is parenthesised, and each line begins with a sign."""
 
     __slots__ = ("left", "level", "right", "sign", "width")
 
@@ -73,12 +73,12 @@ class Infix:
         self.level = level
         self.width = width_of(left) + width_of(right) + len(sign) + 2
 
-    def pieces(self) -> Sequence[Doc]:
-        """What stands on the line when nothing breaks."""
+    def flat_docs(self) -> Sequence[Doc]:
+        """The documents to concatenate on one line."""
         return (self.left, f" {self.sign} ", self.right)
 
     def chain(self) -> list[tuple[str, Doc]]:
-        """The operands from the left, each with the sign before it ("" for the first)."""
+        """Return the operands from left to right, each with its preceding sign."""
         out: list[tuple[str, Doc]] = []
         doc: Doc = self
         while isinstance(doc, Infix) and doc.level == self.level:
@@ -92,12 +92,12 @@ Doc: TypeAlias = str | Concat | Group | Infix
 
 
 def width_of(doc: Doc) -> int:
-    """Characters that `doc` takes when nothing breaks."""
+    """Return the number of characters of `doc` on one line."""
     return len(doc) if isinstance(doc, str) else doc.width
 
 
 def flat(doc: Doc) -> str:
-    """The text of `doc` on one line.
+    """Return the text of `doc` on one line.
 
     Errors:
         MisuseError: it is longer than 16 million characters.
@@ -112,7 +112,7 @@ def flat(doc: Doc) -> str:
         if isinstance(top, str):
             out.append(top)
         else:
-            stack += top.pieces()[::-1]
+            stack += top.flat_docs()[::-1]
     return "".join(out)
 
 
@@ -141,14 +141,14 @@ def keyword(name: str, value: Doc) -> Concat:
 
 
 class Layout:
-    """Writes documents as lines of at most `width` characters, where their brackets allow it."""
+    """Lays documents out on lines of at most `width` characters, where brackets allow a break."""
 
     def __init__(self, width: int = WIDTH, indent: int = INDENT) -> None:
         self.width = width
         self.step = indent
 
     def lines(self, doc: Doc, indent: int) -> Iterator[str]:
-        """The lines of `doc`, the first and all others with their indentation."""
+        """Yield the lines of `doc`, each with its indentation."""
         if indent + width_of(doc) <= self.width:
             yield " " * indent + flat(doc)
             return
@@ -160,17 +160,17 @@ class Layout:
     def _lay(
         self, doc: Doc, indent: int, column: int, tail: int, out: list[str], depth: int
     ) -> int:
-        """Write `doc` from `column` on; `tail` characters follow. Gives the column after it."""
+        """Write `doc` at `column`, before `tail` more characters; return the column after it."""
         size = width_of(doc)
         if isinstance(doc, str) or column + size + tail <= self.width or depth > _DEEPEST:
             out.append(flat(doc))
             return column + size
         match doc:
-            case Concat(parts=parts):
-                for i, part in enumerate(parts):
-                    rest, breaks = _head(parts[i + 1 :])
+            case Concat(docs=docs):
+                for i, item_doc in enumerate(docs):
+                    rest, breaks = _unbreakable_width(docs[i + 1 :])
                     rest += 0 if breaks else tail
-                    column = self._lay(part, indent, column, rest, out, depth + 1)
+                    column = self._lay(item_doc, indent, column, rest, out, depth + 1)
                 return column
             case Group(items=()):
                 out.append(flat(doc))
@@ -190,7 +190,7 @@ class Layout:
         return indent + len(close)
 
     def _lay_items(self, group: Group, indent: int, out: list[str], depth: int) -> None:
-        """The items on one line of their own if they fit, else one a line; many words fill up."""
+        """Write the items on one line of their own, or one per line, or filled."""
         inside = group.width - len(group.open) - len(group.close)
         newline = "\n" + " " * indent
         if indent + inside <= self.width:
@@ -210,19 +210,19 @@ class Layout:
             room = self.width - indent - size if isinstance(item, str) else 0
 
 
-def _head(parts: Sequence[Doc]) -> tuple[int, bool]:
-    """Characters before the first place where `parts` may break, and whether there is one."""
+def _unbreakable_width(docs: Sequence[Doc]) -> tuple[int, bool]:
+    """Count the characters before the first possible break; return whether there is a break."""
     total = 0
-    for part in parts:
-        match part:
-            case Concat(parts=inner):
-                size, breaks = _head(inner)
+    for item_doc in docs:
+        match item_doc:
+            case Concat(docs=inner):
+                size, breaks = _unbreakable_width(inner)
             case Group(open=opening, items=(_, *_)):
                 size, breaks = len(opening), True
             case Infix():
                 size, breaks = 1, True
             case _:
-                size, breaks = width_of(part), False
+                size, breaks = width_of(item_doc), False
         total += size
         if breaks:
             return total, True

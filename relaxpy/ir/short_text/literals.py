@@ -1,4 +1,4 @@
-"""Literals of Python that give a value back exactly: strings, floats, arrays."""
+"""Python literals that evaluate to a value exactly: strings, floats, arrays."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from relaxpy.ir.short_text.document import Doc, Group, keyword, tuple_doc
 
 
 def string_text(value: str) -> str:
-    """A string literal, in double quotes where that needs no escapes."""
-    text = str.__repr__(value)  # an enumeration's member has one of its own
+    """Return a string literal, in double quotes where no escapes are needed."""
+    text = str.__repr__(value)  # members of a `StrEnum` override `__repr__`
     return text if '"' in text else f'"{text[1:-1]}"'
 
 
 def float_text(value: float) -> str:
-    """A float as an argument of a datatype: infinities and NaN as strings."""
+    """Return a float as the argument of a datatype; infinities and NaN are strings."""
     return repr(value) if math.isfinite(value) else f'"{value}"'
 
 
 def python_float_text(value: float) -> str:
-    """A float as a Python expression of literals alone."""
+    """Return a float as a Python expression of literals."""
     if math.isnan(value):
         return "1e999 - 1e999"
     return float.__repr__(value).replace("inf", "1e999")
 
 
 def constant_literal(data: npt.NDArray[np.generic]) -> tuple[Doc, ...]:
-    """The arguments of `R.const` that give `data` to the last bit."""
+    """Return the arguments of `R.const` that evaluate to `data` bit by bit."""
     dtype = DataType(data.dtype)
-    named = f'"{dtype}"'
-    if 0 in data.shape[:-1]:  # nested lists cannot tell how many columns no rows have
-        return "[]", named, keyword("shape", tuple_doc(map(str, data.shape)))
+    dtype_text = f'"{dtype}"'
+    if 0 in data.shape[:-1]:  # nested lists cannot express the columns of an array without rows
+        return "[]", dtype_text, keyword("shape", tuple_doc(map(str, data.shape)))
     if not dtype.is_float:
-        return _nested([str(v) for v in data.ravel().tolist()], data.shape), named
-    return _nested(_float_elements(data), data.shape), named
+        return _nested([str(v) for v in data.ravel().tolist()], data.shape), dtype_text
+    return _nested(_float_elements(data), data.shape), dtype_text
 
 
 def _float_elements(data: npt.NDArray[np.generic]) -> list[str]:
-    """Floats as literals, in as few digits as tell them apart; as their bits where none do."""
+    """Return floats as the shortest literals that round-trip; as their bits where none does."""
     values = data.ravel()
     texts = [str(v) for v in values]
-    again = np.array([float(t) for t in texts]).astype(data.dtype)
-    words = np.dtype(f"u{data.dtype.itemsize}")
-    bits = np.ascontiguousarray(values).view(words)
-    for i in np.flatnonzero(bits != again.view(words)):
-        # Some datatypes show fewer digits than they have, and a NaN does not show its sign.
+    parsed = np.array([float(t) for t in texts]).astype(data.dtype)
+    bits_dtype = np.dtype(f"u{data.dtype.itemsize}")
+    bits = np.ascontiguousarray(values).view(bits_dtype)
+    for i in np.flatnonzero(bits != parsed.view(bits_dtype)):
+        # Some datatypes print fewer digits than they have, and NaN is printed without its sign.
         texts[i] = f"0x{bits[i]:x}"
         for text in (repr(float(values[i])), "-nan"):
-            if np.array([float(text)]).astype(data.dtype).view(words)[0] == bits[i]:
+            if np.array([float(text)]).astype(data.dtype).view(bits_dtype)[0] == bits[i]:
                 texts[i] = text
                 break
     return [_float_element(text) for text in texts]
@@ -64,7 +64,7 @@ def _float_element(text: str) -> str:
 
 
 def _nested(values: list[str], shape: tuple[int, ...]) -> Doc:
-    """The elements as lists in lists."""
+    """Return the elements as nested lists."""
     if not shape:
         return values[0]
     step = len(values) // shape[0] if shape[0] else 0

@@ -1,7 +1,7 @@
-"""The short form of PrimExprs, infos and leaves, as messages and the printer write them.
+"""The short text of PrimExprs, struct info and leaves, for messages and for the printer.
 
-What is written reads back to the very same nodes: where an operator of the language would fold what
-stands there, the constructor of the node is written in its place.
+The text parses to the same nodes: where an operator of the language would fold its operands, the
+constructor of the node is written in its place.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def _variable_name(variable: Node) -> str:
 
 
 class ShortText:
-    """Writes leaves of the IR, as documents or (`prim`, `info`, `leaf`) on one line.
+    """Writes leaves of the IR, as documents or, with `prim`, `struct_info` and `leaf`, as text.
 
-    `name_of` gives a variable's name. A bare integer is int32 in a kernel and int64 among the
-    dimensions of Relax; `int_dtype` says which of the two is being written.
+    `name_of` returns a variable's name. `int_dtype` is the datatype of an integer without a
+    datatype: int32 in a kernel, int64 in the dimensions of Relax.
     """
 
     def __init__(
@@ -68,21 +68,21 @@ class ShortText:
         self._tensors: dict[tuple[object, ...], Doc] = {}
 
     def prim(self, expr: tir.PrimExpr, int_dtype: DataType = INT32) -> str:
-        """A PrimExpr as TVMScript, on one line."""
+        """Return a PrimExpr as TVMScript on one line."""
         return flat(self.prim_doc(expr, int_dtype))
 
-    def info(self, info: rx.StructInfo, *, quoted: frozenset[tir.Var] = frozenset()) -> str:
-        """An info as TVMScript, on one line."""
-        return flat(self.info_doc(info, quoted))
+    def struct_info(self, sinfo: rx.StructInfo, *, quoted: frozenset[tir.Var] = frozenset()) -> str:
+        """Return struct info as TVMScript on one line."""
+        return flat(self.struct_info_doc(sinfo, quoted))
 
     def leaf(self, expr: Node) -> str:
-        """A variable, literal, or tuple of such, on one line."""
+        """Return a variable, a literal, or a tuple of them on one line."""
         return flat(self.leaf_doc(expr))
 
-    # PrimExprs: documents of the parts first, so that no depth is too deep.
+    # PrimExprs: operands first, so that depth is not limited by the stack.
 
     def prim_doc(self, expr: tir.PrimExpr, int_dtype: DataType = INT32) -> Doc:
-        """A PrimExpr as TVMScript."""
+        """Return a PrimExpr as TVMScript."""
         if isinstance(expr, tir.Var):
             return self.name_of(expr)
         if isinstance(expr, tir.ConstExpr):
@@ -90,7 +90,7 @@ class ShortText:
         return ScalarText(self, int_dtype).write(expr)[0]
 
     def literal(self, expr: tir.ConstExpr, bare: DataType) -> tuple[Doc, int]:
-        """A literal where a bare integer would be read as `bare`."""
+        """Return a literal where an integer without a datatype would be parsed as `bare`."""
         match expr:
             case tir.IntImm(dtype=dtype, value=value):
                 if dtype == bare and not dtype.is_bool:
@@ -103,11 +103,11 @@ class ShortText:
                 return string_text(str(expr.value)), ATOM
 
     def index_docs(self, indices: Iterable[tir.PrimExpr]) -> list[Doc]:
-        """Indices between brackets: a vector of steps is a slice with a step."""
+        """Return the indices of an access: a Ramp is a slice with a step."""
         out: list[Doc] = []
         for index in indices:
-            found = self._slice_doc(index)
-            out.append(self.prim_doc(index) if found is None else found)
+            slice_doc = self._slice_doc(index)
+            out.append(self.prim_doc(index) if slice_doc is None else slice_doc)
         return out or ["()"]
 
     def _slice_doc(self, index: tir.PrimExpr) -> Doc | None:
@@ -127,39 +127,39 @@ class ShortText:
         indices: Iterable[tir.PrimExpr],
         predicate: tir.PrimExpr | None = None,
     ) -> Doc:
-        """`buffer[indices]`."""
+        """Return `buffer[indices]`."""
         if predicate is not None:
-            places = Group("[", (self.prim_doc(i) for i in indices), "]")
+            begin = Group("[", (self.prim_doc(i) for i in indices), "]")
             mask = keyword("predicate", self.prim_doc(predicate))
-            return call(f"{self.name_of(buffer)}.vload", places, mask)
+            return call(f"{self.name_of(buffer)}.vload", begin, mask)
         return Group(f"{self.name_of(buffer)}[", self.index_docs(indices), "]")
 
     def bounds_docs(self, start: tir.PrimExpr, extent: tir.PrimExpr) -> tuple[Doc, Doc]:
-        """First and one past the last of a stretch, such that Range() of them gives it back."""
+        """Return the begin and the end of a range, such that `Range(begin, end)` is that range."""
         stop = ops.add(start, extent)
         if isinstance(extent, tir.Sub) and extent.b is start:
-            again = Range(start, extent.a)
-            stop = extent.a if again.extent is extent else stop
+            parsed = Range(start, extent.a)
+            stop = extent.a if parsed.extent is extent else stop
         return self.prim_doc(start), self.prim_doc(stop)
 
-    def range_doc(self, found: Range) -> Doc:
-        """A range between brackets: a point, or a slice."""
-        if isinstance(found.extent, tir.IntImm) and found.extent.value == 1:
-            return self.prim_doc(found.min)
-        start, stop = self.bounds_docs(found.min, found.extent)
+    def range_doc(self, rng: Range) -> Doc:
+        """Return a range as an index: a point, or a slice."""
+        if isinstance(rng.extent, tir.IntImm) and rng.extent.value == 1:
+            return self.prim_doc(rng.min)
+        start, stop = self.bounds_docs(rng.min, rng.extent)
         return Concat(start, ":", stop)
 
-    def region_doc(self, found: BufferRegion) -> Doc:
-        """A region as slices of its buffer."""
-        inside = [self.range_doc(r) for r in found.region] or ["()"]
-        return Group(f"{self.name_of(found.buffer)}[", inside, "]")
+    def region_doc(self, region: BufferRegion) -> Doc:
+        """Return a region as slices of its buffer."""
+        indices = [self.range_doc(r) for r in region.region] or ["()"]
+        return Group(f"{self.name_of(region.buffer)}[", indices, "]")
 
-    # Infos
+    # Struct sinfo
 
     def dim_docs(
         self, values: Iterable[tir.PrimExpr], quoted: frozenset[tir.Var] = frozenset()
     ) -> list[Doc]:
-        """Dimensions; those over variables in `quoted` are strings, as signatures have them."""
+        """Return dimensions; those over variables in `quoted` are strings, as in signatures."""
         return [self._dim(v, quoted) for v in values]
 
     def _dim(self, value: tir.PrimExpr, quoted: frozenset[tir.Var]) -> Doc:
@@ -172,10 +172,12 @@ class ShortText:
             return string_text(flat(doc))
         return doc
 
-    def info_doc(self, info: rx.StructInfo, quoted: frozenset[tir.Var] = frozenset()) -> Doc:
-        """An info as TVMScript; dimensions over variables in `quoted` are strings."""
+    def struct_info_doc(
+        self, sinfo: rx.StructInfo, quoted: frozenset[tir.Var] = frozenset()
+    ) -> Doc:
+        """Return struct info as TVMScript; dimensions over variables in `quoted` are strings."""
         r = self.relax_prefix
-        match info:
+        match sinfo:
             case rx.ObjectStructInfo():
                 return f"{r}.Object"
             case rx.PrimStructInfo(dtype=dtype, value=None):
@@ -187,76 +189,76 @@ class ShortText:
             case rx.ShapeStructInfo(values=tuple() as values):
                 return call(f"{r}.Shape", Group("[", self.dim_docs(values, quoted), "]"))
             case rx.TensorStructInfo():
-                return self._tensor(info, quoted)
+                return self._tensor(sinfo, quoted)
             case rx.TupleStructInfo(fields=fields):
-                rx.within_size_limit(info)
-                return call(f"{r}.Tuple", *(self.info_doc(f, quoted) for f in fields))
+                rx.within_size_limit(sinfo)
+                return call(f"{r}.Tuple", *(self.struct_info_doc(f, quoted) for f in fields))
             case rx.FuncStructInfo():
-                return self._callable(rx.within_size_limit(info), quoted)
+                return self._callable(rx.within_size_limit(sinfo), quoted)
             case DTensorStructInfo():
-                return self._spread_tensor(info, quoted)
+                return self._distributed_tensor(sinfo, quoted)
             case _:
-                return f"<{type(info).__name__}>"
+                return f"<{type(sinfo).__name__}>"
 
-    def _tensor(self, info: rx.TensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
-        """A tensor; many are alike, and PrimExprs that are alike are one."""
-        shape = info.shape.values if isinstance(info.shape, rx.ShapeExpr) else info.shape
-        key = (shape, info.dtype, info.ndim, info.vdevice, quoted)
-        found = self._tensors.get(key)
-        if found is None:
-            found = self._tensors[key] = self._tensor_doc(info, quoted)
-            if isinstance(found, Group):
-                found.text = flat(found)
-        return found
+    def _tensor(self, sinfo: rx.TensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
+        """Return the struct info of a tensor; the texts are cached by the fields."""
+        shape = sinfo.shape.values if isinstance(sinfo.shape, rx.ShapeExpr) else sinfo.shape
+        key = (shape, sinfo.dtype, sinfo.ndim, sinfo.vdevice, quoted)
+        doc = self._tensors.get(key)
+        if doc is None:
+            doc = self._tensors[key] = self._tensor_doc(sinfo, quoted)
+            if isinstance(doc, Group):
+                doc.text = flat(doc)
+        return doc
 
-    def _tensor_doc(self, info: rx.TensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
-        parts: list[Doc] = []
-        if isinstance(info.shape, rx.ShapeExpr):
-            parts.append(tuple_doc(self.dim_docs(info.shape.values, quoted)))
-        elif info.shape is not None:
-            parts.append(self.leaf_doc(info.shape))
-        if not info.dtype.is_void:
-            parts.append(f'dtype="{info.dtype}"')
-        if info.shape is None and info.ndim >= 0:
-            parts.append(f"ndim={info.ndim}")
-        if info.vdevice is not None:
-            parts.append(keyword("vdevice", self.device_doc(info.vdevice)))
+    def _tensor_doc(self, sinfo: rx.TensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
+        args: list[Doc] = []
+        if isinstance(sinfo.shape, rx.ShapeExpr):
+            args.append(tuple_doc(self.dim_docs(sinfo.shape.values, quoted)))
+        elif sinfo.shape is not None:
+            args.append(self.leaf_doc(sinfo.shape))
+        if not sinfo.dtype.is_void:
+            args.append(f'dtype="{sinfo.dtype}"')
+        if sinfo.shape is None and sinfo.ndim >= 0:
+            args.append(f"ndim={sinfo.ndim}")
+        if sinfo.vdevice is not None:
+            args.append(keyword("vdevice", self.device_doc(sinfo.vdevice)))
         name = f"{self.relax_prefix}.Tensor"
-        return call(name, *parts) if parts else name
+        return call(name, *args) if args else name
 
-    def _spread_tensor(self, info: DTensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
-        whole = info.tensor_sinfo
+    def _distributed_tensor(self, sinfo: DTensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
+        tensor = sinfo.tensor_sinfo
         shape: Doc = "None"
-        if isinstance(whole.shape, rx.ShapeExpr):
-            shape = tuple_doc(self.dim_docs(whole.shape.values, quoted))
-        elif whole.shape is not None:
-            shape = self.leaf_doc(whole.shape)
-        dtype = "None" if whole.dtype.is_void else string_text(str(whole.dtype))
-        parts = [shape, dtype, self.attr_doc(info.device_mesh), string_text(str(info.placement))]
-        if whole.shape is None and whole.ndim >= 0:
-            parts.append(f"ndim={whole.ndim}")
-        return call(f"{self.relax_prefix}.DTensor", *parts)
+        if isinstance(tensor.shape, rx.ShapeExpr):
+            shape = tuple_doc(self.dim_docs(tensor.shape.values, quoted))
+        elif tensor.shape is not None:
+            shape = self.leaf_doc(tensor.shape)
+        dtype = "None" if tensor.dtype.is_void else string_text(str(tensor.dtype))
+        args = [shape, dtype, self.attr_doc(sinfo.device_mesh), string_text(str(sinfo.placement))]
+        if tensor.shape is None and tensor.ndim >= 0:
+            args.append(f"ndim={tensor.ndim}")
+        return call(f"{self.relax_prefix}.DTensor", *args)
 
-    def _callable(self, info: rx.FuncStructInfo, quoted: frozenset[tir.Var]) -> Doc:
+    def _callable(self, sinfo: rx.FuncStructInfo, quoted: frozenset[tir.Var]) -> Doc:
         name = f"{self.relax_prefix}.Callable"
-        if info.params is not None:
-            params = tuple_doc(self.info_doc(p, quoted) for p in info.params)
-            return call(name, params, self.info_doc(info.ret, quoted), str(info.purity))
-        parts: list[Doc] = []
-        derive = info.derive_func
+        if sinfo.params is not None:
+            params = tuple_doc(self.struct_info_doc(p, quoted) for p in sinfo.params)
+            return call(name, params, self.struct_info_doc(sinfo.ret, quoted), str(sinfo.purity))
+        args: list[Doc] = []
+        derive = sinfo.derive_func
         if derive is not None and derive is not rx.EMPTY_DERIVE:
-            if derive == rx.FuncStructInfo.opaque_func(ret=info.ret).derive_func:
-                parts.append(keyword("ret", self.info_doc(info.ret, quoted)))
+            if derive == rx.FuncStructInfo.opaque_func(ret=sinfo.ret).derive_func:
+                args.append(keyword("ret", self.struct_info_doc(sinfo.ret, quoted)))
             else:
-                parts.append(f"derive_func={string_text(derive.name)}")
-        if info.purity:
-            parts.append("purity=True")
-        return call(name, *parts) if parts else name
+                args.append(f"derive_func={string_text(derive.name)}")
+        if sinfo.purity:
+            args.append("purity=True")
+        return call(name, *args) if args else name
 
     # Leaves of Relax, and attributes
 
     def leaf_doc(self, expr: Node) -> Doc:
-        """A variable, literal, or tuple of such."""
+        """Return a variable, a literal, or a tuple of them."""
         r = self.relax_prefix
         match expr:
             case rx.Var() | rx.GlobalVar():
@@ -273,11 +275,11 @@ class ShortText:
                 return tuple_doc(self.leaf_doc(f) for f in fields) if fields else f"{r}.tuple()"
             case rx.TupleGetItem(tuple_value=value, index=index):
                 return Concat(self.leaf_doc(value), f"[{index}]")
-            case rx.ExternFunc(global_symbol=name, struct_info=info):
-                given: list[Doc] = [string_text(name)]
-                if info is not None and info != rx.ExternFunc(name).struct_info:
-                    given.append(self.info_doc(info))
-                return call(f"{r}.ExternFunc", *given)
+            case rx.ExternFunc(global_symbol=name, struct_info=sinfo):
+                extern_args: list[Doc] = [string_text(name)]
+                if sinfo is not None and sinfo != rx.ExternFunc(name).struct_info:
+                    extern_args.append(self.struct_info_doc(sinfo))
+                return call(f"{r}.ExternFunc", *extern_args)
             case rx.Constant():
                 return self.constant_doc(expr)
             case Op(name=name):
@@ -286,20 +288,20 @@ class ShortText:
                 return f"<{type(expr).__name__}>"
 
     def constant_doc(self, expr: rx.Constant) -> Doc:
-        """A tensor literal: written out where it is small."""
+        """Return a tensor literal in full, or a summary of a large one."""
         inline = self.small_constant(expr)
         if inline is not None:
             return inline
         return f"<{expr.data.dtype.name} constant of shape {expr.data.shape}>"
 
     def small_constant(self, expr: rx.Constant) -> Doc | None:
-        """A tensor literal written out, or None where it is large."""
+        """Return a small tensor literal in full, or None if it is large."""
         if expr.data.size > _INLINE_CONSTANT:
             return None
         return call(f"{self.relax_prefix}.const", *constant_literal(expr.data))
 
     def attr_doc(self, value: object) -> Doc:
-        """The value of an attribute or annotation."""
+        """Return the value of an attribute or annotation."""
         match value:
             case bool() | None:
                 return repr(value)
@@ -316,9 +318,9 @@ class ShortText:
             case tir.PrimExpr():
                 return self.prim_doc(value)
             case rx.StructInfo():
-                return self.info_doc(value)
+                return self.struct_info_doc(value)
             case Type():
-                return self.info_doc(wrap_type(value))
+                return self.struct_info_doc(wrap_type(value))
             case VDevice():
                 return self.listed_device_doc(value)
             case Device(kind=kind, index=index):
@@ -329,11 +331,11 @@ class ShortText:
             case Placement():
                 return string_text(str(value))
             case IterVar(dom=dom, var=var, iter_type=kind, thread_tag=tag):
-                over: Doc = "None"
+                dom_doc: Doc = "None"
                 if dom is not None:
-                    over = tuple_doc(self.bounds_docs(dom.min, dom.extent))
+                    dom_doc = tuple_doc(self.bounds_docs(dom.min, dom.extent))
                 name = f"{self.tir_prefix}.iter_var"
-                return call(name, self.prim_doc(var), over, f'"{kind.name}"', string_text(tag))
+                return call(name, self.prim_doc(var), dom_doc, f'"{kind.name}"', string_text(tag))
             case IndexMap():
                 return self._index_map(value)
             case CommReducer():
@@ -346,7 +348,7 @@ class ShortText:
                 return self.opaque_doc(value)
 
     def _index_map(self, value: IndexMap) -> Doc:
-        """A map of indices as the function it was made of, where that can be written."""
+        """Return an index map as a lambda expression, where its variables allow that."""
         names = [var.name for var in value.initial_indices]
         dtypes = {str(var.dtype) for var in value.initial_indices}
         if (
@@ -355,22 +357,22 @@ class ShortText:
             or not all(map(str.isidentifier, names))
         ):
             return self.opaque_doc(value)
-        parts: list[Doc] = [_as_lambda(value)]
+        args: list[Doc] = [_as_lambda(value)]
         if value.inverse_index_map is not None:
-            parts.append(keyword("inverse_index_map", _as_lambda(value.inverse_index_map)))
+            args.append(keyword("inverse_index_map", _as_lambda(value.inverse_index_map)))
         if dtypes != {"int64"}:
-            parts.append(keyword("index_dtype", string_text(dtypes.pop())))
-        return call(f"{self.tir_prefix}.index_map", *parts)
+            args.append(keyword("index_dtype", string_text(dtypes.pop())))
+        return call(f"{self.tir_prefix}.index_map", *args)
 
     def _reducer(self, value: CommReducer) -> Doc:
-        """A reducer as the function that combines, where that says all."""
+        """Return a reducer as a lambda expression, where that determines all its fields."""
         operands = (*value.lhs, *value.rhs)
         names = [var.name for var in operands]
-        known = zip(operands[: len(value.lhs)], value.rhs, value.identity_element, strict=True)
+        triples = zip(operands[: len(value.lhs)], value.rhs, value.identity_element, strict=True)
         if (
             len(set(names)) != len(names)
             or not all(map(str.isidentifier, names))
-            or any(x.dtype != e.dtype or y.dtype != e.dtype for x, y, e in known)
+            or any(x.dtype != e.dtype or y.dtype != e.dtype for x, y, e in triples)
             or not all(
                 v in operands for r in value.result for v in walk(r) if isinstance(v, tir.Var)
             )
@@ -386,7 +388,7 @@ class ShortText:
         )
 
     def device_doc(self, device: object) -> Doc:
-        """The device of a tensor: "cuda:1" where that says all."""
+        """Return the device of a tensor: "cuda:1" where that determines all fields."""
         if not isinstance(device, VDevice):
             return string_text(str(device))
         if device == VDevice(device.kind, device.vdevice_id) and device.kind:
@@ -394,16 +396,16 @@ class ShortText:
         return self.listed_device_doc(device)
 
     def listed_device_doc(self, device: VDevice) -> Doc:
-        """A device in full, as the module lists it."""
-        parts = [self.attr_doc(device.target)]
+        """Return a device with all its fields, as in the global infos of a module."""
+        args = [self.attr_doc(device.target)]
         if device.vdevice_id or device.memory_scope != "global":
-            parts.append(str(device.vdevice_id))
+            args.append(str(device.vdevice_id))
         if device.memory_scope != "global":
-            parts.append(string_text(device.memory_scope))
-        return call(f"{self.ir_prefix}.vdevice", *parts)
+            args.append(string_text(device.memory_scope))
+        return call(f"{self.ir_prefix}.vdevice", *args)
 
     def table_doc(self, items: Mapping[str, object]) -> Doc:
-        """A table of attributes."""
+        """Return a dictionary of attributes."""
         entries = (
             Concat(f"{string_text(str(key))}: ", self.attr_doc(value))
             for key, value in items.items()
@@ -411,12 +413,12 @@ class ShortText:
         return Group("{", entries, "}")
 
     def opaque_doc(self, value: object) -> Doc:
-        """What has no form in the language."""
+        """Return a placeholder for a value without syntax in the language."""
         return f"<{type(value).__name__}>"
 
 
 def short_text(node: Node) -> str:
-    """The short form of one node, for messages."""
+    """Return the short text of a node, for messages."""
     try:
         return _short_text(node)
     except (RecursionError, MisuseError):
@@ -428,9 +430,9 @@ def _short_text(node: Node) -> str:
     if isinstance(node, tir.PrimExpr):
         return writer.prim(node)
     if isinstance(node, rx.StructInfo):
-        return writer.info(node)
+        return writer.struct_info(node)
     if isinstance(node, Type):
-        return writer.info(wrap_type(node))
+        return writer.struct_info(wrap_type(node))
     if isinstance(node, BufferRegion):
         return flat(writer.region_doc(node))
     if isinstance(node, IterVar):

@@ -1,4 +1,4 @@
-"""PrimExprs as TVMScript: with the operators of the language where these build the very node."""
+"""PrimExprs as TVMScript, with Python operators where these build exactly the same node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.short_text.document import Concat, Doc, Group, Infix, call, keyword
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.external_kernel import call_kernel, parts_of
+from relaxpy.ir.tir.external_kernel import call_kernel, kernel_call
 
 if TYPE_CHECKING:
     from relaxpy.ir.short_text.nodes import ShortText
@@ -41,7 +41,7 @@ _FUNCTIONS: dict[type[tir.PrimExpr], tuple[str, Fold]] = {
     tir.Max: ("max", ops.maximum),
     tir.Mod: ("truncmod", ops.truncmod),
 }
-# How an intrinsic is called in a program, where that is not by its own name.
+# Intrinsics whose name in a program differs from the operator's name.
 _SPELLINGS = {"fabs": "abs", "tvm_call_packed": "call_packed"}
 _DTYPE_FIRST = ("call_extern", "call_pure_extern", "reinterpret")
 _NOT = 3
@@ -51,7 +51,7 @@ ATOM = 20
 
 
 class ScalarText:
-    """Writes one PrimExpr, from its leaves up."""
+    """Writes one PrimExpr, operands first."""
 
     def __init__(self, text: ShortText, int_dtype: DataType) -> None:
         self.text = text
@@ -59,19 +59,19 @@ class ScalarText:
         self.done: dict[int, tuple[Doc, int]] = {}
 
     def write(self, root: tir.PrimExpr) -> tuple[Doc, int]:
-        """The document, and how tightly its outermost operator binds."""
+        """Return the document and the precedence of its outermost operator."""
         for node in walk(root):
             if isinstance(node, tir.PrimExpr) and not isinstance(node, tir.ConstExpr):
                 self.done[id(node)] = self._node(node)
         return self.done[id(root)]
 
-    def _part(self, expr: tir.PrimExpr, bare: DataType = INT32) -> tuple[Doc, int]:
+    def _operand(self, expr: tir.PrimExpr, bare: DataType = INT32) -> tuple[Doc, int]:
         if isinstance(expr, tir.ConstExpr):
             return self.text.literal(expr, bare)
         return self.done[id(expr)]
 
-    def _plain(self, expr: tir.PrimExpr) -> Doc:
-        return self._part(expr)[0]
+    def _operand_doc(self, expr: tir.PrimExpr) -> Doc:
+        return self._operand(expr)[0]
 
     def _call(self, name: str, *args: Doc) -> tuple[Doc, int]:
         return call(f"{self.text.tir_prefix}.{name}", *args), ATOM
@@ -84,24 +84,26 @@ class ScalarText:
                 return self._binary(expr)
             case tir.Not(a=a):
                 if isinstance(a, tir.ConstExpr):
-                    return self._call("Not", self._plain(a))
-                doc, level = self._part(a)
+                    return self._call("Not", self._operand_doc(a))
+                doc, level = self._operand(a)
                 return Concat("not ", doc if level > _NOT else _parenthesised(doc)), _NOT
             case tir.Cast(dtype=dtype, value=inner):
-                return self._call("Cast", f'"{dtype}"', self._plain(inner))
+                return self._call("Cast", f'"{dtype}"', self._operand_doc(inner))
             case tir.Select(condition=c, true_value=a, false_value=b):
-                return self._call("Select", *map(self._plain, (c, a, b)))
+                return self._call("Select", *map(self._operand_doc, (c, a, b)))
             case tir.Ramp(base=base, stride=stride, lanes=lanes):
-                return self._call("Ramp", self._plain(base), self._plain(stride), str(lanes))
+                return self._call(
+                    "Ramp", self._operand_doc(base), self._operand_doc(stride), str(lanes)
+                )
             case tir.Broadcast(value=value, lanes=lanes):
-                return self._call("Broadcast", self._plain(value), str(lanes))
+                return self._call("Broadcast", self._operand_doc(value), str(lanes))
             case tir.Shuffle(vectors=vectors, indices=indices):
-                groups = (Group("[", map(self._plain, g), "]") for g in (vectors, indices))
+                groups = (Group("[", map(self._operand_doc, g), "]") for g in (vectors, indices))
                 return self._call("Shuffle", *groups)
             case tir.Let(var=var, value=value, body=body):
-                entry = Concat(f"{self.text.name_of(var)}: ", self._plain(value))
+                entry = Concat(f"{self.text.name_of(var)}: ", self._operand_doc(value))
                 where = keyword("where", Group("{", [entry], "}"))
-                return self._call("Let", self._plain(body), where)
+                return self._call("Let", self._operand_doc(body), where)
             case BufferLoad(buffer=buffer, indices=indices, predicate=predicate):
                 return self.text.access_doc(buffer, indices, predicate), ATOM
             case tir.Call(op=op, args=args):
@@ -112,17 +114,17 @@ class ScalarText:
 
     def _binary(self, expr: tir.And | tir.BinaryOpExpr) -> tuple[Doc, int]:
         a, b = expr.a, expr.b
-        # A bare integer takes the datatype of an operand that is no literal.
-        left = self._part(a, INT32 if isinstance(b, tir.ConstExpr) else self.int_dtype)
-        right = self._part(b, INT32 if isinstance(a, tir.ConstExpr) else self.int_dtype)
+        # An integer without a datatype takes the datatype of the operand that is not a literal.
+        left = self._operand(a, INT32 if isinstance(b, tir.ConstExpr) else self.int_dtype)
+        right = self._operand(b, INT32 if isinstance(a, tir.ConstExpr) else self.int_dtype)
         kind = type(expr)
         if kind in _INFIX:
             sign, level, fold = _INFIX[kind]
-            if _gives(fold, expr, a, b):
+            if _rebuilds(fold, expr, a, b):
                 return self._infix(sign, level, left, right)
         elif kind in _FUNCTIONS:
             name, fold = _FUNCTIONS[kind]
-            if _gives(fold, expr, a, b):
+            if _rebuilds(fold, expr, a, b):
                 return self._call(name, left[0], right[0])
         return self._call(kind.__name__, left[0], right[0])
 
@@ -143,41 +145,41 @@ class ScalarText:
         if not isinstance(op, Op):
             return call(self.text.name_of(op), *docs), ATOM
         name = op.name.removeprefix("tir.")
-        external = parts_of(expr)
+        external = kernel_call(expr)
         if external is not None:
             kernel, launch, options = external
-            if _gives(partial(call_kernel, kernel, launch, **options), expr, *args[3:]):
-                said = [keyword(k, self._given(v)) for k, v in options.items()]
-                return self._call(name, docs[0], self._given(launch), *docs[3:], *said)
+            if _rebuilds(partial(call_kernel, kernel, launch, **options), expr, *args[3:]):
+                keywords = [keyword(k, self._option(v)) for k, v in options.items()]
+                return self._call(name, docs[0], self._option(launch), *docs[3:], *keywords)
         spelling = _SPELLINGS.get(name, name)
         if name in intrin.BITWISE:
-            if name == "bitwise_not" or _gives(
+            if name == "bitwise_not" or _rebuilds(
                 lambda a, b: ops.bitwise(op.name, a, b), expr, *args
             ):
                 return self._call(name, *docs)
         elif op.has_attr("TCallEffectKind") and hasattr(intrin, spelling):
             dtype = (expr.dtype,) if name in _DTYPE_FIRST else ()
             values = (a.value if isinstance(a, tir.StringImm) else a for a in args)
-            if _gives(getattr(intrin, spelling), expr, *dtype, *values):
+            if _rebuilds(getattr(intrin, spelling), expr, *dtype, *values):
                 shown = name if name == "fabs" else spelling
                 return self._call(shown, *(f'"{d}"' for d in dtype), *docs)
         return self._call("call_intrin", f'"{expr.dtype}"', f'"{op.name}"', *docs)
 
-    def _given(self, value: object) -> Doc:
+    def _option(self, value: object) -> Doc:
         if isinstance(value, list):
-            return Group("[", map(self._given, value), "]")
+            return Group("[", map(self._option, value), "]")
         return self._field(tir.StringImm(value) if isinstance(value, str) else value)
 
     def _field(self, value: object) -> Doc:
         if isinstance(value, tir.PrimExpr):
-            return self._plain(value) if id(value) in self.done else self.text.prim_doc(value)
+            return self._operand_doc(value) if id(value) in self.done else self.text.prim_doc(value)
         if isinstance(value, tuple):
             return Group("[", map(self._field, value), "]")
         return repr(value)
 
 
-def _gives(function: Callable[..., tir.PrimExpr], expr: tir.PrimExpr, *args: object) -> bool:
-    """Whether `function` builds `expr` itself of `args`, folding nothing."""
+def _rebuilds(function: Callable[..., tir.PrimExpr], expr: tir.PrimExpr, *args: object) -> bool:
+    """Return whether `function(*args)` is `expr` itself, so that nothing was folded."""
     if isinstance(expr, tir.BinaryOpExpr) and not any(isinstance(a, tir.ConstExpr) for a in args):
         match expr:
             case tir.Div():
@@ -190,7 +192,7 @@ def _gives(function: Callable[..., tir.PrimExpr], expr: tir.PrimExpr, *args: obj
                 return True
     try:
         return function(*args) is expr
-    except (TypeError, ValueError):  # MisuseError is both; a malformed call fits no function
+    except (TypeError, ValueError):  # MisuseError is both; the call is malformed
         return False
 
 

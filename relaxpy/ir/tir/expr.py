@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, counted, digits, is_users
+from relaxpy.errors import MisuseError, counted, digits, is_user_frame
 from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType
@@ -284,7 +284,7 @@ ASKS_FOR_TEXT: Final = "__asks_for_text__"
 
 
 def _refused(frame: FrameType) -> bool:
-    return CALLED_BY_TEXT.get() and (is_users(frame) or ASKS_FOR_TEXT in frame.f_globals)
+    return CALLED_BY_TEXT.get() and (is_user_frame(frame) or ASKS_FOR_TEXT in frame.f_globals)
 
 
 class EQ(CmpExpr):

@@ -65,7 +65,7 @@ def members(expr: PrimExpr) -> Any:
             return expr
 
 
-def parts_of(call: Call) -> tuple[str, list[Any], dict[str, Any]] | None:
+def kernel_call(call: Call) -> tuple[str, list[Any], dict[str, Any]] | None:
     """Text, launch arguments and options of a call of an external kernel; None if it is none."""
     match call:
         case Call(op=Op(name="tir.call_kernel"), args=(StringImm(value=kernel), launch, said, *_)):
@@ -86,5 +86,5 @@ def is_identifier(name: str) -> bool:
 
 def kernel_name(call: Call) -> str | None:
     """What the external kernel that `call` calls is named; None if it calls none."""
-    found = parts_of(call)
+    found = kernel_call(call)
     return None if found is None else str(found[2].get("kernel_name", found[0]))

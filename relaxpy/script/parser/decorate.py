@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, overload
 
 from typing_extensions import override
 
-from relaxpy.entry import tell
+from relaxpy.entry import attach_position
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
@@ -124,7 +124,7 @@ class FunctionDecorator(forms.FunctionOptions):
             given = _checked_options(options, others)
             return replace(self, **given)
         except RelaxpyError as error:
-            tell(error, frame, (function,), {**options, **others})
+            attach_position(error, frame, (function,), {**options, **others})
             raise
 
     def define(self, function: Any, frame: FrameType) -> BaseFunc | Deferred:
@@ -184,7 +184,7 @@ class ModuleDecorator(forms.ModuleOptions):
                 )
             return defined_module(self, cls, frame)
         except RelaxpyError as error:
-            tell(error, frame, (cls,), {**options, **others})
+            attach_position(error, frame, (cls,), {**options, **others})
             raise
 
 

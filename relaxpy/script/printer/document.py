@@ -194,7 +194,7 @@ class Document:
             case Stmt():
                 kernels.statement(node)
             case rx.StructInfo():
-                self.writer.line(text.info_doc(node))
+                self.writer.line(text.struct_info_doc(node))
             case tir.PrimExpr():
                 self.writer.line(text.prim_doc(node))
             case Buffer():

@@ -68,12 +68,12 @@ class GraphWriter:
         own = frozenset(symbols)
         # Parameters may stand in each other's infos (SC-17), and callers may go by their names.
         named = [(self.names.bind(p), _declared(p)) for p in func.params]
-        params = [Concat(f"{p}: ", self.text.info_doc(info, own)) for p, info in named]
+        params = [Concat(f"{p}: ", self.text.struct_info_doc(info, own)) for p, info in named]
         result: Doc | None = None
         if (returned := func.ret_struct_info) is not None:
             # Functions that are returned have sizes of their own, which stand nowhere else.
             theirs = [v for v in _symbols([returned]) if v not in self._visible]
-            result = self.text.info_doc(returned, own.union(theirs))
+            result = self.text.struct_info_doc(returned, own.union(theirs))
         writer.header(name, params, result)
         contents = self._contents(func.body)
         around, self._visible = self._visible, self._visible | own
@@ -105,7 +105,7 @@ class GraphWriter:
                 self._declare_symbols([part])
             elif isinstance(part, rx.Var) and part not in bound:
                 self._declare_symbols(_symbols([_declared(part)]))
-                info = self.text.info_doc(_declared(part))
+                info = self.text.struct_info_doc(_declared(part))
                 self.writer.line(f"{self.names.of(part)}: ", info)
 
     def _declare_symbols(self, symbols: Iterable[Var]) -> None:
@@ -208,7 +208,9 @@ class GraphWriter:
                 shown = self.sequence(value)
                 self._assign(self.names.bind(var), var, shown)
             case rx.MatchCast(var=var, value=value, struct_info=info):
-                shown = call(f"{self.r}.match_cast", self.expr(value), self.text.info_doc(info))
+                shown = call(
+                    f"{self.r}.match_cast", self.expr(value), self.text.struct_info_doc(info)
+                )
                 if var is None:
                     self.writer.line(shown)
                 else:
@@ -232,7 +234,7 @@ class GraphWriter:
             info = signature_of(value)
         said = self._annotated and None not in (info, var.struct_info) and var.struct_info != info
         if said and var.struct_info is not None:
-            self.writer.line(f"{name}: ", self.text.info_doc(var.struct_info))
+            self.writer.line(f"{name}: ", self.text.struct_info_doc(var.struct_info))
         if isinstance(value, rx.Function):
             self._local_function(value, name)
         else:
@@ -241,7 +243,7 @@ class GraphWriter:
     def _cast_statement(self, binding: rx.MatchCast, value: rx.If | rx.Function) -> None:
         """An if or a function that is cast; without a variable it has the name that binds none."""
         info, var = binding.struct_info, binding.var
-        cast = call(f"{self.r}.match_cast", "...", self.text.info_doc(info))
+        cast = call(f"{self.r}.match_cast", "...", self.text.struct_info_doc(info))
         self.writer.line("with ", cast, ":")
         with self.writer.indented():
             if var is None:
@@ -256,7 +258,7 @@ class GraphWriter:
         if info is None:
             self.writer.line(f"{name} = ", value)
         else:
-            self.writer.line(f"{name}: ", self.text.info_doc(info), " = ", value)
+            self.writer.line(f"{name}: ", self.text.struct_info_doc(info), " = ", value)
 
     def _local_function(self, func: rx.Function, name: str) -> None:
         """A function among bindings, with an empty line on either side."""
@@ -297,7 +299,9 @@ class GraphWriter:
                 case rx.VarBinding(value=value):
                     self._assign(name, last.var, self.expr(value))
                 case rx.MatchCast(value=value, struct_info=info):
-                    shown = call(f"{self.r}.match_cast", self.expr(value), self.text.info_doc(info))
+                    shown = call(
+                        f"{self.r}.match_cast", self.expr(value), self.text.struct_info_doc(info)
+                    )
                     self._assign(name, last.var, shown)
 
     # Expressions

@@ -125,7 +125,9 @@ class ScriptText(ShortText):
         shown = self.metadata.place(CONSTANT_KEY, expr) if inline is None else inline
         if expr.spread_info is None:
             return shown
-        return call(f"{self.relax_prefix}.dist.const", shown, self.info_doc(expr.spread_info))
+        return call(
+            f"{self.relax_prefix}.dist.const", shown, self.struct_info_doc(expr.spread_info)
+        )
 
     @override
     def opaque_doc(self, value: object) -> Doc:

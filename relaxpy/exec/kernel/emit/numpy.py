@@ -65,7 +65,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.pysource import Names, set_place
+from relaxpy.pysource import Names, set_span
 
 UFUNCS: Mapping[Combine, str] = {
     "add": "np.add",
@@ -128,7 +128,7 @@ class NumpyEmitter:
         work = [*made, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
         checks += in_order
-        set_place([*checks, *work], self.plan.func.span)
+        set_span([*checks, *work], self.plan.func.span)
         self._all_bound([*checks, *work], entry.params)
         return Emitted(
             self.plan.name,
@@ -246,7 +246,7 @@ class NumpyEmitter:
             case Statement():
                 empty = self._nonempty(a for a in part.axes if a not in axes)
                 lines = emitter.statement(part, [*tests, *empty])
-                set_place(lines, part.span)
+                set_span(lines, part.span)
                 return lines
             case Group(items=items):
                 lines = emitter.items(items)
@@ -281,7 +281,7 @@ class NumpyEmitter:
                 ]
         lines = self._performed(step)
         lines = [when(both(_distinct(tests)), lines)] if tests and lines else lines
-        set_place(lines, part.span if isinstance(part, Statement) else None)
+        set_span(lines, part.span if isinstance(part, Statement) else None)
         return lines
 
     def _may_stop(self, step: Whole, axes: Sequence[Axis]) -> bool:

@@ -80,7 +80,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.pysource import set_place
+from relaxpy.pysource import set_span
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -110,7 +110,7 @@ class ScalarEmitter:
         found = []
         for part in items:
             lines = self._item(part)
-            set_place(lines, getattr(part, "span", None))
+            set_span(lines, getattr(part, "span", None))
             found += lines
         return found
 

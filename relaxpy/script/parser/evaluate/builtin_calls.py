@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser.evaluate.call_faults import culprit
+from relaxpy.script.parser.evaluate.call_faults import argument_node
 from relaxpy.script.parser.evaluate.comparisons import joined
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _condition(
     """What `value`, of an argument of a built-in function, says as a condition."""
     if isinstance(value, PrimExpr):
         return ops.truth(value)
-    where = culprit(node, [argument], {}, value) if isinstance(value, Expr) else None
+    where = argument_node(node, [argument], {}, value) if isinstance(value, Expr) else None
     return evaluator.truth(value, where or node)
 
 

@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from relaxpy.entry import culprit, part_about
+from relaxpy.entry import argument_node, node_about
 from relaxpy.errors import close_names
 
-__all__ = ["Fault", "culprit", "misfit", "part_about", "raised_at"]
+__all__ = ["Fault", "argument_node", "misfit", "node_about", "raised_at"]
 
 
 class Fault(NamedTuple):

@@ -42,7 +42,7 @@ from relaxpy.script.language.wording import (
 )
 from relaxpy.script.parser.evaluate import displays, door
 from relaxpy.script.parser.evaluate.builtin_calls import IN_PLACE_OF, with_key
-from relaxpy.script.parser.evaluate.call_faults import culprit, misfit, part_about, raised_at
+from relaxpy.script.parser.evaluate.call_faults import argument_node, misfit, node_about, raised_at
 from relaxpy.script.parser.evaluate.comparisons import (
     check_index,
     check_lookup,
@@ -344,7 +344,7 @@ class Evaluator:
                 if (function is max or function is min) and len(args) > 1:
                     error = error.hinted(f"write T.{ast.unparse(node)}")
             missing = isinstance(error, MissingArgumentError)
-            where = node.func if missing else culprit(node, args, kwargs, error.about) or node
+            where = node.func if missing else argument_node(node, args, kwargs, error.about) or node
             place = raised_at(error) if isinstance(error, MisuseError) else None
             raise as_parse_error(error, self.span(where)).noted(place) from None
         except VALUE_ERRORS as error:
@@ -409,7 +409,7 @@ class Evaluator:
         try:
             return self.on_subscript(owner, index, node)
         except RelaxpyError as error:
-            found = part_about(node.slice, index, error.about)
+            found = node_about(node.slice, index, error.about)
             raise as_parse_error(error, self.span(found or node)) from None
         except VALUE_ERRORS as error:
             kind = f"{type(error).__name__}: " if isinstance(error, KeyError) else ""

@@ -25,7 +25,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.namespaces import offers
 from relaxpy.script.parser.evaluate import door
-from relaxpy.script.parser.evaluate.call_faults import culprit
+from relaxpy.script.parser.evaluate.call_faults import argument_node
 from relaxpy.script.parser.source.scope import BUILTINS, FromText, ModuleRef
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class TextGuard(Guard):
         for value in (*args, *kwargs.values()):
             # T.index_map and others would call it
             if type(value) not in _PLAIN and self._is_foreign(value):
-                raise at.error(culprit(node, args, kwargs, value) or node, _OUT_OF_REACH)
+                raise at.error(argument_node(node, args, kwargs, value) or node, _OUT_OF_REACH)
         if not isinstance(function, (rx.Expr, FromText)) and id(function) not in self._callable:
             raise at.error(node.func, _OUT_OF_REACH)
         if function is round:
