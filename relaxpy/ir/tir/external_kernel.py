@@ -1,4 +1,4 @@
-"""Calls of kernels in another language, such as CUDA: they are kept, and run elsewhere."""
+"""Calls of external kernels in another language, such as CUDA, which relaxpy cannot run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm
 def call_kernel(
     kernel: Any, launch_args: object, *args: object, dtype: object = None, **options: object
 ) -> Call:
-    """A call of a kernel in another language, launched over `launch_args`, nested lists of sizes.
+    """Build a call of an external kernel, launched over `launch_args`, nested lists of extents.
 
-    `kernel` is its text, with `kernel_name` among the options, or its name alone; for a function of
-    Triton its text and name are taken.
+    `kernel` is its source text, with `kernel_name` among the options, or its name, or a Triton
+    function.
 
     Errors:
-        MisuseError (also TypeError): it is none of these.
+        MisuseError (also TypeError): `kernel` is none of these.
     """
     if not isinstance(kernel, str) and isinstance(getattr(kernel, "src", None), str):
         kernel, options = kernel.src, {"kernel_name": kernel.__name__, **options}
@@ -38,27 +38,29 @@ def call_kernel(
         )
     if not isinstance(launch_args, (tuple, list)):
         raise MisuseError(
-            f"a kernel is launched over a list of sizes, found {launch_args!r:.60}",
+            f"a kernel is launched over a list of extents, found {launch_args!r:.60}",
             about=launch_args,
         )
-    said = [part for option in options.items() for part in option]
+    flat_options = [item for option in options.items() for item in option]
     operands = [arg.data if isinstance(arg, Buffer) else ops.convert(arg) for arg in args]
     return Call(
-        INT32, "tir.call_kernel", (StringImm(kernel), _tuple(launch_args), _tuple(said), *operands)
+        INT32,
+        "tir.call_kernel",
+        (StringImm(kernel), _tuple(launch_args), _tuple(flat_options), *operands),
     )
 
 
 def _tuple(members: Any) -> PrimExpr:
-    """Members that may be lists of members."""
-    parts = [_tuple(m) if isinstance(m, (tuple, list)) else ops.convert(m) for m in members]
-    return Call(HANDLE, "tir.tvm_tuple", parts)
+    """Return a `tvm_tuple` call of values and nested lists."""
+    args = [_tuple(m) if isinstance(m, (tuple, list)) else ops.convert(m) for m in members]
+    return Call(HANDLE, "tir.tvm_tuple", args)
 
 
 def members(expr: PrimExpr) -> Any:
-    """What `expr` was made of: lists for tuples, strings for those of Python."""
+    """Invert `_tuple`: return nested lists for tuples, and Python strings for string literals."""
     match expr:
-        case Call(op=Op(name="tir.tvm_tuple"), args=parts):
-            return [members(part) for part in parts]
+        case Call(op=Op(name="tir.tvm_tuple"), args=args):
+            return [members(arg) for arg in args]
         case StringImm(value=text):
             return text
         case _:
@@ -66,25 +68,27 @@ def members(expr: PrimExpr) -> Any:
 
 
 def kernel_call(call: Call) -> tuple[str, list[Any], dict[str, Any]] | None:
-    """Text, launch arguments and options of a call of an external kernel; None if it is none."""
+    """Return the text, launch arguments and options of a call of an external kernel, or None."""
     match call:
-        case Call(op=Op(name="tir.call_kernel"), args=(StringImm(value=kernel), launch, said, *_)):
-            sizes, options = members(launch), members(said)
+        case Call(
+            op=Op(name="tir.call_kernel"), args=(StringImm(value=kernel), launch, flat_options, *_)
+        ):
+            extents, options = members(launch), members(flat_options)
         case _:
             return None
-    if not isinstance(sizes, list) or not isinstance(options, list) or len(options) % 2:
+    if not isinstance(extents, list) or not isinstance(options, list) or len(options) % 2:
         return None
     if not all(isinstance(name, str) and is_identifier(name) for name in options[::2]):
         return None
-    return kernel, sizes, dict(zip(options[::2], options[1::2], strict=True))
+    return kernel, extents, dict(zip(options[::2], options[1::2], strict=True))
 
 
 def is_identifier(name: str) -> bool:
-    """Whether Python reads `name` as one."""
+    """Return whether `name` is a Python identifier and not a keyword."""
     return name.isidentifier() and not iskeyword(name)
 
 
 def kernel_name(call: Call) -> str | None:
-    """What the external kernel that `call` calls is named; None if it calls none."""
-    found = kernel_call(call)
-    return None if found is None else str(found[2].get("kernel_name", found[0]))
+    """Return the name of the external kernel that `call` calls, or None."""
+    external = kernel_call(call)
+    return None if external is None else str(external[2].get("kernel_name", external[0]))

@@ -1,7 +1,7 @@
-"""PrimExpr, the base of scalar expressions: one object a structure, and Python's operators.
+"""PrimExpr, the base class of scalar expressions, with interning and Python operators.
 
-Nodes are interned: structurally equal expressions over the same variables are one object, so that
-comparison and hashing are by identity.
+Nodes are interned (hash-consed): structurally equal expressions over the same variables are one
+object, so that comparison and hashing are by identity.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import expr, ops
 
 _interned: WeakValueDictionary[tuple[object, ...], PrimExpr] = WeakValueDictionary()
-# Two threads that build one expression get one object; what the collector runs may build more.
-_entering = RLock()
+# Threads that build the same expression get one object. The lock is reentrant, since finalisers
+# that the garbage collector runs may build expressions, too.
+_intern_lock = RLock()
 
 _CHAINED = frozenset(DataType(f"int{bits}") for bits in (8, 16, 32, 64))
 
 
 def _identity(value: object) -> object:
-    """What stands for a field in the table of interned nodes."""
+    """Return the key of a field in the table of interned nodes."""
     if type(value) is int:
         return value
     if isinstance(value, Node):
@@ -40,15 +41,15 @@ def _identity(value: object) -> object:
 
 
 class PrimExpr(Node):
-    """A scalar (or vector) expression. `a == b` builds EQ, whose truth is structural equality."""
+    """A scalar (or vector) expression. `a == b` builds EQ, whose bool is structural equality."""
 
     __slots__ = ("dtype", "height")
     _stored: ClassVar[tuple[str, ...]] = ()
-    #: Signed operations of one chain, as a + b - c, do not count as nested in each other.
+    #: Chained signed operations, such as a + b - c, count as one level of nesting.
     _chain: ClassVar[str | None] = None
     dtype: DataType
     height: int
-    """How deep expressions are nested in this one; 0 for leaves."""
+    """The height of the expression tree; 0 for leaves."""
 
     @override
     def __init_subclass__(cls) -> None:
@@ -59,13 +60,13 @@ class PrimExpr(Node):
         key = (cls, dtype, *map(_identity, values))
         node = _interned.get(key)
         if node is None:
-            made = object.__new__(cls)
-            object.__setattr__(made, "dtype", dtype)
-            object.__setattr__(made, "height", cls._height_over(values))
+            new = object.__new__(cls)
+            object.__setattr__(new, "dtype", dtype)
+            object.__setattr__(new, "height", cls._height_over(values))
             for name, value in zip(cls._stored, values, strict=True):
-                object.__setattr__(made, name, value)
-            with _entering:
-                node = _interned.setdefault(key, made)
+                object.__setattr__(new, name, value)
+            with _intern_lock:
+                node = _interned.setdefault(key, new)
         return cast("Self", node)
 
     @classmethod
@@ -89,7 +90,7 @@ class PrimExpr(Node):
         raise AttributeError(f"a {type(self).__name__} cannot be changed; build a new one")
 
     def with_fields(self, **changes: object) -> PrimExpr:
-        """This node built anew over other fields; the datatype follows them."""
+        """Rebuild this node with other fields; the datatype is inferred from them."""
         names = self.__match_args__  # type: ignore[attr-defined]
         return type(self)(*(changes.get(n, getattr(self, n)) for n in names))
 
@@ -103,7 +104,7 @@ class PrimExpr(Node):
     def __repr__(self) -> str:
         return str(self)
 
-    __hash__ = object.__hash__  # by identity, without a frame of Python
+    __hash__ = object.__hash__  # by identity, without a Python call
 
     @override
     def __eq__(self, other: object) -> Any:
@@ -114,7 +115,7 @@ class PrimExpr(Node):
         return self._compared(expr.NE, other)
 
     def _compared(self, kind: type[expr.CmpExpr], other: object) -> Any:
-        """The comparison; what has no common datatype is not equal, as in `var in variables`."""
+        """Build a comparison; operands without a common datatype are unequal."""
         if not isinstance(other, (PrimExpr, int, float, np.number, np.bool_)):
             return NotImplemented
         try:
@@ -220,11 +221,11 @@ class PrimExpr(Node):
         return expr.Call(self.dtype, "tir.bitwise_not", (self,))
 
     def equal(self, other: ExprLike) -> PrimExpr:
-        """`self == other` as an expression."""
+        """Return `self == other` as an expression."""
         return ops.compare(expr.EQ, self, other)
 
     def astype(self, dtype: str) -> PrimExpr:
-        """This value converted to `dtype`; itself if it has that datatype."""
+        """Convert this value to `dtype`, or return it if it has that datatype."""
         return ops.cast_to(self, dtype)
 
 

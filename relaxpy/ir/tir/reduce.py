@@ -24,9 +24,9 @@ Combine: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CommReducer(Node):
-    """A commutative combination of values `lhs` and `rhs` into `result`, and its identity.
+    """A commutative function from `lhs` and `rhs` to `result`, and its identity element.
 
-    All four have one member for each value that is reduced at once.
+    All four fields have one element per value that is reduced at the same time.
     """
 
     _fields = ("lhs", "rhs", "result", "identity_element")
@@ -48,7 +48,7 @@ class CommReducer(Node):
             )
 
     def combine(self, left: Sequence[PrimExpr], right: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-        """The combination of two groups of values."""
+        """Apply the function to two groups of values."""
         values = dict(zip(self.lhs + self.rhs, (*left, *right), strict=True))
         return tuple(substitute(r, values) for r in self.result)
 
@@ -76,7 +76,7 @@ class Reduce(PrimExpr):
         init: Sequence[ExprLike] | None = None,
         span: Span | None = None,
     ) -> Self:
-        """Errors: MisuseError if an axis reduces nothing or the values are not the combiner's."""
+        """Errors: MisuseError if an axis is not a reduction axis or `src` has a wrong length."""
         source, index = ops.convert_all(src), ops.whole(value_index)
         if not isinstance(combiner, CommReducer):
             raise MisuseError(f"expected a CommReducer, found {combiner!r:.60}", about=combiner)
@@ -101,13 +101,13 @@ class Reduce(PrimExpr):
         return cls._make(source[index].dtype, combiner, axes, source, test, index, start)
 
 
-def reducer_of(combine: Combine, identity: Sequence[ExprLike]) -> CommReducer:
-    """The reducer that `combine` describes, with one identity for each value it reduces.
+def make_reducer(combine: Combine, identity: Sequence[ExprLike]) -> CommReducer:
+    """Build a reducer from a Python function and one identity element per reduced value.
 
-    `combine` takes the values of the left side, then those of the right side.
+    `combine` takes the left operands, then the right operands.
 
     Errors:
-        MisuseError: it takes or gives another number of values.
+        MisuseError: `combine` takes or returns a wrong number of values.
     """
     if not callable(combine):
         raise MisuseError(f"a reducer is a function of values, found {combine!r:.60}")
@@ -120,8 +120,8 @@ def reducer_of(combine: Combine, identity: Sequence[ExprLike]) -> CommReducer:
         )
     kinds = [value.dtype for value in (*start, *start)]
     operands = tuple(Var(name, kind) for name, kind in zip(names, kinds, strict=True))
-    found = combine(*operands)
-    result = ops.convert_all(found if isinstance(found, tuple) else (found,))
+    combined = combine(*operands)
+    result = ops.convert_all(combined if isinstance(combined, tuple) else (combined,))
     return CommReducer(operands[: len(start)], operands[len(start) :], result, start)
 
 
@@ -131,7 +131,7 @@ Reduction: TypeAlias = PrimExpr | tuple[PrimExpr, ...]
 def comm_reducer(
     fcombine: Combine, fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Any]:
-    """A reducer `r(expr, axis, where=None, init=None)` from a combination and its identity.
+    """Return a reducer `r(expr, axis, where=None, init=None)` from a function and its identity.
 
     `fcombine(x, y)` combines two values, or two tuples of values where `expr` is a tuple;
     `fidentity` takes as many datatypes. `r(a, b, ...)` without axes combines its arguments.
@@ -149,7 +149,7 @@ def comm_reducer(
     try:
         operands = list(inspect.signature(fcombine).parameters)
     except ValueError:
-        operands = ["x", "y"]  # a function of C does not say
+        operands = ["x", "y"]  # builtins may have no signature
     if len(operands) < 2:
         raise MisuseError(f"a reducer combines two values, {fcombine!r:.60} takes {operands}")
 
@@ -174,10 +174,10 @@ def comm_reducer(
             tuple(ops.convert(i) for i in identity),
         )
         start = None if init is None else (list(init) if many else [init])
-        parts = tuple(
+        results = tuple(
             Reduce(combiner, source, axes, where, index, start) for index in range(len(source))
         )
-        return parts if many else parts[0]
+        return results if many else results[0]
 
     def reducer(
         expr: Any, axis: Any = None, *args: Any, where: ExprLike | None = None, init: Any = None
@@ -195,7 +195,9 @@ def comm_reducer(
         return reduce(fcombine, values if grouped else map(ops.convert, values))
 
     reducer.__name__ = reducer.__qualname__ = name
-    reducer.__doc__ = f"{name} of an expression over reduction axes, or of its arguments."
+    reducer.__doc__ = (
+        f"Return the {name} of an expression over reduction axes, or of the arguments."
+    )
     return reducer
 
 

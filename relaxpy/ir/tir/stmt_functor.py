@@ -1,4 +1,4 @@
-"""Visiting and rewriting of statements and expressions by plain functions."""
+"""Visitors and mutators of statements and expressions as plain functions."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ Change: TypeAlias = Callable[[Any], Any]
 
 @user_facing
 def post_order_visit(node: Node, fvisit: Callable[[Any], object]) -> None:
-    """Call `fvisit` with every statement and expression once, parts before what they are in.
+    """Call `fvisit` with every statement and expression once, children before parents.
 
-    The shapes of buffers are not entered.
+    The shapes of buffers are not visited.
     """
     _check(node, fvisit)
-    for found in traverse.walk(node):
-        if isinstance(found, (PrimExpr, Stmt)):
-            fvisit(found)
+    for child in traverse.walk(node):
+        if isinstance(child, (PrimExpr, Stmt)):
+            fvisit(child)
 
 
 @user_facing
 def pre_order_visit(node: Node, fvisit: Callable[[Any], bool]) -> None:
-    """Call `fvisit` with every statement and expression once, and enter it if that is true."""
+    """Call `fvisit` with every statement and expression once; visit its children if it is true."""
     _check(node, fvisit)
     seen: set[int] = set()
     stack: list[Node] = [node]
     while stack:
-        found = stack.pop()
-        if id(found) in seen:
+        child = stack.pop()
+        if id(child) in seen:
             continue
-        seen.add(id(found))
-        if isinstance(found, (PrimExpr, Stmt)) and not fvisit(found):
+        seen.add(id(child))
+        if isinstance(child, (PrimExpr, Stmt)) and not fvisit(child):
             continue
-        if not found._variable:
-            stack += reversed(list(traverse.children(found)))
+        if not child._variable:
+            stack += reversed(list(traverse.children(child)))
 
 
 @user_facing
@@ -53,29 +53,30 @@ def ir_transform(
     postorder: Change | None,
     only_enable: Container[str] | None = None,
 ) -> Node:
-    """`stmt` with statements and expressions changed by functions that give None to leave them.
+    """Rewrite the statements and expressions of `stmt`; a function returns None for no change.
 
-    What `preorder` gives stands as it is, and is not entered; `postorder` sees nodes whose parts
-    have been changed. Both see the kinds named in `only_enable` alone, as in "tir.Add".
+    A result of `preorder` is final, and its children are not visited. `postorder` is called with
+    nodes whose children are rewritten. Both are called only with the node classes in `only_enable`,
+    such as "tir.Add".
     """
     _check(stmt, *(f for f in (preorder, postorder) if f is not None))
 
     def change(node: Node) -> Node:
-        asked = isinstance(node, (PrimExpr, Stmt)) and (
+        enabled = isinstance(node, (PrimExpr, Stmt)) and (
             only_enable is None or f"tir.{type(node).__name__}" in only_enable
         )
-        before = preorder(node) if asked and preorder is not None else None
+        before = preorder(node) if enabled and preorder is not None else None
         if before is not None:
             return _node(before)
         rebuilt = node if node._variable else traverse.map_children(change, node)
-        after = postorder(rebuilt) if asked and postorder is not None else None
+        after = postorder(rebuilt) if enabled and postorder is not None else None
         return rebuilt if after is None else _node(after)
 
     return change(stmt)
 
 
 def _check(node: object, *functions: object) -> None:
-    """Errors: MisuseError (also TypeError) if these are no node and functions."""
+    """Errors: MisuseError (also TypeError) if `node` is not a node or a function not callable."""
     if not isinstance(node, Node):
         raise MisuseError(f"expected a statement or an expression, found {node!r:.60}", about=node)
     for function in functions:
@@ -84,13 +85,13 @@ def _check(node: object, *functions: object) -> None:
 
 
 def _node(value: object) -> Node:
-    """What a change gives. Errors: MisuseError (also TypeError) if that is no node."""
+    """Convert the result of a rewrite. Errors: MisuseError (also TypeError) if it is not a node."""
     return value if isinstance(value, Node) else ops.convert(value)
 
 
 @user_facing
 def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
-    """`node` with values for variables at every use; nothing is folded.
+    """Replace variables by values at every use in `node`; nothing is folded.
 
     Errors:
         MisuseError (also TypeError): a value has another datatype than its variable.
@@ -101,10 +102,10 @@ def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
     values = {}
     for var, value in vmap.items():
         ops.check_variable(var, "a substitution")
-        given = ops.const(value, var.dtype) if type(value) is int else ops.convert(value)
-        if given.dtype != var.dtype:
+        new_value = ops.const(value, var.dtype) if type(value) is int else ops.convert(value)
+        if new_value.dtype != var.dtype:
             raise MisuseError(
-                f"{var.name} of {var.dtype} cannot be {given.dtype} `{given}`", about=value
+                f"{var.name} of {var.dtype} cannot be {new_value.dtype} `{new_value}`", about=value
             )
-        values[var] = given
+        values[var] = new_value
     return substitution.substitute(node, values)

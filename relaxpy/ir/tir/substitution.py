@@ -1,4 +1,4 @@
-"""Substitution of scalar variables, in whatever node they stand."""
+"""Substitution of TIR variables in any node."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ N = TypeVar("N", bound=Node)
 
 
 def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
-    """Whether any of `variables` occurs in `value`."""
+    """Return whether any of `variables` occurs in `value`."""
     if isinstance(value, Var):
         return value in variables
-    return any(isinstance(part, Var) and part in variables for part in walk(value))
+    return any(isinstance(node, Var) and node in variables for node in walk(value))
 
 
 def substitute(
@@ -24,11 +24,11 @@ def substitute(
     values: Mapping[Var, PrimExpr],
     after: Callable[[Node], Node | None] = lambda _: None,
 ) -> N:
-    """`node` with the TIR variables in `values` replaced at every use.
+    """Replace the TIR variables in `values` at every use in `node`.
 
-    Literals are not folded, unless `after`, a rule for nodes whose parts are done, does it.
-    Variables whose info mentions a replaced one, and buffers whose shape, strides or offset do, are
-    made anew, once each.
+    Literals are not folded, unless the rule `after`, which is applied to rebuilt nodes, does that.
+    Variables whose struct info mentions a replaced variable, and buffers whose shape, strides or
+    offset do, are rebuilt once each.
     """
     if not values:
         return node
@@ -36,17 +36,17 @@ def substitute(
         return node
     if isinstance(node, Var):
         return cast("N", values.get(node, node))
-    made: dict[int, Node] = {}
+    rebuilt: dict[int, Node] = {}
 
-    def rule(found: Node) -> Node | None:
-        if isinstance(found, Var):
-            return values.get(found)
-        if not found._variable:
-            return after(found)
-        new = made.get(id(found))
+    def rule(old: Node) -> Node | None:
+        if isinstance(old, Var):
+            return values.get(old)
+        if not old._variable:
+            return after(old)
+        new = rebuilt.get(id(old))
         if new is None:
-            new = map_children(lambda child: rewrite(child, rule), found)
-            made[id(found)] = new
+            new = map_children(lambda child: rewrite(child, rule), old)
+            rebuilt[id(old)] = new
         return new
 
     return cast("N", rewrite(node, rule))

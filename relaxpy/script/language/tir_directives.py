@@ -375,7 +375,7 @@ def comm_reducer(
 ) -> CommReducer | Callable[..., Any]:
     """A reducer: of a list of identities the node itself, else a function over axes."""
     if isinstance(identity, (list, tuple)):
-        return reduce.reducer_of(combiner, identity)
+        return reduce.make_reducer(combiner, identity)
     return reduce.comm_reducer(combiner, identity, name)
 
 

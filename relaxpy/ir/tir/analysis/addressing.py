@@ -1,4 +1,4 @@
-"""Where the elements of a buffer lie, and how its memory is handed to a function."""
+"""Element offsets of buffers, flattened buffers, and pointers into buffers for calls."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ _MASKS = {"r": Buffer.READ, "w": Buffer.WRITE}
 
 
 def _groups(buffer: Buffer) -> Iterator[range]:
-    """The axes that make up each axis of the memory."""
+    """Yield the buffer axes that form each physical axis."""
     ends = [0, *buffer.axis_separators, buffer.ndim]
     for begin, end in pairwise(ends):
         yield range(begin, end)
 
 
 def _integer(value: ExprLike, what: str) -> PrimExpr:
-    found = ops.convert(value)
-    if not found.dtype.is_int or found.dtype.is_bool:
+    result = ops.convert(value)
+    if not result.dtype.is_int or result.dtype.is_bool:
         raise MisuseError(f"{what} is an integer, found {value!r:.60}", about=value)
-    return found
+    return result
 
 
 def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
-    """How many elements lie before the one at `indices`, for each axis of the memory, simplified.
+    """Return the simplified element offset of `indices` along each physical axis.
 
     Errors:
-        MisuseError: another number of indices, or something else than integers; memory of several
-            axes that begins elsewhere.
+        MisuseError: the number of indices differs from the rank, an index is not an integer, or a
+            buffer with several physical axes has an offset.
     """
     if not isinstance(indices, (tuple, list)):
         raise MisuseError(f"indices stand in a list, found {indices!r:.60}", about=indices)
     values = [_integer(index, "an index") for index in indices]
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))
-    found: list[PrimExpr] = []
+    result: list[PrimExpr] = []
     for axes in _groups(buffer):
         offset: PrimExpr = ops.const(0)
         for axis in axes:
@@ -49,17 +49,17 @@ def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
                 offset = offset + values[axis] * buffer.strides[axis]
             else:
                 offset = offset * buffer.shape[axis] + values[axis]
-        found.append(offset)
+        result.append(offset)
     if not (isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0):
-        if len(found) > 1:
+        if len(result) > 1:
             raise MisuseError(f"the memory of buffer {buffer.name} has several axes and an offset")
-        found[0] = found[0] + buffer.elem_offset
+        result[0] = result[0] + buffer.elem_offset
     simplify = Analyzer().simplify
-    return [simplify(offset) for offset in found]
+    return [simplify(offset) for offset in result]
 
 
 def flattened(buffer: Buffer) -> Buffer:
-    """The buffer with one dimension for each axis of its memory; itself if it is like that."""
+    """Return the buffer with one dimension per physical axis; itself if it has that form."""
     groups = list(_groups(buffer))
     if len(groups) == buffer.ndim and not buffer.strides:
         return buffer
@@ -82,11 +82,11 @@ def access_ptr(
     offset: ExprLike = 0,
     extent: ExprLike | None = None,
 ) -> Call:
-    """A pointer into the buffer, and how many elements from there on are read or written.
+    """Return a `tvm_access_ptr` call: a pointer into the buffer with the number of its elements.
 
     Errors:
         MisuseError: the mask is neither made of "r" and "w" nor a number; an offset or extent is
-            no integer.
+            not an integer.
     """
     if isinstance(access_mask, str):
         unknown = set(access_mask) - set(_MASKS)
@@ -105,10 +105,10 @@ def access_ptr(
         for size in buffer.shape:
             count = count * size
         count = count - start
-    where = buffer.elem_offset + start
+    position = buffer.elem_offset + start
     kind = buffer.dtype
     if lanes > 1:
         kind = kind.with_lanes(lanes)
-        count, where = count // lanes, where // lanes
+        count, position = count // lanes, position // lanes
     element = Call(kind, "tir.type_annotation", ())
-    return Call(ptr_type, "tir.tvm_access_ptr", (element, buffer.data, where, count, mask))
+    return Call(ptr_type, "tir.tvm_access_ptr", (element, buffer.data, position, count, mask))

@@ -1,4 +1,4 @@
-"""What maps of indices give and take: shapes, maps back, sameness; found by iterator maps."""
+"""Result shapes, inverses and equality of index maps, by iterator map detection."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
 
 
 def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[PrimExpr]:
-    """The sizes that hold every final index of an array of this shape.
+    """Return the shape that contains all final indices of an array with this shape.
 
     Errors:
-        MisuseError: the rank is another, or an index has no bound.
+        MisuseError: the rank differs, or an index is not bounded.
     """
     iters = index_map.iters(shape)
-    found = detect_iter_map(index_map.final_indices, iters, True, IterMapLevel.Surjective)
+    detected = detect_iter_map(index_map.final_indices, iters, True, IterMapLevel.Surjective)
     analyzer = Analyzer()
-    if not found.errors:
-        return [analyzer.simplify(_beyond(index)) for index in found.indices]
+    if not detected.errors:
+        return [analyzer.simplify(_stop(index)) for index in detected.indices]
     sizes = []
     for index in index_map.final_indices:
         covered = analyzer.int_set(index, iters)
@@ -39,39 +39,38 @@ def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[Pri
 def inverse_of(
     index_map: IndexMap, shape: Sequence[ExprLike | Range], *, padded: bool
 ) -> tuple[IndexMap, PrimExpr]:
-    """The map back, and over its indices whether they are those of no element, if any may be.
+    """Return the inverse map, and the predicate over its indices that is true on padding.
 
     Errors:
-        MisuseError: two elements have the same final indices, or some final indices are those of
-            none and it is not `padded`.
+        MisuseError: the map is not injective, or it is not surjective and `padded` is false.
     """
     level = IterMapLevel.Surjective if padded else IterMapLevel.Bijective
     iters = index_map.iters(shape)
-    found = detect_iter_map(index_map.final_indices, iters, True, level)
-    if found.errors:
-        raise MisuseError(f"{index_map} cannot be inverted: {found.errors[0]}", about=shape)
+    detected = detect_iter_map(index_map.final_indices, iters, True, level)
+    if detected.errors:
+        raise MisuseError(f"{index_map} cannot be inverted: {detected.errors[0]}", about=shape)
     dtype = index_map.final_indices[0].dtype if index_map.final_indices else INT64
     outputs = tuple(Var(f"axis{k}", dtype) for k in range(len(index_map.final_indices)))
-    back = inverse_affine_iter_map(found.indices, outputs)
+    back = inverse_affine_iter_map(detected.indices, outputs)
     analyzer = Analyzer()
-    for output, index in zip(outputs, found.indices, strict=True):
-        analyzer.bind(output, Range(_least(index), _beyond(index)))
+    for output, index in zip(outputs, detected.indices, strict=True):
+        analyzer.bind(output, Range(_minimum(index), _stop(index)))
     final = tuple(analyzer.simplify(back.get(var, domain.min)) for var, domain in iters.items())
-    if padded and not found.one_to_one:
+    if padded and not detected.one_to_one:
         raise MisuseError(f"{index_map} cannot be inverted: it loses indices", about=shape)
-    marks = values_of_marks(found.indices, outputs)
-    holds = [analyzer.simplify(p.is_padding(marks[p.mark])) for p in found.padded]
+    marks = values_of_marks(detected.indices, outputs)
+    holds = [analyzer.simplify(p.is_padding(marks[p.mark])) for p in detected.padded]
     padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
     return IndexMap(outputs, final), padding
 
 
-def are_equal(ours: Sequence[PrimExpr], theirs: Sequence[PrimExpr]) -> bool:
-    """Whether two maps are known to give the same indices, whatever their variables are."""
-    return all(map(Analyzer().can_prove_equal, ours, theirs))
+def are_equal(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> bool:
+    """Return whether all indices are provably equal."""
+    return all(map(Analyzer().can_prove_equal, first, second))
 
 
-def _least(index: IterSumExpr) -> PrimExpr:
-    """The least value of a detected index."""
+def _minimum(index: IterSumExpr) -> PrimExpr:
+    """Return the minimum of a detected index."""
     least: PrimExpr = index.base
     for arg in index.args:
         if isinstance(arg.scale, IntImm) and arg.scale.value < 0:
@@ -79,8 +78,8 @@ def _least(index: IterSumExpr) -> PrimExpr:
     return least
 
 
-def _beyond(index: IterSumExpr) -> PrimExpr:
-    """One more than the greatest value of a detected index."""
+def _stop(index: IterSumExpr) -> PrimExpr:
+    """Return one more than the maximum of a detected index."""
     greatest: PrimExpr = index.base
     for arg in index.args:
         if not (isinstance(arg.scale, IntImm) and arg.scale.value < 0):

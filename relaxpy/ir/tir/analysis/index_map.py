@@ -1,4 +1,4 @@
-"""IndexMap: how indices of one layout become those of another."""
+"""IndexMap: a map from the indices of one layout to those of another."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 class AxisSeparator:
-    """What stands between the indices of two axes of flat memory."""
+    """Marks the boundary between the indices of two physical axes."""
 
     @override
     def __repr__(self) -> str:
@@ -35,9 +35,9 @@ class AxisSeparator:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IndexMap(Node):
-    """`final_indices` as expressions over the variables `initial_indices`.
+    """A function from the variables `initial_indices` to the expressions `final_indices`.
 
-    `inverse_index_map` leads back, where it was given.
+    `inverse_index_map` is an explicit inverse, if there is one.
     """
 
     AXIS_SEPARATOR: ClassVar[AxisSeparator] = AxisSeparator()
@@ -71,21 +71,22 @@ class IndexMap(Node):
         *,
         index_dtype: str = "int64",
     ) -> IndexMap:
-        """The map that a Python function is, from indices to an index or a list of them.
+        """Build the map from a Python function from indices to an index or a list of indices.
 
-        With `*args`, `ndim` says how many indices it takes in all.
+        For a function with `*args`, `ndim` is the number of all indices.
 
         Errors:
-            MisuseError (also TypeError): it takes other arguments, or gives axis separators.
+            MisuseError (also TypeError): the function takes other arguments, or returns axis
+                separators.
         """
-        found, separators = IndexMap.from_func_with_separators(
+        index_map, separators = IndexMap.from_func_with_separators(
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
         )
         if separators:
             raise MisuseError(
                 "the function gives axis separators", hint="use IndexMap.from_func_with_separators"
             )
-        return found
+        return index_map
 
     @staticmethod
     @user_facing
@@ -96,12 +97,12 @@ class IndexMap(Node):
         *,
         index_dtype: str = "int64",
     ) -> tuple[IndexMap, list[int]]:
-        """The map of a function, and before which of its indices an AXIS_SEPARATOR stood."""
+        """Build the map from a function, and return the positions of its axis separators."""
         variables = _parameters(mapping_function, ndim, DataType(index_dtype))
-        given = mapping_function(*variables)
+        results = mapping_function(*variables)
         final: list[PrimExpr] = []
         separators: list[int] = []
-        for value in given if isinstance(given, (list, tuple)) else (given,):
+        for value in results if isinstance(results, (list, tuple)) else (results,):
             if isinstance(value, AxisSeparator):
                 separators.append(len(final))
             elif isinstance(value, int):
@@ -116,10 +117,10 @@ class IndexMap(Node):
 
     @user_facing
     def map_indices(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
-        """The final indices at these initial ones, simplified.
+        """Return the simplified final indices for these initial indices.
 
         Errors:
-            MisuseError (also ValueError): there are not as many as the map takes.
+            MisuseError (also ValueError): the number of indices is wrong.
         """
         return list(map(simplify, self._at(indices)))
 
@@ -130,75 +131,75 @@ class IndexMap(Node):
             for i, var in zip(indices, self.initial_indices, strict=True)
         ]
         table = dict(zip(self.initial_indices, values, strict=True))
-        return [_over(index, table) for index in self.final_indices]
+        return [_substituted(index, table) for index in self.final_indices]
 
-    def _check_count(self, given: Sequence[object], what: str) -> None:
-        if not isinstance(given, Sequence) or isinstance(given, str):
-            raise MisuseError(f"expected a list of {what}, found {given!r:.60}", about=given)
-        if len(given) != len(self.initial_indices):
+    def _check_count(self, values: Sequence[object], what: str) -> None:
+        if not isinstance(values, Sequence) or isinstance(values, str):
+            raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
+        if len(values) != len(self.initial_indices):
             raise MisuseError(
-                f"the map takes {len(self.initial_indices)} {what}, found {len(given)}", about=given
+                f"the map takes {len(self.initial_indices)} {what}, found {len(values)}",
+                about=values,
             )
 
     @user_facing
     def map_shape(self, shape: Sequence[ExprLike | Range]) -> list[PrimExpr]:
-        """The sizes that hold every final index of an array of this shape.
+        """Return the shape that contains all final indices of an array with this shape.
 
         Errors:
-            MisuseError (also ValueError): the rank is another, or an index has no bound.
+            MisuseError (also ValueError): the rank differs, or an index is not bounded.
         """
         from relaxpy.ir.tir.analysis.index_inverse import shape_of
 
         return shape_of(self, shape)
 
     def iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:
-        """What each initial index runs through in an array of this shape.
+        """Return the range of each initial index in an array with this shape.
 
         Errors:
-            MisuseError: the rank is another.
+            MisuseError: the rank differs.
         """
         self._check_count(shape, "sizes")
         iters = {}
         for var, size in zip(self.initial_indices, shape, strict=True):
-            stretch = size if isinstance(size, Range) else Range(size)
+            dom = size if isinstance(size, Range) else Range(size)
             iters[var] = Range.from_min_extent(
-                ops.cast_to(stretch.min, var.dtype), ops.cast_to(stretch.extent, var.dtype)
+                ops.cast_to(dom.min, var.dtype), ops.cast_to(dom.extent, var.dtype)
             )
         return iters
 
     @user_facing
     def map_ndarray(self, source: npt.ArrayLike) -> Array:
-        """An array with each element of `source` where the map puts it, and 0 elsewhere.
+        """Return the array with the elements of `source` at their final indices, and 0 elsewhere.
 
         Errors:
-            MisuseError (also ValueError): the rank is another, or an index is negative or cannot be
+            MisuseError (also ValueError): the rank differs, or an index is negative or cannot be
                 computed.
         """
         data = np.asarray(source)
         self._check_count(data.shape, "sizes")
         grids: list[Array] = list(np.indices(data.shape, dtype=np.int64))
         table = dict(zip(self.initial_indices, grids, strict=True))
-        places = tuple(
+        positions = tuple(
             np.broadcast_to(_values(index, table), data.shape) for index in self.final_indices
         )
-        for index, place in zip(self.final_indices, places, strict=True):
-            if place.size and place.min() < 0:
+        for index, position in zip(self.final_indices, positions, strict=True):
+            if position.size and position.min() < 0:
                 raise MisuseError(f"the index `{index}` is negative for some elements")
-        # No index has other variables, or it would not have been computed.
+        # The shape is constant, since the indices could be computed.
         shape = [cast("IntImm", size).value for size in self.map_shape(data.shape)]
         result = np.zeros(shape, data.dtype)
-        result[places] = data
+        result[positions] = data
         return result
 
     map_tensor = map_ndarray
 
     @user_facing
     def inverse(self, shape: Sequence[ExprLike | Range]) -> IndexMap:
-        """The map back from the final indices of an array of this shape.
+        """Return the inverse map for an array with this shape.
 
         Errors:
-            MisuseError (also ValueError): two elements have the same final indices, or some final
-                indices are those of none.
+            MisuseError (also ValueError): the map is not bijective.
         """
         if self.inverse_index_map is not None:
             return self.inverse_index_map
@@ -210,10 +211,10 @@ class IndexMap(Node):
     def non_surjective_inverse(
         self, shape: Sequence[ExprLike | Range]
     ) -> tuple[IndexMap, PrimExpr]:
-        """The map back, and over its indices whether they are those of no element.
+        """Return the inverse map, and the predicate over its indices that is true on padding.
 
         Errors:
-            MisuseError (also ValueError): two elements have the same final indices.
+            MisuseError (also ValueError): the map is not injective.
         """
         from relaxpy.ir.tir.analysis.index_inverse import inverse_of
 
@@ -221,7 +222,7 @@ class IndexMap(Node):
 
     @user_facing
     def is_equivalent_to(self, other: IndexMap) -> bool:
-        """Whether the two are known to give the same indices, whatever their variables are."""
+        """Return whether the two maps provably have the same final indices."""
         if not isinstance(other, IndexMap):
             raise MisuseError(f"expected an IndexMap, found {other!r:.60}", about=other)
         if len(self.initial_indices) != len(other.initial_indices):
@@ -234,7 +235,7 @@ class IndexMap(Node):
 
 
 def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tuple[Var, ...]:
-    """A variable for each index that a function takes."""
+    """Create a variable for each index that a function takes."""
     if not callable(function):
         raise MisuseError(f"an index map is a function, found {function!r:.60}", about=function)
     names: list[str] = []
@@ -259,18 +260,19 @@ def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tup
     return tuple(Var(name, dtype) for name in names)
 
 
-def _over(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
-    """`expr` with `values` for its variables; numbers take the datatype of what they stand by."""
+def _substituted(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+    """Substitute `values` in `expr`; literals take the datatype of the other operand."""
     if all(var.dtype == value.dtype for var, value in values.items()):
         return substitute(expr, values)
     match expr:
         case Var():
             return values.get(expr, expr)
         case tir.Cast(value=value):
-            return _over(value, values)
+            return _substituted(value, values)
         case tir.BinaryOpExpr(a=a, b=b):
             left, right = (
-                side.value if isinstance(side, IntImm) else _over(side, values) for side in (a, b)
+                side.value if isinstance(side, IntImm) else _substituted(side, values)
+                for side in (a, b)
             )
             return type(expr)(*ops.match_dtypes(left, right))
         case _:
@@ -291,7 +293,7 @@ _NUMPY: dict[type[tir.BinaryOpExpr], Callable[[Any, Any], Any]] = {
 
 
 def _values(expr: PrimExpr, table: Mapping[Var, Array]) -> Any:
-    """An index at all places at once."""
+    """Evaluate an index for all elements at once."""
     match expr:
         case IntImm(value=value):
             return value

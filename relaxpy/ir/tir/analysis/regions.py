@@ -1,4 +1,4 @@
-"""What a block reads and writes, found from its body (for blocks that do not say it)."""
+"""The regions that a block reads and writes, inferred from its body."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
 
-#: First and last member; None where nothing is known.
+#: The minimum and the maximum (inclusive); None if unknown.
 Interval: TypeAlias = "tuple[PrimExpr, PrimExpr] | None"
 
 
 def access_regions(
     block: stmt.Block, pointers: Container[Var] = ()
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """The regions that `block` reads and those it writes, over its own variables.
+    """Return the regions that `block` reads and writes, over its iteration variables.
 
-    Loops inside the block are relaxed to all their values, and several accesses of one buffer are
-    united. With an init statement what the block writes does not count as read. `pointers` are the
-    data variables of buffers.
+    Loops inside the block are relaxed to their whole range, and the result is the union over all
+    accesses of a buffer. In a block with an init statement, the buffers that it writes are not
+    reads. `pointers` are the data variables of buffers.
 
     Errors:
-        MisuseError: a pointer is used as such, so that what it reaches cannot be told.
+        MisuseError: a data pointer is used directly, so that the region is not known.
     """
-    found = Accesses(pointers)
-    found.hidden |= set(block.alloc_buffers)
+    accesses = Accesses(pointers)
+    accesses.hidden |= set(block.alloc_buffers)
     for match in block.match_buffers:
-        found.views[match.buffer] = match.source
+        accesses.views[match.buffer] = match.source
     if block.init is not None:
-        found.statement(block.init)
-    found.statement(block.body)
-    left_out = set(found.writes) if block.init is not None else set()
-    reads = {buffer: sets for buffer, sets in found.reads.items() if buffer not in left_out}
-    return _regions(reads), _regions(found.writes)
+        accesses.statement(block.init)
+    accesses.statement(block.body)
+    left_out = set(accesses.writes) if block.init is not None else set()
+    reads = {buffer: sets for buffer, sets in accesses.reads.items() if buffer not in left_out}
+    return _regions(reads), _regions(accesses.writes)
 
 
 class Accesses:
-    """Collects what statements read and write, and over which values the variables run."""
+    """Collects the accesses of statements, and the ranges of their variables."""
 
     def __init__(self, pointers: Container[Var]) -> None:
         self.pointers = pointers
@@ -59,7 +59,7 @@ class Accesses:
     # --- statements
 
     def statement(self, node: stmt.Stmt) -> None:
-        """Enter what a statement reads and writes."""
+        """Collect the accesses of a statement."""
         match node:
             case stmt.SeqStmt(seq=seq):
                 for part in seq:
@@ -103,7 +103,7 @@ class Accesses:
                         self.expression(child)
 
     def nested(self, node: stmt.BlockRealize) -> None:
-        """Enter a block where its variables have their values."""
+        """Collect the accesses of a nested block with its iteration values."""
         for value in node.iter_values:
             self.expression(value)
         variables = [iter_var.var for iter_var in node.block.iter_vars]
@@ -115,7 +115,7 @@ class Accesses:
             self.declared(node.block)
 
     def declared(self, block: stmt.Block) -> None:
-        """Enter what a block says that it reads and writes."""
+        """Collect the declared reads and writes of a block."""
         for regions, table in ((block.reads, self.reads), (block.writes, self.writes)):
             for region in regions:
                 self.access(table, region.buffer, map(self.covered, region.region))
@@ -123,7 +123,7 @@ class Accesses:
     # --- expressions
 
     def expression(self, root: PrimExpr) -> None:
-        """Every load in `root`, a load before those inside its indices."""
+        """Collect every load in `root`, a load before those inside its indices."""
         seen: set[int] = set()
         stack: list[Node] = [root]
         while stack:
@@ -161,17 +161,17 @@ class Accesses:
     def access(
         self, table: dict[Buffer, list[Interval]], buffer: Buffer, sets: Iterable[Interval]
     ) -> None:
-        """Enter an access, dimension by dimension."""
+        """Add an access to a table, dimension by dimension."""
         view = self.views.get(buffer)
         if view is not None:
             buffer, sets = view.buffer, map(self.covered, view.region)
         if buffer in self.hidden:
             return
         known = table.get(buffer)
-        table[buffer] = list(sets) if known is None else list(map(united, known, sets))
+        table[buffer] = list(sets) if known is None else list(map(union, known, sets))
 
     def covered(self, part: Range) -> Interval:
-        """The least and the greatest member of a stretch while the relaxed loops run."""
+        """Return the minimum and maximum of a range over the relaxed loops."""
         low = self.interval(part.min)
         if isinstance(part.extent, tir.IntImm) and part.extent.value == 1:
             return low
@@ -179,7 +179,7 @@ class Accesses:
         return None if low is None or high is None else (low[0], high[1])
 
     def interval(self, expr: PrimExpr) -> Interval:
-        """The least and the greatest value of `expr` while the relaxed loops run."""
+        """Return the minimum and maximum of `expr` over the relaxed loops."""
         if isinstance(expr, tir.Ramp):
             if not isinstance(expr.stride, tir.IntImm):
                 return None
@@ -191,7 +191,7 @@ class Accesses:
         return self._interval(self.unfolded(expr))
 
     def unfolded(self, expr: PrimExpr) -> PrimExpr:
-        """`expr` with the values of variables that enclosing lets define, not its own."""
+        """Substitute the values of enclosing lets in `expr`."""
         own = {part.var for part in walk(expr) if isinstance(part, tir.Let)}
         lets = {v: e for v, e in self.lets.items() if v not in own} if own else self.lets
         return substitute(expr, lets)
@@ -220,14 +220,14 @@ class Accesses:
                 return None
 
     def _is_relaxed(self, node: Node) -> bool:
-        """Whether `node` means something only in a loop, or buffer, inside the block."""
+        """Return whether `node` depends on a loop or buffer inside the block."""
         if isinstance(node, BufferLoad):
             return node.buffer in self.hidden or node.buffer in self.views
         return isinstance(node, Var) and node in self.bounds
 
     @contextmanager
     def where(self, condition: PrimExpr, *, holds: bool) -> Iterator[None]:
-        """Narrower loops as long as `condition` holds (or does not)."""
+        """Narrow the ranges of loops while `condition` holds (or does not)."""
         outer = dict(self.bounds)
         for part in _conjuncts(self.unfolded(condition), holds):
             self.narrow(part)
@@ -237,9 +237,9 @@ class Accesses:
             self.bounds = outer
 
     def narrow(self, condition: PrimExpr) -> None:
-        """Take it that `condition` holds."""
-        # Each comparison is read as low <= high; a loop variable alone (with a literal) on one
-        # side gets the other side's bound.
+        """Narrow the ranges of loops by `condition`."""
+        # Each comparison becomes low <= high. A loop variable, with or without a constant offset,
+        # on one side is bounded by the other side.
         match condition:
             case tir.LT(a=a, b=b):
                 self._at_most(a, ops.sub(b, 1))
@@ -255,21 +255,21 @@ class Accesses:
 
     def _at_most(self, expr: PrimExpr, limit: PrimExpr) -> None:
         var, offset = _shifted(expr)
-        known, found = self.bounds.get(var) if var is not None else None, self._interval(limit)
-        if var is not None and known is not None and found is not None:
+        known, bound = self.bounds.get(var) if var is not None else None, self._interval(limit)
+        if var is not None and known is not None and bound is not None:
             low, high = known
-            self.bounds[var] = low, simplify(ops.minimum(high, ops.sub(found[1], offset)))
+            self.bounds[var] = low, simplify(ops.minimum(high, ops.sub(bound[1], offset)))
 
     def _at_least(self, expr: PrimExpr, limit: PrimExpr) -> None:
         var, offset = _shifted(expr)
-        known, found = self.bounds.get(var) if var is not None else None, self._interval(limit)
-        if var is not None and known is not None and found is not None:
+        known, bound = self.bounds.get(var) if var is not None else None, self._interval(limit)
+        if var is not None and known is not None and bound is not None:
             low, high = known
-            self.bounds[var] = simplify(ops.maximum(low, ops.sub(found[0], offset))), high
+            self.bounds[var] = simplify(ops.maximum(low, ops.sub(bound[0], offset))), high
 
 
 def _shifted(expr: PrimExpr) -> tuple[Var | None, int]:
-    """`expr` as a variable and what is added to it."""
+    """Split `expr` into a variable and a constant offset."""
     match expr:
         case Var():
             return expr, 0
@@ -339,8 +339,8 @@ def _combine(
     return ops.const(0, divisor.dtype), ops.sub(divisor, 1)
 
 
-def united(one: Interval, other: Interval) -> Interval:
-    """The least interval around both that is known."""
+def union(one: Interval, other: Interval) -> Interval:
+    """Return the smallest known interval that contains both."""
     if one is None or other is None:
         return None
     return _outer(one[0], other[0], least=True), _outer(one[1], other[1], least=False)
@@ -362,10 +362,10 @@ def _regions(table: dict[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]:
     )
 
 
-def _range(found: Interval, size: PrimExpr) -> Range:
-    if found is None:
+def _range(interval: Interval, size: PrimExpr) -> Range:
+    if interval is None:
         return Range.from_min_extent(ops.const(0, size.dtype), size)
-    low, high = found
+    low, high = interval
     if low is high:
         return Range.point(low)
     low, high = simplify(low), simplify(high)

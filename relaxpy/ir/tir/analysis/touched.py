@@ -1,4 +1,4 @@
-"""The part of a buffer that a statement reads or writes."""
+"""The region of a buffer that a statement reads or writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import ops, stmt
-from relaxpy.ir.tir.analysis.regions import Accesses, united
+from relaxpy.ir.tir.analysis.regions import Accesses, union
 from relaxpy.ir.tir.buffer import Buffer, Range
 
 
@@ -16,27 +16,25 @@ from relaxpy.ir.tir.buffer import Buffer, Range
 def domain_touched(
     node: stmt.Stmt, buffer: Buffer, consider_loads: bool, consider_stores: bool
 ) -> list[Range]:
-    """For each axis a stretch around what `node` reads (and, or, writes) of `buffer`.
+    """Return for each axis the range of the elements of `buffer` that `node` reads or writes.
 
-    The list is empty if nothing is. Stretches may leave the shape, as accesses that a condition
-    keeps inside do; one that is not known is the whole axis.
+    The list is empty if there is no access. Ranges may exceed the shape if a condition guards the
+    accesses. An unknown range is the whole axis.
 
     Errors:
-        MisuseError (also TypeError): `node` is no statement, or `buffer` no Buffer.
+        MisuseError (also TypeError): `node` is not a statement, or `buffer` not a Buffer.
     """
     if not isinstance(node, stmt.Stmt) or not isinstance(buffer, Buffer):
-        raise MisuseError(
-            f"a statement and a Buffer are wanted, found {node!r:.30}, {buffer!r:.30}"
-        )
-    found = _Touched(())
-    found.statement(node)
-    tables = [found.reads] * bool(consider_loads) + [found.writes] * bool(consider_stores)
-    parts = [table[buffer] for table in tables if buffer in table]
-    if not parts:
+        raise MisuseError(f"expected a statement and a Buffer, found {node!r:.30}, {buffer!r:.30}")
+    accesses = _UndeclaredAccesses(())
+    accesses.statement(node)
+    tables = [accesses.reads] * bool(consider_loads) + [accesses.writes] * bool(consider_stores)
+    regions = [table[buffer] for table in tables if buffer in table]
+    if not regions:
         return []
     ranges = []
-    for size, *sets in zip(buffer.shape, *parts, strict=True):
-        covered = sets[0] if len(sets) == 1 else united(*sets)
+    for size, *sets in zip(buffer.shape, *regions, strict=True):
+        covered = sets[0] if len(sets) == 1 else union(*sets)
         if covered is None:
             ranges.append(Range.from_min_extent(ops.const(0, size.dtype), size))
             continue
@@ -45,8 +43,8 @@ def domain_touched(
     return ranges
 
 
-class _Touched(Accesses):
-    """Accesses themselves, whatever blocks say of them."""
+class _UndeclaredAccesses(Accesses):
+    """Collects accesses from the bodies of blocks, not from their declared reads and writes."""
 
     @override
     def declared(self, block: stmt.Block) -> None:
