@@ -10,7 +10,7 @@ from relaxpy.entry import user_facing as _user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.buffer import Range
-from relaxpy.script.language import records as _forms
+from relaxpy.script.language import records as _records
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     DecoratesClass as _DecoratesClass,
@@ -18,7 +18,7 @@ from relaxpy.script.parser.decorate import (
 )
 
 ir_module: _DecoratesClass = _ModuleDecorator()
-pyfunc = _forms.PythonOptions()
+pyfunc = _records.PythonOptions()
 dummy_global_info = _infos.DummyGlobalInfo
 vdevice = _infos.VDevice
 
@@ -41,26 +41,26 @@ if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
         raise _unknown_member(_sys.modules[__name__], "I", name)
 
 
-def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _forms.DeviceForm:
+def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _records.DeviceForm:
     """The device of this kind and number that the module lists; of all of them without a kind."""
     if not (target is None or isinstance(target, str)):
         raise MisuseError(f"a device's kind is a string, found {target!r:.60}", about=target)
     if isinstance(device_index, bool) or not isinstance(device_index, int):
         raise MisuseError(f"devices are numbered, found {device_index!r:.60}", about=device_index)
-    return _forms.DeviceForm(target or "vdevice", max(device_index, 0))
+    return _records.DeviceForm(target or "vdevice", max(device_index, 0))
 
 
-def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> _forms.AttrsForm:
+def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> _records.AttrsForm:
     """The attributes of the module, in place of those that it has if `allow_overwrite` says so."""
     if not isinstance(allow_overwrite, bool):
         raise MisuseError(
             f"allow_overwrite is True or False, found {allow_overwrite!r:.60}",
             about=allow_overwrite,
         )
-    return _forms.AttrsForm("module", _forms.attributes(attrs), allow_overwrite)
+    return _records.AttrsForm("module", _records.attributes(attrs), allow_overwrite)
 
 
-def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _forms.GlobalInfosForm:
+def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _records.GlobalInfosForm:
     """Lists of infos that concern the whole module, by name."""
     if not isinstance(infos, Mapping) or not all(isinstance(key, str) for key in infos):
         raise MisuseError(
@@ -69,4 +69,4 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _forms.GlobalI
     for found in infos.values():
         if not isinstance(found, (tuple, list)):
             raise MisuseError(f"infos are given in lists, found {found!r:.60}", about=found)
-    return _forms.GlobalInfosForm({name: tuple(found) for name, found in infos.items()})
+    return _records.GlobalInfosForm({name: tuple(found) for name, found in infos.items()})

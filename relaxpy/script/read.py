@@ -13,7 +13,7 @@ from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script import ir as ir_words, relax as relax_words, tir as tir_words
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.parser.evaluate.guard import TextGuard
 from relaxpy.script.parser.graph.state import class_name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
@@ -166,10 +166,10 @@ class _Text:
         return read_function(Definition(node, options, self.program), self.scope, self.guard)
 
     def module(self, node: ast.ClassDef) -> Any:
-        options = forms.ModuleOptions()
+        options = records.ModuleOptions()
         for part in node.decorator_list:
             found = self.values.value(part)
-            if not isinstance(found, forms.ModuleOptions):
+            if not isinstance(found, records.ModuleOptions):
                 raise self.values.error(part, _UNDECORATED)
             options = found
         if not node.decorator_list:

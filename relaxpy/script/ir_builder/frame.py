@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.eager import words_act
 from relaxpy.script.language.kernel_frames import FRAMES, KernelForms
 from relaxpy.script.language.wording import describe
@@ -126,7 +126,7 @@ class IRBuilderFrame:
 class TIRFrame(IRBuilderFrame):
     """A loop, a block or the like in a kernel, or what encloses statements of one."""
 
-    def __init__(self, form: forms.Form) -> None:
+    def __init__(self, form: records.Form) -> None:
         super().__init__()
         self.form = form
         self.display_name = form.display_name
@@ -137,11 +137,11 @@ class TIRFrame(IRBuilderFrame):
         return self.kernel.unnamed_frame(self.form, None)
 
 
-def act(form: forms.Form) -> Any:
+def act(form: records.Form) -> Any:
     """What a record of T does in the builder that is open, and what it gives."""
     if isinstance(form, FRAMES):
         return TIRFrame(form)
-    if isinstance(form, forms.OF_GRAPHS):
+    if isinstance(form, records.OF_GRAPHS):
         raise BuilderStateError(
             f"{describe(form)} is read in texts only",
             hint="use R of relaxpy.script.ir_builder",

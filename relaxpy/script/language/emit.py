@@ -9,36 +9,36 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir.expr import CALLED_BY_TEXT
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.eager import word
 
 
 @word
-def emit_match_cast(value: object, struct_info: object) -> forms.MatchCastForm:
+def emit_match_cast(value: object, struct_info: object) -> records.MatchCastForm:
     """`value` checked at run time against an info and bound; the same as `R.match_cast`."""
-    return forms.MatchCastForm(value, struct_info)
+    return records.MatchCastForm(value, struct_info)
 
 
 @word
-def emit_var_binding(binding: rx.VarBinding) -> forms.EmitForm:
+def emit_var_binding(binding: rx.VarBinding) -> records.EmitForm:
     """The value of a binding that Python made, bound to the name on the left."""
     if not isinstance(binding, rx.VarBinding):
         raise MisuseError(f"expected a VarBinding, found {binding!r:.60}", about=binding)
-    return forms.EmitForm(binding.value, binding.var.struct_info)
+    return records.EmitForm(binding.value, binding.var.struct_info)
 
 
 @word
-def emit_te(func: Callable[..., Any], *args: object, **kwargs: object) -> forms.TeForm:
+def emit_te(func: Callable[..., Any], *args: object, **kwargs: object) -> records.TeForm:
     """A call of a kernel that computes the tensor expressions which `func` gives for `args`.
 
     The kernel is entered into the module, by `primfunc_name_hint` or the name of `func`.
     """
     if not callable(func):
         raise MisuseError(f"emit_te takes a function, found {func!r:.60}", about=func)
-    return forms.TeForm(func, args, kwargs)
+    return records.TeForm(func, args, kwargs)
 
 
-def kernel_call(form: forms.TeForm, builder: BlockBuilder, names: Container[str]) -> rx.Call:
+def kernel_call(form: records.TeForm, builder: BlockBuilder, names: Container[str]) -> rx.Call:
     """The call of the kernel for `form`, which enters the module under none of `names`.
 
     Errors:

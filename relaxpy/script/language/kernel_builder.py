@@ -17,7 +17,7 @@ from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 
 Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
 
@@ -26,7 +26,7 @@ Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
 class Block:
     """What is said of a block so far."""
 
-    form: forms.BlockForm | None
+    form: records.BlockForm | None
     iter_vars: list[IterVar] = field(default_factory=list)
     iter_values: list[PrimExpr] = field(default_factory=list)
     regions: dict[str, tuple[BufferRegion, ...]] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class KernelBuilder:
     # --- what holds statements
 
     @contextmanager
-    def loop(self, form: forms.LoopForm, names: Sequence[str], at: Any) -> Iterator[list[Var]]:
+    def loop(self, form: records.LoopForm, names: Sequence[str], at: Any) -> Iterator[list[Var]]:
         """The loops of `form`, one inside the other, over variables called so."""
         variables = []
         for name, (first, extent) in zip(names, form.bounds, strict=True):
@@ -230,7 +230,7 @@ class KernelBuilder:
         self.add(stmt.IfThenElse(condition, cases[True], cases.get(False), self.span(at)))
 
     @contextmanager
-    def branch(self, form: forms.BranchForm, at: Any) -> Iterator[None]:
+    def branch(self, form: records.BranchForm, at: Any) -> Iterator[None]:
         """One of the branches."""
         around = self.bodies[-1]
         word = "Then" if form.taken else "Else"
@@ -253,7 +253,7 @@ class KernelBuilder:
         block.init = body.fold()
 
     @contextmanager
-    def block(self, form: forms.BlockForm, at: Any) -> Iterator[None]:
+    def block(self, form: records.BlockForm, at: Any) -> Iterator[None]:
         """A block."""
         top = self.bodies[-1].kind == "function"
         said = Block(form)

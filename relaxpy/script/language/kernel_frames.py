@@ -24,67 +24,67 @@ from relaxpy.ir.tir.buffer import (
     load_parts,
 )
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.kernel_builder import KernelBuilder, Wrap
 from relaxpy.script.language.wording import describe
 
 SCOPED = (
-    forms.DeclBufferForm,
-    forms.AllocateForm,
-    forms.AttrForm,
-    forms.LaunchThreadForm,
-    forms.RealizeForm,
-    forms.LetForm,
-    forms.AssertForm,
+    records.DeclBufferForm,
+    records.AllocateForm,
+    records.AttrForm,
+    records.LaunchThreadForm,
+    records.RealizeForm,
+    records.LetForm,
+    records.AssertForm,
 )
 
 
 #: What `with` takes.
 FRAMES = (
-    *(forms.LoopForm, forms.BlockForm, forms.InitForm, forms.WhileForm, forms.IfForm),
-    *(forms.BranchForm, *SCOPED),
+    *(records.LoopForm, records.BlockForm, records.InitForm, records.WhileForm, records.IfForm),
+    *(records.BranchForm, *SCOPED),
 )
 
 _JUMPS: Mapping[Node, str] = {Op("tir.break_loop"): "break", Op("tir.continue_loop"): "continue"}
 
 #: What gives something to name.
 NAMED = (
-    *(forms.AxisForm, forms.RemapForm, forms.MatchBufferForm),
-    *(forms.AllocBufferForm, forms.EnvThreadForm),
+    *(records.AxisForm, records.RemapForm, records.MatchBufferForm),
+    *(records.AllocBufferForm, records.EnvThreadForm),
 )
 
 
 class KernelForms(KernelBuilder):
     """Acts upon records."""
 
-    def given(self, name: str, form: forms.Form, at: Any) -> Any:
+    def given(self, name: str, form: records.Form, at: Any) -> Any:
         """What a name stands for after `name = form`."""
         match form:
-            case forms.AxisForm():
+            case records.AxisForm():
                 return self.axis(name, form, at)
-            case forms.RemapForm():
+            case records.RemapForm():
                 axes = self.remapped(form, at)
                 named = [
                     self.axis(n, a, at) for n, a in zip(_numbered(name, axes), axes, strict=True)
                 ]
                 return named[0] if len(named) == 1 else tuple(named)
-            case forms.MatchBufferForm():
+            case records.MatchBufferForm():
                 return self.match_buffer(name, form, at)
-            case forms.AllocBufferForm(spec=spec):
+            case records.AllocBufferForm(spec=spec):
                 return self.alloc_buffer(name, spec, at)
-            case forms.EnvThreadForm(tag=tag, dtype=dtype):
+            case records.EnvThreadForm(tag=tag, dtype=dtype):
                 var = self.new_var(name, dtype)
                 self.threads[var] = tag
                 return var
-            case forms.Form() if isinstance(form, SCOPED):
+            case records.Form() if isinstance(form, SCOPED):
                 found, wrap = self.opened(name, form, at)
                 self.add(wrap)
                 if found is None:
                     raise self.error(at, f"{describe(form)} gives nothing to name")
                 return found
-            case forms.BufferSpec(data=Var()):
-                return self.given(name, forms.DeclBufferForm(form), at)
-            case forms.BufferSpec():
+            case records.BufferSpec(data=Var()):
+                return self.given(name, records.DeclBufferForm(form), at)
+            case records.BufferSpec():
                 raise self.error(
                     at,
                     "T.Buffer describes a parameter",
@@ -93,7 +93,7 @@ class KernelForms(KernelBuilder):
             case _:
                 raise self.error(at, f"{describe(form)} gives nothing to name")
 
-    def act(self, form: forms.Form, at: Any) -> Any:
+    def act(self, form: records.Form, at: Any) -> Any:
         """What a record that is no frame does where it stands, and what it gives."""
         self.check_place(at)
         return self.given("", form, at) if isinstance(form, NAMED) else self.effect(form, at)
@@ -101,36 +101,36 @@ class KernelForms(KernelBuilder):
     # --- what holds statements
 
     @contextmanager
-    def unnamed_frame(self, form: forms.Form, at: Any) -> Iterator[object]:
+    def unnamed_frame(self, form: records.Form, at: Any) -> Iterator[object]:
         """The place inside `with form`, whose variables get their names later, if at all."""
-        names = [""] * len(form.bounds) if isinstance(form, forms.LoopForm) else []
+        names = [""] * len(form.bounds) if isinstance(form, records.LoopForm) else []
         with self.frame(form, names, at) as found:
             yield found[0] if isinstance(found, list) and len(found) == 1 else found
 
     def frame(
-        self, form: forms.Form, names: Sequence[str], at: Any
+        self, form: records.Form, names: Sequence[str], at: Any
     ) -> AbstractContextManager[object]:
         """The place inside `with form as names:`; it gives what is named."""
-        if not isinstance(form, forms.BranchForm):
+        if not isinstance(form, records.BranchForm):
             self.check_place(at)
         match form:
-            case forms.LoopForm():
+            case records.LoopForm():
                 return self.loop(form, names, at)
-            case forms.BlockForm():
+            case records.BlockForm():
                 return self.block(form, at)
-            case forms.InitForm():
+            case records.InitForm():
                 return self.init(at)
-            case forms.WhileForm(condition=condition):
+            case records.WhileForm(condition=condition):
                 return self.while_loop(condition, at)
-            case forms.IfForm(condition=condition):
+            case records.IfForm(condition=condition):
                 return self.branches(condition, at)
-            case forms.BranchForm():
+            case records.BranchForm():
                 return self.branch(form, at)
             case _:
                 return self.scoped(form, names, at)
 
     @contextmanager
-    def scoped(self, form: forms.Form, names: Sequence[str], at: Any) -> Iterator[object]:
+    def scoped(self, form: records.Form, names: Sequence[str], at: Any) -> Iterator[object]:
         """What encloses the statements in it."""
         found, wrap = self.opened(names[0] if names else "", form, at)
         with self.body() as body:
@@ -143,11 +143,11 @@ class KernelForms(KernelBuilder):
         """What `form` gives to name, and how it encloses what follows."""
         span = self.span(at)
         match form:
-            case forms.DeclBufferForm(spec=spec):
+            case records.DeclBufferForm(spec=spec):
                 buffer = self.made(at, spec.make, name or "buffer", self.span(at))
                 self.pointers.add(buffer.data)
                 return buffer, lambda body: self.declaration(buffer, spec.data is None, body, at)
-            case forms.AllocateForm(
+            case records.AllocateForm(
                 extents=extents, dtype=dtype, annotations=annotations, data=data
             ):
                 pointer = self.new_var(name or "data", PointerType(PrimType(dtype), form.scope))
@@ -160,11 +160,11 @@ class KernelForms(KernelBuilder):
                 return pointer, lambda body: stmt.Allocate(
                     pointer, dtype, extents, test, body, Attrs(annotations), span
                 )
-            case forms.AttrForm(node=subject, key=key, value=value):
+            case records.AttrForm(node=subject, key=key, value=value):
                 return None, lambda body: stmt.AttrStmt(subject, key, value, body, span)
-            case forms.LaunchThreadForm():
+            case records.LaunchThreadForm():
                 return self.launched(name, form, at)
-            case forms.RealizeForm(region=region, scope=scope, condition=condition):
+            case records.RealizeForm(region=region, scope=scope, condition=condition):
                 buffer, bounds = region.buffer, region.region
 
                 def realized(body: stmt.Stmt) -> stmt.Stmt:
@@ -175,7 +175,7 @@ class KernelForms(KernelBuilder):
                     return stmt.AttrStmt(buffer, "realize_scope", named, inner, span)
 
                 return None, realized
-            case forms.LetForm(value=value, var=var):
+            case records.LetForm(value=value, var=var):
                 bound = Var("", value.dtype) if var is None else var
                 if not bound.name:
                     set_name(bound, name or "v")
@@ -183,7 +183,7 @@ class KernelForms(KernelBuilder):
                 if var is not None:
                     self.given_vars.append(bound)
                 return bound, lambda body: stmt.LetStmt(bound, value, body, span)
-            case forms.AssertForm(condition=condition, message=message):
+            case records.AssertForm(condition=condition, message=message):
                 return None, lambda body: stmt.AssertStmt(condition, message, body, span)
             case _:
                 raise AssertionError(form)
@@ -197,7 +197,7 @@ class KernelForms(KernelBuilder):
         always = ops.const(True, "bool")
         return stmt.Allocate(buffer.data, buffer.dtype, buffer.shape, always, declared, span=span)
 
-    def launched(self, name: str, form: forms.LaunchThreadForm, at: Any) -> tuple[object, Wrap]:
+    def launched(self, name: str, form: records.LaunchThreadForm, at: Any) -> tuple[object, Wrap]:
         """A hardware index running over an extent."""
         thread = form.thread
         if isinstance(thread, str):
@@ -212,7 +212,7 @@ class KernelForms(KernelBuilder):
 
     # --- buffers
 
-    def match_buffer(self, name: str, form: forms.MatchBufferForm, at: Any) -> Buffer:
+    def match_buffer(self, name: str, form: records.MatchBufferForm, at: Any) -> Buffer:
         """The buffer behind a parameter, or a view of a region of a block."""
         source, spec = form.source, form.spec
         if isinstance(source, Var):
@@ -258,7 +258,7 @@ class KernelForms(KernelBuilder):
                 f"{buffer.name} holds {buffer.dtype}, {region.buffer.name} {region.buffer.dtype}",
             )
 
-    def alloc_buffer(self, name: str, spec: forms.BufferSpec, at: Any) -> Buffer:
+    def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
         """A buffer of the block around; at the top of the kernel, of its root block."""
         kind = self.bodies[-1].kind
         if kind not in ("function", "block"):
@@ -272,7 +272,7 @@ class KernelForms(KernelBuilder):
 
     # --- blocks
 
-    def axis(self, name: str, form: forms.AxisForm, at: Any) -> Var:
+    def axis(self, name: str, form: records.AxisForm, at: Any) -> Var:
         """A variable of the block around."""
         block = self.block_at(at, "T.axis")
         var = self.new_var(name, form.dom.extent.dtype)
@@ -280,7 +280,7 @@ class KernelForms(KernelBuilder):
         block.iter_values.append(form.binding)
         return var
 
-    def remapped(self, form: forms.RemapForm, at: Any) -> list[forms.AxisForm]:
+    def remapped(self, form: records.RemapForm, at: Any) -> list[records.AxisForm]:
         """The single axes that a remap stands for."""
         axes = []
         kinds = {"S": IterVarKind.DataPar, "R": IterVarKind.CommReduce}
@@ -292,49 +292,49 @@ class KernelForms(KernelBuilder):
                     f"T.axis.remap takes loop variables, found {describe(binding)}",
                     hint="use T.axis.spatial(extent, value) for other values",
                 )
-            axes.append(forms.AxisForm(dom, binding, kinds[letter]))
+            axes.append(records.AxisForm(dom, binding, kinds[letter]))
         return axes
 
-    def effect(self, form: forms.Form, at: Any) -> None:
+    def effect(self, form: records.Form, at: Any) -> None:
         """A record that stands alone on a line."""
         match form:
-            case forms.StoreForm(buffer, given, indices, predicate):
+            case records.StoreForm(buffer, given, indices, predicate):
                 dtype, _, _ = self.made(at, load_parts, buffer, indices)
                 converted: PrimExpr = self.made(at, scalar, given, dtype)
                 stored = self.made(at, ops.cast_to, converted, dtype)
                 span = self.span(at)
                 self.add(self.made(at, stmt.BufferStore, buffer, stored, indices, predicate, span))
-            case forms.EvaluateForm(value=value):
+            case records.EvaluateForm(value=value):
                 self.evaluate(value, at)
-            case forms.AccessForm(what=what, regions=regions):
+            case records.AccessForm(what=what, regions=regions):
                 block = self.block_at(at, f"T.{what}")
                 if what in block.regions:
                     raise self.error(at, f"T.{what} is given twice for this block")
                 block.regions[what] = tuple(_region(region) for region in regions)
-            case forms.WhereForm(condition=condition):
+            case records.WhereForm(condition=condition):
                 block = self.block_at(at, "T.where")
                 if block.predicate is not None:
                     raise self.error(at, "T.where is given twice for this block")
                 block.predicate = condition
-            case forms.AttrsForm(of="block", attrs=attrs):
+            case records.AttrsForm(of="block", attrs=attrs):
                 block = self.block_at(at, "T.block_attr")
                 self.merge(block.attrs, attrs, at)
-            case forms.AttrsForm(of="function", attrs=attrs):
+            case records.AttrsForm(of="function", attrs=attrs):
                 if self.bodies[-1].kind != "function":
                     raise self.error(at, "T.func_attr belongs to the top of the kernel")
-                self.made(at, forms.added_attributes, self.attrs, attrs)
+                self.made(at, records.added_attributes, self.attrs, attrs)
                 self.attrs.update(attrs)
-            case forms.Form() if isinstance(form, SCOPED):
+            case records.Form() if isinstance(form, SCOPED):
                 self.add(self.opened("", form, at)[1])
-            case forms.MetaVar():
+            case records.MetaVar():
                 return
-            case forms.LoopForm():
+            case records.LoopForm():
                 raise self.error(at, "a loop is written `for i in ...:`")
-            case forms.BlockForm() | forms.InitForm():
+            case records.BlockForm() | records.InitForm():
                 raise self.error(at, "a block is written `with ...:`")
-            case forms.WhileForm() | forms.IfForm() | forms.BranchForm():
+            case records.WhileForm() | records.IfForm() | records.BranchForm():
                 raise self.error(at, "write `with ...:`, or while and if as in Python")
-            case forms.AxisForm() | forms.RemapForm():
+            case records.AxisForm() | records.RemapForm():
                 raise self.error(at, "name the block variable, as in vi = T.axis.spatial(...)")
             case _:
                 raise self.error(at, f"{describe(form)} must be given a name")
@@ -361,7 +361,7 @@ def _box(sizes: Sequence[PrimExpr]) -> str:
     return f"[{', '.join(map(str, sizes))}]"
 
 
-def _numbered(name: str, members: list[forms.AxisForm]) -> list[str]:
+def _numbered(name: str, members: list[records.AxisForm]) -> list[str]:
     return [name] if len(members) == 1 else [f"{name}_{k}" for k in range(len(members))]
 
 
@@ -373,7 +373,7 @@ def _region(given: object) -> BufferRegion:
 
 def typed_var(name: str, given: object) -> Var | None:
     """The variable that an annotation such as `T.int32` or `T.handle` declares, or None."""
-    if isinstance(given, (forms.Word, forms.HandleWord)):
+    if isinstance(given, (records.Word, records.HandleWord)):
         return Var(name, given.dtype)
     if isinstance(given, Var):
         return given if given.name else given.renamed(name)
@@ -388,7 +388,7 @@ def result_type(given: object) -> DataType | None:
     match given:
         case None:
             return None
-        case forms.Word() | forms.HandleWord() | Var() | PrimType():
+        case records.Word() | records.HandleWord() | Var() | PrimType():
             return given.dtype
         case str():
             return DataType(given)

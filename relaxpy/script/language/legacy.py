@@ -9,7 +9,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.annotations import (
     Callable_,
     Prim,
@@ -22,7 +22,7 @@ from relaxpy.script.language.annotations import (
 )
 from relaxpy.script.language.eager import word
 
-RuntimeDepShape = forms.UnknownShape()
+RuntimeDepShape = records.UnknownShape()
 
 #: Names of the older documents that are not read, each with what replaces it.
 NOT_READ: Mapping[str, tuple[str, str]] = {
@@ -135,14 +135,14 @@ PrimType = Prim
 
 
 def _dtype(value: object) -> DataType:
-    return VOID if value is None else forms.as_dtype(value)
+    return VOID if value is None else records.as_dtype(value)
 
 
 # --- expressions
 
 
 @word
-def match_shape(value: object, pattern: Sequence[object]) -> forms.MatchShapeForm:
+def match_shape(value: object, pattern: Sequence[object]) -> records.MatchShapeForm:
     """`value`, a tensor or a shape, checked at run time against a shape (LEG-1, LEG-2)."""
     if not isinstance(pattern, (tuple, list, rx.ShapeExpr)):
         raise MisuseError(
@@ -150,10 +150,10 @@ def match_shape(value: object, pattern: Sequence[object]) -> forms.MatchShapeFor
             rule="LEG-1",
             about=pattern,
         )
-    return forms.MatchShapeForm(value, pattern)
+    return records.MatchShapeForm(value, pattern)
 
 
-def cast(v: object, *types: object, type_args: Sequence[object] = ()) -> forms.MatchCastForm:
+def cast(v: object, *types: object, type_args: Sequence[object] = ()) -> records.MatchCastForm:
     """`v` checked at run time to have a type (LEG-11)."""
     given = (*types, *type_args)
     if len(given) != 1:
@@ -161,10 +161,10 @@ def cast(v: object, *types: object, type_args: Sequence[object] = ()) -> forms.M
             f"cast takes one type, as in R.cast(v, R.ObjectType()), found {len(given)}",
             rule="LEG-11",
         )
-    return forms.MatchCastForm(v, given[0])
+    return records.MatchCastForm(v, given[0])
 
 
-def matched_info(form: forms.MatchShapeForm, info: rx.StructInfo) -> rx.StructInfo:
+def matched_info(form: records.MatchShapeForm, info: rx.StructInfo) -> rx.StructInfo:
     """The info against which a `match_shape` checks a value that has `info`.
 
     Rule:

@@ -15,50 +15,50 @@ from relaxpy.ir.relax import nodes as rx, op as _op  # noqa: F401  (registers th
 from relaxpy.ir.relax.op.call import call_packed as _call_packed
 from relaxpy.ir.relax.op.registry import OpDef, registered_ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.eager import word
 from relaxpy.script.language.wording import unknown_member
 
 
 @word
-def dataflow() -> forms.DataflowForm:
+def dataflow() -> records.DataflowForm:
     """A block of bindings without side effects: `with R.dataflow():`."""
-    return forms.DataflowForm()
+    return records.DataflowForm()
 
 
 @word
-def SeqExpr() -> forms.SeqForm:
+def SeqExpr() -> records.SeqForm:
     """Bindings with names of their own: `with R.SeqExpr():`."""
-    return forms.SeqForm()
+    return records.SeqForm()
 
 
 @word
-def output(*variables: rx.Var) -> forms.OutputForm:
+def output(*variables: rx.Var) -> records.OutputForm:
     """The variables that the dataflow block hands on."""
-    return forms.OutputForm(variables)
+    return records.OutputForm(variables)
 
 
 @word
-def match_cast(value: object, struct_info: object) -> forms.MatchCastForm:
+def match_cast(value: object, struct_info: object) -> records.MatchCastForm:
     """`value` checked at run time against an info, whose new lone variables it binds.
 
     An if or a function, which takes statements to write, stands in the block of
     `with R.match_cast(..., struct_info):`.
     """
-    return forms.MatchCastForm(value, struct_info)
+    return records.MatchCastForm(value, struct_info)
 
 
 @word
-def func_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
+def func_attr(attrs: Mapping[str, object]) -> records.AttrsForm:
     """Attributes of the function."""
-    return forms.AttrsForm("function", forms.attributes(attrs))
+    return records.AttrsForm("function", records.attributes(attrs))
 
 
 @word
-def emit(value: object) -> forms.EmitForm:
+def emit(value: object) -> records.EmitForm:
     """`value`, bound to the variable on the left."""
-    return forms.EmitForm(value)
+    return records.EmitForm(value)
 
 
 def const(

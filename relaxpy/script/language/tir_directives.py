@@ -19,7 +19,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Ran
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.eager import word
 from relaxpy.script.language.records import BufferSpec, HandleWord, Word, as_dtype
 
@@ -66,14 +66,14 @@ def _bounds(start: ExprLike, stop: ExprLike | None) -> tuple[PrimExpr, PrimExpr]
     return span.min, span.extent
 
 
-def _loop(kind: ForKind, name: str) -> Callable[..., forms.LoopForm]:
+def _loop(kind: ForKind, name: str) -> Callable[..., records.LoopForm]:
     def loop(
         start: ExprLike,
         stop: ExprLike | None = None,
         *,
         annotations: Mapping[str, object] | None = None,
-    ) -> forms.LoopForm:
-        return forms.LoopForm((_bounds(start, stop),), kind, _annotations(annotations))
+    ) -> records.LoopForm:
+        return records.LoopForm((_bounds(start, stop),), kind, _annotations(annotations))
 
     loop.__name__ = loop.__qualname__ = name
     loop.__doc__ = (
@@ -94,7 +94,7 @@ def thread_binding(
     thread: str | None = None,
     *,
     annotations: Mapping[str, object] | None = None,
-) -> forms.LoopForm:
+) -> records.LoopForm:
     """A loop bound to the hardware index `thread`, which may also be the second argument.
 
     Errors: MisuseError if no index is named.
@@ -107,20 +107,20 @@ def thread_binding(
         raise MisuseError(
             f"thread names a hardware index such as 'threadIdx.x', found {thread!r}", about=thread
         )
-    return forms.LoopForm(
+    return records.LoopForm(
         (_bounds(start, stop),), ForKind.THREAD_BINDING, _annotations(annotations), thread
     )
 
 
-def grid(*extents: ExprLike) -> forms.LoopForm:
+def grid(*extents: ExprLike) -> records.LoopForm:
     """Serial loops from 0, one inside the other."""
-    return forms.LoopForm(tuple(_bounds(extent, None) for extent in extents))
+    return records.LoopForm(tuple(_bounds(extent, None) for extent in extents))
 
 
 # --- blocks
 
 
-def block(name: str = "", no_realize: bool = False) -> forms.BlockForm:
+def block(name: str = "", no_realize: bool = False) -> records.BlockForm:
     """A block: a computation over its own variables."""
     if not isinstance(no_realize, bool):
         raise MisuseError(
@@ -128,12 +128,12 @@ def block(name: str = "", no_realize: bool = False) -> forms.BlockForm:
         )
     if not isinstance(name, str):
         raise MisuseError(f"a block is named by a string, found {name!r}", about=name)
-    return forms.BlockForm(name, no_realize)
+    return records.BlockForm(name, no_realize)
 
 
-def init() -> forms.InitForm:
+def init() -> records.InitForm:
     """What a block does before the first step of its reductions."""
-    return forms.InitForm()
+    return records.InitForm()
 
 
 class Axis:
@@ -142,7 +142,7 @@ class Axis:
     __all__ = ("R", "S", "opaque", "reduce", "remap", "scan", "spatial")
 
     @staticmethod
-    def _make(dom: Any, binding: ExprLike, kind: IterVarKind) -> forms.AxisForm:
+    def _make(dom: Any, binding: ExprLike, kind: IterVarKind) -> records.AxisForm:
         value = ops.convert(binding)
         if not value.dtype.is_int or value.dtype.lanes != 1:
             raise MisuseError(
@@ -150,36 +150,36 @@ class Axis:
                 about=binding,
             )
         if isinstance(dom, Range):
-            return forms.AxisForm(dom, value, kind)
+            return records.AxisForm(dom, value, kind)
         ends = tuple(dom) if isinstance(dom, (tuple, list)) else (0, dom)
         whole = (isinstance(e, (int, PrimExpr)) and not isinstance(e, bool) for e in ends)
         if len(ends) != 2 or not all(whole):
             raise MisuseError(f"a domain is an extent or (begin, end), found {dom!r}", about=dom)
         if not any(isinstance(end, PrimExpr) for end in ends):
             ends = tuple(ops.const(end, value.dtype) for end in ends)
-        return forms.AxisForm(Range(*ends), value, kind)
+        return records.AxisForm(Range(*ends), value, kind)
 
     @staticmethod
     @word
-    def spatial(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
+    def spatial(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
         """A variable whose steps are independent of each other."""
         return Axis._make(dom, binding, IterVarKind.DataPar)
 
     @staticmethod
     @word
-    def reduce(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
+    def reduce(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
         """A variable that is summed, or otherwise reduced, over."""
         return Axis._make(dom, binding, IterVarKind.CommReduce)
 
     @staticmethod
     @word
-    def scan(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
+    def scan(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
         """A variable whose steps run in order."""
         return Axis._make(dom, binding, IterVarKind.Ordered)
 
     @staticmethod
     @word
-    def opaque(dom: object, binding: ExprLike, dtype: str = "int32") -> forms.AxisForm:
+    def opaque(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
         """A variable of which nothing is promised."""
         return Axis._make(dom, binding, IterVarKind.Opaque)
 
@@ -187,7 +187,7 @@ class Axis:
     @word
     def remap(
         kinds: str, bindings: Sequence[PrimExpr] | PrimExpr, dtype: str = "int32"
-    ) -> forms.RemapForm:
+    ) -> records.RemapForm:
         """Variables for whole loops, each spatial (S) or reduced over (R)."""
         if not isinstance(kinds, str) or set(kinds) - set("SR"):
             raise MisuseError(
@@ -200,7 +200,7 @@ class Axis:
                 f"{counted(len(kinds), 'kind')} for {counted(len(bindings), 'loop variable')}",
                 about=kinds,
             )
-        return forms.RemapForm(kinds, tuple(bindings))
+        return records.RemapForm(kinds, tuple(bindings))
 
     S = spatial
     R = reduce
@@ -209,14 +209,14 @@ class Axis:
 axis = Axis()
 
 
-def reads(*regions: Any) -> forms.AccessForm:
+def reads(*regions: Any) -> records.AccessForm:
     """What the block reads."""
-    return forms.AccessForm("reads", _regions(regions))
+    return records.AccessForm("reads", _regions(regions))
 
 
-def writes(*regions: Any) -> forms.AccessForm:
+def writes(*regions: Any) -> records.AccessForm:
     """What the block writes."""
-    return forms.AccessForm("writes", _regions(regions))
+    return records.AccessForm("writes", _regions(regions))
 
 
 def _regions(given: tuple[Any, ...]) -> tuple[BufferRegion | BufferLoad | Buffer, ...]:
@@ -234,23 +234,23 @@ def _regions(given: tuple[Any, ...]) -> tuple[BufferRegion | BufferLoad | Buffer
     return given
 
 
-def where(condition: ExprLike) -> forms.WhereForm:
+def where(condition: ExprLike) -> records.WhereForm:
     """The condition under which the block runs."""
-    return forms.WhereForm(ops.truth(condition))
+    return records.WhereForm(ops.truth(condition))
 
 
-def func_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
+def func_attr(attrs: Mapping[str, object]) -> records.AttrsForm:
     """Attributes of the function."""
-    return forms.AttrsForm("function", forms.attributes(attrs))
+    return records.AttrsForm("function", records.attributes(attrs))
 
 
-def block_attr(attrs: Mapping[str, object]) -> forms.AttrsForm:
+def block_attr(attrs: Mapping[str, object]) -> records.AttrsForm:
     """Attributes of the block."""
-    return forms.AttrsForm("block", forms.attributes(attrs))
+    return records.AttrsForm("block", records.attributes(attrs))
 
 
 def _annotations(given: Mapping[str, object] | None) -> Mapping[str, Any]:
-    return {} if given is None else forms.attributes(given)
+    return {} if given is None else records.attributes(given)
 
 
 # --- buffers and memory
@@ -268,14 +268,14 @@ def match_buffer(
     offset_factor: int = 0,
     buffer_type: str = "",
     axis_separators: Sequence[int] | None = None,
-) -> forms.MatchBufferForm:
+) -> records.MatchBufferForm:
     """The buffer behind handle `param`; inside a block, a view of a region.
 
     Errors: MisuseError if `param` is neither, or is a handle and no shape is given.
     """
     if isinstance(param, (BufferRegion, BufferLoad)):
         if shape is None:
-            return forms.MatchBufferForm(param, None)
+            return records.MatchBufferForm(param, None)
     elif not isinstance(param, Var):
         raise MisuseError(
             f"match_buffer takes a handle parameter or a region, found {param!r:.60}", about=param
@@ -300,19 +300,19 @@ def match_buffer(
         buffer_type,
         axis_separators,  # type: ignore[arg-type]
     )
-    return forms.MatchBufferForm(param, spec)
+    return records.MatchBufferForm(param, spec)
 
 
 @wraps(BufferSpec, assigned=(), updated=())
-def alloc_buffer(*args: Any, **kwargs: Any) -> forms.AllocBufferForm:
+def alloc_buffer(*args: Any, **kwargs: Any) -> records.AllocBufferForm:
     """A buffer that lives as long as the block around; arguments as T.Buffer takes them."""
-    return forms.AllocBufferForm(BufferSpec(*args, **kwargs))
+    return records.AllocBufferForm(BufferSpec(*args, **kwargs))
 
 
 @wraps(BufferSpec, assigned=(), updated=())
-def decl_buffer(*args: Any, **kwargs: Any) -> forms.DeclBufferForm:
+def decl_buffer(*args: Any, **kwargs: Any) -> records.DeclBufferForm:
     """A buffer over the memory `data`; arguments as T.Buffer takes them."""
-    return forms.DeclBufferForm(BufferSpec(*args, **kwargs))
+    return records.DeclBufferForm(BufferSpec(*args, **kwargs))
 
 
 def _extents(given: object) -> tuple[PrimExpr, ...]:
@@ -331,11 +331,11 @@ def allocate(
     scope: str = "global",
     condition: ExprLike | None = None,
     annotations: Mapping[str, object] | None = None,
-) -> forms.AllocateForm:
+) -> records.AllocateForm:
     """Memory of this many elements."""
     test = ops.const(True, "bool") if condition is None else ops.truth(condition)
     sizes = _extents(extents)
-    return forms.AllocateForm(sizes, as_dtype(dtype), scope, test, _annotations(annotations))
+    return records.AllocateForm(sizes, as_dtype(dtype), scope, test, _annotations(annotations))
 
 
 def allocate_const(
@@ -343,7 +343,7 @@ def allocate_const(
     dtype: str,
     extents: Sequence[ExprLike],
     annotations: Mapping[str, object] | None = None,
-) -> forms.AllocateForm:
+) -> records.AllocateForm:
     """Memory that holds the constant `data`, an array or nested lists of numbers.
 
     Errors: MisuseError if `data` does not fill the extents, or a member is none of the datatype.
@@ -367,7 +367,7 @@ def allocate_const(
             if not (low <= member <= high and member == int(member)):
                 raise MisuseError(f"the constant holds {member}, which is no {kind}", about=data)
     held = freeze(array.tolist())
-    return forms.AllocateForm(sizes, kind, "global", None, _annotations(annotations), held)
+    return records.AllocateForm(sizes, kind, "global", None, _annotations(annotations), held)
 
 
 def comm_reducer(
@@ -379,35 +379,35 @@ def comm_reducer(
     return reduce.comm_reducer(combiner, identity, name)
 
 
-def attr(node: object, attr_key: str, value: ExprLike) -> forms.AttrForm:
+def attr(node: object, attr_key: str, value: ExprLike) -> records.AttrForm:
     """An annotation on the statements that follow."""
     if not isinstance(attr_key, str):
         raise MisuseError(f"a key is a string, found {attr_key!r:.60}", about=attr_key)
-    return forms.AttrForm(node, attr_key, ops.convert(value))
+    return records.AttrForm(node, attr_key, ops.convert(value))
 
 
-def env_thread(thread_tag: str, dtype: str = "int32") -> forms.EnvThreadForm:
+def env_thread(thread_tag: str, dtype: str = "int32") -> records.EnvThreadForm:
     """A variable for the hardware index `thread_tag`."""
     if not isinstance(thread_tag, str):
         raise MisuseError(
             f"a hardware index is named by a string, found {thread_tag!r:.60}", about=thread_tag
         )
-    return forms.EnvThreadForm(thread_tag, as_dtype(dtype))
+    return records.EnvThreadForm(thread_tag, as_dtype(dtype))
 
 
-def launch_thread(thread: str | Var, extent: ExprLike) -> forms.LaunchThreadForm:
+def launch_thread(thread: str | Var, extent: ExprLike) -> records.LaunchThreadForm:
     """The hardware index `thread` running over `extent` values in what follows."""
     if not isinstance(thread, (str, Var)):
         raise MisuseError(
             f"a hardware index is named by a string or made by T.env_thread, found {thread!r:.60}",
             about=thread,
         )
-    return forms.LaunchThreadForm(thread, ops.convert(extent))
+    return records.LaunchThreadForm(thread, ops.convert(extent))
 
 
 def realize(
     buffer_slice: BufferRegion, storage_scope: str, condition: ExprLike = True
-) -> forms.RealizeForm:
+) -> records.RealizeForm:
     """A region made real for the statements that follow; `""` leaves open in which memory."""
     if not isinstance(buffer_slice, (BufferRegion, BufferLoad)):
         raise MisuseError(
@@ -419,23 +419,23 @@ def realize(
             f"a scope is named by a string, found {storage_scope!r:.60}", about=storage_scope
         )
     [buffer_slice] = regions([buffer_slice])
-    return forms.RealizeForm(buffer_slice, storage_scope, ops.truth(condition))
+    return records.RealizeForm(buffer_slice, storage_scope, ops.truth(condition))
 
 
-def let(v: Var, value: ExprLike, body: ExprLike | None = None) -> forms.LetForm | PrimExpr:
+def let(v: Var, value: ExprLike, body: ExprLike | None = None) -> records.LetForm | PrimExpr:
     """`v` standing for `value`: in `body` if there is one, else in what follows."""
     if not isinstance(v, Var):
         raise MisuseError(f"let binds a variable, found {v!r:.60}", about=v)
     if body is not None:
         return tir.Let(v, value, body)
-    return forms.LetForm(ops.convert(value), v)
+    return records.LetForm(ops.convert(value), v)
 
 
 def let_stmt(
     value: ExprLike, type_annotation: object = None, *, var: Var | None = None
-) -> forms.LetForm:
+) -> records.LetForm:
     """`var`, or a new variable, standing for `value` in what follows."""
-    return forms.LetForm(ops.convert(value), var)
+    return records.LetForm(ops.convert(value), var)
 
 
 def let_expr(expr: ExprLike, where: Mapping[Var, ExprLike]) -> PrimExpr:
@@ -450,34 +450,34 @@ def let_expr(expr: ExprLike, where: Mapping[Var, ExprLike]) -> PrimExpr:
     return result
 
 
-def assert_(condition: ExprLike, message: str) -> forms.AssertForm:
+def assert_(condition: ExprLike, message: str) -> records.AssertForm:
     """A check in front of the statements that follow."""
-    return forms.AssertForm(ops.truth(condition), ops.convert(message))
+    return records.AssertForm(ops.truth(condition), ops.convert(message))
 
 
-def while_(condition: ExprLike) -> forms.WhileForm:
+def while_(condition: ExprLike) -> records.WhileForm:
     """Statements again and again as long as the condition holds: `with T.While(condition):`."""
-    return forms.WhileForm(ops.truth(condition))
+    return records.WhileForm(ops.truth(condition))
 
 
-def if_(condition: ExprLike) -> forms.IfForm:
+def if_(condition: ExprLike) -> records.IfForm:
     """Branches: `with T.If(condition):` around `with T.Then():` and `with T.Else():`."""
-    return forms.IfForm(ops.truth(condition))
+    return records.IfForm(ops.truth(condition))
 
 
-def then() -> forms.BranchForm:
+def then() -> records.BranchForm:
     """What runs where the condition holds."""
-    return forms.BranchForm(taken=True)
+    return records.BranchForm(taken=True)
 
 
-def else_() -> forms.BranchForm:
+def else_() -> records.BranchForm:
     """What runs where the condition does not hold."""
-    return forms.BranchForm(taken=False)
+    return records.BranchForm(taken=False)
 
 
-def evaluate(value: ExprLike) -> forms.EvaluateForm:
+def evaluate(value: ExprLike) -> records.EvaluateForm:
     """An expression for its effect."""
-    return forms.EvaluateForm(ops.convert(value))
+    return records.EvaluateForm(ops.convert(value))
 
 
 def buffer_store(
@@ -485,7 +485,7 @@ def buffer_store(
     value: ExprLike,
     indices: Sequence[ExprLike] | ExprLike,
     predicate: ExprLike | None = None,
-) -> forms.StoreForm:
+) -> records.StoreForm:
     """`value` written to an element of a buffer, as `buffer[indices] = value` does.
 
     With vectors, only in those lanes where `predicate` holds.
@@ -494,7 +494,7 @@ def buffer_store(
         raise MisuseError(f"expected a buffer, found {buffer!r:.60}", about=buffer)
     listed = indices if isinstance(indices, (tuple, list)) else (indices,)
     held = None if predicate is None else ops.convert(predicate)
-    return forms.StoreForm(buffer, value, tuple(map(ops.convert, listed)), held)
+    return records.StoreForm(buffer, value, tuple(map(ops.convert, listed)), held)
 
 
 def index_map(
@@ -508,9 +508,9 @@ def index_map(
     return IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=kind)
 
 
-def meta_var(value: object) -> forms.MetaVar:
+def meta_var(value: object) -> records.MetaVar:
     """`value` as a Python value, which becomes no statement."""
-    return forms.MetaVar(value)
+    return records.MetaVar(value)
 
 
 def target(description: str | Mapping[str, object]) -> str | Attrs:

@@ -17,7 +17,7 @@ from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.parser.reading import (
     Definition,
     PythonParts,
@@ -89,7 +89,7 @@ class DecoratesClass(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionDecorator(forms.FunctionOptions):
+class FunctionDecorator(records.FunctionOptions):
     """`R.function` and `T.prim_func`, bare or with options."""
 
     def __call__(
@@ -151,7 +151,7 @@ class FunctionDecorator(forms.FunctionOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class ModuleDecorator(forms.ModuleOptions):
+class ModuleDecorator(records.ModuleOptions):
     """`I.ir_module`, bare or with options."""
 
     def __call__(
@@ -206,7 +206,7 @@ class Deferred:
 
     def __init__(
         self,
-        options: forms.FunctionOptions,
+        options: records.FunctionOptions,
         function: FunctionType,
         names: Sequence[Mapping[str, object]],
     ) -> None:
@@ -238,7 +238,7 @@ def is_class_body(frame: FrameType) -> bool:
 
 @gc_paused
 def defined(
-    options: forms.FunctionOptions,
+    options: records.FunctionOptions,
     function: FunctionType,
     names: Sequence[Mapping[str, object]],
 ) -> BaseFunc:
@@ -266,7 +266,7 @@ def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Progra
 
 
 @gc_paused
-def defined_module(options: forms.ModuleOptions, cls: type, frame: FrameType) -> Any:
+def defined_module(options: records.ModuleOptions, cls: type, frame: FrameType) -> Any:
     """What the text of `cls` describes, the class being made in `frame`."""
     members = {name: m for name, m in vars(cls).items() if isinstance(m, Deferred)}
     functions = {n: m for n, m in vars(cls).items() if isinstance(m, FunctionType | staticmethod)}

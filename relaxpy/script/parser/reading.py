@@ -23,7 +23,7 @@ from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.ir.relax.nodes.python_function import python_function, reindented
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.eager import acting
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
@@ -85,7 +85,7 @@ class Definition:
     """A function of the module being read, and the names that its own surroundings give it."""
 
     node: ast.FunctionDef
-    options: forms.FunctionOptions
+    options: records.FunctionOptions
     program: Program
     names: Sequence[Mapping[str, object]] = ()
     gvar: GlobalVar = field(init=False)
@@ -104,7 +104,7 @@ class Definition:
         return None if self.options.private else self.gvar.name_hint
 
 
-def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> forms.FunctionOptions:
+def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.FunctionOptions:
     """What the decorators of a function say.
 
     Errors:
@@ -112,7 +112,7 @@ def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> forms.FunctionO
     """
     for part in node.decorator_list:
         found = values.value(part)
-        if isinstance(found, forms.FunctionOptions):
+        if isinstance(found, records.FunctionOptions):
             return found
     where = node.decorator_list[0] if node.decorator_list else name_of(node)
     raise values.error(
@@ -133,7 +133,7 @@ class PythonParts:
 def is_python(node: ast.FunctionDef, values: GraphEvaluator) -> bool:
     """Whether a function is decorated to be one of Python's own."""
     marks = [part for part in node.decorator_list if ends_in(part, "pyfunc")]
-    return any(isinstance(values.value(mark), forms.PythonOptions) for mark in marks)
+    return any(isinstance(values.value(mark), records.PythonOptions) for mark in marks)
 
 
 def text_without_mark(node: ast.FunctionDef, program: Program) -> str:
@@ -153,7 +153,7 @@ def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) ->
         found = values.value(part)
         if isinstance(found, MacroOptions):
             return Macro(node, program, values.scope, found)
-        if isinstance(found, forms.FunctionOptions):
+        if isinstance(found, records.FunctionOptions):
             break
     return None
 
@@ -505,7 +505,7 @@ class ModuleReader:
     def say(self, form: object, node: ast.expr) -> None:
         """Act upon a record about the module."""
         match form:
-            case forms.AttrsForm(of="module", attrs=attrs):
+            case records.AttrsForm(of="module", attrs=attrs):
                 if self.attrs and not form.overwrite:
                     raise self.program.error(
                         node,
@@ -513,7 +513,7 @@ class ModuleReader:
                         hint="allow_overwrite=True puts these in place of the others",
                     )
                 self.attrs = dict(attrs)
-            case forms.GlobalInfosForm(infos=infos):
+            case records.GlobalInfosForm(infos=infos):
                 if self.infos:
                     raise self.program.error(node, "I.module_global_infos is given twice")
                 self.infos.update(infos)
@@ -550,7 +550,7 @@ def read_module(
     node: ast.ClassDef,
     program: Program,
     scope: Scope,
-    options: forms.ModuleOptions,
+    options: records.ModuleOptions,
     *,
     guard: Guard = OPEN,
     names_of: Callable[[str], Sequence[Mapping[str, object]]] = lambda _: (),

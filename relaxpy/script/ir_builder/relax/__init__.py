@@ -24,7 +24,7 @@ from relaxpy.script.ir_builder.relax.frame import (
     RelaxFrame,
     SeqExprFrame,
 )
-from relaxpy.script.language import emit as emitting, records as forms
+from relaxpy.script.language import emit as emitting, records
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.eager import acting
 
@@ -101,8 +101,8 @@ def func_attr(attrs: Mapping[str, object]) -> None:
     Errors:
         MisuseError: it has one of these already.
     """
-    frame, given = _function("R.func_attr"), forms.attributes(attrs)
-    forms.added_attributes(frame.attrs, given)
+    frame, given = _function("R.func_attr"), records.attributes(attrs)
+    records.added_attributes(frame.attrs, given)
     pure = given.pop("pure", frame.is_pure)
     if not isinstance(pure, bool):
         raise MisuseError(f"pure is True or False, found {pure!r:.60}", rule="LEG-15", about=attrs)

@@ -19,7 +19,7 @@ from relaxpy.script import tir as _words
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frame import act, check_option
 from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.eager import word
 from relaxpy.script.language.kernel_frames import result_type, typed_var
 from relaxpy.script.language.wording import describe
@@ -84,7 +84,7 @@ def arg(name: str, obj: Any) -> Any:
     check_name(name, "the name of a parameter")
     kernel = _function("T.arg").kernel
     assert kernel is not None
-    found = obj.make(name) if isinstance(obj, forms.BufferSpec) else typed_var(name, obj)
+    found = obj.make(name) if isinstance(obj, records.BufferSpec) else typed_var(name, obj)
     if found is None and isinstance(obj, _Buffer):
         found = obj
     if isinstance(obj, Var):

@@ -11,7 +11,7 @@ from relaxpy.errors import ParseError, RelaxpyError, Span
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import Var as SizeVar
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.legacy import matched_info
 from relaxpy.script.language.wording import as_parse_error, describe
@@ -151,14 +151,14 @@ def bind(
     if isinstance(value, SizeVar) and value.name in ("", name):
         declare_size(state, name, value, at)
         return
-    if isinstance(value, forms.UnknownShape):
+    if isinstance(value, records.UnknownShape):
         value = state.values.settled(value, at)
     if isinstance(value, TypeVar):
         declare_size(state, name, SizeVar("", INT64), at)
         return
     if isinstance(value, Lambda):
         raise lambda_named(state.program, at)
-    if isinstance(value, forms.EmitForm):
+    if isinstance(value, records.EmitForm):
         annotation = value.annotation if annotation is None else annotation
         value = value.value
     elif annotation is None and is_plain(value):
@@ -171,7 +171,7 @@ def bind(
         if named is not None:
             state.scope.set(name, named)
             return
-    if isinstance(value, (forms.MatchCastForm, forms.MatchShapeForm)):
+    if isinstance(value, (records.MatchCastForm, records.MatchShapeForm)):
         expr, info = cast_operands(state, value, at)
         with state.at(at):
             found = state.builder.match_cast(
@@ -185,7 +185,7 @@ def bind(
 
 
 def cast_inside(
-    state: GraphState, form: forms.MatchCastForm | forms.MatchShapeForm, node: ast.expr
+    state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr
 ) -> rx.Expr:
     """The variable to which a cast inside an expression is bound."""
     expr, info = cast_operands(state, form, node)
@@ -201,11 +201,11 @@ def span_of_cast(state: GraphState, node: ast.expr) -> Span:
 
 
 def cast_operands(
-    state: GraphState, form: forms.MatchCastForm | forms.MatchShapeForm, at: ast.expr
+    state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, at: ast.expr
 ) -> tuple[rx.Expr, rx.StructInfo]:
     """What a cast checks, and against which info, which is located at its argument."""
     expr = state.values.expression(form.value, _cast_value(at))
-    if isinstance(form, forms.MatchShapeForm):
+    if isinstance(form, records.MatchShapeForm):
         with state.at(at):
             expr = state.builder.normalize(expr)
             return expr, matched_info(form, state.builder.struct_info_of(expr))
@@ -257,17 +257,17 @@ def expression_statement(state: GraphState, node: ast.expr) -> None:
     match value:
         case None:
             return
-        case forms.OutputForm():
+        case records.OutputForm():
             output_statement(state, node)
-        case forms.AttrsForm(of="function", attrs=attrs):
+        case records.AttrsForm(of="function", attrs=attrs):
             func_attr(state, attrs, node)
-        case forms.MatchCastForm() | forms.MatchShapeForm():
+        case records.MatchCastForm() | records.MatchShapeForm():
             expr, info = cast_operands(state, value, node)
             with state.at(node):
                 state.builder.match_cast(expr, info, bind=False, span=span_of_cast(state, node))
-        case rx.Call() | forms.EmitForm():
+        case rx.Call() | records.EmitForm():
             emit_unit(state, value, node)
-        case forms.DataflowForm():
+        case records.DataflowForm():
             raise state.error(node, "a dataflow block is written with R.dataflow():")
         case _:
             raise state.error(node, f"{describe(value)} does nothing here")
@@ -325,7 +325,7 @@ def func_attr(state: GraphState, attrs: Mapping[str, object], node: ast.expr) ->
     if state.now.depth:
         raise state.error(node, "R.func_attr belongs to the top of the function")
     with state.at(node):
-        forms.added_attributes(state.now.attrs, attrs)
+        records.added_attributes(state.now.attrs, attrs)
     for key, value in attrs.items():
         if key == "pure":
             # LEG-15: what callers rely on is found before the body is read.

@@ -12,7 +12,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.relax_directives import match_cast
 from relaxpy.script.language.wording import describe, shown
 from relaxpy.script.parser.evaluate.comparisons import decided
@@ -33,14 +33,14 @@ def with_statement(state: GraphState, node: ast.With) -> None:
                 cast_block(state, node, bindings.annotation_info(state, info))
                 return
     form = state.values.value(item.context_expr)
-    if not isinstance(form, (forms.DataflowForm, forms.SeqForm)):
+    if not isinstance(form, (records.DataflowForm, records.SeqForm)):
         raise state.error(
             item.context_expr,
             f"with takes R.dataflow() in Relax, found {describe(form)}",
             hint=f"call it: {shown(item.context_expr)}()" if callable(form) else None,
         )
     check_alone(state, node, f"{form.display_name}()")
-    if isinstance(form, forms.SeqForm):
+    if isinstance(form, records.SeqForm):
         with state.scope.inner():
             state.statements.read(node.body, state.reader.statement)
         return
@@ -260,7 +260,7 @@ def branch_value(
             state.reader.dispatch(node)
             return bound_value(state, name)
     assert isinstance(target, ast.Name)
-    if not isinstance(found, forms.Form):
+    if not isinstance(found, records.Form):
         leaf = bindings.bindable(state, found, value)
         if is_leaf(leaf):
             with state.at(value):

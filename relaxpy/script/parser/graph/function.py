@@ -11,7 +11,7 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes.evaluation import evaluating
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.wording import as_parse_error
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
@@ -188,7 +188,7 @@ class GraphReader:
         decorator = None
         for part in node.decorator_list:
             value = state.values.value(part)
-            if isinstance(value, forms.FunctionOptions):
+            if isinstance(value, records.FunctionOptions):
                 decorator = value
         if decorator is None or decorator.dialect != "relax":
             raise state.error(

@@ -9,7 +9,7 @@ from typing import Any
 
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.eager import acting
 from relaxpy.script.language.emit import kernel_call
 from relaxpy.script.language.wording import describe
@@ -50,7 +50,7 @@ def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]
     if isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.TupleStructInfo):
         yield from _with_end(bindings.tuple_members(state, value, node))
         return
-    if isinstance(value, (rx.Expr, PrimExpr, forms.Form)):
+    if isinstance(value, (rx.Expr, PrimExpr, records.Form)):
         raise state.error(
             node,
             f"a loop in Relax runs over what is known while it is read, found {describe(value)}",
@@ -80,7 +80,7 @@ class FunctionHost:
         self.evaluate = state.evaluate
         self.evaluated = state.evaluated
 
-    def cast(self, form: forms.MatchCastForm | forms.MatchShapeForm, node: ast.expr) -> rx.Expr:
+    def cast(self, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr) -> rx.Expr:
         """The variable to which a cast inside an expression is bound."""
         return bindings.cast_inside(self.state, form, node)
 
@@ -107,7 +107,7 @@ class FunctionHost:
             if len(self.state.report.errors) > before:
                 raise Poisoned
             found = self.state.values.value(last.value)
-            if isinstance(found, (forms.MatchCastForm, forms.MatchShapeForm)):
+            if isinstance(found, (records.MatchCastForm, records.MatchShapeForm)):
                 return self.cast(found, last.value)
             return found
 
@@ -122,15 +122,15 @@ class FunctionHost:
     def eager(self, node: ast.expr) -> Iterator[None]:
         """The time in which Python code of the user runs, whose directives take effect at once."""
 
-        def act(form: forms.Form) -> object:
+        def act(form: records.Form) -> object:
             match form:
-                case forms.EmitForm(value=value, annotation=annotation):
+                case records.EmitForm(value=value, annotation=annotation):
                     expr = bindings.bindable(self.state, value, node)
                     with self.state.at(node):
                         return self.state.builder.emit(expr, annotation=annotation)
-                case forms.MatchCastForm() | forms.MatchShapeForm():
+                case records.MatchCastForm() | records.MatchShapeForm():
                     return self.cast(form, node)
-                case forms.TeForm():
+                case records.TeForm():
                     return self.kernel_call(form, node)
                 case _:
                     raise self.state.error(node, f"{describe(form)} belongs into the text itself")
@@ -152,12 +152,12 @@ class FunctionHost:
             now.depth -= 1
             values.places.update(places)
 
-    def kernel_call(self, form: forms.TeForm, node: ast.expr) -> rx.Call:
+    def kernel_call(self, form: records.TeForm, node: ast.expr) -> rx.Call:
         """The call of a kernel that tensor expressions give; the kernel joins the module."""
         with self.state.at(node):
             return self.add_kernel(form, node)
 
-    def add_kernel(self, form: forms.TeForm, node: ast.expr) -> rx.Call:
+    def add_kernel(self, form: records.TeForm, node: ast.expr) -> rx.Call:
         """The call of the kernel for `form`, entered into the module."""
         if self.module_names is None:
             raise self.state.error(

@@ -32,7 +32,7 @@ from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.relax.relations.context import written_at
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-from relaxpy.script.language import records as forms
+from relaxpy.script.language import records
 from relaxpy.script.language.annotations import Annotation, DTensor, Tensor, TypeWord, resolve
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.eager import is_helper
@@ -74,10 +74,10 @@ _METHODS = {
 class Host(Protocol):
     """The function being read, as its expressions need it."""
 
-    def cast(self, form: forms.MatchCastForm | forms.MatchShapeForm, node: ast.expr) -> rx.Expr:
+    def cast(self, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr) -> rx.Expr:
         """The variable to which a cast inside an expression is bound."""
 
-    def kernel_call(self, form: forms.TeForm, node: ast.expr) -> rx.Call:
+    def kernel_call(self, form: records.TeForm, node: ast.expr) -> rx.Call:
         """The call of a kernel that tensor expressions give."""
 
     def expand(
@@ -100,8 +100,8 @@ class Host(Protocol):
         """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
 
 
-_CASTS = (forms.MatchCastForm, forms.MatchShapeForm)
-_SPECIAL = (*_CASTS, forms.UnknownShape, tuple, list)
+_CASTS = (records.MatchCastForm, records.MatchShapeForm)
+_SPECIAL = (*_CASTS, records.UnknownShape, tuple, list)
 
 
 class GraphEvaluator(Evaluator):
@@ -337,9 +337,9 @@ class GraphEvaluator(Evaluator):
             found.vdevice = self.devices.find(found.vdevice)
         if isinstance(found, DTensor) and isinstance(found.device_mesh, str):
             found.device_mesh = self.devices.mesh(found.device_mesh)
-        if isinstance(found, forms.DeviceForm):
+        if isinstance(found, records.DeviceForm):
             found = self.devices.find(f"{found.kind}:{found.number}")
-        if isinstance(found, forms.TeForm):
+        if isinstance(found, records.TeForm):
             if self.host is None:
                 raise self.error(node, "R.emit_te belongs into a function")
             found = self.host.kernel_call(found, node)
@@ -405,7 +405,7 @@ class GraphEvaluator(Evaluator):
 
     def settled(self, value: Any, node: ast.expr) -> Any:
         """`value`, casts in it bound to variables."""
-        if isinstance(value, forms.UnknownShape):
+        if isinstance(value, records.UnknownShape):
             raise self.error(
                 node,
                 "RuntimeDepShape is no value: it belongs into annotations",
@@ -474,10 +474,10 @@ class GraphEvaluator(Evaluator):
 
         Errors: ParseError at `node` for what is none.
         """
-        if isinstance(value, forms.EmitForm):
+        if isinstance(value, records.EmitForm):
             value = value.value
         value = self.settled(value, node)
-        if isinstance(value, (forms.Form, ModuleRef, IRModule)):
+        if isinstance(value, (records.Form, ModuleRef, IRModule)):
             raise self.error(node, f"{describe(value)} is no value")
         try:
             found = self._at(rx.convert_to_expr(value), node)
@@ -531,4 +531,4 @@ def is_plain(value: object) -> bool:
 def _of_the_program(value: object) -> bool:
     if isinstance(value, (tuple, list)):
         return any(_of_the_program(member) for member in value)
-    return isinstance(value, (rx.Expr, PrimExpr, forms.Form))
+    return isinstance(value, (rx.Expr, PrimExpr, records.Form))

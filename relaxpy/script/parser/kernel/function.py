@@ -18,7 +18,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, load_parts
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script.language import records as forms, tir_directives as tirwords
+from relaxpy.script.language import records, tir_directives as tirwords
 from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.kernel_frames import FRAMES, result_type, scalar, typed_var
 from relaxpy.script.language.wording import describe, shown
@@ -31,7 +31,7 @@ from relaxpy.script.parser.source.text import Positioned
 from relaxpy.script.parser.source.type_params import type_parameters
 
 #: What `with` takes by itself.
-_ALONE = (forms.BlockForm, forms.InitForm, forms.WhileForm, forms.IfForm)
+_ALONE = (records.BlockForm, records.InitForm, records.WhileForm, records.IfForm)
 
 
 class KernelReader(KernelState):
@@ -92,7 +92,7 @@ class KernelReader(KernelState):
                 hint='annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32',
             )
         given = self.values.value(arg.annotation)
-        if isinstance(given, forms.BufferSpec):
+        if isinstance(given, records.BufferSpec):
             buffer: Buffer = self.made(arg.annotation, given.make, arg.arg, self.program.span(arg))
             self.parameter(arg.arg, buffer)
             return buffer
@@ -170,10 +170,10 @@ class KernelReader(KernelState):
         if len(set(names)) != len(names):
             raise self.error(target, "a name is bound twice in one statement")
         members: Sequence[object]
-        if isinstance(value, forms.RemapForm):
+        if isinstance(value, records.RemapForm):
             members = self.remapped(value, at)
-        elif isinstance(value, forms.MetaVar):
-            members = [forms.MetaVar(part) for part in self.values.iterable(value.value, at)]
+        elif isinstance(value, records.MetaVar):
+            members = [records.MetaVar(part) for part in self.values.iterable(value.value, at)]
         else:
             members = list(self.values.iterable(value, at))
         for part, member in displays.paired(self.values, target, list(members)):
@@ -203,9 +203,9 @@ class KernelReader(KernelState):
     def meaning(self, name: str, value: object, at: ast.expr) -> object:
         """What a name stands for after `name = value`."""
         match value:
-            case forms.MetaVar(value=inner):
+            case records.MetaVar(value=inner):
                 return inner
-            case forms.Form():
+            case records.Form():
                 return self.given(name, value, at)
             case Lambda():
                 raise lambda_named(self.program, at)
@@ -348,7 +348,7 @@ class KernelReader(KernelState):
             }
             self.read_inside(node.body, bound)
 
-    def loop_form(self, node: ast.expr) -> forms.LoopForm:
+    def loop_form(self, node: ast.expr) -> records.LoopForm:
         """What a loop runs over."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             function = self.values.value(node.func)
@@ -360,10 +360,10 @@ class KernelReader(KernelState):
                         "range in a kernel takes an end, or a start and an end",
                         hint="for steps, run over their number and multiply the loop variable",
                     )
-                form: forms.LoopForm = self.made(node, tirwords.serial, *args)
+                form: records.LoopForm = self.made(node, tirwords.serial, *args)
                 return form
         value = self.values.value(node)
-        if isinstance(value, forms.LoopForm):
+        if isinstance(value, records.LoopForm):
             return value
         if isinstance(value, range) and value.step == 1:
             return tirwords.serial(value.start, value.stop)
@@ -405,7 +405,7 @@ class KernelReader(KernelState):
             raise self.error(
                 name or rest[0].context_expr, f"with {word} stands alone, without `as`"
             )
-        if not isinstance(form, FRAMES) or isinstance(form, forms.LoopForm):
+        if not isinstance(form, FRAMES) or isinstance(form, records.LoopForm):
             raise self.error(at, f"with takes T.block and the like, found {describe(form)}")
         if name is not None and not isinstance(name, ast.Name):
             raise self.error(name, "only a name can stand here")
@@ -449,7 +449,7 @@ class KernelReader(KernelState):
         match value:
             case None:
                 return
-            case forms.Form():
+            case records.Form():
                 self.effect(value, node)
             case tir.Call():
                 self.evaluate(value, node)
@@ -467,7 +467,7 @@ class KernelReader(KernelState):
 
 def _same(present: object, value: object) -> bool:
     """Whether a name that stands for `present` may be said again to stand for `value`."""
-    if isinstance(value, forms.MetaVar):
+    if isinstance(value, records.MetaVar):
         value = value.value
         if isinstance(value, (bool, int, float, str)):
             return type(present) is type(value) and present == value
