@@ -8,10 +8,11 @@ import pytest
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.errors import RelaxpyError
+from relaxpy.errors import BuilderStateError, RelaxpyError
 from relaxpy.ir import assert_structural_equal, load_json, save_json
 from relaxpy.relax.analysis import well_formed
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script.ir_builder import IRBuilder, ir as ir_frames, relax as graph
 
 ONES = np.ones(4, "float32")
 
@@ -369,6 +370,27 @@ def test_a_builder_renames_callees_with_their_symbols() -> None:
     assert names(builder.get()) == ["double", "double1", "main1", "main"]
     found = relaxpy.compile(builder.get())["main"](ONES, 4)
     assert [value.tolist() for value in found] == [[800] * 4, 24, 24]
+
+
+def test_a_callee_does_not_take_the_name_of_a_declared_function() -> None:
+    signature = quadruple.with_attr("global_symbol", "double")
+
+    def caller() -> None:
+        with graph.function():
+            graph.func_name("double")
+            x = graph.arg("x", graph.Tensor((4,), "float32"))
+            graph.func_ret_struct_info(graph.Tensor((4,), "float32"))
+            graph.func_ret_value(graph.emit(graph.exp(graph.emit(double(x)))))
+
+    with IRBuilder() as builder, ir_frames.ir_module():
+        ir_frames.decl_function("double", signature)
+        caller()
+    assert names(builder.get()) == ["double", "double1"]
+    found = relaxpy.compile(builder.get())["double"](0 * ONES)
+    assert found.tolist() == [1] * 4
+    message = "another function 'double', which is called"
+    with IRBuilder(), ir_frames.ir_module(), pytest.raises(BuilderStateError, match=message):
+        caller()
 
 
 def test_a_kernel_does_not_call_kernels_of_elsewhere() -> None:

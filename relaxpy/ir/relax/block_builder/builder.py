@@ -540,7 +540,8 @@ class BlockBuilder:
             return known
         mod = self._table.mod
         present = mod.functions_by_name
-        taken = {*present, *(opened.name for opened in self._functions)}
+        declared = self._out.ctx.signatures
+        taken = {*present, *declared, *(opened.name for opened in self._functions)}
         own, entries = brought_along(func, symbol, present, taken)
         for name, entry in entries.items():
             if name not in mod:

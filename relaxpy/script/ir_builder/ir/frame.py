@@ -14,6 +14,7 @@ from relaxpy.ir.relax.block_builder.signatures import known_signature
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
 from relaxpy.script.language.devices import Devices
 
@@ -56,7 +57,8 @@ class IRModuleFrame(IRBuilderFrame):
         """A function of this name, as those that call it see it.
 
         Errors:
-            BuilderStateError: the module has one already, maybe a kernel of R.emit_te.
+            BuilderStateError: the module has one already, maybe a kernel of R.emit_te
+                or one that a function calls.
         """
         check_name(name, "the name of a function")
         if not isinstance(signature, BaseFunc):
@@ -65,12 +67,18 @@ class IRModuleFrame(IRBuilderFrame):
             raise BuilderStateError(
                 f"the module has two functions named {name!r}", rule="TOP-1", about=name
             )
-        if name in self.called and name in {v.name_hint for v in self.block_builder.get()}:
+        entered = self.block_builder.get().find_function(name) if name in self.called else None
+        if entered is not None:
+            is_kernel = isinstance(entered, PrimFunc)
             raise BuilderStateError(
-                f"R.emit_te has made a kernel {name!r} already",
+                f"R.emit_te has made a kernel {name!r} already"
+                if is_kernel
+                else f"another function {name!r}, which is called, is in the module already",
                 rule="TOP-1",
                 about=name,
-                hint="name that one by primfunc_name_hint, or declare this function before it",
+                hint="name that one by primfunc_name_hint, or declare this function before it"
+                if is_kernel
+                else "declare this function before, with I.decl_function",
             )
         var = self.global_vars[name] = GlobalVar(name)
         self.block_builder.declare_global(var, known_signature(signature))
