@@ -188,15 +188,16 @@ def test_calls_that_mention_nothing_that_is_built_anew_are_only_looked_at() -> N
     func = normalize_function(program(200))
     anew = bind(var("y"), pure("f", func.params[0]))
     edited = function([*func.params], seq(block(anew, *bindings(func)), func.body.body))
-    assert calls(lambda: normalize_function(edited)) < 0.38 * first
+    assert calls(lambda: normalize_function(edited)) < 0.5 * first
 
 
 def test_a_module_of_one_function_takes_as_long_as_its_function() -> None:
-    func = normalize_function(chain(200))
-    mod = IRModule({"main": func, "k": kernel((4,))})
-    assert normalize_module(mod) is mod
+    module = IRModule({"main": chain(200), "k": kernel((4,))})
+    func = chain(200)
     alone = calls(lambda: normalize_function(func))
-    assert calls(lambda: normalize_module(mod)) < 1.5 * alone
+    assert calls(lambda: normalize_module(module)) < 1.1 * alone
+    done = normalize_module(module)
+    assert normalize_module(done) is done
 
 
 def test_a_tuple_that_stands_in_many_places_is_looked_at_once() -> None:
