@@ -8,12 +8,13 @@ from typing import TypeVar, cast
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rename
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
 from relaxpy.ir.relax.analysis.variables import bound_vars
-from relaxpy.ir.relax.nodes import Call, Function, GlobalVar
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.relax.nodes import Call, Function, GlobalVar, Var
+from relaxpy.ir.tir import expr as tir
 
 N = TypeVar("N", bound=Node)
 V = TypeVar("V", bound=Node)
@@ -29,8 +30,14 @@ def copy_with_new_vars(func: Function) -> Function:
     """
     if not isinstance(func, Function):
         raise MisuseError(f"expected a Function, found {type(func).__name__}", about=func)
-    sizes: dict[Node, Node] = {v: v.renamed(v.name) for v in defined_symbolic_vars(func)}
-    return rename(func, sizes, bound_vars(func))
+    shape_vars, variables = _definitions(func)
+    return rename(func, {var: var.renamed(var.name) for var in shape_vars}, variables)
+
+
+@memoised
+def _definitions(func: Function) -> tuple[list[tir.Var], list[Var]]:
+    """The shape variables and the variables that a function defines."""
+    return defined_symbolic_vars(func), bound_vars(func)
 
 
 def replace_variables(root: N, table: Mapping[V, Node]) -> N:
@@ -53,7 +60,7 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
             new = map_children(lambda child: done[id(child)], node)
             if info is not None and done[id(info)] is not new.struct_info:  # type: ignore[attr-defined]
                 new = replace(new, struct_info=done[id(info)])  # type: ignore[type-var]
-            elif isinstance(new, PrimExpr) and new is not node:
+            elif isinstance(new, tir.PrimExpr) and new is not node:
                 new = simplify(new)
             done[id(node)] = new
             continue
