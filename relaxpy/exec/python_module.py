@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownAttributeError, UnknownNameError, close_names
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.python_functions import takes_self
@@ -242,10 +242,19 @@ class BasePyModule:
     def __getitem__(self, name: rx.GlobalVar | str) -> rx.BaseFunc:
         return self.ir_mod[name]
 
+    @user_facing
     def __getattr__(self, name: str) -> Any:
+        """Errors: UnknownAttributeError (also AttributeError), which says what there is."""
         if name.startswith("__") or "ir_mod" not in self.__dict__:
             raise AttributeError(name)
-        return getattr(self.ir_mod, name)
+        try:
+            return getattr(self.ir_mod, name)
+        except UnknownAttributeError:
+            raise UnknownAttributeError(
+                f"{type(self).__name__} has no attribute {name!r}",
+                hint=close_names(name, (n for n in dir(self) if n[0] != "_")),
+                about=name,
+            ) from None
 
     def _infer_concrete_shape_from_args(
         self, shape: Sequence[Any], in_args: Sequence[Any]

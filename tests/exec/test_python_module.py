@@ -229,3 +229,13 @@ def test_functions_do_not_take_the_names_of_what_an_instance_keeps() -> None:
     taken = IRModule({"target": Module["add"]})
     with pytest.raises(MisuseError, match="a function of a BasePyModule cannot be called target"):
         BasePyModule(taken)
+
+
+def test_a_misspelled_function_is_one_of_the_object_and_shown_where_it_stands() -> None:
+    program = Module(Module)
+    with pytest.raises(AttributeError, match="Module has no attribute 'doublet'") as caught:
+        program.doublet(X)
+    assert isinstance(caught.value, RelaxpyError)
+    assert "did you mean 'doubled'?" in str(caught.value)
+    assert "program.doublet(X)" in str(caught.value)
+    assert "mod[" not in str(caught.value), "items are functions of the text, which do not run"
