@@ -135,6 +135,19 @@ def test_a_name_that_a_branch_bound_is_not_taken_for_a_similar_one() -> None:
     """)
 
 
+def test_a_list_of_values_is_not_changed_in_place() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            found = [x]
+            found.append(x + x)
+            #     ^^^^^^ Var 'found' has no attribute 'append'
+            # hint: a tuple does not change: write found = [*found, value]
+            found = [*found, x + x]
+            return found[1]
+    """)
+
+
 def test_a_known_size_becomes_a_number_of_python_by_int() -> None:
     check_marks("""
         @R.function

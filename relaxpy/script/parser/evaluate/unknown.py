@@ -6,7 +6,7 @@ import ast
 import inspect
 
 from relaxpy.errors import ParseError, close_names
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
 from relaxpy.script.language.namespaces import offers, public_names
 from relaxpy.script.language.wording import (
     attribute_hint,
@@ -17,6 +17,13 @@ from relaxpy.script.language.wording import (
 )
 from relaxpy.script.parser.source.scope import ModuleRef, Scope
 from relaxpy.script.parser.source.text import Program
+
+#: What to write for a method that changes a list: lists of values are tuples of the program.
+_CHANGES = {
+    "append": "a tuple does not change: write {0} = [*{0}, value]",
+    "extend": "a tuple does not change: write {0} = [*{0}, *values]",
+    "insert": "a tuple does not change: write {0} = [value, *{0}]",
+}
 
 
 def elsewhere(scope: Scope, name: str) -> str | None:
@@ -46,8 +53,11 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
     if is_space:
         known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
         hint = attribute_hint(display_name, node.attr, known)
+    elif isinstance(owner, Expr):
+        in_place = node.attr in _CHANGES and isinstance(owner.struct_info, TupleStructInfo)
+        name = display_name
+        hint = _CHANGES[node.attr].format(name) if in_place else member_hint(node.attr, name)
     else:
-        value = isinstance(owner, Expr)
-        hint = member_hint(node.attr, display_name) if value else close_names(node.attr, known)
+        hint = close_names(node.attr, known)
     found = f"{display_name} has" if is_space else f"{describe(owner)} has"
     return program.error(last_name(node), f"{found} no attribute {node.attr!r}", hint=hint)
