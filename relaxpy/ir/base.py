@@ -1,4 +1,4 @@
-"""Comparison and storage of programs, where users of TVM look for them."""
+"""Structural comparison and serialisation of programs, under TVM's module name."""
 
 from relaxpy.ir.equality.structural import (
     assert_structural_equal,

@@ -1,4 +1,4 @@
-"""Infos that concern a whole module: the devices that its tensors may live on."""
+"""Global infos of a module: virtual devices and dummies."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from relaxpy.ir.core.node import Attrs, Node
 
 
 class GlobalInfo(Node):
-    """Base of the infos that a module lists by name."""
+    """The base class of the global infos that a module lists by name."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DummyGlobalInfo(GlobalInfo):
-    """An info that says nothing."""
+    """A global info without content, for tests."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class VDevice(GlobalInfo):
-    """A device by kind and number, and which of its memories is meant.
+    """A virtual device: a target, a number and a memory scope.
 
-    `target` is the kind of device, as "cuda", a longer description that begins with it, or a table
-    whose "kind" it is.
+    `target` is the kind of device, such as "cuda", a longer description that begins with the kind,
+    or a dictionary with the key "kind".
 
     Errors:
-        MisuseError (also TypeError): the number is no integer from 0, or a name no string.
+        MisuseError (also TypeError): the number is not an integer >= 0, or a name not a string.
     """
 
     _fields = ("target", "vdevice_id", "memory_scope")
@@ -56,7 +56,7 @@ class VDevice(GlobalInfo):
 
     @property
     def kind(self) -> str:
-        """The kind of device: "cuda"; "" where it is not said."""
+        """The kind of device, such as "cuda"; empty if there is none."""
         target = self.target
         if isinstance(target, Attrs):
             return str(target.get("kind", ""))

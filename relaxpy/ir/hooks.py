@@ -1,7 +1,7 @@
-"""What `ir` needs from `script` and `exec`: names of functions, resolved at their first call.
+"""Late-bound functions of `script` and `exec` that `ir` calls, imported at their first call.
 
-`ir` imports neither; these strings are the only way up. Inside `ir`, the methods of a node that a
-room above performs import it when they are called.
+`ir` imports neither package; these names are its only dependencies on them. Inside `ir`, a method
+that a higher layer implements imports that layer when it is called.
 """
 
 from __future__ import annotations
@@ -38,5 +38,5 @@ def _resolve(hook: Hook) -> Callable[..., Any]:
 
 
 def call(hook: Hook, *args: object, **kwargs: object) -> Any:
-    """What the function behind `hook` gives for these arguments."""
+    """Call the function of `hook` with these arguments."""
     return _resolve(hook)(*args, **kwargs)

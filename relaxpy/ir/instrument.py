@@ -1,4 +1,4 @@
-"""What watches passes: how long each took, the module between them, whether it is sound."""
+"""Pass instruments: timing, printing, dumping and verification of the module."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ __all__ = [
 
 
 @dataclass(slots=True, eq=False)
-class _Timed:
-    """One run of a pass, with the runs inside it."""
+class _Run:
+    """One run of a pass, with the nested runs."""
 
     name: str
     start: float
     seconds: float | None = None
-    inner: list[_Timed] = field(default_factory=list)
+    inner: list[_Run] = field(default_factory=list)
 
 
 class PassTimingInstrument(PassInstrument):
-    """Measures every pass; `render` tells, also inside the context."""
+    """Measures the time of every pass; `render` may also be called inside the context."""
 
     def __init__(self) -> None:
-        self._runs: list[_Timed] = []
-        self._open: list[_Timed] = []
+        self._runs: list[_Run] = []
+        self._open: list[_Run] = []
 
     @override
     def enter_pass_ctx(self) -> None:
@@ -58,8 +58,8 @@ class PassTimingInstrument(PassInstrument):
 
     @override
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        run = _Timed(info.name, time.perf_counter())
-        # What failed was never reported as done: it is not what this pass runs in.
+        run = _Run(info.name, time.perf_counter())
+        # A failed pass has no `run_after_pass`: it does not enclose this one.
         del self._open[len(PassContext.current().running) - 1 :]
         (self._open[-1].inner if self._open else self._runs).append(run)
         self._open.append(run)
@@ -71,9 +71,9 @@ class PassTimingInstrument(PassInstrument):
         run.seconds = time.perf_counter() - run.start
 
     def render(self) -> str:
-        """One line a run: the pass, its time, and in brackets its share of what ran around it.
+        """Return one line per run: the pass, its time, and its share of the enclosing run.
 
-        A pass that fails is not done, and takes no time.
+        A failed pass is shown as not done, without a time.
 
         Units:
             milliseconds; inner runs are indented.
@@ -82,9 +82,9 @@ class PassTimingInstrument(PassInstrument):
         return "\n".join(line for run in self._runs for line in _lines(run, whole, 0))
 
 
-def _lines(run: _Timed, around: float, depth: int) -> list[str]:
+def _lines(run: _Run, total: float, depth: int) -> list[str]:
     seconds = run.seconds or 0.0
-    time_taken = f"{seconds * 1e3:.3f} ms ({seconds / around if around else 1.0:.0%})"
+    time_taken = f"{seconds * 1e3:.3f} ms ({seconds / total if total else 1.0:.0%})"
     head = f"{'  ' * depth}{run.name}: {time_taken if run.seconds is not None else 'not done'}"
     return [head, *(line for part in run.inner for line in _lines(part, seconds, depth + 1))]
 
@@ -126,9 +126,9 @@ class PrintAfterAll(PassInstrument):
 
 
 class DumpIR(PassInstrument):
-    """Writes the module after every pass to a file of `dump_dir`: `000_Normalize.py`, and so on.
+    """Writes the module after every pass to a file in `dump_dir`, such as `000_Normalize.py`.
 
-    With `refresh`, files of such names that stand there before go.
+    With `refresh`, existing files with such names are deleted.
     """
 
     def __init__(self, dump_dir: str | Path, refresh: bool = False) -> None:
@@ -149,7 +149,7 @@ class DumpIR(PassInstrument):
 
 @dataclass(frozen=True)
 class PrintIR(Pass):
-    """Prints the module below a line with `header`, and gives it back as it is."""
+    """Prints the module below a line with `header`, and returns it unchanged."""
 
     header: str = ""
     show_meta_data: bool = False
@@ -169,16 +169,16 @@ class WellFormedInstrument(PassInstrument):
     """Checks that the module is well-formed before and after every pass.
 
     Errors:
-        WellFormedError: it is not; a note says around which pass.
+        WellFormedError: it is not; a note says total which pass.
     """
 
     def __init__(self, check_struct_info: bool = True) -> None:
         self._check_struct_info = check_struct_info
 
     def _check(self, when: str, mod: IRModule) -> None:
-        found = check_well_formed(mod, self._check_struct_info)
-        if found:
-            error = WellFormedError(found)
+        diagnostics = check_well_formed(mod, self._check_struct_info)
+        if diagnostics:
+            error = WellFormedError(diagnostics)
             error.add_note(when)
             raise error
 

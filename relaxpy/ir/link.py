@@ -1,4 +1,4 @@
-"""Functions that enter a module together with those they call, under names of their own."""
+"""Linking of functions and their callees into a module, with renaming of clashing names."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _callees_first(uses: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def renamed_in(func: BaseFunc, names: Mapping[str, str]) -> BaseFunc:
-    """`func`, which mentions functions by the keys of `names`, with their new names."""
+    """Rename the functions that `func` mentions: keys of `names` become their values."""
     changed = {old: GlobalVar(new) for old, new in names.items() if old != new}
     variables = (node for node in walk(func) if isinstance(node, GlobalVar))
     uses = {var: changed[var.name_hint] for var in variables if var.name_hint in changed}
@@ -95,7 +95,7 @@ def renamed_in(func: BaseFunc, names: Mapping[str, str]) -> BaseFunc:
 
 
 def alone(func: BaseFunc) -> BaseFunc:
-    """`func` as a function of a module, which has those that it calls."""
+    """Return `func` without its callees."""
     return (
         replace(func, callees=EMPTY_ATTRS) if isinstance(func, Function) and func.callees else func
     )

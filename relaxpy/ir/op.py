@@ -1,4 +1,4 @@
-"""Built-in operators by name: one object a name, whatever level of the IR it belongs to."""
+"""Operators by name: one object per name, for all levels of the IR."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ UNREGISTERED = OpRecord()
 
 @final
 class Op(Node):
-    """A built-in operator (AST-14): two references to one name are the same object.
+    """An operator (AST-14); there is one object for each name.
 
-    `Op.get` answers for registered operators only; the constructor makes the object of any name, so
-    that programs can be read before they are checked (OP-16). What is registered is its `record`,
-    which `extend` replaces; attributes of other names are kept beside it.
+    `Op.get` returns registered operators only. The constructor accepts any name, so that programs
+    can be parsed before they are checked (OP-16). `record` has the registered properties, which
+    `extend` replaces; attributes with other names are stored separately.
     """
 
     __slots__ = ("_others", "name", "record")
@@ -32,19 +32,19 @@ class Op(Node):
     record: OpRecord
     _others: dict[str, object]
     span: ClassVar[None] = None
-    """Operators have no position in a text: where one is used wrongly, the enclosing node has."""
+    """Operators have no position in a text; errors use that of the enclosing node."""
 
     def __new__(cls, name: str) -> Self:
-        """The object that stands for `name`."""
+        """Return the operator `name`."""
         if not isinstance(name, str):
             raise MisuseError(f"an operator is named by a string, found {name!r:.60}", about=name)
         op = cls._table.get(name)
         if op is None:
-            made = object.__new__(cls)
-            object.__setattr__(made, "name", name)
-            object.__setattr__(made, "record", UNREGISTERED)
-            object.__setattr__(made, "_others", {})
-            op = cls._table.setdefault(name, made)
+            new = object.__new__(cls)
+            object.__setattr__(new, "name", name)
+            object.__setattr__(new, "record", UNREGISTERED)
+            object.__setattr__(new, "_others", {})
+            op = cls._table.setdefault(name, new)
         return op
 
     @override
@@ -53,10 +53,10 @@ class Op(Node):
 
     @classmethod
     def get(cls, name: str) -> Op:
-        """The registered operator `name`.
+        """Return the registered operator `name`.
 
         Errors:
-            UnknownNameError (also ValueError, KeyError): nothing was registered under it.
+            UnknownNameError (also ValueError, KeyError): it is not registered.
         """
         op = cls._table.get(name) if isinstance(name, str) else None
         if op is None or not op._is_registered:
@@ -70,7 +70,7 @@ class Op(Node):
 
     @classmethod
     def list_op_names(cls) -> list[str]:
-        """The names of all registered operators, sorted."""
+        """Return the sorted names of all registered operators."""
         return sorted(name for name, op in cls._table.items() if op._is_registered)
 
     @property
@@ -81,22 +81,22 @@ class Op(Node):
         """Replace these columns of the record, such as a gradient or a user's legalisation.
 
         Errors:
-            MisuseError (also TypeError): no column has such a name.
+            MisuseError (also TypeError): a column does not exist.
         """
         check_columns(columns)
         self.enter(replace(self.record, name=self.name, **columns))
 
     def enter(self, record: OpRecord) -> None:
-        """Make `record` the operator's."""
+        """Set the record of the operator."""
         object.__setattr__(self, "record", record)
 
     def get_attr(self, key: str) -> object | None:
-        """The attribute `key`, a column of the record by TVM's name or another one, or None."""
+        """Return the attribute `key`, which may be TVM's name of a column, or None."""
         column = COLUMNS.get(key)
         return self._others.get(key) if column is None else getattr(self.record, column)
 
     def has_attr(self, key: str) -> bool:
-        """Whether there is an attribute `key`."""
+        """Return whether there is an attribute `key`."""
         return self.get_attr(key) is not None
 
     def set_attr(self, key: str, value: object) -> None:
@@ -130,16 +130,16 @@ _levels: dict[tuple[str, str], int] = {}
 def register_op_attr(
     op_name: str, attr_key: str, value: object | None = None, level: int = 10
 ) -> Any:
-    """Enter `value` in a column of the record of `op_name`; without one, a decorator that does.
+    """Set an attribute of the operator `op_name`; without a value, return a decorator.
 
-    What was entered so at a higher level stays.
+    A value that was set at a higher level is kept.
     """
 
-    def enter(found: Any) -> Any:
+    def enter(attr: Any) -> Any:
         present = _levels.get((op_name, attr_key))
         if present is None or present <= level:
-            Op(op_name).set_attr(attr_key, found)
+            Op(op_name).set_attr(attr_key, attr)
             _levels[op_name, attr_key] = level
-        return found
+        return attr
 
     return enter if value is None else enter(value)

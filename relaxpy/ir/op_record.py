@@ -1,4 +1,4 @@
-"""The record of an operator: all that is registered for it, in one frozen, typed value."""
+"""The record of an operator: all its registered properties in one frozen dataclass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CallArguments: TypeAlias = tuple[list[object], dict[str, object]]
 
 
 class CallKind(Enum):
-    """What an operator calls, and how; its first operand is the callee."""
+    """The kind of callee of an operator whose first operand is a callee."""
 
     KERNEL = "a PrimFunc, on operands and on new tensors for its outputs"
     INPLACE_KERNEL = "a PrimFunc some of whose outputs are operands"
@@ -41,14 +41,14 @@ class CallKind(Enum):
 
     @property
     def operand_range(self) -> tuple[int, float]:
-        """The least and the greatest number of operands."""
+        """The minimal and the maximal number of operands."""
         if self in (CallKind.PACKED, CallKind.INPLACE_PACKED):
             return 1, inf
         return 2, 3 if self.has_outputs and self is not CallKind.DPS_PACKED else 2
 
     @property
     def callee_is_operand(self) -> bool:
-        """NF-4: whether the callee is an expression that need not be bound to a variable."""
+        """Whether the callee need not be bound to a variable (NF-4)."""
         return self not in (CallKind.PYTHON, CallKind.CLOSURE)
 
     @property
@@ -60,10 +60,10 @@ class CallKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Which operands of an operator that allocates are the shape and the datatype.
+    """The operands of an allocating operator that are the shape and the datatype.
 
-    A new tensor lies in memory of its own, or in `planned` storage; `storage` is the memory itself,
-    whose size `in_bytes` is one member of the shape.
+    A new tensor has its own memory, or is placed in `planned` storage. With `storage`, the result
+    is the memory itself; with `in_bytes`, the shape is its size.
     """
 
     shape: int
@@ -74,7 +74,7 @@ class Allocation:
 
 
 class Columns(TypedDict, total=False):
-    """What may be registered for an operator; the fields of `OpRecord` say what each is."""
+    """The properties that can be registered for an operator; see the fields of `OpRecord`."""
 
     pure: bool | None
     infer: InferRule | None
@@ -97,10 +97,10 @@ class Columns(TypedDict, total=False):
 
 
 def check_columns(columns: Columns) -> None:
-    """Refuse columns of unknown names.
+    """Check the names of columns.
 
     Errors:
-        MisuseError (also TypeError): no column has such a name.
+        MisuseError (also TypeError): a column does not exist.
     """
     for name in columns:
         if name not in Columns.__annotations__:
@@ -110,7 +110,7 @@ def check_columns(columns: Columns) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OpRecord:
-    """All that is registered for one operator; None where nothing is."""
+    """The registered properties of one operator; None if a property is not registered."""
 
     name: str = ""
     function: Callable[..., Any] | None = None
@@ -119,41 +119,41 @@ class OpRecord:
     builds the call from what users write."""
     doc: str = ""
     pure: bool | None = None
-    """PU-14: whether a call has no effect but its result."""
+    """Whether a call has no side effects (PU-14)."""
     infer: InferRule | None = None
-    """DER-35: the struct info of a call."""
+    """The struct info rule of a call (DER-35)."""
     legalize: Legalization | None = None
-    """How a call becomes one of a kernel, or of simpler operators."""
+    """Lowers a call to a call of a kernel, or to simpler operators."""
     gradient: Gradient | None = None
-    """From the gradient of the result to those of the operands."""
+    """Returns the gradients of the operands for the gradient of the result."""
     layout: LayoutRule | None = None
-    """The layouts of operands and results, from those that are desired and known."""
+    """Infers the layouts of operands and results from desired and known layouts."""
     mixed_precision: MixedPrecisionRule | None = None
-    """The call in another datatype."""
+    """Rewrites the call for another datatype."""
     precision_policy: int | None = None
-    """Whether it is computed in the narrower datatype: 0 always, 1 as its operands are, 2 never."""
+    """Whether the narrower datatype is used: 0 always, 1 if the operands have it, 2 never."""
     data_dependent: bool | None = None
     """Whether the shape of the result depends on the elements of operands."""
     commutative: bool = False
-    """Whether patterns match both operands in either order."""
+    """Whether patterns match the two operands in either order."""
     ordering: bool = False
-    """Whether it is a comparison by order, which Python's `max` would use as a condition."""
+    """Whether it is an order comparison, whose result Python's `max` would use as a condition."""
     sign: str = ""
-    """The operator of Python that calls it."""
+    """The Python operator that builds a call."""
     literal: bool = False
-    """Whether in normal form a call whose scalar is known is that scalar."""
+    """Whether normalisation replaces a call with a known scalar result by the scalar."""
     calls: CallKind | None = None
-    """What it calls, of an operator whose first operand is a callee."""
+    """The kind of callee, if the first operand is a callee."""
     allocates: Allocation | None = None
-    """Which operands describe the memory that it allocates."""
+    """The operands that describe the allocated memory, if the operator allocates."""
     runtime: Callable[..., Any] | None = None
     """The implementation on run-time values: operands by position, attributes by keyword."""
     calls_out: bool = False
-    """Whether `runtime` may run code of the user's, and so with NumPy's settings of the caller."""
+    """Whether `runtime` may run user code, which needs the caller's NumPy settings."""
     adapt: Callable[[dict[str, Any]], None] | None = None
-    """Changes the arguments by name, before they are read as operands and attributes."""
+    """Adapts the arguments by name, before they are bound to operands and attributes."""
     unmake: Callable[[Call], CallArguments] | None = None
-    """The arguments of `function` that build a call again."""
+    """Returns the arguments of `function` that rebuild a call."""
 
 
 COLUMNS: Mapping[str, str] = {
@@ -166,4 +166,4 @@ COLUMNS: Mapping[str, str] = {
     "TMixedPrecisionPolicy": "precision_policy",
     "FDataDependent": "data_dependent",
 }
-"""The fields that TVM's operator attributes are."""
+"""The fields by TVM's names of operator attributes."""

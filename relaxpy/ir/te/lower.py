@@ -1,4 +1,4 @@
-"""From tensor expressions to a PrimFunc: one loop nest with a block for each stage."""
+"""Lowering of tensor expressions to a PrimFunc: one loop nest with a block per stage."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ Argument: TypeAlias = Tensor | Var
 def create_prim_func(
     args: Sequence[Argument] | Tensor, index_dtype_override: str | None = None
 ) -> PrimFunc:
-    """The kernel that computes the tensors among `args` from the placeholders among them.
+    """Create the PrimFunc that computes the output tensors in `args` from the placeholders in it.
 
-    Parameters stand in the order of `args`; tensors reached but not listed are allocated inside.
+    The parameters are in the order of `args`. Intermediate tensors are allocated inside.
     With `index_dtype_override="int64"`, shapes, loops and indices are int64 throughout.
 
     Errors:
-        MisuseError: a placeholder is reached but not listed, or `args` is no list of tensors.
+        MisuseError: a placeholder is not in `args`, or `args` is not a list of tensors.
     """
     if not isinstance(args, (Tensor, list, tuple)):
         raise MisuseError(f"a kernel is made of a list of tensors, found {args!r:.60}", about=args)
@@ -72,7 +72,7 @@ def _clean(name: str) -> str:
 
 @dataclass(slots=True)
 class _Lowering:
-    """The buffers and names of one PrimFunc under construction."""
+    """The state of the lowering of one PrimFunc: its buffers and names."""
 
     wide: bool
     buffers: dict[Tensor, Buffer] = field(default_factory=dict)
@@ -112,9 +112,9 @@ class _Lowering:
         whole = body[0] if lone and not alloc else BlockRealize((), ops.const(True), root)
         attrs: dict[str, object] = {"global_symbol": "main", "tir.noalias": True}
         free = {t for op in stages for t in _layout_free(op)}
-        places = [k for k, arg in enumerate(args) if isinstance(arg, Tensor) and arg in free]
-        if places:
-            attrs["layout_free_buffers"] = places
+        positions = [k for k, arg in enumerate(args) if isinstance(arg, Tensor) and arg in free]
+        if positions:
+            attrs["layout_free_buffers"] = positions
         return PrimFunc(tuple(params), whole, None, buffer_map, Attrs(attrs))  # type: ignore[arg-type]
 
     def _declare(self, tensor: Tensor) -> Buffer:
@@ -151,7 +151,7 @@ class _Lowering:
         inputs = [self.buffers[tensor] for tensor in op.inputs]
         outputs = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
         placeholders = (*op.input_placeholders, *op.output_placeholders)
-        body = _swap_buffers(op.body, dict(zip(placeholders, (*inputs, *outputs), strict=True)))
+        body = _replace_buffers(op.body, dict(zip(placeholders, (*inputs, *outputs), strict=True)))
         reads, writes = (
             tuple(BufferRegion(b, tuple(Range(0, size) for size in b.shape)) for b in buffers)
             for buffers in (inputs, outputs)
@@ -161,7 +161,7 @@ class _Lowering:
         )
 
     def _loops(self, op: ComputeOp, blocks: list[_Stage]) -> Stmt:
-        """The nest of loops over the axes of `op` around its blocks."""
+        """Build the loop nest over the axes of `op` with its blocks."""
         axes = [*op.axis, *op.reduce_axis]
         loops = [Var(axis.var.name, self._index_type(axis)) for axis in axes]
         body: list[Stmt] = []
@@ -190,24 +190,26 @@ class _Lowering:
     def _block_axes(
         self, axes: Sequence[IterVar]
     ) -> tuple[tuple[IterVar, ...], dict[Var, PrimExpr]]:
-        """Block variables for `axes`, and what the axes' variables stand for inside the block."""
-        made, values = [], {}
+        """Create block variables for `axes`, and the values of the axes' variables in the block."""
+        block_axes, values = [], {}
         for axis in axes:
             assert axis.dom is not None
             dom = Range.from_min_extent(self._size(axis.dom.min), self._size(axis.dom.extent))
             variable = Var(f"v_{axis.var.name}", self._index_type(axis))
-            made.append(IterVar(dom, variable, axis.iter_type))
+            block_axes.append(IterVar(dom, variable, axis.iter_type))
             values[axis.var] = ops.cast_to(variable, axis.var.dtype)
-        if not made:
-            made.append(IterVar(Range(0, 1), Var("vi"), IterVarKind.DataPar))
-        return tuple(made), values
+        if not block_axes:
+            block_axes.append(IterVar(Range(0, 1), Var("vi"), IterVarKind.DataPar))
+        return tuple(block_axes), values
 
     def _element(self, op: ComputeOp, index: int) -> _Stage:
         target = self.buffers[op.output(index)]
         axes, values = self._block_axes(op.axis)
-        where = [axis.var for axis in axes] if op.axis else []
+        indices = [axis.var for axis in axes] if op.axis else []
         value = self._value(op.body[index], values)
-        return _Stage(self._block_name(target.name), axes, BufferStore(target, value, tuple(where)))
+        return _Stage(
+            self._block_name(target.name), axes, BufferStore(target, value, tuple(indices))
+        )
 
     def _reduction(self, op: ComputeOp, first: Reduce) -> _Stage:
         targets = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
@@ -232,18 +234,20 @@ class _Lowering:
         name = self._block_name(op.name)
         if len(targets) == 1:
             return _Stage(name, axes, BufferStore(targets[0], combined[order[0]], where), init[0])
-        held = [Var(f"v_{_clean(t.name)}", t.dtype) for t in targets]
-        body = stmt_seq(*(BufferStore(t, v, where) for t, v in zip(targets, held, strict=True)))
-        for variable, k in zip(reversed(held), reversed(order), strict=True):
+        temporaries = [Var(f"v_{_clean(t.name)}", t.dtype) for t in targets]
+        body = stmt_seq(
+            *(BufferStore(t, v, where) for t, v in zip(targets, temporaries, strict=True))
+        )
+        for variable, k in zip(reversed(temporaries), reversed(order), strict=True):
             body = LetStmt(variable, combined[k], body)
         return _Stage(name, axes, body, stmt_seq(*init))
 
     def _value(self, expr: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
-        """`expr` simplified, over block variables and buffers; in wide mode with int64 indices."""
-        written = substitute(expr, values)
-        found = rewrite(ordered_as(simplify(written), written), self._load)
-        assert isinstance(found, PrimExpr)
-        return found
+        """Simplify `expr` and replace its variables and loads; wide indices become int64."""
+        substituted = substitute(expr, values)
+        result = rewrite(ordered_as(simplify(substituted), substituted), self._load)
+        assert isinstance(result, PrimExpr)
+        return result
 
     def _load(self, node: Node) -> Node | None:
         match node:
@@ -251,20 +255,20 @@ class _Lowering:
                 where = [self._index(i) for i in indices] if self.wide else indices
                 return BufferLoad(self.buffers[producer], where)
             case CmpExpr(a=a, b=b) if self.wide and _fits_index(a.dtype):
-                sides = _outside_memory(a), _outside_memory(b)
+                sides = _nodes_outside_indices(a), _nodes_outside_indices(b)
                 if not any(isinstance(n, Var) and n not in self.scalars for n in chain(*sides)):
                     return None  # data is compared in its own datatype
                 return type(node)(self._compared(a, sides[0]), self._compared(b, sides[1]))
             case _:
                 return None
 
-    def _compared(self, side: PrimExpr, parts: list[Node]) -> PrimExpr:
-        """A side of a comparison of indices as int64; arithmetic on data may wrap around first."""
-        holds_data = any(isinstance(n, BufferLoad) for n in parts)
-        return ops.cast_to(side, INT64) if holds_data else self._index(side)
+    def _compared(self, side: PrimExpr, nodes: list[Node]) -> PrimExpr:
+        """Convert a side of a comparison to int64; arithmetic on data is not widened."""
+        has_loads = any(isinstance(n, BufferLoad) for n in nodes)
+        return ops.cast_to(side, INT64) if has_loads else self._index(side)
 
     def _index(self, expr: PrimExpr) -> PrimExpr:
-        """An integer expression as int64, the widening pushed to its leaves."""
+        """Convert an integer expression to int64 by casts of its leaves."""
         if expr.dtype == INT64 or not expr.dtype.is_int or expr.dtype.is_bool:
             return expr
         match expr:
@@ -288,7 +292,7 @@ class _Lowering:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """What one block does, before its regions are known."""
+    """The name, axes and statements of a block, before its regions are inferred."""
 
     name: str
     axes: tuple[IterVar, ...]
@@ -296,11 +300,11 @@ class _Stage:
     init: Stmt | None = None
 
 
-def _where(condition: PrimExpr, source: PrimExpr, nothing: PrimExpr) -> PrimExpr:
-    """`source` where `condition` holds; elsewhere nothing is read, and nothing added."""
+def _where(condition: PrimExpr, source: PrimExpr, identity: PrimExpr) -> PrimExpr:
+    """Return `source` if `condition` holds, else the identity, so that `source` is not read."""
     if isinstance(condition, IntImm) and condition.value:
         return source
-    return intrin.if_then_else(condition, source, ops.cast_to(nothing, source.dtype))
+    return intrin.if_then_else(condition, source, ops.cast_to(identity, source.dtype))
 
 
 def _with_regions(block: Block) -> Block:
@@ -309,32 +313,32 @@ def _with_regions(block: Block) -> Block:
 
 
 def _fits_index(dtype: DataType) -> bool:
-    """Whether int64 has all values of an integer datatype that indices may have."""
+    """Return whether indices of this integer datatype can be widened to int64."""
     return (dtype.family == "int" and dtype.bits >= 32) or dtype == "uint32"
 
 
-def _outside_memory(expr: PrimExpr) -> list[Node]:
-    """The nodes of `expr`, but for the indices of what it reads."""
-    found: list[Node] = []
-    waiting: list[Node] = [expr]
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
+def _nodes_outside_indices(expr: PrimExpr) -> list[Node]:
+    """Return the nodes of `expr` except those in the indices of loads."""
+    nodes: list[Node] = []
+    stack: list[Node] = [expr]
+    while stack:
+        node = stack.pop()
+        nodes.append(node)
         if not isinstance(node, BufferLoad):
-            waiting += children(node)
-    return found
+            stack += children(node)
+    return nodes
 
 
 def _layout_free(op: Operation) -> tuple[Tensor, ...]:
-    """The tensors whose layout an operation leaves open."""
-    found = op.attrs.get("layout_free_placeholders", ())
-    return tuple(t for t in found if isinstance(t, Tensor)) if isinstance(found, tuple) else ()
+    """Return the tensors of an operation with a free layout."""
+    free = op.attrs.get("layout_free_placeholders", ())
+    return tuple(t for t in free if isinstance(t, Tensor)) if isinstance(free, tuple) else ()
 
 
-def _swap_buffers(stmt: Stmt, swapped: dict[Buffer, Buffer]) -> Stmt:
-    """`stmt` with buffers replaced at every access, and where they are handed on."""
+def _replace_buffers(stmt: Stmt, replacements: dict[Buffer, Buffer]) -> Stmt:
+    """Replace buffers, and their data pointers and offsets, at every use in `stmt`."""
     values: dict[Node, Node] = {}
-    for old, new in swapped.items():
+    for old, new in replacements.items():
         values |= {old: new, old.data: new.data}
         if isinstance(old.elem_offset, Var):
             values[old.elem_offset] = ops.convert(new.elem_offset or 0)
@@ -344,7 +348,7 @@ def _swap_buffers(stmt: Stmt, swapped: dict[Buffer, Buffer]) -> Stmt:
 
 
 def _stages(tensors: list[Tensor]) -> list[Operation]:
-    """The operations behind `tensors`, inputs before what reads them."""
+    """Return the operations that compute `tensors` in topological order."""
     done: dict[Operation, None] = {}
     stack: list[tuple[Operation, bool]] = [(t.op, False) for t in reversed(tensors)]
     while stack:

@@ -1,4 +1,4 @@
-"""Tags for all that is computed in a place, or in a function."""
+"""Tag scopes, which set the tag of all operations that are created inside them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _current: ContextVar[str] = ContextVar("tag", default="")
 
 
 class TagScope(ContextDecorator):
-    """Where operations without a tag of their own get `tag`; also decorates a function."""
+    """A context manager and decorator that sets `tag` on operations without a tag."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
-        self._before: Token[str] | None = None
+        self._token: Token[str] | None = None
 
     @override
     def _recreate_cm(self) -> TagScope:
@@ -27,20 +27,20 @@ class TagScope(ContextDecorator):
     def __enter__(self) -> TagScope:
         if _current.get():
             raise MisuseError(f"tag {self.tag!r} is inside the scope of tag {_current.get()!r}")
-        self._before = _current.set(self.tag)
+        self._token = _current.set(self.tag)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            _current.reset(self._before)
+        if self._token is not None:
+            _current.reset(self._token)
 
 
 @user_facing
 def tag_scope(tag: str) -> TagScope:
-    """A scope for `with`, or a decorator, in which what is computed has `tag`.
+    """Return a context manager, or decorator, in which operations have `tag`.
 
     Errors:
-        MisuseError: the tag is no string, or empty; scopes stand inside each other.
+        MisuseError: the tag is not a string, or is empty; scopes are nested.
     """
     if not isinstance(tag, str) or not tag:
         raise MisuseError(f"a tag is a string, found {tag!r:.60}", about=tag)
@@ -48,12 +48,12 @@ def tag_scope(tag: str) -> TagScope:
 
 
 def tagged(tag: str) -> str:
-    """`tag`, or where it is empty that of the scope.
+    """Return `tag`, or the tag of the enclosing scope if it is empty.
 
     Errors:
-        MisuseError: both say one.
+        MisuseError: both are set.
     """
-    around = _current.get()
-    if tag and around:
-        raise MisuseError(f"tag {tag!r} is inside the scope of tag {around!r}", about=tag)
-    return tag or around
+    enclosing = _current.get()
+    if tag and enclosing:
+        raise MisuseError(f"tag {tag!r} is inside the scope of tag {enclosing!r}", about=tag)
+    return tag or enclosing

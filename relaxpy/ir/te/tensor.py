@@ -1,4 +1,4 @@
-"""Tensors defined by what computes them, and the operations that do."""
+"""Tensors of tensor expressions, and the operations that define them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Operation(Node):
-    """What gives one or several tensors their values."""
+    """The base class of operations, which define one or several tensors."""
 
     name: str
     tag: str = field(default="", kw_only=True)
@@ -35,16 +35,16 @@ class Operation(Node):
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
-        """The tensors read, in the order of their first load."""
+        """The tensors that are read, in the order of their first load."""
         return ()
 
     @property
     def num_outputs(self) -> int:
-        """How many tensors this operation gives."""
+        """The number of outputs."""
         return 1
 
     def output(self, index: int) -> Tensor:
-        """Tensor `index` of those that this operation gives."""
+        """Return output `index` as a tensor."""
         shape, dtype = self._output(index)
         return Tensor(shape, dtype, self, index)
 
@@ -57,11 +57,11 @@ class Operation(Node):
 
 
 def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
-    """The method behind `tensor sign other`, or behind `other sign tensor`."""
+    """Return the method for a binary operator of tensors, or for its reflected form."""
 
     def apply(self: Tensor, other: object) -> Any:
         if not self.ndim and isinstance(other, (PrimExpr, TensorSlice)):
-            return NotImplemented  # the one element of the tensor is a scalar among scalars
+            return NotImplemented  # a tensor of rank 0 acts as a scalar in scalar arithmetic
         from relaxpy.ir.te.topi.elementwise import combine
 
         operands = (other, self) if reflected else (self, other)
@@ -75,8 +75,8 @@ def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
 class Tensor(Node):
     """Output `value_index` of an operation: `t(i, j)` or `t[i, j]` is its element.
 
-    Tensors are equal when they are the same output of the same operation. Arithmetic on whole
-    tensors gives new ones, as the functions of topi do.
+    Tensors are equal if they are the same output of the same operation. Arithmetic on whole
+    tensors returns new tensors, as the functions of topi do.
     """
 
     _fields = ("shape", "dtype", "value_index")
@@ -95,29 +95,29 @@ class Tensor(Node):
         return self * -1  # type: ignore[no-any-return]
 
     def astype(self, dtype: str) -> Tensor:
-        """The elements in another datatype."""
+        """Cast the elements to another datatype."""
         from relaxpy.ir.te.topi.elementwise import combine
 
         return combine("cast", self, dtype)  # type: ignore[no-any-return]
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
     def name(self) -> str:
-        """The operation's name, with `.v0`, `.v1` … where it has several outputs."""
+        """The operation's name, with the suffix `.v0`, `.v1`, … if it has several outputs."""
         return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
 
     def __call__(self, *indices: ExprLike | IterVar) -> ProducerLoad:
-        """The element at `indices`. Errors: MisuseError if their number differs from the rank."""
+        """Return the element at `indices`. Errors: MisuseError if their number is not the rank."""
         return ProducerLoad(self, indices)
 
     def __getitem__(
         self, index: ExprLike | IterVar | tuple[ExprLike | IterVar, ...]
     ) -> ProducerLoad | TensorSlice:
-        """The element at a full index, a slice of the tensor at a shorter one."""
+        """Return the element at a full index, or a slice of the tensor at a shorter index."""
         indices = index if isinstance(index, tuple) else (index,)
         return TensorSlice(self, ())[indices]
 
@@ -134,7 +134,7 @@ class Tensor(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorSlice:
-    """A tensor with its first indices given."""
+    """A tensor with its first indices fixed."""
 
     tensor: Tensor
     indices: tuple[ExprLike | IterVar, ...]
@@ -162,7 +162,7 @@ class ProducerLoad(PrimExpr):
     def __new__(
         cls, producer: Tensor, indices: Sequence[ExprLike | IterVar], span: Span | None = None
     ) -> Self:
-        """Errors: MisuseError if there are not as many as the rank says, or one is no integer."""
+        """Errors: MisuseError if the number of indices is wrong, or one is not an integer."""
         if not isinstance(producer, Tensor):
             raise MisuseError(f"a Tensor is read, found {producer!r:.60}", about=producer)
         if not isinstance(indices, (list, tuple)):
@@ -183,7 +183,7 @@ class ProducerLoad(PrimExpr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PlaceholderOp(Operation):
-    """An input."""
+    """An input tensor."""
 
     shape: tuple[PrimExpr, ...] = ()
     dtype: DataType = FLOAT32
@@ -195,14 +195,14 @@ class PlaceholderOp(Operation):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ComputeOp(Operation):
-    """Elements given one by one by `body` over `axis`: one expression for each output."""
+    """An elementwise computation: `body` over `axis`, with one expression per output."""
 
     axis: tuple[IterVar, ...] = ()
     body: tuple[PrimExpr, ...] = ()
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
-        """The axes that the body reduces over."""
+        """The reduction axes of the body."""
         first = self.body[0]
         return first.axis if isinstance(first, Reduce) else ()
 
@@ -224,7 +224,7 @@ class ComputeOp(Operation):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ExternOp(Operation):
-    """Tensors filled by a statement over buffers."""
+    """A computation by a statement over buffers."""
 
     inputs: tuple[Tensor, ...] = ()
     input_placeholders: tuple[Buffer, ...] = ()
@@ -248,13 +248,13 @@ class ExternOp(Operation):
 
 
 def loaded_tensors(exprs: Sequence[PrimExpr]) -> tuple[Tensor, ...]:
-    """The tensors that `exprs` read, in the order of their first load."""
-    found: dict[Tensor, None] = {}
+    """Return the tensors that `exprs` read, in the order of their first load."""
+    tensors: dict[Tensor, None] = {}
     for expr in exprs:
         for node in walk(expr):
             if isinstance(node, ProducerLoad):
-                found.setdefault(node.producer)
-    return tuple(found)
+                tensors.setdefault(node.producer)
+    return tuple(tensors)
 
 
 Shape: TypeAlias = Sequence[ExprLike] | PrimExpr
@@ -270,7 +270,7 @@ def _shape(shape: Shape) -> tuple[PrimExpr, ...]:
 
 @user_facing
 def placeholder(shape: Shape, dtype: str | None = None, name: str = "placeholder") -> Tensor:
-    """An input tensor, float32 unless said otherwise."""
+    """Return an input tensor, of float32 by default."""
     return PlaceholderOp(name, _shape(shape), DataType(dtype) if dtype else FLOAT32).output(0)
 
 
@@ -283,16 +283,16 @@ def compute(
     attrs: dict[str, object] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
-    """The tensor (or tuple of tensors) whose elements `fcompute` gives for their indices.
+    """Return the tensor (or tuple of tensors) whose elements `fcompute` computes from indices.
 
-    Axes are named as the parameters of `fcompute`. A reduction may only be the whole of the body.
+    Axes have the names of the parameters of `fcompute`. A reduction must be the whole body.
 
     >>> a = placeholder((4,), name="A")
     >>> compute((4,), lambda i: a[i] * 2.0, name="B")
     Tensor(B, [4], float32)
 
     Errors:
-        MisuseError: `fcompute` has other parameters than positional ones, or gives no expression.
+        MisuseError: `fcompute` has parameters that are not positional, or returns no expression.
     """
     _calls_users = True
     if not callable(fcompute):
@@ -374,10 +374,11 @@ def extern(
     tag: str = "",
     attrs: dict[str, object] | None = None,
 ) -> Any:
-    """Tensors filled by the statement that `fcompute(ins, outs)` builds over buffers.
+    """Return the tensors computed by the statement that `fcompute(ins, outs)` builds.
 
     Errors:
-        MisuseError: no datatype can be told, buffers do not match, or no statement is given.
+        MisuseError: the datatype is not known, the buffers do not match the tensors, or `fcompute`
+            does not return a statement.
     """
     shapes = [_shape(s) for s in shape] if _is_nested(shape) else [_shape(shape)]
     if not isinstance(inputs, (list, tuple)) or not all(isinstance(t, Tensor) for t in inputs):
@@ -390,8 +391,8 @@ def extern(
             raise MisuseError(f"{name}: the datatype is needed unless all inputs share one")
         dtypes = [kinds.pop()] * len(shapes)
     else:
-        given = [dtype] if isinstance(dtype, str) else list(dtype)
-        dtypes = [DataType(d) for d in (given * len(shapes) if len(given) == 1 else given)]
+        listed = [dtype] if isinstance(dtype, str) else list(dtype)
+        dtypes = [DataType(d) for d in (listed * len(shapes) if len(listed) == 1 else listed)]
         if len(dtypes) != len(shapes):
             raise MisuseError(f"{name}: {len(dtypes)} datatypes for {len(shapes)} shapes")
     ins = _buffers(in_buffers) or [_offset_buffer(t.shape, t.dtype, t.name) for t in inputs]
@@ -408,16 +409,16 @@ def extern(
     op = ExternOp(
         name, tuple(inputs), tuple(ins), tuple(outs), body, tag=tagged(tag), attrs=as_attrs(attrs)
     )
-    made = tuple(op.output(k) for k in range(len(outs)))
-    return made[0] if len(made) == 1 else list(made)
+    outputs = [op.output(k) for k in range(len(outs))]
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _is_nested(shape: object) -> bool:
     return isinstance(shape, (list, tuple)) and bool(shape) and isinstance(shape[0], (list, tuple))
 
 
-def _buffers(given: Sequence[Buffer] | Buffer | None) -> list[Buffer]:
-    return [given] if isinstance(given, Buffer) else list(given or ())
+def _buffers(buffers: Sequence[Buffer] | Buffer | None) -> list[Buffer]:
+    return [buffers] if isinstance(buffers, Buffer) else list(buffers or ())
 
 
 def _offset_buffer(shape: Sequence[PrimExpr], dtype: DataType, name: str) -> Buffer:
@@ -426,27 +427,27 @@ def _offset_buffer(shape: Sequence[PrimExpr], dtype: DataType, name: str) -> Buf
 
 @user_facing
 def reduce_axis(dom: Range | Sequence[ExprLike], name: str = "rv", thread_tag: str = "") -> IterVar:
-    """An axis to reduce over: a Range, or a pair (begin, end).
+    """Return a reduction axis over a Range, or over a pair (begin, end).
 
     Errors:
-        MisuseError: it is neither.
+        MisuseError: `dom` is neither.
     """
     if not isinstance(dom, Range) and not (isinstance(dom, (tuple, list)) and len(dom) == 2):
         raise MisuseError(f"an axis is reduced over a Range or (begin, end), found {dom!r}")
-    found = dom if isinstance(dom, Range) else Range(*dom)
-    return IterVar(found, Var(name, found.extent.dtype), IterVarKind.CommReduce, thread_tag)
+    rng = dom if isinstance(dom, Range) else Range(*dom)
+    return IterVar(rng, Var(name, rng.extent.dtype), IterVarKind.CommReduce, thread_tag)
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
-    """A scalar parameter."""
+    """Return a scalar parameter."""
     return Var(name, dtype)
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
-    """A scalar parameter that is at least 0."""
+    """Return a scalar parameter that is at least 0."""
     return SizeVar(name, dtype)
 
 
 def const(value: ExprLike, dtype: str = "int32") -> PrimExpr:
-    """A literal."""
+    """Return a literal."""
     return ops.const(value, dtype)

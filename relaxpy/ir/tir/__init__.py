@@ -1,7 +1,7 @@
 """Loop-level IR: PrimExprs, statements, buffers and PrimFuncs."""
 
-# First, as `prim_expr`, `ops` and `expr` name each other: the nodes' operators are functions of
-# `ops`, which build nodes.
+# Imported first, since `prim_expr`, `ops` and `expr` import each other: the operators of the nodes
+# are functions of `ops`, which build nodes.
 from relaxpy.ir.tir import expr
 
 __all__ = ["expr"]

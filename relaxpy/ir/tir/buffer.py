@@ -1,4 +1,4 @@
-"""Buffers, regions of them, and the two expressions over them: Range and BufferLoad."""
+"""Buffers and buffer regions, iteration variables, ranges and BufferLoad."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Range(Node):
-    """The half-open stretch from `min` with `extent` members."""
+    """The half-open range [min, min + extent)."""
 
     _fields = ("min", "extent")
     min: PrimExpr
@@ -34,43 +34,43 @@ class Range(Node):
     def __init__(self, begin: ExprLike, end: ExprLike | None = None) -> None:
         """`Range(begin, end)`, or `Range(end)` from 0."""
         if end is None:
-            stop = _whole(ops.convert(begin), "an end")
+            stop = _check_integer(ops.convert(begin), "an end")
             start, size = ops.const(0, stop.dtype), stop
         else:
             start, stop = ops.match_dtypes(begin, end)
-            size = _between(_whole(start, "a begin"), stop)
+            size = _extent(_check_integer(start, "a begin"), stop)
         object.__setattr__(self, "min", start)
         object.__setattr__(self, "extent", size)
 
     @classmethod
     def from_min_extent(cls, min: ExprLike, extent: ExprLike) -> Range:
-        """The stretch from `min` with `extent` members."""
-        made = cls(0)
+        """Return the range [min, min + extent)."""
+        rng = cls(0)
         start, size = ops.match_dtypes(min, extent)
-        _whole(size, "an extent")
-        object.__setattr__(made, "min", start)
-        object.__setattr__(made, "extent", size)
-        return made
+        _check_integer(size, "an extent")
+        object.__setattr__(rng, "min", start)
+        object.__setattr__(rng, "extent", size)
+        return rng
 
     @classmethod
     def point(cls, index: PrimExpr) -> Range:
-        """The stretch of `index` alone."""
+        """Return the range [index, index + 1)."""
         return cls.from_min_extent(index, ops.const(1, index.dtype))
 
     def with_fields(self, **changes: PrimExpr) -> Range:
-        """This stretch with another `min` or `extent`."""
+        """Return this range with another `min` or `extent`."""
         return Range.from_min_extent(
             changes.get("min", self.min), changes.get("extent", self.extent)
         )
 
     @property
     def stop(self) -> PrimExpr:
-        """One past the last member."""
+        """The exclusive end, `min + extent`."""
         return ops.add(self.min, self.extent)
 
 
-def _pointer(data: object, name: object) -> None:
-    """Errors: MisuseError (also TypeError) if a buffer has no name, or no pointer to its data."""
+def _check_pointer(data: object, name: object) -> None:
+    """Errors: MisuseError (also TypeError) if `name` is not a string or `data` not a pointer."""
     if not isinstance(name, str):
         raise MisuseError(f"a buffer is named by a string, found {name!r:.60}", about=name)
     if not isinstance(data, Var) or data.dtype != HANDLE:
@@ -79,15 +79,15 @@ def _pointer(data: object, name: object) -> None:
         )
 
 
-def _whole(value: PrimExpr, what: str) -> PrimExpr:
-    """Errors: MisuseError (also TypeError) if `value` is no scalar integer."""
+def _check_integer(value: PrimExpr, what: str) -> PrimExpr:
+    """Return `value`. Errors: MisuseError (also TypeError) if it is not a scalar integer."""
     if not value.dtype.is_int or value.dtype.vector:
         raise MisuseError(f"{what} is an integer, found `{value}` of {value.dtype}", about=value)
     return value
 
 
-def _between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
-    """stop - start, where `start + extent` gives `extent` back without any proof."""
+def _extent(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
+    """Return `stop - start`; if `stop` is the node `start + extent`, return `extent` itself."""
     if stop is start:
         return ops.const(0, stop.dtype)
     return stop.b if isinstance(stop, Add) and stop.a is start else ops.sub(stop, start)
@@ -97,7 +97,7 @@ K = TypeVar("K", bound=IntEnum)
 
 
 def enumerated(kinds: type[K], value: object) -> K:
-    """The member of `kinds` that `value` is or numbers. Errors: MisuseError if there is none."""
+    """Return the member of `kinds` for a member or number. Errors: MisuseError if there is none."""
     try:
         return kinds(value)  # type: ignore[arg-type]
     except ValueError:
@@ -109,9 +109,9 @@ def enumerated(kinds: type[K], value: object) -> K:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IterVar(Node):
-    """An iteration variable with its domain; usable where an expression is wanted.
+    """An iteration variable with its domain, which can be used as an expression.
 
-    The kinds stand here, too: `IterVar.CommReduce`.
+    The kinds are also attributes, such as `IterVar.CommReduce`.
     """
 
     DataPar: ClassVar[IterVarKind] = IterVarKind.DataPar
@@ -154,11 +154,11 @@ class IterVar(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Buffer(Node):
-    """A named array in memory: compared by identity, its shape may hold variables.
+    """A named array in memory, compared by identity; its shape may contain variables.
 
     Shapes:
         shape    any rank; dimensions are integer expressions
-        strides  one for each dimension, or none for the compact layout
+        strides  one per dimension, or empty for the compact layout
     """
 
     READ: ClassVar[int] = 1
@@ -190,17 +190,17 @@ class Buffer(Node):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _pointer(self.data, self.name)
+        _check_pointer(self.data, self.name)
         for name in ("data_alignment", "offset_factor", "buffer_type"):
-            object.__setattr__(self, name, ops.whole(getattr(self, name)))
+            object.__setattr__(self, name, ops.as_int(getattr(self, name)))
         object.__setattr__(self, "dtype", DataType(self.dtype))
         object.__setattr__(self, "shape", ops.convert_all(self.shape))
         object.__setattr__(self, "strides", ops.convert_all(self.strides))
-        object.__setattr__(self, "axis_separators", tuple(map(ops.whole, self.axis_separators)))
+        object.__setattr__(self, "axis_separators", tuple(map(ops.as_int, self.axis_separators)))
         for sizes, what in ((self.shape, "dimension"), (self.strides, "stride")):
             for size in sizes:
-                _whole(size, f"a {what} of buffer {self.name}")
-        offset = _whole(ops.convert(self.elem_offset), f"the offset of buffer {self.name}")
+                _check_integer(size, f"a {what} of buffer {self.name}")
+        offset = _check_integer(ops.convert(self.elem_offset), f"the offset of buffer {self.name}")
         object.__setattr__(self, "elem_offset", offset)
         if self.strides and len(self.strides) != len(self.shape):
             raise MisuseError(
@@ -218,16 +218,16 @@ class Buffer(Node):
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
+        """The number of dimensions."""
         return len(self.shape)
 
     def scope(self) -> str:
-        """The memory that the buffer lies in."""
+        """Return the memory scope of the buffer."""
         kind = self.data.type_annotation
         return (kind.storage_scope if isinstance(kind, PointerType) else "") or "global"
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> BufferLoad | BufferRegion:
-        """A load; with slices without step, a region; with a stepped last slice, a vector load.
+        """Return a load, a region for slices without step, or a vector load for a stepped slice.
 
         Errors:
             MisuseError: the number of indices differs from the rank, or a slice is not constant.
@@ -255,10 +255,10 @@ class Buffer(Node):
         dtype: str | None = None,
         predicate: PrimExpr | None = None,
     ) -> BufferLoad:
-        """A load at `begin`, of as many lanes as `dtype` has.
+        """Return a load at `begin` with the lanes of `dtype`.
 
         Errors:
-            MisuseError (also TypeError): the elements are not of that datatype.
+            MisuseError (also TypeError): the elements have another datatype.
         """
         kind = self.dtype if dtype is None else DataType(dtype)
         if kind.element != self.dtype.element or kind.lanes % self.dtype.lanes:
@@ -268,17 +268,17 @@ class Buffer(Node):
     def vstore(
         self, begin: Sequence[ExprLike], value: ExprLike, predicate: PrimExpr | None = None
     ) -> BufferStore:
-        """A store at `begin`, of as many lanes as `value` has.
+        """Return a store at `begin` with the lanes of `value`.
 
         Errors:
-            MisuseError (also TypeError): the elements are of another datatype.
+            MisuseError (also TypeError): the datatype of the elements differs from that of `value`.
         """
         from relaxpy.ir.tir.stmt import store_at
 
         return store_at(self, begin, value, predicate)
 
     def offset_of(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
-        """How many elements lie before the one at `indices`, for each axis of the memory.
+        """Return the element offset of `indices` along each physical axis.
 
         Errors:
             MisuseError (also TypeError): the number of indices differs from the rank.
@@ -288,7 +288,7 @@ class Buffer(Node):
         return offsets(self, indices)
 
     def get_flattened_buffer(self) -> Buffer:
-        """The same memory with one dimension for each of its axes, one unless separators say so."""
+        """Return the buffer with one dimension per physical axis (one without separators)."""
         from relaxpy.ir.tir.analysis.addressing import flattened
 
         return flattened(self)
@@ -301,19 +301,19 @@ class Buffer(Node):
         offset: ExprLike = 0,
         extent: ExprLike | None = None,
     ) -> Call:
-        """A pointer into this buffer for a call of a function that reads ("r") or writes ("w").
+        """Return a pointer into this buffer for a function that reads ("r") or writes ("w").
 
         Errors:
-            MisuseError (also TypeError): no such mask.
+            MisuseError (also TypeError): the mask is not valid.
         """
         from relaxpy.ir.tir.analysis import addressing
 
         return addressing.access_ptr(self, access_mask, ptr_type, content_lanes, offset, extent)
 
     def lanes_at(self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType) -> Indices:
-        """The indices of a value of `dtype` at `begin`: a Ramp last, where it has several lanes."""
-        given = begin if isinstance(begin, (tuple, list)) else (begin,)
-        indices, times = ops.convert_all(given), dtype.lanes // self.dtype.lanes
+        """Return the indices of a value of `dtype` at `begin`; the last of a vector is a Ramp."""
+        values = begin if isinstance(begin, (tuple, list)) else (begin,)
+        indices, times = ops.convert_all(values), dtype.lanes // self.dtype.lanes
         lanes = ops.lanes_of(times) if dtype.is_scalable else times
         if lanes != 1 and not indices:
             raise MisuseError(f"buffer {self.name} of rank 0 has no lanes")
@@ -322,7 +322,7 @@ class Buffer(Node):
         return indices
 
     def with_name(self, name: str) -> Buffer:
-        """This buffer under another name, on a data variable of that name."""
+        """Rename this buffer and its data variable."""
         return replace(self, name=name, data=self.data.renamed(name))
 
     @override
@@ -335,7 +335,7 @@ Index: TypeAlias = ExprLike | slice | EllipsisType | IterVar
 
 
 def index_count(buffer: Buffer, indices: Sequence[object]) -> str:
-    """What to say of too few or too many indices."""
+    """Return the message for too few or too many indices."""
     dimensions = counted(buffer.ndim, "dimension")
     return (
         f"buffer {buffer.name} has {dimensions}, found {counted(len(indices), 'index', 'indices')}"
@@ -362,13 +362,13 @@ def _region(buffer: Buffer, indices: tuple[Index, ...]) -> tuple[Range, ...]:
 
 
 def vector_index(index: slice) -> PrimExpr:
-    """The index that a slice with a step stands for: a Ramp, or a point if it has one member.
+    """Return the index for a slice with a step: a Ramp, or its start if it has one element.
 
     Errors:
-        MisuseError: the number of its members is not constant.
+        MisuseError: the number of its elements is not constant.
     """
     start, stop = ops.match_dtypes(0 if index.start is None else index.start, index.stop)
-    lanes = ops.ceildiv(_between(start, stop), index.step)
+    lanes = ops.ceildiv(_extent(start, stop), index.step)
     if not isinstance(lanes, IntImm):
         raise MisuseError(f"a slice with a step has a constant length, found `{lanes}`")
     return start if lanes.value == 1 else Ramp(start, index.step, lanes.value)
@@ -380,7 +380,7 @@ def _is_one(size: PrimExpr) -> bool:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BufferRegion(Node):
-    """A box of a buffer: one Range a dimension."""
+    """A rectangular region of a buffer: one Range per dimension."""
 
     _fields = ("buffer", "region")
     buffer: Buffer
@@ -390,17 +390,17 @@ class BufferRegion(Node):
         if not isinstance(self.buffer, Buffer):
             raise MisuseError(f"a region is of a Buffer, found {self.buffer!r:.60}")
         object.__setattr__(self, "region", tuple(self.region))
-        for part in self.region:
-            if not isinstance(part, Range):
-                raise MisuseError(f"a region is made of Ranges, found {part!r:.60}", about=part)
+        for rng in self.region:
+            if not isinstance(rng, Range):
+                raise MisuseError(f"a region is made of Ranges, found {rng!r:.60}", about=rng)
         if len(self.region) != self.buffer.ndim:
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 
     def __prim_expr__(self) -> PrimExpr:
-        """The elements as a vector, where they follow one another and their number is known."""
-        sizes = [part.extent for part in self.region]
-        if sizes and isinstance(lanes := sizes[-1], IntImm) and all(map(_is_one, sizes[:-1])):
-            *indices, start = [part.min for part in self.region]
+        """Return the elements as a vector load, if they are contiguous and constant in number."""
+        extents = [rng.extent for rng in self.region]
+        if extents and isinstance(lanes := extents[-1], IntImm) and all(map(_is_one, extents[:-1])):
+            *indices, start = [rng.min for rng in self.region]
             last = start if lanes.value == 1 else Ramp(start, 1, lanes.value)
             return BufferLoad(self.buffer, [*indices, last])
         raise MisuseError(
@@ -411,7 +411,7 @@ class BufferRegion(Node):
 
 
 class BufferLoad(PrimExpr):
-    """The element of `buffer` at `indices`; a vector where the last index is one."""
+    """The element of `buffer` at `indices`; a vector if the last index is a vector."""
 
     __slots__ = ("buffer", "indices", "predicate")
     __match_args__ = ("buffer", "indices", "predicate")
@@ -428,15 +428,15 @@ class BufferLoad(PrimExpr):
         span: Span | None = None,
     ) -> Self:
         """Errors: MisuseError if the number of indices differs from the rank."""
-        dtype, buffer, values = load_parts(buffer, indices)
-        ops.check_lanes_of_predicate(predicate, values[-1].dtype if values else INT32)
+        dtype, buffer, values = check_access(buffer, indices)
+        ops.check_predicate(predicate, values[-1].dtype if values else INT32)
         return cls._make(dtype, buffer, values, predicate)
 
 
-def load_parts(
+def check_access(
     buffer: Buffer, indices: Sequence[ExprLike | IterVar]
 ) -> tuple[DataType, Buffer, tuple[PrimExpr, ...]]:
-    """The datatype that an access to `buffer` has, and its checked indices."""
+    """Check an access to a buffer; return its datatype, the buffer and the converted indices."""
     if not isinstance(buffer, Buffer):
         raise MisuseError(f"a Buffer is accessed, found {buffer!r:.60}", about=buffer)
     values = ops.convert_all(indices)
@@ -470,12 +470,12 @@ def decl_buffer(
     buffer_type: str | int = "",
     axis_separators: Sequence[int] | None = None,
 ) -> Buffer:
-    """A new buffer; a lone size makes it one-dimensional, the default datatype is float32.
+    """Declare a buffer, of float32 by default; a scalar shape means one dimension.
 
     Units:
         data_alignment  bytes
     Errors:
-        MisuseError: `data` is no pointer variable.
+        MisuseError: `data` is not a pointer variable.
     """
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     kind = DataType(dtype) if dtype else FLOAT32
@@ -503,7 +503,7 @@ def decl_buffer(
         ops.convert_all(() if strides is None else strides),
         ops.convert(elem_offset),
         name,
-        64 if ops.whole(data_alignment) <= 0 else data_alignment,
+        64 if ops.as_int(data_alignment) <= 0 else data_alignment,
         offset_factor or 1,
         2 if buffer_type in ("auto_broadcast", 2) else 1,
         tuple(axis_separators or ()),

@@ -1,7 +1,7 @@
-"""The kinds of PrimExprs: scalar arithmetic, as shapes, indices and kernel bodies use it.
+"""The classes of PrimExprs: scalar arithmetic for shapes, indices and kernel bodies.
 
-Constructors build exactly the node they name; the functions of `ops`, which the Python operators
-call, match datatypes first and fold constants.
+A constructor builds exactly its node. The functions of `ops`, which implement the Python operators,
+match datatypes and fold constants first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _numbers = count()
 
 
 class Var(PrimExpr):
-    """A TIR variable; in shapes, a shape variable. Two of one name are two variables (AST-21)."""
+    """A TIR variable; in shapes, a shape variable. Variables compare by identity (AST-21)."""
 
     __slots__ = ("name", "number", "type_annotation")
     __match_args__ = ("name", "dtype")
@@ -41,13 +41,13 @@ class Var(PrimExpr):
     _variable = True
     name: str
     number: int
-    """Greater than that of every variable made before: an order that is the same in every run."""
+    """The creation index, which gives an order that is the same in every run."""
     type_annotation: PrimType | PointerType
 
     def __new__(
         cls, name: str, dtype: str | PrimType | PointerType = "int32", span: Span | None = None
     ) -> Self:
-        """A new variable; `dtype` may also be a pointer type."""
+        """Create a variable; `dtype` may also be a pointer type."""
         if not isinstance(name, str):
             raise MisuseError(f"a variable is named by a string, found {name!r:.60}", about=name)
         node = object.__new__(cls)
@@ -70,14 +70,14 @@ class Var(PrimExpr):
 
     @property
     def value_type(self) -> DataType | PointerType:
-        """The datatype, or what a pointer points to; memory without a name is the global one."""
+        """The datatype, or the pointer type, whose empty storage scope is global memory."""
         kind = self.type_annotation
         if isinstance(kind, PrimType):
             return self.dtype
         return PointerType(kind.element_type, kind.storage_scope or "global")
 
     def renamed(self, name: str) -> Self:
-        """A new variable of the same type."""
+        """Create a variable of the same type with another name."""
         return type(self)(name, self.type_annotation)
 
 
@@ -88,7 +88,7 @@ class SizeVar(Var):
 
 
 class ConstExpr(PrimExpr):
-    """A literal; `value` is what it holds."""
+    """The base class of literals."""
 
     __slots__ = ("value",)
     __match_args__ = ("dtype", "value")
@@ -103,11 +103,11 @@ class IntImm(ConstExpr):
     value: int
 
     def __new__(cls, dtype: str, value: int, span: Span | None = None) -> Self:
-        """Errors: MisuseError if `dtype` is no scalar integer type or `value` is outside it."""
+        """Errors: MisuseError if `dtype` is not a scalar integer type or `value` is outside it."""
         kind = DataType(dtype)
         if not kind.is_int or kind.lanes != 1:
             raise MisuseError(f"an IntImm has a scalar integer dtype, found {str(kind)!r}")
-        number = value if type(value) is int else ops.whole(value)
+        number = value if type(value) is int else ops.as_int(value)
         low, high = ops.int_range(kind)
         if not low <= number <= high:
             raise MisuseError(f"{digits(number)} is outside the range of {kind}", about=value)
@@ -121,31 +121,31 @@ class IntImm(ConstExpr):
         return bool(self.value)
 
     def __attr__(self) -> object:
-        """Among attributes the literals that Python writes are Python's."""
+        """Convert a Boolean or int32 literal to a Python value for attributes."""
         if self.dtype.is_bool:
             return bool(self.value)
         return self.value if self.dtype == INT32 else self
 
 
 class FloatImm(ConstExpr):
-    """A floating literal."""
+    """A floating-point literal."""
 
     __slots__ = ()
     value: float
 
     def __new__(cls, dtype: str, value: float, span: Span | None = None) -> Self:
-        """Errors: MisuseError if `dtype` is no scalar float type or too narrow for `value`."""
+        """Errors: MisuseError if `dtype` is not a scalar float type or too narrow for `value`."""
         kind = DataType(dtype)
         if not kind.is_float or kind.lanes != 1:
             raise MisuseError(f"a FloatImm has a scalar float dtype, found {str(kind)!r}")
-        return cls._make(kind, ops.number_of(value, kind))
+        return cls._make(kind, ops.as_float(value, kind))
 
     def __float__(self) -> float:
         return self.value
 
 
 class StringImm(ConstExpr):
-    """A string literal, as some intrinsics take it."""
+    """A string literal, an argument of some intrinsics."""
 
     __slots__ = ()
     __match_args__ = ("value",)
@@ -153,11 +153,11 @@ class StringImm(ConstExpr):
     value: str
 
     def __new__(cls, value: str, span: Span | None = None) -> Self:
-        """The literal `value`."""
+        """Create the literal `value`."""
         return cls._make(HANDLE, str(value))
 
     def __attr__(self) -> object:
-        """Among attributes a string is Python's."""
+        """Convert the literal to a Python string for attributes."""
         return self.value
 
     @override
@@ -227,7 +227,7 @@ class Mul(BinaryOpExpr):
 
 
 class Div(BinaryOpExpr):
-    """a / b, on integers truncated toward zero (PX-2)."""
+    """a / b; the quotient of integers is truncated toward zero (PX-2)."""
 
     __slots__ = ()
 
@@ -275,11 +275,11 @@ class CmpExpr(BinaryOpExpr):
         return DataType(BOOL + dtype.vector) if dtype.vector else BOOL
 
 
-#: Whether Python code runs that a text calls: it cannot know then whether scalars are equal, and
-#: the truth of an equation of different expressions is an error where a function of the user's asks
-#: for it, or a built-in one such as `sorted`. relaxpy itself asks for structural equality.
+#: Whether Python code that a program text calls is running. Such code cannot know whether symbolic
+#: scalars are equal, so that `bool(a == b)` for different expressions is an error in user code and
+#: in builtins such as `sorted`. In relaxpy's own code it means structural equality.
 CALLED_BY_TEXT: Final[ContextVar[bool]] = ContextVar("relaxpy_called_by_text", default=False)
-#: The global of a module that asks for truth values on behalf of a text.
+#: The global variable that marks modules which evaluate conditions of a program text.
 ASKS_FOR_TEXT: Final = "__asks_for_text__"
 
 
@@ -288,7 +288,7 @@ def _refused(frame: FrameType) -> bool:
 
 
 class EQ(CmpExpr):
-    """a == b; as a Python truth value, whether the two are the same expression."""
+    """a == b; its `bool` is whether the two are the same expression."""
 
     __slots__ = ()
 
@@ -300,7 +300,7 @@ class EQ(CmpExpr):
 
 
 class NE(CmpExpr):
-    """a != b; as a Python truth value, whether the two are different expressions."""
+    """a != b; its `bool` is whether the two are different expressions."""
 
     __slots__ = ()
 
@@ -336,7 +336,7 @@ class GE(CmpExpr):
 
 
 class LogicalExpr(PrimExpr):
-    """An operation on truth values (PX-4)."""
+    """An operation on Booleans (PX-4)."""
 
     __slots__ = ()
 
@@ -377,7 +377,7 @@ class Not(LogicalExpr):
 
 
 class Select(PrimExpr):
-    """`true_value` where the condition holds, else `false_value`; both may be evaluated (PX-5)."""
+    """`true_value` if the condition holds, else `false_value`; both may be evaluated (PX-5)."""
 
     __slots__ = ("condition", "false_value", "true_value")
     __match_args__ = ("condition", "true_value", "false_value")
@@ -404,7 +404,7 @@ class Select(PrimExpr):
 
 
 class Ramp(PrimExpr):
-    """The vector base, base + stride, … of `lanes` members, a number or a multiple of vscale."""
+    """The vector base, base + stride, …; `lanes` is a number or a multiple of vscale."""
 
     __slots__ = ("base", "lanes", "stride")
     __match_args__ = ("base", "stride", "lanes")
@@ -423,7 +423,7 @@ class Ramp(PrimExpr):
 
 
 class Broadcast(PrimExpr):
-    """The vector of `lanes` copies of a scalar; a number, or a multiple of vscale."""
+    """The vector of `lanes` copies of a scalar; `lanes` is a number or a multiple of vscale."""
 
     __slots__ = ("lanes", "value")
     __match_args__ = ("value", "lanes")
@@ -450,21 +450,21 @@ class Shuffle(PrimExpr):
     def __new__(
         cls, vectors: Sequence[ExprLike], indices: Sequence[ExprLike], span: Span | None = None
     ) -> Self:
-        """Errors: MisuseError if element datatypes differ, or what is chosen is not there."""
-        parts, chosen = ops.convert_all(vectors), ops.convert_all(indices)
-        if len({p.dtype.element for p in parts}) != 1 or not chosen:
+        """Errors: MisuseError if element datatypes differ, or an index is out of range."""
+        operands, chosen = ops.convert_all(vectors), ops.convert_all(indices)
+        if len({v.dtype.element for v in operands}) != 1 or not chosen:
             raise MisuseError("a Shuffle takes vectors of one element dtype and at least one index")
-        lanes = sum(p.dtype.lanes for p in parts)
+        lanes = sum(v.dtype.lanes for v in operands)
         for index in chosen:
             if not index.dtype.is_int:
                 raise MisuseError(f"an index of a Shuffle is an integer, found `{index}`")
             if isinstance(index, IntImm) and not 0 <= index.value < lanes:
                 raise MisuseError(f"a Shuffle of {lanes} lanes has none of index {index}")
-        return cls._make(parts[0].dtype.with_lanes(len(chosen)), parts, chosen)
+        return cls._make(operands[0].dtype.with_lanes(len(chosen)), operands, chosen)
 
 
 class Let(PrimExpr):
-    """`body` where `var` stands for `value`."""
+    """`body` with `var` bound to `value`."""
 
     __slots__ = ("body", "value", "var")
     __match_args__ = ("var", "value", "body")
@@ -484,7 +484,7 @@ class Let(PrimExpr):
 
 
 class Call(PrimExpr):
-    """A call of an intrinsic, or of a function of the module, giving a value of `dtype`."""
+    """A call of an intrinsic, or of a function of the module, with a result of `dtype`."""
 
     __slots__ = ("args", "op")
     __match_args__ = ("dtype", "op", "args")
@@ -499,7 +499,7 @@ class Call(PrimExpr):
         args: Sequence[ExprLike | Node],
         span: Span | None = None,
     ) -> Self:
-        """`op` is an Op, the name of one beginning with `tir.`, or a GlobalVar."""
+        """`op` is an Op, its name, which begins with `tir.`, or a GlobalVar."""
         if isinstance(op, str):
             if not op.startswith("tir."):
                 raise MisuseError(f"an intrinsic's name begins with 'tir.', found {op!r}", about=op)
@@ -519,7 +519,7 @@ class Call(PrimExpr):
 
 
 class IterVarKind(IntEnum):
-    """What an iteration variable does."""
+    """The kinds of iteration variables."""
 
     DataPar = 0
     ThreadIndex = 1

@@ -1,4 +1,4 @@
-"""The intrinsics of TIR by name: their calls, and what is known of their effects."""
+"""The intrinsics of TIR: functions that build their calls, and their effects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relaxpy.ir.tir.expr import Call, ExprLike, IntImm, PrimExpr, Select, String
 
 
 class CallEffectKind(IntEnum):
-    """What a call of an intrinsic may do besides giving a value."""
+    """The side effects that a call of an intrinsic may have."""
 
     ExprAnnotation = 0
     Pure = 1
@@ -187,12 +187,12 @@ shift_left, shift_right = map(_bitwise, ("shift_left", "shift_right"))
 
 
 def bitwise_not(x: ExprLike) -> PrimExpr:
-    """Every bit of an integer turned over."""
+    """Return the bitwise complement of an integer."""
     return ~ops.convert(x)
 
 
 def clz(x: ExprLike) -> PrimExpr:
-    """Number of leading zero bits, as int32."""
+    """Return the number of leading zero bits as int32."""
     return Call(INT32, "tir.clz", (ops.convert(x),))
 
 
@@ -210,12 +210,12 @@ def abs(x: ExprLike) -> PrimExpr:
 
 
 def isnullptr(x: ExprLike) -> PrimExpr:
-    """Whether a pointer leads nowhere."""
+    """Return whether a pointer is null."""
     return Call(BOOL, "tir.isnullptr", (x,))
 
 
 def isnan(x: ExprLike) -> PrimExpr:
-    """Whether x is not a number; false for integers."""
+    """Return whether x is NaN; false for integers."""
     value = ops.convert(x)
     if value.dtype.is_int:
         return ops.const(False, _truth_type(value))
@@ -223,7 +223,7 @@ def isnan(x: ExprLike) -> PrimExpr:
 
 
 def isinf(x: ExprLike) -> PrimExpr:
-    """Whether x is an infinity; false for datatypes that have none."""
+    """Return whether x is infinite; false for datatypes without infinities."""
     value = ops.convert(x)
     if not has_infinity(value.dtype):
         return ops.const(False, _truth_type(value))
@@ -231,7 +231,7 @@ def isinf(x: ExprLike) -> PrimExpr:
 
 
 def isfinite(x: ExprLike) -> PrimExpr:
-    """Whether x is neither an infinity nor not-a-number."""
+    """Return whether x is neither infinite nor NaN."""
     value = ops.convert(x)
     return ops.all_of(ops.logical_not(isinf(value)), ops.logical_not(isnan(value)))
 
@@ -241,9 +241,9 @@ def _truth_type(value: PrimExpr) -> DataType:
 
 
 def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> PrimExpr:
-    """`t` where `cond` holds, else `f`; only the one taken is evaluated.
+    """Return `t` if `cond` holds, else `f`; only that operand is evaluated.
 
-    Errors: MisuseError if the condition is no scalar Boolean.
+    Errors: MisuseError if the condition is not a scalar Boolean.
     """
     test = ops.truth(cond)
     if test.dtype.vector:
@@ -257,13 +257,13 @@ def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> PrimExpr:
 
 
 def likely(cond: ExprLike) -> PrimExpr:
-    """`cond`, marked as usually true."""
+    """Mark `cond` as usually true."""
     test = ops.convert(cond)
     return test if isinstance(test, IntImm) else Call(test.dtype, "tir.likely", (test,))
 
 
 def reinterpret(dtype: str, value: ExprLike) -> PrimExpr:
-    """The bits of `value` read as `dtype`. Errors: MisuseError if the sizes differ."""
+    """Reinterpret the bits of `value` as `dtype`. Errors: MisuseError if the sizes differ."""
     kind, source = DataType(dtype), ops.convert(value)
     if kind == source.dtype:
         return source
@@ -289,12 +289,12 @@ def max_value(dtype: str) -> PrimExpr:
 
 
 def has_infinity(dtype: DataType) -> bool:
-    """Whether infinities are among the values of a datatype."""
+    """Return whether a datatype has infinities."""
     return dtype.is_float and bool(np.isinf(dtype.element.numpy().type(math.inf)))
 
 
 def infinity(dtype: str) -> PrimExpr:
-    """Positive infinity. Errors: MisuseError for a datatype that has none."""
+    """Return positive infinity. Errors: MisuseError for a datatype without infinities."""
     kind = DataType(dtype)
     if not has_infinity(kind):
         raise MisuseError(f"{kind} has no infinity", about=dtype)
@@ -302,27 +302,27 @@ def infinity(dtype: str) -> PrimExpr:
 
 
 def call_intrin(dtype: str, func_name: str | Op, *args: ExprLike | Node) -> PrimExpr:
-    """A call of the intrinsic `func_name` giving a value of `dtype`."""
+    """Call the intrinsic `func_name` with a result of `dtype`."""
     return Call(dtype, func_name, [_argument(a) for a in args])
 
 
 def call_extern(dtype: str, func_name: str, *args: ExprLike | Node) -> PrimExpr:
-    """A call of the external function `func_name`, which may have effects."""
+    """Call the external function `func_name`, which may have effects."""
     return Call(dtype, "tir.call_extern", [StringImm(func_name), *map(_argument, args)])
 
 
 def call_pure_extern(dtype: str, func_name: str, *args: ExprLike | Node) -> PrimExpr:
-    """A call of the external function `func_name`, which has no effects."""
+    """Call the external function `func_name`, which has no effects."""
     return Call(dtype, "tir.call_pure_extern", [StringImm(func_name), *map(_argument, args)])
 
 
 def call_packed(*args: Any) -> PrimExpr:
-    """A call of the packed function named by the first argument."""
+    """Call the packed function named by the first argument."""
     return Call(INT32, "tir.tvm_call_packed", [_argument(a) for a in args])
 
 
 def call_cpacked(*args: Any) -> PrimExpr:
-    """As `call_packed`, by C's calling convention."""
+    """Call a packed function with the C calling convention."""
     return Call(INT32, "tir.tvm_call_cpacked", [_argument(a) for a in args])
 
 
@@ -331,33 +331,33 @@ def _argument(value: Any) -> PrimExpr:
 
 
 def ret(value: ExprLike) -> PrimExpr:
-    """The end of the function with this value."""
+    """Return from the function with this value."""
     result = ops.convert(value)
     return Call(result.dtype, "tir.ret", (result,))
 
 
 def continue_loop() -> PrimExpr:
-    """On with the next iteration of the innermost loop."""
+    """Continue with the next iteration of the innermost loop."""
     return Call(VOID, "tir.continue_loop", ())
 
 
 def break_loop() -> PrimExpr:
-    """The end of the innermost loop."""
+    """Exit the innermost loop."""
     return Call(VOID, "tir.break_loop", ())
 
 
 def assume(cond: ExprLike) -> PrimExpr:
-    """A promise that `cond` holds."""
+    """Assume that `cond` holds."""
     return Call(BOOL, "tir.assume", (ops.truth(cond),))
 
 
 def undef() -> PrimExpr:
-    """Any int32 value at all."""
+    """Return an undefined int32 value."""
     return Call(INT32, "tir.undef", ())
 
 
 def address_of(where: Buffer | BufferLoad) -> PrimExpr:
-    """The address of an element, or of the first element of a buffer."""
+    """Return the address of an element, or of the first element of a buffer."""
     if isinstance(where, Buffer):
         where = BufferLoad(where, [ops.const(0, s.dtype) for s in where.shape])
     elif not isinstance(where, BufferLoad):
@@ -368,16 +368,16 @@ def address_of(where: Buffer | BufferLoad) -> PrimExpr:
 
 
 def effect_of(call: Call) -> CallEffectKind:
-    """What `call` may do: one of a function, or of an unknown intrinsic, updates state."""
+    """Return the effect of `call`; functions and unknown intrinsics update state."""
     kind = call.op.get_attr("TCallEffectKind") if isinstance(call.op, Op) else None
     return kind if isinstance(kind, CallEffectKind) else CallEffectKind.UpdateState
 
 
 def cast(value: ExprLike, dtype: str) -> PrimExpr:
-    """`value` converted to `dtype`, as `ops.cast_to`."""
+    """Cast `value` to `dtype`, as `ops.cast_to` does."""
     return ops.cast_to(value, dtype)
 
 
 def vscale() -> PrimExpr:
-    """How many times the least number of lanes a vector of the machine has; at least 1."""
+    """Return the factor of the hardware's vector length over its minimum; at least 1."""
     return Call(INT32, "tir.vscale", ())

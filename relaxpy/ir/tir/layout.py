@@ -1,4 +1,4 @@
-"""Layouts of data: which axis is where, and which axes are split into blocks, as in NCHW16c."""
+"""Data layouts: the order of axes and their blocks, such as NCHW16c."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _AXIS = re.compile(r"(\d*)([A-Za-z])")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Layout:
-    """The axes of `name` in order: a capital is an axis, `16c` a block of 16 out of axis C.
+    """A data layout, the axes of `name` in order: a capital is an axis, `16c` a block of 16 of C.
 
-    Each of the `axes` runs through its block, or through a size of its own. The layouts of "" and
-    "__undef__" have none.
+    The extent of each of the `axes` is the size of its block or a variable. The layouts "" and
+    "__undef__" have no axes.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Layout:
 
     @staticmethod
     def of(name: str | Layout, dtype: str = "int32") -> Layout:
-        """The layout of that name, its axes over variables of `dtype`.
+        """Return the layout with this name, whose axes have variables of `dtype`.
 
         Errors:
             MisuseError (also TypeError, ValueError): there is no such layout.
@@ -62,7 +62,7 @@ class Layout:
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """The number of axes."""
         return len(self.axes)
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class Layout:
         return iter(self.names)
 
     def __getitem__(self, index: int) -> str:
-        """The letter of an axis. Errors: MisuseError (also ValueError) if there is none."""
+        """Return the letter of an axis. Errors: MisuseError (also ValueError) if there is none."""
         try:
             return self.names[index]
         except (IndexError, TypeError):
@@ -86,11 +86,11 @@ class Layout:
             ) from None
 
     def index_of(self, axis: str) -> int:
-        """Where `axis` stands, -1 if it does not."""
+        """Return the position of `axis`, or -1 if the layout does not have it."""
         return self.names.index(axis) if axis in self.names else -1
 
     def factor_of(self, axis: str) -> int:
-        """How long the blocks of `axis`, a capital or its small letter, are; -1 if it has none."""
+        """Return the block size of `axis`, a capital or its small letter, or -1."""
         return self.factors.get(str(axis).lower(), -1) if str(axis) in self.names else -1
 
     @override
@@ -103,37 +103,37 @@ class Layout:
 
 
 def _parsed(name: str) -> list[tuple[str, int | None]]:
-    """The axes of a layout, each with how long its blocks are."""
+    """Parse the axes of a layout, each with its block size or None."""
     if name in _UNDEFINED:
         return []
-    found: list[tuple[str, int | None]] = []
-    place = 0
-    while place < len(name):
-        part = _AXIS.match(name, place)
-        if part is None:
+    parsed: list[tuple[str, int | None]] = []
+    position = 0
+    while position < len(name):
+        match = _AXIS.match(name, position)
+        if match is None:
             raise MisuseError(f"an axis of the layout {name!r:.60} is a letter", about=name)
-        digits, axis = part.groups()
-        place = part.end()
+        digits, axis = match.groups()
+        position = match.end()
         if axis.isupper() == bool(digits) or (digits and int(digits) == 0):
             raise MisuseError(
-                f"the layout {name!r:.60} has {part[0]!r}: a capital is an axis, a small letter "
+                f"the layout {name!r:.60} has {match[0]!r}: a capital is an axis, a small letter "
                 "after a positive number a block of one",
                 about=name,
             )
-        found.append((axis, int(digits) if digits else None))
-    axes = [axis for axis, _ in found]
+        parsed.append((axis, int(digits) if digits else None))
+    axes = [axis for axis, _ in parsed]
     for axis in axes:
         if axes.count(axis) > 1 or axis.upper() not in axes:
             why = "twice" if axes.count(axis) > 1 else f"without {axis.upper()}"
             raise MisuseError(f"the layout {name!r:.60} has {axis} {why}", about=name)
-    return found
+    return parsed
 
 
 class BijectiveLayout:
-    """A change of layout, and back, as two layouts of the same capitals allow it."""
+    """The conversion between two layouts with the same capital axes, in both directions."""
 
     def __init__(self, src_layout: str | Layout, dst_layout: str | Layout) -> None:
-        """Errors: MisuseError (also ValueError) if the layouts have not the same axes."""
+        """Errors: MisuseError (also ValueError) if the layouts differ in their capital axes."""
         self.src_layout = Layout.of(src_layout)
         self.dst_layout = Layout.of(dst_layout)
         if not _convertible(self.src_layout, self.dst_layout):
@@ -145,41 +145,41 @@ class BijectiveLayout:
 
     @user_facing
     def forward_index(self, index: Sequence[ExprLike]) -> list[PrimExpr]:
-        """Where the element at `index` of the source layout is.
+        """Convert an index of the source layout to the destination layout.
 
         Errors:
             MisuseError (also ValueError): there are more or fewer indices than axes.
         """
-        return _moved(index, self.src_layout, self.dst_layout)
+        return _convert_index(index, self.src_layout, self.dst_layout)
 
     @user_facing
     def backward_index(self, index: Sequence[ExprLike]) -> list[PrimExpr]:
-        """Where the element at `index` of the other layout is in the source layout.
+        """Convert an index of the destination layout to the source layout.
 
         Errors:
             MisuseError (also ValueError): there are more or fewer indices than axes.
         """
-        return _moved(index, self.dst_layout, self.src_layout)
+        return _convert_index(index, self.dst_layout, self.src_layout)
 
     @user_facing
     def forward_shape(self, shape: Sequence[ExprLike]) -> list[PrimExpr]:
-        """The sizes that hold an array of this shape; the last block may be filled in part.
+        """Convert a shape to the destination layout; the last block may be padded.
 
         Errors:
-            MisuseError (also ValueError): there are more or fewer sizes than axes, or one is
-                another than that of its blocks.
+            MisuseError (also ValueError): there are more or fewer dimensions than axes, or one
+                differs from its block size.
         """
-        return _reshaped(shape, self.src_layout, self.dst_layout)
+        return _convert_shape(shape, self.src_layout, self.dst_layout)
 
     @user_facing
     def backward_shape(self, shape: Sequence[ExprLike]) -> list[PrimExpr]:
-        """The sizes in the source layout of an array of this shape in the other.
+        """Convert a shape of the destination layout to the source layout.
 
         Errors:
-            MisuseError (also ValueError): there are more or fewer sizes than axes, or one is
-                another than that of its blocks.
+            MisuseError (also ValueError): there are more or fewer dimensions than axes, or one
+                differs from its block size.
         """
-        return _reshaped(shape, self.dst_layout, self.src_layout)
+        return _convert_shape(shape, self.dst_layout, self.src_layout)
 
 
 def _convertible(src: Layout, dst: Layout) -> bool:
@@ -187,46 +187,46 @@ def _convertible(src: Layout, dst: Layout) -> bool:
     return capitals[0] == capitals[1] != set()
 
 
-def _given(values: Sequence[ExprLike], layout: Layout, what: str) -> dict[str, PrimExpr]:
-    found = ops.convert_all(values)
-    if len(found) != len(layout):
+def _by_axis(values: Sequence[ExprLike], layout: Layout, what: str) -> dict[str, PrimExpr]:
+    exprs = ops.convert_all(values)
+    if len(exprs) != len(layout):
         raise MisuseError(
-            f"{layout!r} has {counted(len(layout), 'axis', 'axes')}, found {len(found)} {what}",
+            f"{layout!r} has {counted(len(layout), 'axis', 'axes')}, found {len(exprs)} {what}",
             about=values,
         )
-    return dict(zip(layout.names, found, strict=True))
+    return dict(zip(layout.names, exprs, strict=True))
 
 
-def _moved(
+def _convert_index(
     values: Sequence[ExprLike],
     src: Layout,
     dst: Layout,
 ) -> list[PrimExpr]:
-    given = _given(values, src, "indices")
-    moved = []
+    by_axis = _by_axis(values, src, "indices")
+    converted = []
     for axis in dst.names:
-        whole, inside = given[axis.upper()], given.get(axis.lower())
+        whole, inside = by_axis[axis.upper()], by_axis.get(axis.lower())
         if inside is not None:
             whole = ops.add(ops.mul(whole, src.factors[axis.lower()]), inside)
         size = dst.factors.get(axis.lower())
         if size is None:
-            moved.append(whole)
+            converted.append(whole)
         elif axis.isupper():
-            moved.append(ops.floordiv(whole, ops.const(size, whole.dtype)))
+            converted.append(ops.floordiv(whole, ops.const(size, whole.dtype)))
         else:
-            moved.append(ops.floormod(whole, ops.const(size, whole.dtype)))
-    return moved
+            converted.append(ops.floormod(whole, ops.const(size, whole.dtype)))
+    return converted
 
 
-def _reshaped(values: Sequence[ExprLike], src: Layout, dst: Layout) -> list[PrimExpr]:
-    given = _given(values, src, "sizes")
+def _convert_shape(values: Sequence[ExprLike], src: Layout, dst: Layout) -> list[PrimExpr]:
+    by_axis = _by_axis(values, src, "sizes")
     for axis, factor in src.factors.items():
-        size = given[axis]
+        size = by_axis[axis]
         if isinstance(size, IntImm) and size.value != factor:
             raise MisuseError(f"blocks of {axis} have size {factor}, found {size.value}")
     shape = []
     for axis in dst.names:
-        whole, blocks = given[axis.upper()], dst.factors.get(axis.lower())
+        whole, blocks = by_axis[axis.upper()], dst.factors.get(axis.lower())
         whole = ops.mul(whole, src.factors.get(axis.lower(), 1))
         if blocks is not None:
             length = ops.const(blocks, whole.dtype)
@@ -237,7 +237,7 @@ def _reshaped(values: Sequence[ExprLike], src: Layout, dst: Layout) -> list[Prim
 
 @user_facing
 def layout(layout_str: str, dtype: str = "int32") -> Layout:
-    """The layout that a text such as "NCHW16c" names, its axes over variables of `dtype`.
+    """Return the layout with a name such as "NCHW16c", whose axes have variables of `dtype`.
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such layout.
@@ -247,10 +247,10 @@ def layout(layout_str: str, dtype: str = "int32") -> Layout:
 
 @user_facing
 def bijective_layout(src_layout: str | Layout, dst_layout: str | Layout) -> BijectiveLayout | None:
-    """The change from one layout to another; None if they have not the same axes.
+    """Return the conversion between two layouts, or None if their capital axes differ.
 
     Errors:
-        MisuseError (also TypeError, ValueError): one of them is no layout.
+        MisuseError (also TypeError, ValueError): an argument is not a layout.
     """
     src, dst = Layout.of(src_layout), Layout.of(dst_layout)
     return BijectiveLayout(src, dst) if _convertible(src, dst) else None

@@ -1,6 +1,6 @@
-"""Functions and Python operators over PrimExprs: datatypes are matched and constants folded.
+"""Functions over PrimExprs, which match datatypes and fold constants.
 
-`expr` and this module name each other: the nodes' Python operators are these functions.
+`expr` and this module import each other: the Python operators of nodes are these functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from relaxpy.ir.tir import expr
 
 @cache
 def int_range(dtype: DataType) -> tuple[int, int]:
-    """The smallest and the largest value of an integer datatype."""
+    """Return the minimum and the maximum of an integer datatype."""
     if dtype.family == "uint":
         return 0, (1 << dtype.bits) - 1
     return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
@@ -29,13 +29,13 @@ def int_range(dtype: DataType) -> tuple[int, int]:
 
 @cache
 def float_range(dtype: DataType) -> tuple[float, float]:
-    """The least and the greatest finite value of a floating datatype."""
-    found = ml_dtypes.finfo(dtype.numpy())  # type: ignore[no-untyped-call]
-    return float(found.min), float(found.max)
+    """Return the least and the greatest finite value of a floating-point datatype."""
+    limits = ml_dtypes.finfo(dtype.numpy())  # type: ignore[no-untyped-call]
+    return float(limits.min), float(limits.max)
 
 
-def whole(value: object) -> int:
-    """`value` as an int. Errors: MisuseError (also TypeError) if it is no integer."""
+def as_int(value: object) -> int:
+    """Convert `value` to an int. Errors: MisuseError (also TypeError) if it is not an integer."""
     if isinstance(value, expr.IntImm):
         return value.value
     try:
@@ -47,14 +47,14 @@ def whole(value: object) -> int:
 def vector_of(
     scalar: DataType, lanes: int | expr.PrimExpr, what: str
 ) -> tuple[int | expr.PrimExpr, DataType]:
-    """How many lanes a vector of scalars has, a number or vscale times one, and its datatype.
+    """Return the lanes of a vector of scalars, a number or a multiple of vscale, and its datatype.
 
     Errors:
         MisuseError: `scalar` is a vector, or there are fewer than 2 lanes.
     """
     times = scalable_lanes(lanes)
     if times is None:
-        count = whole(lanes)
+        count = as_int(lanes)
         if scalar.vector or count < 2:
             raise MisuseError(f"{what} and at least 2 lanes")
         return count, scalar.with_lanes(count)
@@ -64,13 +64,13 @@ def vector_of(
 
 
 def lanes_of(times: int) -> expr.PrimExpr:
-    """`times` vscale, the lanes of a vector whose length the machine decides."""
+    """Return `times` vscale, the number of lanes of a scalable vector."""
     vscale = expr.Call(INT32, "tir.vscale", ())
     return expr.Mul(vscale, expr.IntImm(INT32, times))
 
 
 def scalable_lanes(lanes: object) -> int | None:
-    """k where `lanes` is k times vscale; None where it is something else."""
+    """Return k if `lanes` is k times vscale, otherwise None."""
     match lanes:
         case expr.Call(op=op) if getattr(op, "name", "") == "tir.vscale":
             return 1
@@ -80,8 +80,8 @@ def scalable_lanes(lanes: object) -> int | None:
             return None
 
 
-def number_of(value: object, dtype: DataType) -> float:
-    """`value` as a float. Errors: MisuseError if it is no number, or no finite one of `dtype`."""
+def as_float(value: object, dtype: DataType) -> float:
+    """Convert `value` to a float. Errors: MisuseError if it is not in the range of `dtype`."""
     try:
         number = math.nan if isinstance(value, (str, bytes)) else float(value)  # type: ignore[arg-type]
     except OverflowError:
@@ -97,27 +97,27 @@ def number_of(value: object, dtype: DataType) -> float:
 
 
 def _rounds_into(number: float, dtype: DataType) -> bool:
-    """Whether a value beyond the greatest finite one of `dtype` is nearest to it."""
+    """Return whether a value out of range is rounded to the greatest finite value of `dtype`."""
     if dtype.family not in ("float", "bfloat"):
         return False
     with np.errstate(over="ignore"):
         return bool(np.isfinite(dtype.numpy().type(number)))
 
 
-def check_lanes_of_predicate(predicate: object, index: DataType) -> None:
-    """Errors: MisuseError (also TypeError) if it is neither None nor a Bool for each index."""
+def check_predicate(predicate: object, index: DataType) -> None:
+    """Errors: MisuseError (also TypeError) if it is neither None nor a Bool per lane of `index`."""
     if predicate is None:
         return
-    wanted = BOOL.spread(index)
-    if not isinstance(predicate, expr.PrimExpr) or predicate.dtype != wanted:
+    expected = BOOL.spread(index)
+    if not isinstance(predicate, expr.PrimExpr) or predicate.dtype != expected:
         lanes = f"{'vscale times ' if index.is_scalable else ''}{index.lanes}"
         raise MisuseError(
-            f"a predicate of {lanes} lanes is {wanted}, found {predicate!r:.60}", about=predicate
+            f"a predicate of {lanes} lanes is {expected}, found {predicate!r:.60}", about=predicate
         )
 
 
 def check_variable(var: object, what: str) -> None:
-    """Errors: MisuseError (also TypeError) if what `what` is to define is no variable."""
+    """Errors: MisuseError (also TypeError) if `var`, which `what` defines, is not a tir.Var."""
     if not isinstance(var, expr.Var):
         raise MisuseError(f"{what} defines a tir.Var, found {var!r:.60}", about=var)
 
@@ -126,10 +126,10 @@ _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 1
 
 
 def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
-    """A literal of `dtype`; without one, as `convert` reads the value. Vectors are broadcast.
+    """Return a literal of `dtype`, or as `convert` does. A literal of a vector type is broadcast.
 
     Errors:
-        MisuseError: the value is no number, or outside the datatype.
+        MisuseError: the value is not a number, or outside the range of the datatype.
     """
     if type(value) is int and isinstance(dtype, str) and dtype in _INTEGERS:
         return expr.IntImm(dtype, value)
@@ -158,12 +158,12 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
 
 
 def convert(value: object) -> expr.PrimExpr:
-    """`value` as a PrimExpr: an int as int32, a float as float32, a str as StringImm.
+    """Convert `value` to a PrimExpr: an int to int32, a float to float32, a str to StringImm.
 
-    A number outside 32 bits is an int64 or a float64.
+    A number outside the range of 32 bits becomes int64 or float64.
 
     Errors:
-        MisuseError (also TypeError): there is no such expression.
+        MisuseError (also TypeError): the value cannot be converted.
     """
     if isinstance(value, expr.PrimExpr):
         return value
@@ -175,8 +175,8 @@ def convert(value: object) -> expr.PrimExpr:
         return expr.IntImm(INT32 if low <= number <= high else INT64, number)
     if isinstance(value, (float, np.floating)):
         plain = float(value)
-        beyond = math.isfinite(plain) and abs(plain) > float_range(FLOAT32)[1]
-        return expr.FloatImm(FLOAT64 if beyond else FLOAT32, plain)
+        out_of_range = math.isfinite(plain) and abs(plain) > float_range(FLOAT32)[1]
+        return expr.FloatImm(FLOAT64 if out_of_range else FLOAT32, plain)
     if isinstance(value, str):
         return expr.StringImm(value)
     as_expr = getattr(value, "__prim_expr__", None)
@@ -188,10 +188,10 @@ def convert(value: object) -> expr.PrimExpr:
 
 
 def convert_all(values: object) -> tuple[expr.PrimExpr, ...]:
-    """The members of a list or tuple as PrimExprs.
+    """Convert the elements of a list or tuple to PrimExprs.
 
     Errors:
-        MisuseError (also TypeError): it is neither, or holds no expressions.
+        MisuseError (also TypeError): it is neither, or an element cannot be converted.
     """
     if not isinstance(values, (list, tuple)):
         raise MisuseError(f"expected a list of expressions, found {values!r:.60}", about=values)
@@ -199,7 +199,7 @@ def convert_all(values: object) -> tuple[expr.PrimExpr, ...]:
 
 
 def truth(value: expr.ExprLike) -> expr.PrimExpr:
-    """`value` as a PrimExpr. Errors: MisuseError (also TypeError) if it is not Bool."""
+    """Convert a Boolean to a PrimExpr. Errors: MisuseError (also TypeError) if it is not Bool."""
     truth_value = convert(value)
     if not truth_value.dtype.is_bool:
         raise MisuseError(
@@ -211,10 +211,10 @@ def truth(value: expr.ExprLike) -> expr.PrimExpr:
     return truth_value
 
 
-def _adopt(value: expr.ExprLike, other: expr.ExprLike) -> expr.PrimExpr:
-    """`value` as an expression; a Python number takes the datatype of the `other` operand.
+def _convert_operand(value: expr.ExprLike, other: expr.ExprLike) -> expr.PrimExpr:
+    """Convert `value` to an expression; a Python number takes the datatype of `other`.
 
-    An integer outside that datatype stands for itself.
+    An integer outside the range of that datatype is converted by `convert`.
     """
     if isinstance(value, expr.PrimExpr):
         return value
@@ -236,26 +236,26 @@ def _adopt(value: expr.ExprLike, other: expr.ExprLike) -> expr.PrimExpr:
 def same_dtype(
     what: str, a: expr.ExprLike, b: expr.ExprLike
 ) -> tuple[expr.PrimExpr, expr.PrimExpr]:
-    """Both operands of `what`. Errors: MisuseError (also TypeError) if their datatypes differ."""
+    """Convert two operands. Errors: MisuseError (also TypeError) if their datatypes differ."""
     if isinstance(a, expr.PrimExpr) and isinstance(b, expr.PrimExpr) and a.dtype == b.dtype:
         return a, b
-    left, right = _adopt(a, b), _adopt(b, a)
+    left, right = _convert_operand(a, b), _convert_operand(b, a)
     if left.dtype != right.dtype:
         raise MisuseError(f"{what}: mismatched types {left.dtype} and {right.dtype}")
     return left, right
 
 
 def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, expr.PrimExpr]:
-    """Both operands in the one datatype that the wider, or the floating, of them has.
+    """Cast both operands to a common datatype: that of the wider or floating-point operand.
 
     Errors:
-        MisuseError: a handle meets a number, or vectors differ in lanes.
+        MisuseError: one operand is a handle and the other a number, or vectors differ in lanes.
     """
-    left, right = _adopt(a, b), _adopt(b, a)
+    left, right = _convert_operand(a, b), _convert_operand(b, a)
     if left.dtype == right.dtype:
         return left, right
     if left.dtype.is_scalable or right.dtype.is_scalable:
-        return _scalable(left, right)
+        return _match_scalable(left, right)
     lanes = max(left.dtype.lanes, right.dtype.lanes)
     if lanes > 1:
         left, right = _widen(left, lanes), _widen(right, lanes)
@@ -273,8 +273,10 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
     return cast_to(left, target), cast_to(right, target)
 
 
-def _scalable(left: expr.PrimExpr, right: expr.PrimExpr) -> tuple[expr.PrimExpr, expr.PrimExpr]:
-    """A scalar beside a vector of so many times vscale lanes becomes one of as many."""
+def _match_scalable(
+    left: expr.PrimExpr, right: expr.PrimExpr
+) -> tuple[expr.PrimExpr, expr.PrimExpr]:
+    """Broadcast a scalar operand to the scalable vector type of the other operand."""
     for one, other in ((left, right), (right, left)):
         if one.dtype.is_scalable and not other.dtype.vector:
             wide = expr.Broadcast(cast_to(other, one.dtype.element), lanes_of(one.dtype.lanes))
@@ -291,10 +293,10 @@ def _widen(value: expr.PrimExpr, lanes: int) -> expr.PrimExpr:
 
 
 def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
-    """`value` converted to `dtype`, literals at once; the same node if it has that datatype.
+    """Cast `value` to `dtype`; literals are folded, and a value of that datatype is returned.
 
     Errors:
-        MisuseError: a handle, or a vector to another number of lanes.
+        MisuseError: the value is a handle, or a vector with another number of lanes.
     """
     source, kind = convert(value), DataType(dtype)
     if source.dtype == kind:
@@ -320,7 +322,7 @@ def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
 
 
 def _converted(number: float, dtype: DataType) -> expr.PrimExpr | None:
-    """The literal that a cast of a number gives; None where no literal of `dtype` is that."""
+    """Return the literal for a cast of a number, or None if `dtype` cannot represent it."""
     if dtype.is_bool:
         return const(bool(number), dtype)
     if dtype.is_int:
@@ -328,8 +330,8 @@ def _converted(number: float, dtype: DataType) -> expr.PrimExpr | None:
     if not dtype.is_float or (isinstance(number, int) and not _is_double(number)):
         return None
     low, high = float_range(dtype)
-    beyond = math.isfinite(number) and not low <= number <= high
-    return None if beyond and not _rounds_into(number, dtype) else const(number, dtype)
+    out_of_range = math.isfinite(number) and not low <= number <= high
+    return None if out_of_range and not _rounds_into(number, dtype) else const(number, dtype)
 
 
 def _is_double(number: int) -> bool:
@@ -337,19 +339,19 @@ def _is_double(number: int) -> bool:
 
 
 def wrap_int(value: int, dtype: DataType) -> int:
-    """`value` modulo 2**bits, in the range of `dtype`."""
+    """Wrap `value` modulo 2**bits into the range of `dtype`."""
     low, high = int_range(dtype)
     return (value - low) % (high - low + 1) + low
 
 
 def trunc_div(a: int, b: int) -> int:
-    """a / b rounded toward zero."""
+    """Return a / b rounded toward zero."""
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def exact(literal: expr.IntImm | expr.FloatImm) -> Any:
-    """What a literal is in its own datatype: its text may have more digits than that holds."""
+    """Return the value of a literal rounded to its datatype."""
     if isinstance(literal, expr.IntImm) or literal.dtype == FLOAT64:
         return literal.value
     with np.errstate(all="ignore"):
@@ -372,29 +374,29 @@ def _literal(value: float, dtype: DataType) -> expr.PrimExpr:
 
 
 def _overflows(value: float, dtype: DataType) -> bool:
-    """Whether folding to `value` would wrap a 64-bit integer: dimensions never do (PX-9)."""
+    """Return whether `value` overflows int64: dimensions are never wrapped (PX-9)."""
     return dtype == INT64 and not -(1 << 63) <= value < 1 << 63
 
 
-def _number(value: expr.PrimExpr) -> float | None:
-    """The number that `value` is in every lane, if it is a literal."""
+def _literal_value(value: expr.PrimExpr) -> float | None:
+    """Return the number of a literal or of a broadcast literal, otherwise None."""
     if isinstance(value, expr.Broadcast):
         value = value.value
     return value.value if isinstance(value, (expr.IntImm, expr.FloatImm)) else None
 
 
-def _is(value: expr.PrimExpr, number: int) -> bool:
-    """Whether `value` is the literal `number`, in every lane."""
-    return _number(value) == number
+def _is_literal(value: expr.PrimExpr, number: int) -> bool:
+    """Return whether every lane of `value` is the literal `number`."""
+    return _literal_value(value) == number
 
 
 def is_neutral_term(value: expr.PrimExpr, *, negative: bool) -> bool:
-    """Whether `value` is 0 in every lane, of floats the negative zero or the positive one.
+    """Return whether every lane of `value` is 0; for floats, the zero with the sign `negative`.
 
     Rule:
         x + -0.0 and x - 0.0 are x for every x; -0.0 + 0.0 and -0.0 - -0.0 are 0.0.
     """
-    if not _is(value, 0):
+    if not _is_literal(value, 0):
         return False
     literal = value.value if isinstance(value, expr.Broadcast) else value
     if not isinstance(literal, expr.FloatImm):
@@ -403,7 +405,7 @@ def is_neutral_term(value: expr.PrimExpr, *, negative: bool) -> bool:
 
 
 def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """a + b; literals are folded, and adding 0 (of floats, -0.0) gives the other operand."""
+    """Return a + b; literals are folded, and so is the operand 0 (for floats, -0.0)."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] + pair[1], x.dtype):
         return _literal(pair[0] + pair[1], x.dtype)
@@ -413,7 +415,7 @@ def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """a - b; literals are folded, and taking away 0 gives the other operand."""
+    """Return a - b; literals are folded, and so is the subtrahend 0."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] - pair[1], x.dtype):
         return _literal(pair[0] - pair[1], x.dtype)
@@ -421,12 +423,12 @@ def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """a * b; literals are folded, and so are the factors 1 and (on integers) 0."""
+    """Return a * b; literals are folded, and so are the factors 1 and (on integers) 0."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] * pair[1], x.dtype):
         return _literal(pair[0] * pair[1], x.dtype)
     for one, other in ((x, y), (y, x)):
-        factor = _number(one)
+        factor = _literal_value(one)
         if factor == 1:
             return other
         if factor == 0 and x.dtype.is_int:
@@ -440,7 +442,7 @@ def _divide(
     x, y = match_dtypes(a, b)
     if integers and not x.dtype.is_int:
         raise MisuseError(f"{node.__name__} needs integers, found {x.dtype}", hint="use T.Div or /")
-    if _is(y, 0):
+    if _is_literal(y, 0):
         raise MisuseError(f"division of `{x}` by zero", rule="PX-3")
     if (pair := _literals(x, y)) is not None:
         p, q = pair
@@ -456,15 +458,15 @@ def _divide(
         return node(x, y) if _overflows(value, x.dtype) else _literal(value, x.dtype)
     if x.dtype.is_int:
         remainder = node in (expr.Mod, expr.FloorMod)
-        if _is(x, 0) or (remainder and _is(y, 1)):
+        if _is_literal(x, 0) or (remainder and _is_literal(y, 1)):
             return const(0, x.dtype)
-    if _is(y, 1) and node in (expr.Div, expr.FloorDiv):
+    if _is_literal(y, 1) and node in (expr.Div, expr.FloorDiv):
         return x
     return node(x, y)
 
 
 def truncdiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """a / b on integers, rounded toward zero. Errors: MisuseError for floats or a literal 0."""
+    """Return a / b rounded toward zero. Errors: MisuseError for floats or a literal 0."""
     return _divide(expr.Div, a, b, integers=True)
 
 
@@ -474,7 +476,7 @@ def truncmod(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def floordiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """a / b on integers, rounded down. Errors: MisuseError for floats or a literal 0."""
+    """Return a / b rounded down. Errors: MisuseError for floats or a literal 0."""
     return _divide(expr.FloorDiv, a, b, integers=True)
 
 
@@ -484,12 +486,12 @@ def floormod(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """a / b, on integers rounded toward zero (PX-2). Errors: MisuseError for a literal 0."""
+    """Return a / b, of integers rounded toward zero (PX-2). Errors: MisuseError for a literal 0."""
     return _divide(expr.Div, a, b, integers=False)
 
 
 def true_div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """a / b on floats. Errors: MisuseError on integers, where rounding must be chosen."""
+    """Return a / b of floats. Errors: MisuseError for integers, since the rounding is ambiguous."""
     if convert(a).dtype.is_int and convert(b).dtype.is_int:
         raise MisuseError(
             "/ on integers leaves the rounding open",
@@ -499,17 +501,17 @@ def true_div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def ceildiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """a / b on integers, rounded up."""
+    """Return a / b of integers rounded up."""
     return floordiv(sub(add(a, b), 1), b)
 
 
 def _extreme(choose: Callable[[Any, Any], Any], p: Any, q: Any) -> Any:
-    """The smaller or the larger; NaN if either is."""
+    """Return the minimum or maximum; NaN if an operand is NaN."""
     return p if p != p else q if q != q else choose(p, q)
 
 
 def minimum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """The smaller of two; literals and equal operands are folded."""
+    """Return the minimum; literals and equal operands are folded."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None:
         return _literal(_extreme(min, *pair), x.dtype)
@@ -517,7 +519,7 @@ def minimum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def maximum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """The larger of two; literals and equal operands are folded."""
+    """Return the maximum; literals and equal operands are folded."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None:
         return _literal(_extreme(max, *pair), x.dtype)
@@ -535,7 +537,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def compare(node: type[expr.CmpExpr], a: expr.ExprLike, b: object) -> expr.PrimExpr:
-    """The comparison `node` of two values, folded on literals."""
+    """Return the comparison `node` of two values; literals are folded."""
     x, y = match_dtypes(a, cast("expr.ExprLike", b))
     if (pair := _literals(x, y)) is not None:
         return expr.IntImm(BOOL, int(_COMPARISONS[node.__name__](*pair)))
@@ -543,7 +545,7 @@ def compare(node: type[expr.CmpExpr], a: expr.ExprLike, b: object) -> expr.PrimE
 
 
 def all_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
-    """The conjunction, from the left; literals are folded. That of vectors is lane by lane.
+    """Return the left-associative conjunction, lane by lane for vectors; literals are folded.
 
     Errors: MisuseError if there is no condition, or one is not Bool.
     """
@@ -551,7 +553,7 @@ def all_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
 
 
 def any_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
-    """The disjunction, from the left; literals are folded. That of vectors is lane by lane.
+    """Return the left-associative disjunction, lane by lane for vectors; literals are folded.
 
     Errors: MisuseError if there is no condition, or one is not Bool.
     """
@@ -577,15 +579,15 @@ def _chain(node: type[expr.And], conditions: Iterable[expr.ExprLike]) -> expr.Pr
 
 
 def logical_not(a: expr.ExprLike) -> expr.PrimExpr:
-    """not a, folded on literals. Errors: MisuseError if it is not Bool."""
+    """Return not a; a literal is folded. Errors: MisuseError if it is not Bool."""
     x = truth(a)
     return expr.IntImm(BOOL, 1 - x.value) if isinstance(x, expr.IntImm) else expr.Not(x)
 
 
 def bitwise(name: str, a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """A bit operation (`tir.bitwise_and` …, `tir.shift_left` …), folded on literals.
+    """Return a bit operation (`tir.bitwise_and`, `tir.shift_left`, …); literals are folded.
 
-    Errors: MisuseError if an operand is no integer or a literal shift is outside the width.
+    Errors: MisuseError if an operand is not an integer or a literal shift is out of range.
     """
     x, y = match_dtypes(a, b)
     if not x.dtype.is_int:
@@ -593,7 +595,7 @@ def bitwise(name: str, a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     shift = name.startswith("tir.shift")
     if shift and isinstance(y, expr.IntImm) and not 0 <= y.value < x.dtype.bits:
         raise MisuseError(f"a shift by {y.value} is outside [0, {x.dtype.bits})")
-    if shift and _is(y, 0):
+    if shift and _is_literal(y, 0):
         return x
     if isinstance(x, expr.IntImm) and isinstance(y, expr.IntImm):
         p, q = x.value, y.value

@@ -77,7 +77,7 @@ class Reduce(PrimExpr):
         span: Span | None = None,
     ) -> Self:
         """Errors: MisuseError if an axis is not a reduction axis or `src` has a wrong length."""
-        source, index = ops.convert_all(src), ops.whole(value_index)
+        source, index = ops.convert_all(src), ops.as_int(value_index)
         if not isinstance(combiner, CommReducer):
             raise MisuseError(f"expected a CommReducer, found {combiner!r:.60}", about=combiner)
         if not isinstance(rdom, (list, tuple)):

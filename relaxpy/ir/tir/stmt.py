@@ -1,4 +1,4 @@
-"""TIR statements: loops, stores, blocks, and what encloses them."""
+"""TIR statements: loops, stores, blocks, allocations and annotations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from relaxpy.ir.tir.buffer import (
     BufferRegion,
     IterVar,
     Range,
+    check_access,
     enumerated,
-    load_parts,
 )
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
 
@@ -32,7 +32,7 @@ P = TypeVar("P")
 
 
 class ForKind(IntEnum):
-    """How the iterations of a loop may run."""
+    """How the iterations of a loop are executed."""
 
     SERIAL = 0
     PARALLEL = 1
@@ -42,7 +42,7 @@ class ForKind(IntEnum):
 
 
 class Stmt(Node):
-    """Base of all statements; compared by identity."""
+    """The base class of statements, which compare by identity."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ def _set(node: Node, **fields: object) -> None:
 
 
 def _statement(value: object) -> Stmt:
-    """`value`. Errors: MisuseError (also TypeError) if it is no statement."""
+    """Return `value`. Errors: MisuseError (also TypeError) if it is not a statement."""
     if not isinstance(value, Stmt):
         raise MisuseError(
             f"expected a statement, found {value!r:.60}",
@@ -64,7 +64,7 @@ def _statement(value: object) -> Stmt:
 
 
 def _all(kind: type[P], values: object) -> tuple[P, ...]:
-    """The members of a list or tuple. Errors: MisuseError if one is not of that kind."""
+    """Return the elements of a list. Errors: MisuseError if one is not an instance of `kind`."""
     if not isinstance(values, (list, tuple)):
         raise MisuseError(f"expected a list, found {values!r:.60}", about=values)
     for value in values:
@@ -75,7 +75,7 @@ def _all(kind: type[P], values: object) -> tuple[P, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LetStmt(Stmt):
-    """`var` stands for `value` in `body`."""
+    """`body` with `var` bound to `value`."""
 
     _fields = ("value", "var", "body")
     _binds = frozenset(("var",))
@@ -93,7 +93,7 @@ class LetStmt(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AttrStmt(Stmt):
-    """`body` under the annotation `attr_key` = `value` on `node`."""
+    """`body` with the annotation `attr_key` = `value` on `node`."""
 
     _fields = ("node", "attr_key", "value", "body")
     node: Attr
@@ -114,7 +114,7 @@ class AttrStmt(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AssertStmt(Stmt):
-    """`body` after a check that `condition` holds, else the error `message`."""
+    """`body` after a check of `condition`, which fails with the error `message`."""
 
     _fields = ("condition", "message", "body")
     condition: PrimExpr
@@ -133,7 +133,7 @@ class AssertStmt(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class While(Stmt):
-    """`body` as long as `condition` holds."""
+    """A loop over `body` while `condition` holds."""
 
     _fields = ("condition", "body")
     condition: PrimExpr
@@ -146,7 +146,7 @@ class While(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class For(Stmt):
-    """`body` for `loop_var` from `min` through `extent` values."""
+    """A loop over `body` with `loop_var` in the range [min, min + extent)."""
 
     _fields = ("min", "extent", "loop_var", "kind", "thread_binding", "annotations", "body")
     _binds = frozenset(("loop_var",))
@@ -200,28 +200,28 @@ class BufferStore(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        dtype, _, indices = load_parts(self.buffer, self.indices)
+        dtype, _, indices = check_access(self.buffer, self.indices)
         value = ops.convert(self.value)
         if value.dtype != dtype:
             raise MisuseError(
                 f"dtype mismatch on BufferStore: {self.buffer.name} holds {dtype}, "
                 f"the value is {value.dtype}"
             )
-        ops.check_lanes_of_predicate(self.predicate, indices[-1].dtype if indices else INT32)
+        ops.check_predicate(self.predicate, indices[-1].dtype if indices else INT32)
         _set(self, indices=indices, value=value)
 
 
 def store_at(
     buffer: Buffer, begin: Sequence[ExprLike], value: ExprLike, predicate: PrimExpr | None
 ) -> BufferStore:
-    """What `buffer.vstore` gives."""
+    """Return a store of `value` at `begin`; see `Buffer.vstore`."""
     stored = ops.convert(value)
     return BufferStore(buffer, stored, buffer.lanes_at(begin, stored.dtype), predicate)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BufferRealize(Stmt):
-    """`body` with the box `bounds` of `buffer` realised."""
+    """`body` with the region `bounds` of `buffer` realised."""
 
     _fields = ("buffer", "bounds", "condition", "body")
     buffer: Buffer
@@ -242,7 +242,7 @@ class BufferRealize(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Allocate(Stmt):
-    """`body` with fresh memory of `extents` elements under `buffer_var`."""
+    """`body` with new memory of shape `extents`, to which `buffer_var` points."""
 
     _fields = ("extents", "dtype", "condition", "buffer_var", "annotations", "body")
     _binds = frozenset(("buffer_var",))
@@ -268,7 +268,7 @@ class Allocate(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AllocateConst(Stmt):
-    """`body` with the constant `data` under `buffer_var`; an array is kept as tuples of numbers."""
+    """`body` with the constant `data`, to which `buffer_var` points; arrays become tuples."""
 
     _fields = ("extents", "dtype", "data", "buffer_var", "annotations", "body")
     _binds = frozenset(("buffer_var",))
@@ -295,7 +295,7 @@ class AllocateConst(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DeclBuffer(Stmt):
-    """`body` where `buffer` is declared over existing memory."""
+    """`body` with `buffer` declared over existing memory."""
 
     _fields = ("buffer", "body")
     _binds = frozenset(("buffer",))
@@ -310,7 +310,7 @@ class DeclBuffer(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SeqStmt(Stmt):
-    """Statements one after the other; a sequence inside is laid flat."""
+    """A sequence of statements; nested sequences are flattened."""
 
     _fields = ("seq",)
     seq: tuple[Stmt, ...]
@@ -336,7 +336,7 @@ class SeqStmt(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IfThenElse(Stmt):
-    """One of two statements; `else_case` may be None."""
+    """A conditional statement; `else_case` may be None."""
 
     _fields = ("condition", "then_case", "else_case")
     condition: PrimExpr
@@ -352,7 +352,7 @@ class IfThenElse(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Evaluate(Stmt):
-    """An expression for its effect."""
+    """An expression that is evaluated for its effect."""
 
     _fields = ("value",)
     value: PrimExpr
@@ -364,7 +364,7 @@ class Evaluate(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MatchBufferRegion(Node):
-    """`buffer` as a view of the region `source`."""
+    """Declares `buffer` as a view of the region `source`."""
 
     _fields = ("source", "buffer")
     _binds = frozenset(("buffer",))
@@ -378,7 +378,7 @@ class MatchBufferRegion(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Block(Stmt):
-    """A computation over its own iteration variables, with declared reads and writes."""
+    """A computation over block iteration variables, with declared reads and writes."""
 
     _fields = (
         "iter_vars",
@@ -422,7 +422,7 @@ class Block(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BlockRealize(Stmt):
-    """`block` run once with `iter_values` for its variables, where `predicate` holds."""
+    """An execution of `block` with `iter_values` for its variables, if `predicate` holds."""
 
     _fields = ("iter_values", "predicate", "block")
     iter_values: tuple[PrimExpr, ...]
@@ -462,13 +462,13 @@ AnyStmt: TypeAlias = (
 
 
 def stmt_seq(*stmts: Stmt | ExprLike) -> Stmt:
-    """The statements in order: one stands for itself, an expression is evaluated."""
-    parts = [s if isinstance(s, Stmt) else Evaluate(ops.convert(s)) for s in stmts]
-    return parts[0] if len(parts) == 1 else SeqStmt(tuple(parts))
+    """Build a sequence; a single statement is returned itself, an expression is evaluated."""
+    sequence = [s if isinstance(s, Stmt) else Evaluate(ops.convert(s)) for s in stmts]
+    return sequence[0] if len(sequence) == 1 else SeqStmt(tuple(sequence))
 
 
 def regions(items: Sequence[BufferRegion | BufferLoad]) -> tuple[BufferRegion, ...]:
-    """Regions, where a load stands for the one element it reads."""
+    """Convert loads to regions of one element, and return regions as they are."""
     return tuple(
         BufferRegion(item.buffer, tuple(Range.point(index) for index in item.indices))
         if isinstance(item, BufferLoad)

@@ -20,8 +20,8 @@ from relaxpy.ir.tir.buffer import (
     BufferRegion,
     IterVar,
     Range,
+    check_access,
     decl_buffer,
-    load_parts,
 )
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.script.language import records
@@ -299,7 +299,7 @@ class KernelForms(KernelBuilder):
         """A record that stands alone on a line."""
         match form:
             case records.StoreForm(buffer, given, indices, predicate):
-                dtype, _, _ = self.made(at, load_parts, buffer, indices)
+                dtype, _, _ = self.made(at, check_access, buffer, indices)
                 converted: PrimExpr = self.made(at, scalar, given, dtype)
                 stored = self.made(at, ops.cast_to, converted, dtype)
                 span = self.span(at)

@@ -37,7 +37,7 @@ class ConstIntBound:
 
     def __post_init__(self) -> None:
         for name in ("min_value", "max_value"):
-            object.__setattr__(self, name, ops.whole(getattr(self, name)))
+            object.__setattr__(self, name, ops.as_int(getattr(self, name)))
 
     @classmethod
     def of(cls, bound: Interval) -> ConstIntBound:
@@ -63,7 +63,7 @@ class ModularSet:
 
     def __post_init__(self) -> None:
         for name in ("coeff", "base"):
-            object.__setattr__(self, name, ops.whole(getattr(self, name)))
+            object.__setattr__(self, name, ops.as_int(getattr(self, name)))
 
 
 class ProofStrength(IntEnum):
@@ -145,7 +145,7 @@ class Analyzer:
             MisuseError: `expr` divides a vector by zero in every lane.
         """
         found = self._given(expr)
-        for _ in range(max(1, ops.whole(steps))):
+        for _ in range(max(1, ops.as_int(steps))):
             before, found = found, self._engine.simplify(found)
             self._attempted += 1
             self._performed += found is not before
@@ -259,7 +259,7 @@ class Analyzer:
         return self.can_prove(ops.compare(tir.LE, lhs, shape))
 
     def _below(self, expr: tir.ExprLike, limit: int) -> bool | None:
-        value, limit = ops.convert(expr), ops.whole(limit)
+        value, limit = ops.convert(expr), ops.as_int(limit)
         if not is_integer(value.dtype) or value.dtype.family == "uint":
             low, high = self._engine.bound(value)
             return True if high < limit else False if low >= limit else None

@@ -162,7 +162,7 @@ def detect_common_subexpr(expr: ExprLike, threshold: int) -> dict[PrimExpr, int]
     Leaves, loads, ramps, broadcasts, and calls with effects do not count as computations.
     """
     root = ops.convert(expr)
-    least = ops.whole(threshold)
+    least = ops.as_int(threshold)
     counts: dict[PrimExpr, int] = {root: 1}
     for node in reversed([n for n in walk(root) if isinstance(n, PrimExpr)]):
         for child in children(node):

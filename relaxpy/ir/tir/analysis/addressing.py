@@ -94,8 +94,8 @@ def access_ptr(
             raise MisuseError(f'a mask is made of "r" and "w", found {access_mask!r:.60}')
         mask = sum(_MASKS[letter] for letter in set(access_mask))
     else:
-        mask = ops.whole(access_mask)
-    lanes, start = ops.whole(content_lanes), _integer(offset, "an offset")
+        mask = ops.as_int(access_mask)
+    lanes, start = ops.as_int(content_lanes), _integer(offset, "an offset")
     if extent is not None:
         count = _integer(extent, "an extent")
     elif buffer.strides:

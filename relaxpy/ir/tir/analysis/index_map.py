@@ -254,8 +254,8 @@ def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tup
     if rest is not None:
         if ndim is None:
             raise MisuseError(f"ndim says how many indices *{rest} are")
-        names += [f"{rest}_{k}" for k in range(ops.whole(ndim) - len(names))]
-    if ndim is not None and len(names) != ops.whole(ndim):
+        names += [f"{rest}_{k}" for k in range(ops.as_int(ndim) - len(names))]
+    if ndim is not None and len(names) != ops.as_int(ndim):
         raise MisuseError(f"the function takes {len(names)} indices, ndim is {ndim}", about=ndim)
     return tuple(Var(name, dtype) for name in names)
 

@@ -1,1 +1,1 @@
-"""Kernels as functions of a module: `PrimFunc`, its specialisation, its check, its passes."""
+"""Kernels as functions of a module: `PrimFunc`, its specialisation and its verifier."""

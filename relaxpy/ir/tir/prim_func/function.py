@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrimFunc(BaseFunc):
-    """A kernel (AST-4): parameters are scalars and handles; `buffer_map` has the handles' buffers.
+    """A kernel (AST-4) over scalars and handles; `buffer_map` maps handles to buffers.
 
-    A Buffer among `params` stands for a handle of its name with an entry in `buffer_map`.
+    A Buffer among `params` is replaced by a handle of the same name with an entry in `buffer_map`.
     """
 
     _fields = ("params", "buffer_map_items", "ret_type", "body", "attrs")
@@ -96,15 +96,15 @@ class PrimFunc(BaseFunc):
 
     @property
     def buffer_map_items(self) -> tuple[Buffer | None, ...]:
-        """For each parameter its buffer, or None."""
+        """The buffer of each parameter, or None."""
         return tuple(self.buffer_map.get(p) for p in self.params)
 
     def buffer_of(self, param: Var) -> Buffer | None:
-        """The buffer that parameter `param` is a handle of, or None."""
+        """Return the buffer of the handle `param`, or None."""
         return self.buffer_map.get(param)
 
     def with_fields(self, **changes: Any) -> PrimFunc:
-        """This kernel with some of `_fields` replaced, its signature derived anew."""
+        """Replace some of `_fields`; the signature is derived from the new fields."""
         params = changes.get("params", self.params)
         buffers = changes.get("buffer_map_items", self.buffer_map_items)
         return PrimFunc(
@@ -117,19 +117,19 @@ class PrimFunc(BaseFunc):
         )
 
     def with_body(self, body: Stmt) -> PrimFunc:
-        """This kernel with another body."""
+        """Replace the body."""
         return self.with_fields(body=body)
 
     @user_facing
     def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
-        """This kernel where scalar parameters have values and handles the sizes of given Buffers.
+        """Replace scalar parameters by values, and the shapes of handles by those of Buffers.
 
-        Parameters that have values are none any more. What is computed from literals is folded.
+        The replaced scalar parameters are removed, and operations on literals are folded.
 
         Errors:
-            MisuseError (also TypeError, ValueError): what is given is for no parameter, of another
-                datatype, rank, alignment or offset factor, contradicts itself, or says what a
-                size is that is no lone variable.
+            MisuseError (also TypeError, ValueError): a key is not a parameter; a value has another
+                datatype, rank, alignment or offset factor; two values contradict each other; or a
+                dimension that differs is not a variable.
         """
         return specialized(self, param_map)
 
@@ -143,21 +143,21 @@ class PrimFunc(BaseFunc):
 
 
 def _signature(func: PrimFunc) -> FuncStructInfo:
-    """DER-49: impure closure form, read off parameters and buffers."""
+    """Derive the signature of a kernel (DER-49): the impure closure form over its parameters."""
     bound = {p for p in func.params if func.buffer_of(p) is None and p.dtype.is_int}
-    for buffer in func.buffer_map.values():
-        bound |= {s for s in buffer.shape if isinstance(s, Var)}
+    for mapped in func.buffer_map.values():
+        bound |= {s for s in mapped.shape if isinstance(s, Var)}
     params: list[StructInfo] = []
     for param in func.params:
-        found = func.buffer_of(param)
-        if found is not None:
-            used = {v for size in found.shape for v in walk(size) if isinstance(v, Var)}
+        buffer = func.buffer_of(param)
+        if buffer is not None:
+            used = {v for size in buffer.shape for v in walk(size) if isinstance(v, Var)}
             known = used <= bound
             params.append(
                 TensorStructInfo(
-                    _as_int64(found.shape) if known else None,  # type: ignore[arg-type]
-                    found.dtype,
-                    ndim=found.ndim,
+                    _as_int64(buffer.shape) if known else None,  # type: ignore[arg-type]
+                    buffer.dtype,
+                    ndim=buffer.ndim,
                 )
             )
         elif isinstance(param.type_annotation, PointerType) or param.dtype.family == "handle":

@@ -1,4 +1,4 @@
-"""Kernels for known sizes: parameters and the variables of buffers' shapes get values."""
+"""Specialisation of kernels: values for parameters and for the shape variables of buffers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FOLDED: dict[type[Node], Callable[[ExprLike, ExprLike], PrimExpr]] = {
 
 
 def specialized(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> PrimFunc:
-    """`func` with the parameters of `param_map` known.
+    """Specialise `func` for the values of parameters in `param_map`.
 
     Errors:
         MisuseError (also TypeError, ValueError): see `PrimFunc.specialize`.
@@ -43,22 +43,22 @@ def specialized(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> P
         raise MisuseError(f"param_map gives parameters their values, found {param_map!r:.60}")
     if not param_map:
         return func
-    found = _Values(func)
+    values = _Values(func)
     for param, value in param_map.items():
         if not isinstance(param, Var) or param not in func.params:
             raise MisuseError(f"{param!r:.60} is no parameter of the function", about=param_map)
-        found.enter(param, value)
-    kept = [p for p in func.params if p not in found.values and p not in found.pointers]
+        values.enter(param, value)
+    kept = [p for p in func.params if p not in values.values and p not in values.pointers]
     buffers = {p: b for p, b in func.buffer_map.items() if p in kept}
-    body = found.with_pointers(func.body)
-    open_func = func.with_fields(
+    body = values.with_pointers(func.body)
+    partial = func.with_fields(
         params=tuple(kept), buffer_map_items=tuple(buffers.get(p) for p in kept), body=body
     )
-    return substitute(open_func, found.values, _folded)
+    return substitute(partial, values.values, _folded)
 
 
 def _folded(node: Node) -> Node | None:
-    """An operation on literals as what it gives; division by zero stays as it is."""
+    """Fold an operation on literals; division by zero is not folded."""
     match node:
         case tir.BinaryOpExpr(a=tir.ConstExpr(), b=tir.ConstExpr() as b):
             zero = isinstance(node, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and b.value == 0
@@ -80,7 +80,7 @@ def _folded(node: Node) -> Node | None:
 
 
 class _Values:
-    """What variables are by what parameters are."""
+    """The values of variables, derived from the values of parameters."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
@@ -99,29 +99,29 @@ class _Values:
                 f"{param.name} is a handle of buffer {buffer.name}, so a Buffer says what it is",
                 about=value,
             )
-        given = ops.const(value, param.dtype) if type(value) is int else ops.convert(value)
-        if given.dtype != param.dtype:
-            raise MisuseError(f"{param.name} of {param.dtype} cannot be {given.dtype} `{given}`")
-        if param.dtype.family == "handle" and not isinstance(given, Var):
-            self.pointers[param] = given
+        new = ops.const(value, param.dtype) if type(value) is int else ops.convert(value)
+        if new.dtype != param.dtype:
+            raise MisuseError(f"{param.name} of {param.dtype} cannot be {new.dtype} `{new}`")
+        if param.dtype.family == "handle" and not isinstance(new, Var):
+            self.pointers[param] = new
         else:
-            self.assign(param, given)
+            self.assign(param, new)
 
     def unify(self, old: Buffer, new: Buffer) -> None:
-        """Take the sizes, strides and offset of `old` to be those of `new`."""
+        """Unify the shape, strides and offset of `old` with those of `new`."""
         if old.dtype != new.dtype:
             raise MisuseError(f"buffer {old.name} holds {old.dtype}, found {new.dtype}")
-        for what, mine, theirs in (
+        for what, old_count, new_count in (
             ("dimensions", len(old.shape), len(new.shape)),
             ("strides", len(old.strides), len(new.strides)),
             ("as alignment", old.data_alignment, new.data_alignment),
             ("as offset factor", old.offset_factor, new.offset_factor),
         ):
-            if mine != theirs:
-                raise MisuseError(f"buffer {old.name} has {mine} {what}, found {theirs}")
-        before = (*old.shape, *old.strides, old.elem_offset)
-        after = (*new.shape, *new.strides, new.elem_offset)
-        for one, other in zip(before, after, strict=True):
+            if old_count != new_count:
+                raise MisuseError(f"buffer {old.name} has {old_count} {what}, found {new_count}")
+        old_values = (*old.shape, *old.strides, old.elem_offset)
+        new_values = (*new.shape, *new.strides, new.elem_offset)
+        for one, other in zip(old_values, new_values, strict=True):
             if isinstance(one, Var):
                 self.assign(one, ops.cast_to(other, one.dtype))
             elif prove_equal(one, other) is not True:
@@ -141,7 +141,7 @@ class _Values:
             raise MisuseError(f"{var.name} would be `{known}` and `{value}` at once")
 
     def with_pointers(self, body: Stmt) -> Stmt:
-        """`body` with what pointers are, bound around the buffers that are declared on them."""
+        """Bind pointers to their values around the declarations of buffers that use them."""
         for var, value in self.pointers.items():
             used = [n for n in walk(body) if isinstance(n, DeclBuffer) and n.buffer.data is var]
 

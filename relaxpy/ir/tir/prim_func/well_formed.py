@@ -1,4 +1,4 @@
-"""Whether each variable of a kernel is defined where it is used, and in one place."""
+"""The verifier of kernels: each variable is defined before its uses, and only once."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from relaxpy.ir.tir.stmt import (
 Scope: TypeAlias = list[Var]
 Kind: TypeAlias = Literal["visit", "bind", "bind again", "leave"]
 Step: TypeAlias = tuple[Kind, object, Scope]
-"""What to do with which node, and what ends with the node around it.
+"""A step of the traversal: its kind, the node, and the variables that end with the parent node.
 
-An expression may stand in several places, and bind its variables in each of them."""
+A shared expression may be visited several times, and binds its variables each time."""
 
 
 class _Definitions:
-    """The variables that are defined at a place of a kernel, and what is wrong with their uses."""
+    """The variables in scope during the traversal, and the errors in their uses."""
 
     def __init__(self) -> None:
-        self.now: set[Var] = set()
-        self.ever: set[Var] = set()
+        self.live: set[Var] = set()
+        self.defined: set[Var] = set()
         self.threads: dict[str, Var] = {}
         self.faults: dict[tuple[str, Var], Diagnostic] = {}
         self.span: Span | None = None
@@ -44,22 +44,22 @@ class _Definitions:
         self.faults.setdefault((message, var), diagnostic)
 
     def use(self, var: Var) -> None:
-        if var not in self.now:
-            when = "behind the end of its scope" if var in self.ever else "that nothing defines"
+        if var not in self.live:
+            when = "behind the end of its scope" if var in self.defined else "that nothing defines"
             self.fault(f"a variable is used {when}:", var, "PX-7")
 
     def define(self, var: Var, scope: Scope, *, again: bool = False) -> None:
-        if var in self.ever and not again:
+        if var in self.defined and not again:
             self.fault("two places define the variable", var)
-        if var not in self.now:  # what is defined further out already ends there
+        if var not in self.live:  # a variable of an enclosing scope ends there
             scope.append(var)
-        self.now.add(var)
-        self.ever.add(var)
+        self.live.add(var)
+        self.defined.add(var)
 
     def free(self, buffer: Buffer, scope: Scope, *, shape: bool = False) -> None:
-        """Define the variables that stand alone in a buffer, as its declaration does."""
+        """Define the variables that are a whole stride or offset of a declared buffer."""
         for size in (*(buffer.shape if shape else ()), *buffer.strides, buffer.elem_offset):
-            if isinstance(size, Var) and size not in self.now:
+            if isinstance(size, Var) and size not in self.live:
                 self.define(size, scope)
 
     def parameters(self, func: PrimFunc) -> None:
@@ -71,20 +71,20 @@ class _Definitions:
             self.free(buffer, scope, shape=True)
 
     def thread(self, axis: IterVar) -> None:
-        """One hardware index has one variable at a time."""
+        """Check that a thread index has one variable at a time."""
         known = self.threads.get(axis.thread_tag)
-        if known is not None and known is not axis.var and known in self.now:
+        if known is not None and known is not axis.var and known in self.live:
             self.fault(f"{axis.thread_tag} is {known.name!r} already, and becomes", axis.var)
         self.threads[axis.thread_tag] = axis.var
 
     def walk(self, body: Node) -> None:
-        """Go through the kernel in the order in which its variables come into being."""
+        """Visit the kernel in the order in which its variables are defined."""
         steps: list[Step] = [("visit", body, [])]
         while steps:
             kind, item, scope = steps.pop()
             match kind, item:
                 case "leave", _:
-                    self.now.difference_update(scope)
+                    self.live.difference_update(scope)
                 case "visit", Var():
                     self.use(item)
                 case "bind" | "bind again", _:
@@ -95,12 +95,12 @@ class _Definitions:
                     steps += [("bind", item, scope), ("visit", item.source, scope)]
                 case _, Node() if not isinstance(item, ConstExpr):
                     self.span = getattr(item, "span", None) or self.span
-                    steps += reversed(_parts(item))
+                    steps += reversed(_steps(item))
                 case _:
                     pass
 
     def bound(self, item: object, scope: Scope, *, again: bool) -> None:
-        """Define what stands in a place that defines."""
+        """Define the variables of a binding position."""
         match item:
             case Var():
                 self.define(item, scope, again=again)
@@ -122,60 +122,60 @@ class _Definitions:
                 raise AssertionError(item)
 
     def declared(self, buffer: Buffer, scope: Scope) -> None:
-        """The sizes of a buffer that is declared here."""
+        """Check the shape of a buffer that is declared here, and define its strides and offset."""
         self.free(buffer, scope)
         for size in buffer.shape:
-            for part in walk(size):
-                if isinstance(part, Var):
-                    self.use(part)
+            for child in walk(size):
+                if isinstance(child, Var):
+                    self.use(child)
 
 
-def _parts(node: Node) -> list[Step]:
-    """The steps through what is in a node."""
+def _steps(node: Node) -> list[Step]:
+    """Return the steps through the fields of a node."""
     own: Scope = []
     if isinstance(node, (DeclBuffer, BufferRealize)):
-        found: list[Step] = [("bind", node, own)]
+        steps: list[Step] = [("bind", node, own)]
     else:
-        found = []
+        steps = []
     for name in node._fields:
         value = getattr(node, name)
         if isinstance(value, Buffer) and isinstance(node, (AttrStmt, DeclBuffer, BufferRealize)):
-            continue  # told apart before, or an annotation of what comes into being further in
+            continue  # handled above, or annotated and defined in the body
         if isinstance(node, For) and name == "thread_binding":
-            continue  # a name for the index, whose values the loop variable has
+            continue  # the name of the thread index; its value is the loop variable
         binds: Kind = "bind" if isinstance(node, Stmt) else "bind again"
         members = value if type(value) is tuple else (value,)
         for member in members:
             if isinstance(member, IterVar) and member.dom is not None:
-                found.append(("visit", member.dom, own))
+                steps.append(("visit", member.dom, own))
             if name in node._binds or isinstance(member, IterVar):
-                found.append((binds, member, own))
+                steps.append((binds, member, own))
             elif isinstance(member, Node):
-                found.append(("visit", member, own))
-    found.append(("leave", None, own))
-    return found
+                steps.append(("visit", member, own))
+    steps.append(("leave", None, own))
+    return steps
 
 
 def kernel_faults(func: PrimFunc) -> list[Diagnostic]:
-    """What is wrong with the variables of a kernel: used where undefined, or defined twice."""
-    found = _Definitions()
-    found.parameters(func)
-    found.walk(func.body)
-    return list(found.faults.values())
+    """Return the errors in the variables of a kernel: undefined uses and double definitions."""
+    definitions = _Definitions()
+    definitions.parameters(func)
+    definitions.walk(func.body)
+    return list(definitions.faults.values())
 
 
 @user_facing
 def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
-    """Whether every variable of the kernels is defined where it is used, and in one place.
+    """Return whether every variable of the kernels is defined before its uses, and only once.
 
     Errors:
-        WellFormedError (also ValueError): one is not, and `assert_mode` is set.
+        WellFormedError (also ValueError): a variable is not, and `assert_mode` is set.
         MisuseError (also TypeError): `obj` is neither a kernel nor a module.
     """
     if not isinstance(obj, (PrimFunc, IRModule)):
         raise MisuseError(f"expected a PrimFunc or a module, found {obj!r:.60}", about=obj)
     funcs = [obj] if isinstance(obj, PrimFunc) else obj.functions.values()
-    found = [fault for f in funcs if isinstance(f, PrimFunc) for fault in kernel_faults(f)]
-    if found and assert_mode:
-        raise WellFormedError(found)
-    return not found
+    faults = [fault for f in funcs if isinstance(f, PrimFunc) for fault in kernel_faults(f)]
+    if faults and assert_mode:
+        raise WellFormedError(faults)
+    return not faults

@@ -15,7 +15,7 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, load_parts
+from relaxpy.ir.tir.buffer import Buffer, IterVar, check_access, index_count
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records, tir_directives as tirwords
@@ -268,7 +268,7 @@ class KernelReader(KernelState):
         """Read `buffer[index] = value`."""
         buffer = self.buffer_at(target)
         indices = self.indices(buffer, target)
-        dtype, _, _ = self.made(target, load_parts, buffer, indices)
+        dtype, _, _ = self.made(target, check_access, buffer, indices)
         at = getattr(node, "value", target)
         converted: PrimExpr = self.made(at, scalar, value, dtype)
         stored = self.made(at, ops.cast_to, converted, dtype)
