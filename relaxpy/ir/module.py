@@ -1,4 +1,4 @@
-"""The module: the one mutable thing, a table from global names to frozen functions."""
+"""The module: a mutable table from global names to frozen functions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from relaxpy.ir.relax.nodes.python_function import python_function_of
 
 
 class IRModule(Node):
-    """Global functions by name (AST-20), with attributes and global infos of the whole.
+    """Global functions by name (AST-20), with attributes and global infos.
 
     Errors:
-        UnknownNameError (also KeyError, ValueError): a name that the module does not have.
-        MisuseError (also TypeError): what is entered is no function.
+        UnknownNameError (also KeyError, ValueError): the module does not have a name.
+        MisuseError (also TypeError): a value is not a function.
     """
 
     __slots__ = ("_functions", "_python_class", "_vars", "attrs", "global_infos")
@@ -59,7 +59,7 @@ class IRModule(Node):
 
     @property
     def functions(self) -> dict[GlobalVar, BaseFunc]:
-        """A copy of the table, in order of entry."""
+        """A copy of the table, in insertion order."""
         return {var: self._functions[name] for name, var in self._vars.items()}
 
     @property
@@ -68,24 +68,24 @@ class IRModule(Node):
         return dict(self._functions)
 
     def written_as(self, python_class: Callable[..., Any]) -> IRModule:
-        """This module as a Python class; a call of it gives an instance."""
-        made = self.clone()
-        made._python_class = python_class
-        return made
+        """Return this module as a Python class, so that a call returns an instance."""
+        module = self.clone()
+        module._python_class = python_class
+        return module
 
     @property
     def is_python_class(self) -> bool:
-        """Whether it was written as a class derived from BasePyModule."""
+        """Whether this module was written as a class derived from BasePyModule."""
         return self._python_class is not None
 
     @user_facing
     def __call__(
         self, device: object = None, target: object = None, *args: object, **kwargs: object
     ) -> Any:
-        """An instance of the class derived from BasePyModule that the module was written as.
+        """Return an instance of the class derived from BasePyModule.
 
         Errors:
-            MisuseError (also TypeError): it was written as no such class.
+            MisuseError (also TypeError): the module was not written as such a class.
         """
         if self._python_class is not None:
             return self._python_class(self, device, target, *args, **kwargs)
@@ -97,31 +97,31 @@ class IRModule(Node):
             hint=f'compile it, then call one: relaxpy.compile(mod)["{entry}"](...)',
         )
 
-    if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+    if not TYPE_CHECKING:  # with `__getattr__`, a type checker would accept every name
 
         @user_facing
         def __getattr__(self, name):
-            """Errors: UnknownAttributeError (also AttributeError), which says what there is."""
+            """Errors: UnknownAttributeError (also AttributeError), which lists the functions."""
             functions = () if name.startswith("_") else self._vars
             raise unknown_attribute(self, name, "mod", functions)
 
     def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
-        """The entries in alphabetical order."""
+        """Return the entries in alphabetical order."""
         return [(self._vars[name], func) for name, func in sorted(self._functions.items())]
 
     @property
     def pyfuncs(self) -> dict[str, Callable[..., object]]:
-        """The Python functions of the module by name (`@I.pyfunc`), a copy of the table."""
-        found = {name: python_function_of(func) for name, func in self.functions_by_name.items()}
-        return {name: function for name, function in found.items() if function is not None}
+        """The Python functions of the module (`@I.pyfunc`) by name."""
+        table = {name: python_function_of(func) for name, func in self.functions_by_name.items()}
+        return {name: function for name, function in table.items() if function is not None}
 
     def items(self) -> ItemsView[GlobalVar, BaseFunc]:
-        """The entries in order of entry."""
+        """Return the entries in insertion order."""
         return self.functions.items()
 
     @user_facing
     def get_global_var(self, name: str) -> GlobalVar:
-        """The GlobalVar that stands for entry `name`."""
+        """Return the GlobalVar of the function `name`."""
         var = self._vars.get(name)
         if var is None:
             raise UnknownNameError(
@@ -133,7 +133,7 @@ class IRModule(Node):
         return var
 
     def get_global_vars(self) -> list[GlobalVar]:
-        """All GlobalVars, in order of entry."""
+        """Return all GlobalVars in insertion order."""
         return list(self._vars.values())
 
     def _find(self, name: GlobalVar | str) -> GlobalVar:
@@ -142,7 +142,7 @@ class IRModule(Node):
         )
 
     def find_function(self, name: str) -> BaseFunc | None:
-        """The function under a name, or None."""
+        """Return the function with a name, or None."""
         return self._functions.get(name)
 
     @user_facing
@@ -197,32 +197,32 @@ class IRModule(Node):
     def update(
         self, other: IRModule | Mapping[GlobalVar, BaseFunc] | Mapping[str, BaseFunc]
     ) -> None:
-        """Enter every function of `other`, in place of those of the same names."""
+        """Add every function of `other`; functions with the same names are replaced."""
         entries = other.functions if isinstance(other, IRModule) else IRModule(other).functions
         for name, func in entries.items():
             self[name.name_hint if isinstance(name, GlobalVar) else name] = func
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
-        """Enter `func` under `var`."""
+        """Set the function of `var`."""
         self[var] = func
 
     def clone(self) -> IRModule:
-        """A module with the same entries; changing one leaves the other as it is."""
-        made = IRModule(None, self.attrs, self.global_infos)
-        made._vars, made._functions = dict(self._vars), dict(self._functions)
-        made._python_class = self._python_class
-        return made
+        """Return a copy; changes of one module do not affect the other."""
+        module = IRModule(None, self.attrs, self.global_infos)
+        module._vars, module._functions = dict(self._vars), dict(self._functions)
+        module._python_class = self._python_class
+        return module
 
     def with_fields(self, **changes: Any) -> IRModule:
-        """A copy with some of `_fields` replaced, under the same GlobalVars."""
+        """Return a copy with some of `_fields` replaced and the same GlobalVars."""
         functions = changes.get("functions_by_name", self.functions_by_name)
-        made = IRModule(
+        module = IRModule(
             {var: functions[name] for name, var in self._vars.items()},
             changes.get("attrs", self.attrs),
             changes.get("global_infos", self.global_infos),
         )
-        made._python_class = self._python_class
-        return made
+        module._python_class = self._python_class
+        return module
 
     @override
     def __copy__(self) -> IRModule:
@@ -233,19 +233,19 @@ class IRModule(Node):
         return self.clone()
 
     def get_attr(self, key: str) -> object | None:
-        """Attribute `key` of the module, or None."""
+        """Return the attribute `key` of the module, or None."""
         return self.attrs.get(key)
 
     def with_attr(self, key: str, value: object) -> IRModule:
-        """A copy with attribute `key` set."""
+        """Return a copy with the attribute `key` set."""
         return self.with_attrs({key: value})
 
     def with_attrs(self, attrs: Mapping[str, object]) -> IRModule:
-        """A copy with a table of attributes set."""
+        """Return a copy with a mapping of attributes set."""
         return self.with_fields(attrs=self.attrs.updated(attrs))
 
     def without_attr(self, key: str) -> IRModule:
-        """A copy less attribute `key`."""
+        """Return a copy without the attribute `key`."""
         return self.with_fields(attrs=self.attrs.without(key))
 
     def update_global_info(self, name: str, infos: Sequence[object]) -> None:
@@ -255,12 +255,12 @@ class IRModule(Node):
     def replace_global_vars(
         self, replacements: Mapping[GlobalVar | str, GlobalVar | str]
     ) -> IRModule:
-        """A copy in which functions go by other names, at every use of them, too.
+        """Return a copy with renamed functions, also at their uses.
 
-        A function that is public is so under its new name.
+        The `global_symbol` of a public function is renamed, too.
 
         Errors:
-            UnknownNameError: the module has no function of such a name.
+            UnknownNameError: the module does not have a function of that name.
             MisuseError (also ValueError): two functions would have one name.
         """
         renamed = {
@@ -279,15 +279,15 @@ class IRModule(Node):
                 for node in walk(func)
                 if isinstance(node, GlobalVar) and node.name_hint in names
             }
-            after = rename(func, uses) if uses else func
+            new_func = rename(func, uses) if uses else func
             if target is not var and func.attrs.get("global_symbol") is not None:
-                after = after.with_attr("global_symbol", target.name_hint)
-            result[target] = after
+                new_func = new_func.with_attr("global_symbol", target.name_hint)
+            result[target] = new_func
         return result
 
     @staticmethod
     def from_expr(func: BaseFunc) -> IRModule:
-        """A module of this one function, named by its `global_symbol`, else `main`."""
+        """Return a module of one function, named by its `global_symbol` or `main`."""
         if not isinstance(func, BaseFunc):
             raise MisuseError(f"expected a function, found {func!r:.60}", about=func)
         return IRModule({str(func.attrs.get("global_symbol") or "main"): func})
@@ -298,14 +298,14 @@ class IRModule(Node):
 
 
 def _listed(infos: object) -> tuple[object, ...]:
-    """Errors: MisuseError (also TypeError) if the infos of one name are not in a list."""
+    """Errors: MisuseError (also TypeError) if the global infos of a name are not a list."""
     if not isinstance(infos, (list, tuple)):
         raise MisuseError(f"global infos stand in a list, found {infos!r:.60}", about=infos)
     return tuple(infos)
 
 
 def _checked_name(name: object) -> str:
-    """`name`. Errors: MisuseError (also TypeError) if it is no string."""
+    """Return `name`. Errors: MisuseError (also TypeError) if it is not a string."""
     if not isinstance(name, str):
         raise MisuseError(
             f"a function of a module is named by a string or a GlobalVar, found {name!r:.60}",

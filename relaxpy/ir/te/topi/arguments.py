@@ -1,4 +1,4 @@
-"""What tensor functions say of arguments that they can do nothing with."""
+"""Errors of tensor functions for arguments of wrong types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _SCALARS = (PrimExpr, int, float, np.number, np.bool_)
-#: By the words of annotations: what may stand there, and how messages call it.
+#: By annotation: the accepted types, and their name in messages.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "Tensor": ((Tensor,), "a tensor expression"),
     "Value": ((Tensor, *_SCALARS), "a tensor expression or a scalar"),
@@ -36,10 +36,10 @@ _MEMBERS = {"Axes": "SupportsIndex | Sequence[SupportsIndex] | None"}
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, which says so where it fails because of an argument of another kind.
+    """Decorate a tensor function so that it reports arguments of wrong types.
 
     Errors:
-        MisuseError (also TypeError): an argument is not what its annotation says.
+        MisuseError (also TypeError): an argument does not match its annotation.
     """
 
     @wraps(function)
@@ -60,21 +60,21 @@ def _refuse_misfits(
 ) -> None:
     signature = inspect.signature(function)
     try:
-        given = signature.bind(*args, **kwargs).arguments
-    except TypeError:  # which is what Python has said already
+        arguments = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # Python's own error is raised by the caller
         return
-    for name, value in given.items():
-        wanted = signature.parameters[name].annotation
-        if not _fits(value, wanted):
+    for name, value in arguments.items():
+        annotation = signature.parameters[name].annotation
+        if not _fits(value, annotation):
             raise MisuseError(
-                f"topi.{function.__name__}: {name} is {_called(wanted)}, found {value!r:.60}",
+                f"topi.{function.__name__}: {name} is {_called(annotation)}, found {value!r:.60}",
                 about=value,
             ) from None
 
 
-def _fits(value: object, wanted: str) -> bool:
-    """Whether `value` is what the annotation `wanted` says."""
-    for part in _MEMBERS.get(wanted, wanted).split(" | "):
+def _fits(value: object, annotation: str) -> bool:
+    """Return whether `value` matches `annotation`."""
+    for part in _MEMBERS.get(annotation, annotation).split(" | "):
         member = part.removeprefix("Sequence[").removesuffix("]")
         if member == part:
             if isinstance(value, _KINDS[part][0]):
@@ -84,10 +84,10 @@ def _fits(value: object, wanted: str) -> bool:
     return False
 
 
-def _called(wanted: str) -> str:
-    """What a message calls that."""
+def _called(annotation: str) -> str:
+    """Return the description of an annotation in messages."""
     words = []
-    for part in _MEMBERS.get(wanted, wanted).split(" | "):
+    for part in _MEMBERS.get(annotation, annotation).split(" | "):
         member = part.removeprefix("Sequence[").removesuffix("]")
         article, _, kind = _KINDS[member][1].partition(" ")
         words.append(f"a list of {kind}s" if member != part else f"{article} {kind}".strip())

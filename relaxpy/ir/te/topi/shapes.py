@@ -1,4 +1,4 @@
-"""Arithmetic on the sizes and indices of tensor expressions."""
+"""Shape and index arithmetic of tensor expressions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def is_const(size: PrimExpr, value: int) -> bool:
 
 
 def as_sizes(shape: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
-    """Sizes as expressions; Python integers are int64."""
+    """Convert dimensions to expressions; Python integers become int64."""
     return tuple(ops.const(s, INT64) if isinstance(s, int) else ops.convert(s) for s in shape)
 
 
 def shape_text(sizes: Sizes) -> str:
-    """A shape as messages show it."""
+    """Return the text of a shape for messages."""
     texts = [str(s.value) if isinstance(s, IntImm) else str(s) for s in sizes]
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
@@ -41,21 +41,21 @@ def product(sizes: Sizes) -> PrimExpr:
 
 
 def total(sizes: Sizes) -> PrimExpr:
-    """The sum of sizes: of equal ones, one times their number."""
+    """Return the sum of dimensions; equal dimensions are multiplied by their number."""
     if all(size is sizes[0] for size in sizes):
         return ops.mul(sizes[0], ops.const(len(sizes), INT64))
     return tidy(functools.reduce(ops.add, sizes))
 
 
 def tidy(size: PrimExpr) -> PrimExpr:
-    """`size` simplified, or as it is written where that is no longer."""
-    found = simplify(size)
-    return found if _length(found) < _length(size) else size
+    """Simplify `size`, unless the result is not shorter."""
+    simplified = simplify(size)
+    return simplified if _length(simplified) < _length(size) else size
 
 
 @functools.lru_cache(maxsize=1 << 10)
 def _length(size: PrimExpr) -> int:
-    """How many nodes the text of an expression has."""
+    """Count the nodes of an expression tree."""
     if not isinstance(size, BinaryOpExpr):
         return 1
     return 1 + _length(size.a) + _length(size.b)
@@ -64,22 +64,22 @@ def _length(size: PrimExpr) -> int:
 def normal_axis(
     axis: SupportsIndex, ndim: int, name: str = "axis", refuse: Refuse = MisuseError
 ) -> int:
-    """AXIS: `axis` counted from the front; the error is what `refuse` returns.
+    """Normalise `axis` to a non-negative position (AXIS); `refuse` returns the error.
 
     Errors:
         MisuseError: it is not an integer, or outside [-ndim, ndim).
     """
     try:
-        place = operator.index(axis)
+        position = operator.index(axis)
     except TypeError:
         raise MisuseError(f"an axis is an integer, found {axis!r}") from None
-    if not -ndim <= place < ndim:
-        raise refuse(f"{name} {place} is out of range for rank {ndim}", about=axis)
-    return place % ndim
+    if not -ndim <= position < ndim:
+        raise refuse(f"{name} {position} is out of range for rank {ndim}", about=axis)
+    return position % ndim
 
 
 def normal_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front, in order, each once; all of them for None."""
+    """Normalise axes to sorted positions without duplicates; None means all axes."""
     if axis is None:
         return tuple(range(ndim))
     listed: Sequence[SupportsIndex] = (
@@ -89,14 +89,14 @@ def normal_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
 
 
 def reduced_sizes(sizes: Sizes, axes: Container[int], *, keepdims: bool) -> list[PrimExpr]:
-    """The sizes without those along the axes, or with 1 there under `keepdims`."""
+    """Return the shape without the axes, or with 1 along them if `keepdims` is set."""
     if keepdims:
         return [ops.const(1, s.dtype) if a in axes else s for a, s in enumerate(sizes)]
     return [s for a, s in enumerate(sizes) if a not in axes]
 
 
 def expanded_sizes(sizes: Sizes, axes: Collection[int]) -> list[PrimExpr]:
-    """The sizes with 1 at these positions of the result."""
+    """Return the shape with 1 inserted at these positions of the result."""
     old = iter(sizes)
     one = ops.const(1, INT64)
     return [one if a in axes else next(old) for a in range(len(sizes) + len(axes))]
@@ -108,9 +108,9 @@ def broadcast_sizes(
     undecided: Callable[[PrimExpr, PrimExpr], T],
     clash: Callable[[int], RelaxpyError],
 ) -> tuple[PrimExpr | T, ...]:
-    """BC: the shape that two shapes broadcast to, aligned at the right.
+    """Return the shape that two shapes broadcast to, aligned at the right (BC).
 
-    Where neither size is 1 and they are not provably equal, it has what `undecided` returns.
+    Where neither dimension is 1 and they are not provably equal, `undecided` returns the dimension.
 
     Errors:
         What `clash` returns for an axis, counted from the end, along which literals differ.
@@ -134,9 +134,9 @@ def broadcast_sizes(
 
 
 def broadcast_shapes(first: Sizes, second: Sizes) -> tuple[PrimExpr, ...]:
-    """The shape that two shapes broadcast to: of a literal and an expression, the literal counts.
+    """Return the broadcast shape; of a literal and an expression, the literal is used.
 
-    Of two expressions that are not known to be equal, it is the larger one.
+    Of two expressions that are not provably equal, the maximum is used.
 
     Errors:
         MisuseError: two literals differ, and neither is 1.
@@ -155,26 +155,26 @@ def _literal_or_larger(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def broadcast_index(sizes: Sizes, index: Sizes, shape: Sizes) -> list[PrimExpr]:
-    """Where a tensor of `sizes` has the element at `index` of the `shape` it broadcasts to."""
+    """Return the index into a tensor of shape `sizes` for `index` in the broadcast `shape`."""
     offset = len(index) - len(sizes)
     return [
-        ops.const(0, size.dtype) if is_const(size, 1) and not is_const(whole, 1) else place
-        for size, whole, place in zip(sizes, shape[offset:], index[offset:], strict=True)
+        ops.const(0, size.dtype) if is_const(size, 1) and not is_const(whole, 1) else position
+        for size, whole, position in zip(sizes, shape[offset:], index[offset:], strict=True)
     ]
 
 
 def ravel(index: Sizes, shape: Sizes) -> PrimExpr:
-    """The place in row-major order of the element at `index`."""
-    place: PrimExpr = ops.const(0, INT64)
+    """Return the row-major linear index of the element at `index`."""
+    position: PrimExpr = ops.const(0, INT64)
     for i, size in zip(index, shape, strict=True):
-        place = ops.add(ops.mul(place, size), i)
-    return place
+        position = ops.add(ops.mul(position, size), i)
+    return position
 
 
-def unravel(place: PrimExpr, shape: Sizes) -> tuple[PrimExpr, ...]:
-    """The index of the element at a place in row-major order, which is one of the shape's."""
+def unravel(position: PrimExpr, shape: Sizes) -> tuple[PrimExpr, ...]:
+    """Return the index of the element at a row-major linear index."""
     index: list[PrimExpr] = []
     for size in reversed(shape[1:]):
-        index.append(ops.floormod(place, size))
-        place = ops.floordiv(place, size)
-    return (place, *reversed(index)) if shape else ()
+        index.append(ops.floormod(position, size))
+        position = ops.floordiv(position, size)
+    return (position, *reversed(index)) if shape else ()
