@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from itertools import permutations
 
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.domain import conjuncts, divide
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.loops import canonical, joint_axis
 from relaxpy.exec.kernel.plan.parts import Statement
-from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
@@ -22,9 +22,8 @@ def joined(
 
     A condition on one of them becomes a bound of it.
     """
-    if len(axes) > 1 and not statement.ordered:
-        while (found := _once(statement, axes)) is not None:
-            statement, axes = found
+    while (found := _once(statement, axes)) is not None:
+        statement, axes = found
     return _bounded(statement, axes, sizes)
 
 
@@ -32,16 +31,8 @@ def _once(
     statement: Statement, axes: tuple[Axis, ...]
 ) -> tuple[Statement, tuple[Axis, ...]] | None:
     """Two of the axes joined, or None where no two can be."""
-    parts = (*statement.indices, statement.value, *statement.guards)
-    sums = [e for part in parts for e in walk(part) if isinstance(e, PrimExpr) and e.dtype.is_int]
-    for outer in axes:
-        for inner in axes:
-            if inner is outer or not any(mentions(e, {outer.var, inner.var}) for e in sums):
-                continue
-            found = _pair(statement, axes, outer, inner)
-            if found is not None:
-                return found
-    return None
+    pairs = permutations(axes, 2)
+    return next(filter(None, (_pair(statement, axes, *pair) for pair in pairs)), None)
 
 
 def _pair(
@@ -79,23 +70,16 @@ def _bounded(
     statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]
 ) -> tuple[Statement, tuple[Axis, ...]]:
     """`statement` with conditions on one axis as its bounds."""
-    if not statement.guards or statement.ordered:
-        return statement, axes
     left: list[PrimExpr] = []
     stops = False
     for test in (t for guard in statement.guards for t in conjuncts(guard)):
         # What may stop the program is asked in all rounds that the tests before it leave.
         stops |= may_fail(test, statement.axes, sizes)
-        read = any(True for _ in loads(test))
-        found = None if read or stops else divide(test, axes, sizes)
+        found = None if stops else divide(test, axes, sizes)
         if found is None or len(found.holds) != 1:
             left.append(test)
         else:
             [axes] = found.holds
-    if len(left) == len(statement.guards) and all(
-        a is b for a, b in zip(left, statement.guards, strict=True)
-    ):
-        return statement, axes
     bounds = {a.var: a for a in axes}
     every = tuple(bounds.get(a.var, a) for a in statement.axes)
     return replace(statement, axes=every, guards=tuple(left)), axes

@@ -109,7 +109,7 @@ class _Loops:
             held = None
             stops |= may_fail(test, (*outer, loop.axis), self.sizes)
             # What may stop the program is asked in all rounds that the tests before it leave.
-            if not (stops or mentions(test, variables) or any(True for _ in loads(test))):
+            if not (stops or mentions(test, variables)):
                 found = divide(test, (axis,), self.sizes)
                 held = found.holds if found is not None and len(found.holds) == 1 else None
             if held is None:
@@ -134,8 +134,7 @@ class _Loops:
             return None
         if any(True for _ in jumps(loop.body)):
             return None
-        cuts = _cuts(loop, axis.var)
-        extents = _chain(as_poly(axis.stop), cuts) if cuts else None
+        extents = _chain(as_poly(axis.stop), _cuts(loop, axis.var))
         if extents is None:
             return None
         kind = axis.var.dtype
@@ -175,11 +174,6 @@ def _simpler(
                 bare = mapped(Loop(axis, ()), change)
                 assert isinstance(bare, Loop)
                 return replace(bare, body=_simpler(body, (*axes, axis), sizes))
-            case Branch(body=body, orelse=orelse):
-                bare = mapped(replace(item, body=(), orelse=()), change)
-                assert isinstance(bare, Branch)
-                yes, no = tuple(map(changed, body)), tuple(map(changed, orelse))
-                return replace(bare, body=yes, orelse=no)
             case _:
                 return mapped(item, change)
 
@@ -261,7 +255,7 @@ def _joined(loop: Loop, sizes: Container[Var]) -> Loop | None:
             pass
         case _:
             return None
-    if mentions(inner.start, {loop.axis.var}) or mentions(inner.stop, {loop.axis.var}):
+    if mentions(inner.stop, {loop.axis.var}):
         return None
     joint = joint_axis(loop.axis, inner)
     if joint is None:
@@ -310,9 +304,7 @@ def canonical(expr: PrimExpr) -> PrimExpr:
     """`expr` with its index arithmetic as sums of products, in which equal terms have met."""
 
     def rule(node: Node) -> Node | None:
-        if isinstance(node, (Add, Sub, Mul)) and _is_index(node):
-            return ops.cast_to(as_poly(node).expr(), node.dtype)
-        if isinstance(node, Cast) and isinstance(node.value, Cast) and _is_index(node):
+        if isinstance(node, (Add, Sub, Mul, Cast)) and _is_index(node):
             return ops.cast_to(as_poly(node).expr(), node.dtype)
         return None
 
@@ -365,15 +357,9 @@ def _firsts(
 
 def _cuts(loop: Loop, var: Var) -> list[IndexPoly]:
     """The places at which the digits of `var` begin that the body of `loop` asks for."""
-    found: list[IndexPoly] = []
-    for item in loop.body:
-        for expr in _all(item):
-            for part in walk(expr):
-                if isinstance(part, (FloorDiv, FloorMod)):
-                    place = _place(part, var)
-                    if place is not None and not any(place.same(p) for p in found):
-                        found.append(place)
-    return found
+    parts = (part for item in loop.body for expr in _all(item) for part in walk(expr))
+    found = (_place(part, var) for part in parts if isinstance(part, (FloorDiv, FloorMod)))
+    return [place for place in found if place is not None]
 
 
 def _place(part: BinaryOpExpr, var: Var) -> IndexPoly | None:
@@ -384,7 +370,7 @@ def _place(part: BinaryOpExpr, var: Var) -> IndexPoly | None:
     if lowest is not None:
         return lowest * as_poly(part.b)
     linear = affine(part.a, {var})
-    if linear is not None and linear.coefficients and linear.offset.terms:
+    if linear is not None and linear.coefficients:
         # Digits of k * var + offset begin where those of var do, if k divides the place.
         return quotient(as_poly(part.b), linear.coefficients[var])
     return None
@@ -406,22 +392,21 @@ def _lowest(value: PrimExpr, var: Var) -> IndexPoly | None:
 
 def _chain(extent: IndexPoly, cuts: Sequence[IndexPoly]) -> list[IndexPoly] | None:
     """The sizes of the digits, largest place first, or None where a place does not divide."""
-    ordered = sorted(cuts, key=lambda p: (max(map(len, p.terms), default=0), p.constant or 0))
     found: list[IndexPoly] = []
     below = as_poly(1)
-    for cut in ordered:
-        if cut.same(extent):
-            continue
+    for cut in [*sorted(cuts, key=_largest_term), extent]:
         size = quotient(cut, below)
         if size is None:
             return None
         if not size.same(1):
             found.insert(0, size)
         below = cut
-    last = quotient(extent, below)
-    if last is None or last.same(1):
-        return None
-    return [last, *found] if found else None
+    return found if len(found) > 1 else None
+
+
+def _largest_term(size: IndexPoly) -> tuple[int, ...]:
+    """The degree and the factor of the term that counts most; none of 0."""
+    return max(((len(monomial), factor) for monomial, factor in size.terms.items()), default=())
 
 
 # ---- whole buffers in order

@@ -150,10 +150,7 @@ class _Scheduler:
         if not axes:
             return Scalar(part)
         plain = classify(part, axes, self.sizes)
-        if isinstance(plain, Scatter) and not part.guards:
-            return plain
-        part, axes = joined(part, axes, self.sizes)
-        found = classify(part, axes, self.sizes)
+        found = classify(*joined(part, axes, self.sizes), self.sizes)
         return plain if isinstance(found, Scatter) else found
 
 
