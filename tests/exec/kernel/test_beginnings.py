@@ -212,7 +212,21 @@ def where_never(x: T.handle, y: T.handle):
             Y[vi] = Y[vi] + X[vi, vk]
 
 
+@T.prim_func
+def only_begins(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, k in T.grid(3, m):
+        with T.block("nothing"):
+            vi, _vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(100)
+            T.evaluate(0)
+
+
 PROGRAMS = [
+    only_begins,
     where_it_holds_what_it_overwrites,
     where_never,
     split,

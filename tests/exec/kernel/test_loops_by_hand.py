@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from tests.exec.kernel.support import check, source_of
+from relaxpy.script import tir as T
+from tests.exec.kernel.support import check, load, source_of
 from tests.exec.kernel.test_initial_stores import lines
-from tests.exec.kernel.test_schedule_decisions import arguments, decided, kernel
+from tests.exec.kernel.test_schedule_decisions import SIZE, arguments, decided, kernel
 
 SIZES = ((2, 3, 1), (0, 1, -1), (1, 0, 0))
 
@@ -48,6 +52,13 @@ SAME = {
     ),
     "for i in range(12): if B[i] > 0 and i < 10: A[i] = B[i] * 2": (
         "for i in range(10): if B[i] > 0: A[i] = B[i] * 2"
+    ),
+    # Split with a tail after being fused.
+    "for p, q in T.grid(2, 8): if p * 8 + q < 12: X[(p * 8 + q) // 4, (p * 8 + q) % 4] = 2": (
+        "for i, j in T.grid(3, 4): X[i, j] = 2"
+    ),
+    "for f in range(16): if f < 12 and B[f] > 0: X[f // 4, f % 4] = 2": (
+        "for i, j in T.grid(3, 4): if B[i * 4 + j] > 0: X[i, j] = 2"
     ),
     # Fused: a loop for each digit.
     "for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2": (
@@ -159,13 +170,27 @@ def test_a_divisor_in_memory_may_change() -> None:
         "for i in range(3): for j in range(i + 1): A[i * 4 + j] = B[i * 4 + j] * 2",
         "for i, j in T.grid(3, 4): A[i * 5 + j] = B[i * 5 + j] * 2",
         "for i, j in T.grid(3, 4): A[i * 3 + j] = B[i * 3 + j] * 2",
+        "for i in range(3): for j in range(i + 1): A[i * (i + 1) + j] = B[i * (i + 1) + j] * 2",
+        "for i, j in T.grid(3, 4): for k in range(j, 5): A[i * 4 + j] = A[i * 4 + j] + X[0, k]",
+        "for i, j in T.grid(3, 4): for k in range(j + 1): A[i * 4 + j] = A[i * 4 + j] + X[0, k]",
+        # Of several stores to one element the last one of the text counts.
+        "for i, j in T.grid(2, 4): A[P[j * 2 + i]] = B[j * 2 + i]",
+        "for i, j in T.grid(2, 4): if j * 2 + i < 7: A[P[j * 2 + i]] = B[j * 2 + i]",
         # Digits that do not make up the whole loop, or do not begin at its start.
         "for f in range(10): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2",
         "for f in range(12): X[f // 4, f % 3] = Y[f // 4, f % 3] * 2",
+        "for f in range(4, 12): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2",
         "for f in range(2, 14): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2",
         "for f in range(12): if f < 10: X[f // 4, f % 4] = Y[f // 4, f % 4] * 2",
         "for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2 + A[f // 6]",
         "for i in range(3): for f in range(i * 4): X[f // 4, f % 4] = Y[f // 4, f % 4] + i",
+        # Two ranges hold what the condition leaves.
+        "for i in range(12): if i != 5: A[i] = B[i] * 2",
+        # A byte wraps round, and so does a number of 32 bits before it is made longer.
+        "for i, j in T.grid(4, 10): "
+        "A[i * 10 + j] = T.Cast('int32', T.Cast('int8', (i * 10 + j) * 20) + T.int8(100))",
+        "for i, j in T.grid(4, 10): "
+        "A[i * 10 + j] = T.Cast('int32', (T.Cast('int64', B[i * 10 + j] * 1000000000) + 1) // 3)",
         # What is looked up outside its buffer, or never, where the condition says so.
         "for i in range(12): if i < 5 and A[P[i] + i] > 0: B[i] = 2",
         "for i in range(12): if i < 8 and A[P[i]] > 0 and i < 5: B[i] = 2",
@@ -177,3 +202,42 @@ def test_other_loops_do_what_their_text_says(written: str) -> None:
     assert compile_kernel(func, "kernel").report
     for n, m, s in SIZES:
         check(func, *arguments(n, m, s))
+
+
+def test_a_condition_on_two_loops_is_the_bound_of_neither() -> None:
+    decided(lines("for i, j in T.grid(3, 4): if j <= i: X[i, j] = Y[i, j]"), "X: elementwise")
+
+
+def test_loops_that_no_index_mentions_stay_apart() -> None:
+    decided(
+        lines("for i, j, k in T.grid(3, 4, 5): A[k] = A[k] + B[k]"), "A: add reduction over i, j"
+    )
+
+
+@pytest.mark.parametrize("beside", ["", "        C[i] = 1\n"])
+def test_a_condition_that_stops_the_program_is_asked_where_a_later_one_fails(beside: str) -> None:
+    """All conditions up to the one that fails count, whatever stands beside the branch."""
+    head = "    for i in range(8):\n        if X[0, P[i]] > -99 and B[i] > -99 and i < 5:\n"
+    func = kernel(f"{head}            A[i] = 2\n{beside}")
+    check(func, *arguments(2, 3, 1))
+    compiled = load(func)
+    for run in (lambda args: run_prim_func(func, args, "kernel"), lambda args: compiled(*args)):
+        args = arguments(2, 3, 1)
+        args[6][6] = SIZE
+        with pytest.raises(RuntimeCheckError, match=f"index {SIZE} is outside"):
+            run(args)
+
+
+@T.prim_func
+def rounded(
+    A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32"), C: T.Buffer((12,), "float32")
+):
+    for i, j in T.grid(3, 4):
+        C[i * 4 + j] = A[i * 4 + j] + B[i * 4 + j] - A[i * 4 + j]
+
+
+def test_equal_terms_of_a_float_sum_do_not_meet() -> None:
+    args = np.full(12, 1e8, np.float32), np.ones(12, np.float32), np.ones(12, np.float32)
+    check(rounded, *args)
+    load(rounded)(*args)
+    np.testing.assert_array_equal(args[2], np.zeros(12))

@@ -22,7 +22,6 @@ from relaxpy.exec.kernel.nest.nodes import (
     every,
     expressions,
     jumps,
-    loads,
     mapped,
 )
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, quotient
@@ -36,7 +35,6 @@ from relaxpy.ir.tir.expr import (
     Add,
     BinaryOpExpr,
     Cast,
-    CmpExpr,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -52,18 +50,7 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 
 def tidy(nest: Nest, sizes: Container[Var]) -> Nest:
     """`nest` with split loops joined, fused loops taken apart, and indices made plain."""
-    if not any(_is_bent(e) for item in every(nest.items) for e in expressions(item)):
-        return nest
     return replace(nest, items=_Loops(sizes).items(nest.items, ()))
-
-
-def _is_bent(expr: PrimExpr) -> bool:
-    """Whether `expr` has what can be made plainer: quotients, or sums of several variables."""
-    return any(
-        isinstance(part, (FloorDiv, FloorMod, CmpExpr))
-        or (isinstance(part, Mul) and part.dtype.is_int)
-        for part in walk(expr)
-    )
 
 
 class _Loops:
@@ -90,7 +77,7 @@ class _Loops:
         joined = self._narrowed(joined, outer)
         axes = (*outer, joined.axis)
         plain = self._plain(joined, axes)
-        apart = self._apart(joined, outer) or self._apart(plain, outer)
+        apart = self._apart(plain, outer)
         if apart is not None:
             return self._item(apart, outer)
         return replace(plain, body=self.items(plain.body, axes))
@@ -116,8 +103,6 @@ class _Loops:
                 left.append(test)
             else:
                 [(axis,)] = held
-        if axis is loop.axis:
-            return loop
         inner: tuple[Item, ...] = (Branch(ops.all_of(*left), body),) if left else body
         return Loop(axis, inner)
 
@@ -130,9 +115,7 @@ class _Loops:
     def _apart(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop | None:
         """A loop for each digit where the body asks only for those, as `f // m` and `f % m`."""
         axis = loop.axis
-        if not as_poly(axis.start).same(0) or mentions(axis.stop, {a.var for a in outer}):
-            return None
-        if any(True for _ in jumps(loop.body)):
+        if not as_poly(axis.start).same(0) or any(True for _ in jumps(loop.body)):
             return None
         extents = _chain(as_poly(axis.stop), _cuts(loop, axis.var))
         if extents is None:
