@@ -17,11 +17,11 @@ from relaxpy.ir.tir import expr as tir
 def linked(
     functions: Mapping[str, BaseFunc], present: Mapping[str, BaseFunc], taken: Container[str]
 ) -> dict[str, tuple[str, BaseFunc]]:
-    """By its name here, each of `functions` under the name that it has in a module.
+    """Return the name in a module, and the renamed function, for each of `functions`.
 
-    A function that the module has already, perhaps under another name, is that one. Another one
-    whose name is taken gets a free name, and so do those that call it: they are not what the module
-    has under their names.
+    A function that the module has already, perhaps under another name, is identified with that
+    one. Another function whose name is taken gets a free name, and so do its callers whose names
+    are taken, since they differ from the module's functions.
     """
     names: dict[str, str] = {}
     uses = {name: _mentions(func) & functions.keys() for name, func in functions.items()}
@@ -30,11 +30,11 @@ def linked(
         func = functions[name]
         known = alike.names(name, func) if uses[name] <= {name, *names} else ()
         same = (new for new in known if _same(present[new], _entry(func, name, new, names)))
-        found = next(same, None)
-        if found is None:
+        new_name = next(same, None)
+        if new_name is None:
             others = functions.keys() - {name}
-            found = _free_name(name, others, names.values(), taken)
-        names[name] = found
+            new_name = _free_name(name, others, names.values(), taken)
+        names[name] = new_name
     return {n: (names[n], _entry(f, n, names[n], names)) for n, f in functions.items()}
 
 
@@ -59,7 +59,7 @@ class _Alike:
 
 
 def _first_variable(func: BaseFunc) -> Node:
-    """A variable that `func` shares with its renamed copies alone; itself if it binds none."""
+    """Return a variable that only `func` and its renamed copies have, or `func` itself."""
     return next((node for node in walk(func) if isinstance(node, (Var, tir.Var))), func)
 
 
@@ -72,7 +72,7 @@ def _entry(func: BaseFunc, name: str, new: str, names: Mapping[str, str]) -> Bas
 
 
 def _callees_first(uses: Mapping[str, Collection[str]]) -> list[str]:
-    """The names, each after those that it uses, as far as they do not use each other."""
+    """Return the names in topological order, callees first; cycles are broken."""
     order: dict[str, None] = {}
     begun: set[str] = set()
     waiting = list(uses)[::-1]

@@ -19,14 +19,14 @@ REDUCE, REDUCE_INDEX = "comm_reduce", "comm_reduce_idx"
 
 
 def least(dtype: DataType) -> PrimExpr:
-    """What no value of `dtype` is below."""
+    """Return the lower bound of the values of `dtype`."""
     if not intrin.has_infinity(dtype):
         return intrin.min_value(dtype)
     return tir.FloatImm(dtype, float("-inf"))
 
 
 def greatest(dtype: DataType) -> PrimExpr:
-    """What no value of `dtype` is above."""
+    """Return the upper bound of the values of `dtype`."""
     if not intrin.has_infinity(dtype):
         return intrin.max_value(dtype)
     return tir.FloatImm(dtype, float("inf"))
@@ -49,7 +49,7 @@ def _source_index(
     *,
     keepdims: bool,
 ) -> list[PrimExpr]:
-    """Where in x the result at `index` reads."""
+    """Return the index into x for the result at `index`."""
     kept = iter([i for a, i in enumerate(index) if not (keepdims and a in axes)])
     reduced = iter(axis.var for axis in inner)
     return [next(reduced) if a in axes else next(kept) for a in range(x.ndim)]
@@ -63,7 +63,7 @@ def reduce_elements(
     *,
     keepdims: bool,
 ) -> Tensor:
-    """`reducer` over the elements along axes; over axes known to be empty, its identity."""
+    """Apply `reducer` along axes; along axes that are known to be empty, return its identity."""
     axes = normal_axes(axis, x.ndim)
     if not axes:
         return elementwise.map_elements(lambda v: v, x, name)
@@ -87,7 +87,7 @@ def sum(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def _accumulated(reducer: Callable[..., Any], x: Tensor, axis: Axes, *, keepdims: bool) -> Tensor:
-    """What `reducer` accumulates along axes, rounded to the datatype of x."""
+    """Apply `reducer` along axes and round the result to the datatype of x."""
     wide = elementwise.as_dtype(x, elementwise.accumulator(x.dtype))
     result = reduce_elements(reducer, wide, axis, f"{x.name}_red", keepdims=keepdims)
     return elementwise.as_dtype(result, x.dtype)
@@ -121,12 +121,12 @@ def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def count(x: Tensor, axis: Axes) -> PrimExpr:
-    """How many elements are reduced to one along axes."""
+    """Return the number of elements that are reduced to one along axes."""
     return product([x.shape[a] for a in normal_axes(axis, x.ndim)])
 
 
 def _divided(x: Tensor, by: PrimExpr) -> Tensor:
-    """x / by; nothing divided by a count of zero is NaN on floats."""
+    """Return x / by; for floats, an empty sum divided by 0 is NaN."""
     name = "T_divide"
     if x.dtype.is_int:
         divisor = ops.cast_to(by, x.dtype)
@@ -141,7 +141,7 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def _for_means(x: Tensor) -> Tensor:
-    """x in a datatype that holds sums of its elements and their number."""
+    """Cast x to a datatype that can represent sums of its elements and their number."""
     if not x.dtype.is_int:
         return elementwise.as_dtype(x, elementwise.accumulator(x.dtype))
     return x if x.dtype.bits == INT64.bits else elementwise.cast(x, INT64)
@@ -172,9 +172,9 @@ def _arg(
     last: bool,
     dtype: str,
 ) -> Tensor:
-    """Where the first (or last) extreme element along axes stands, or the first NaN; else -1.
+    """Return the index of the first (or last) extreme element along axes, or of the first NaN.
 
-    If there is a NaN, it is the extreme; so only then there are NaNs to be found.
+    The result is -1 without elements. The extreme of elements with a NaN is NaN.
     """
     if not x.ndim:
         return elementwise.full(x.shape, dtype, 0)
