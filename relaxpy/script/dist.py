@@ -10,7 +10,7 @@ from relaxpy.errors import MisuseError as _MisuseError
 from relaxpy.ir.relax.nodes import Constant as _Constant, const as _const
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as _DTensorStructInfo, device_mesh
 from relaxpy.ir.relax.op.call import call_tir
-from relaxpy.script.language import relax_directives as _words
+from relaxpy.script.language import relax_directives as _directives
 from relaxpy.script.language.annotations import DTensor, resolve as _resolve
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 
@@ -34,7 +34,7 @@ def const(value: object, struct_info: object) -> _Constant:
 
 @_user_facing
 def __getattr__(name: Any) -> Any:
-    found = None if name[:1] == "_" else _words.find(f"relax.dist.{name}")
+    found = None if name[:1] == "_" else _directives.find(f"relax.dist.{name}")
     if found is None:
         raise _unknown_member(_sys.modules[__name__], "R.dist", name)
     return found
@@ -42,12 +42,12 @@ def __getattr__(name: Any) -> Any:
 
 def _offers(name: str) -> bool:
     """Whether there is an operator of this name."""
-    return _words.find(f"relax.dist.{name}") is not None
+    return _directives.find(f"relax.dist.{name}") is not None
 
 
 def _public_names() -> set[str]:
     """The names of operators."""
-    return _words.public("relax.dist.")
+    return _directives.public("relax.dist.")
 
 
 def __dir__() -> list[str]:

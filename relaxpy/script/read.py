@@ -12,7 +12,7 @@ from relaxpy.errors import ParseError
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
-from relaxpy.script import ir as ir_words, relax as relax_words, tir as tir_words
+from relaxpy.script import ir as ir_namespace, relax as relax_namespace, tir as tir_namespace
 from relaxpy.script.language import records
 from relaxpy.script.parser.evaluate.guard import TextGuard
 from relaxpy.script.parser.graph.state import class_name_of
@@ -32,8 +32,13 @@ from relaxpy.script.parser.source.scope import BUILTINS, Scope
 from relaxpy.script.parser.source.text import Program, parse_text
 
 MAX_TEXT = 16_000_000
-_SPACES = {"ir": ir_words, "relax": relax_words, "tir": tir_words, "tirx": tir_words}
-_USUAL = {"I": ir_words, "R": relax_words, "T": tir_words}
+_SPACES = {
+    "ir": ir_namespace,
+    "relax": relax_namespace,
+    "tir": tir_namespace,
+    "tirx": tir_namespace,
+}
+_USUAL = {"I": ir_namespace, "R": relax_namespace, "T": tir_namespace}
 _IMPORTED_FROM = ("relaxpy.script", "tvm.script", "tvm.script.parser")
 TYPING: Mapping[str, object] = {"Annotated": Annotated, "TypeVar": TypeVar}
 _PACKAGES = ("relaxpy", "tvm")

@@ -23,7 +23,7 @@ from relaxpy.ir.relax.nodes.distributed import device_mesh
 from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.script import dist
-from relaxpy.script.language import relax_directives as _words
+from relaxpy.script.language import relax_directives as _directives
 from relaxpy.script.language.annotations import (
     Callable_ as Callable,
     DTensor,
@@ -151,7 +151,7 @@ __all__ = [
 
 @_user_facing
 def __getattr__(name: Any) -> Any:
-    found = None if name[:1] == "_" else _words.find(f"relax.{name}")
+    found = None if name[:1] == "_" else _directives.find(f"relax.{name}")
     if found is None:
         raise _unknown_member(_sys.modules[__name__], "R", name)
     return found
@@ -159,12 +159,12 @@ def __getattr__(name: Any) -> Any:
 
 def _offers(name: Any) -> bool:
     """Whether there is an operator of this name."""
-    return _words.find(f"relax.{name}") is not None
+    return _directives.find(f"relax.{name}") is not None
 
 
 def _public_names() -> set[str]:  # type: ignore[valid-type]
     """The names of operators."""
-    return _words.public("relax.")
+    return _directives.public("relax.")
 
 
 def __dir__() -> list[str]:  # type: ignore[valid-type]

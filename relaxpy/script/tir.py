@@ -16,10 +16,10 @@ from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.external_kernel import call_kernel
 from relaxpy.ir.tir.prim_func.function import PrimFunc as _PrimFunc
-from relaxpy.script.language import tir_directives as _words
-from relaxpy.script.language.eager import word as _word
+from relaxpy.script.language import tir_directives as _directives
+from relaxpy.script.language.eager import directive as _directive
 from relaxpy.script.language.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
-from relaxpy.script.language.records import BufferSpec as Buffer, HandleWord as _HandleWord
+from relaxpy.script.language.records import BufferSpec as Buffer, HandleName as _HandleWord
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     Decorates as _Decorates,
@@ -66,36 +66,36 @@ _WITH_DTYPE = ("call_extern", "call_intrin", "call_pure_extern", "reinterpret")
 
 _WORDS: dict[str, Any] = {
     **{name: getattr(_expr, name) for name in _NODES},
-    **{name: _word(getattr(_words, name)) for name in _STATEMENTS if name != "axis"},
-    "axis": _words.axis,
-    **{name: _words.ignoring_dtype(_words.intrinsic(name)) for name in _INTRINSICS},
-    **{name: _words.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
-    **{name: _words.bitwise(name) for name in _intrin.BITWISE},
-    **_words.dtype_words(),
+    **{name: _directive(getattr(_directives, name)) for name in _STATEMENTS if name != "axis"},
+    "axis": _directives.axis,
+    **{name: _directives.ignoring_dtype(_directives.intrinsic(name)) for name in _INTRINSICS},
+    **{name: _directives.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
+    **{name: _directives.bitwise(name) for name in _intrin.BITWISE},
+    **_directives.datatypes(),
     **_HARDWARE,
     "IndexMap": _IndexMap,
     "ProducerLoad": _ProducerLoad,
     "CommReducer": _reduce.CommReducer,
     "Reduce": _reduce.Reduce,
-    "comm_reducer": _words.comm_reducer,
-    "iter_var": _words.iter_var,
-    "sblock": _word(_words.block),
-    "sblock_alloc_buffer": _word(_words.alloc_buffer),
-    "sblock_attr": _word(_words.block_attr),
-    "var": _words.var,
-    "Assert": _word(_words.assert_),
-    "Else": _word(_words.else_),
-    "If": _word(_words.if_),
-    "Then": _word(_words.then),
-    "While": _word(_words.while_),
+    "comm_reducer": _directives.comm_reducer,
+    "iter_var": _directives.iter_var,
+    "sblock": _directive(_directives.block),
+    "sblock_alloc_buffer": _directive(_directives.alloc_buffer),
+    "sblock_attr": _directive(_directives.block_attr),
+    "var": _directives.var,
+    "Assert": _directive(_directives.assert_),
+    "Else": _directive(_directives.else_),
+    "If": _directive(_directives.if_),
+    "Then": _directive(_directives.then),
+    "While": _directive(_directives.while_),
     "Ptr": _HANDLE,
     "buffer_var": _HANDLE,
     "ptr": _HANDLE,
     "buffer_decl": Buffer,
-    "target": _words.target,
+    "target": _directives.target,
     "CallEffectKind": _intrin.CallEffectKind,
-    "Let": _words.let_expr,
-    "LetStmt": _word(_words.let_stmt),
+    "Let": _directives.let_expr,
+    "LetStmt": _directive(_directives.let_stmt),
     "broadcast": _expr.Broadcast,
     "cast": _ops.cast_to,
     "ceildiv": _ops.ceildiv,
@@ -104,7 +104,7 @@ _WORDS: dict[str, Any] = {
     "floormod": _ops.floormod,
     "max": _ops.maximum,
     "min": _ops.minimum,
-    "power": _words.ignoring_dtype(_words.intrinsic("pow")),
+    "power": _directives.ignoring_dtype(_directives.intrinsic("pow")),
     "ramp": _expr.Ramp,
     "truncdiv": _ops.truncdiv,
     "truncmod": _ops.truncmod,
@@ -139,7 +139,7 @@ else:
 
     @_user_facing
     def __getattr__(name):
-        found = _words.vector_word(name)
+        found = _directives.vector_datatype(name)
         if found is None:
             raise _unknown_member(_sys.modules[__name__], "T", name)
         return found
@@ -147,7 +147,7 @@ else:
 
 def _offers(name: str) -> Any:
     """Whether there is such a name beside those listed: datatypes of any number of lanes."""
-    return _words.vector_word(name) is not None
+    return _directives.vector_datatype(name) is not None
 
 
 __all__ = ["Buffer", "BufferLoad", "BufferRegion", "IterVar", "Range", "handle"]

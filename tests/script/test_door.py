@@ -24,16 +24,16 @@ HOLDERS = frozenset(("__wrapped__", "callback", "combiner", "func", "function", 
 #: The calls of values outside of the door, by file and function, and what is called there.
 REVIEWED = {
     "language/eager.py": {
-        "word.said": "a function of a namespace",
-        "_at_once": "a function of a namespace; the reader that acts upon what it gives",
+        "directive.call": "a function of a namespace",
+        "_call_eagerly": "a function of a namespace; the reader that acts upon what it gives",
     },
     "language/annotations.py": {
-        "_InfoOf.__get__": "a class of annotations",
+        "_StructInfoGetter.__get__": "a class of annotations",
         "_plain": "a class of annotations, or the name of a type",
         "_dims": "the reader's meaning of a string dimension",
-        "Prim.info": "the reader's meaning of a string dimension",
+        "Prim.to_struct_info": "the reader's meaning of a string dimension",
         "as_type": "the name of a type, or a class of types",
-        "TypeWord.__call__": "the function of a namespace that makes a type",
+        "TypeName.__call__": "the function of a namespace that makes a type",
     },
     "parser/evaluate/builtin_calls.py": {
         "_map": "Evaluator.invoke, for one row",
@@ -55,7 +55,7 @@ REVIEWED = {
         "Form.__init__": "a field of a record",
         "Form._values": "a field of a record",
         "Form.__repr__": "a field of a record",
-        "HandleWord.__getitem__": "T.handle",
+        "HandleName.__getitem__": "T.handle",
         "BufferSpec.__class_getitem__": "T.Buffer",
         "BufferSpec.__post_init__": "a field of a record",
     },
@@ -75,10 +75,10 @@ REVIEWED = {
     "parser/kernel/function.py": {"KernelReader.statement": "the intrinsic for break or continue"},
     "language/kernel_builder.py": {
         "Body.fold": "a statement that waits for its body",
-        "KernelBuilder.made": "a function of relaxpy",
+        "KernelBuilder.call_at": "a function of relaxpy",
     },
-    "language/kernel_frames.py": {"KernelForms.scoped": "a statement that waits for its body"},
-    "parser/kernel/state.py": {"KernelState.made": "a function of relaxpy"},
+    "language/kernel_frames.py": {"RecordBuilder.scoped": "a statement that waits for its body"},
+    "parser/kernel/state.py": {"KernelState.call_at": "a function of relaxpy"},
     "parser/evaluate/macros.py": {"Macro.signature": "inspect.Parameter"},
     "parser/reading.py": {
         "FunctionsReader.graph": "the reader of a definition",
@@ -96,11 +96,11 @@ REVIEWED = {
     },
     "language/tir_directives.py": {
         "intrinsic": "an intrinsic by its name",
-        "ignoring_dtype.word": "a function of a namespace",
-        "leading_dtype.word": "a function of a namespace",
+        "ignoring_dtype.call": "a function of a namespace",
+        "leading_dtype.call": "a function of a namespace",
     },
     "parser/source/type_params.py": {"type_parameters": "the reader's error; a dict"},
-    "language/wording.py": {"_innermost": "the lists of statements of a syntax tree"},
+    "language/wording.py": {"_enclosing_function": "the lists of statements of a syntax tree"},
 }
 
 #: Who opens the door, all of them behind `Evaluator.invoke`, which asks the guard first.

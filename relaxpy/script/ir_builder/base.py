@@ -11,10 +11,10 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes.naming import set_name
-from relaxpy.script.ir_builder.frame import IRBuilderFrame, act, current_builder, open_builders
-from relaxpy.script.language.eager import acting
+from relaxpy.script.ir_builder.frame import IRBuilderFrame, current_builder, handler, open_builders
+from relaxpy.script.language.eager import handling
 from relaxpy.script.language.kernel_builder import Body
-from relaxpy.script.language.kernel_frames import KernelForms
+from relaxpy.script.language.kernel_frames import RecordBuilder
 
 N = TypeVar("N")
 F = TypeVar("F", bound=IRBuilderFrame)
@@ -35,17 +35,17 @@ class IRBuilder:
         self.named: set[Node] = set()
         self._made: dict[IRBuilderFrame, None] = {}
         self._result: object = None
-        self._loose: tuple[KernelForms, Body] | None = None
-        self._acting: AbstractContextManager[None] | None = None
+        self._loose: tuple[RecordBuilder, Body] | None = None
+        self._handling: AbstractContextManager[None] | None = None
 
     @user_facing
     def __enter__(self) -> Self:
-        if self._acting is not None:
+        if self._handling is not None:
             raise BuilderStateError("this IRBuilder is open already")
         IRBuilder.__init__(self)
         open_builders.set((*open_builders.get(), self))
-        self._acting = acting(act)
-        self._acting.__enter__()
+        self._handling = handling(handler)
+        self._handling.__enter__()
         return self
 
     @user_facing
@@ -55,13 +55,13 @@ class IRBuilder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._acting is None or open_builders.get()[-1:] != (self,):
+        if self._handling is None or open_builders.get()[-1:] != (self,):
             raise BuilderStateError(
                 "this IRBuilder is not the innermost one that is open here",
                 hint="leave it in the thread that entered it, after those that it holds",
             )
-        self._acting.__exit__(None, None, None)
-        self._acting = None
+        self._handling.__exit__(None, None, None)
+        self._handling = None
         open_builders.set(open_builders.get()[:-1])
         left = self.frames[:1]
         self.close_inside(None, kind, error, trace)
@@ -139,7 +139,7 @@ class IRBuilder:
         frame = self.frames[-1] if self.frames else None
         return frame if isinstance(frame, kind) else None
 
-    def kernel(self, what: str) -> KernelForms:
+    def kernel(self, what: str) -> RecordBuilder:
         """The kernel around, for `what`; outside of functions, one of which the body is the result.
 
         Errors:
@@ -154,7 +154,7 @@ class IRBuilder:
                 f"{what} belongs into a kernel", hint="open one: with T.prim_func():"
             )
         if self._loose is None:
-            loose, body = KernelForms(), Body("inner")
+            loose, body = RecordBuilder(), Body("inner")
             loose.bodies.append(body)
             self._loose = loose, body
         return self._loose[0]

@@ -13,8 +13,8 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.script.language import records
-from relaxpy.script.language.eager import words_act
-from relaxpy.script.language.kernel_frames import FRAMES, KernelForms
+from relaxpy.script.language.eager import is_eager
+from relaxpy.script.language.kernel_frames import FRAMES, RecordBuilder
 from relaxpy.script.language.wording import describe
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def current_builder() -> IRBuilder:
     if not builders:
         hint = "a function that a text calls uses R and I of relaxpy.script"
         raise BuilderStateError(
-            "no IRBuilder is open", hint=hint if words_act() else "with IRBuilder() as builder: ..."
+            "no IRBuilder is open", hint=hint if is_eager() else "with IRBuilder() as builder: ..."
         )
     return builders[-1]
 
@@ -56,7 +56,7 @@ class IRBuilderFrame:
     """
 
     display_name = "frame"
-    kernel: KernelForms | None = None
+    kernel: RecordBuilder | None = None
 
     def __init__(self) -> None:
         self.held: AbstractContextManager[object] | None = None
@@ -137,13 +137,13 @@ class TIRFrame(IRBuilderFrame):
         return self.kernel.unnamed_frame(self.form, None)
 
 
-def act(form: records.Form) -> Any:
+def handler(form: records.Form) -> Any:
     """What a record of T does in the builder that is open, and what it gives."""
     if isinstance(form, FRAMES):
         return TIRFrame(form)
-    if isinstance(form, records.OF_GRAPHS):
+    if isinstance(form, records.GRAPH_RECORDS):
         raise BuilderStateError(
             f"{describe(form)} is read in texts only",
             hint="use R of relaxpy.script.ir_builder",
         )
-    return current_builder().kernel(describe(form)).act(form, None)
+    return current_builder().kernel(describe(form)).apply(form, None)

@@ -1,1 +1,1 @@
-"""What `I`, `R` and `T` mean: records, annotations, directives, and the builder of kernels."""
+"""Meaning of the names in `I`, `R` and `T`: records, annotations, directives, kernel builder."""

@@ -1,4 +1,4 @@
-"""`R.Tensor` and its siblings: infos as signatures write them, whose dimensions may be strings."""
+"""`R.Tensor` and its siblings: annotations whose dimensions may be strings."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from relaxpy.script.language.records import DeviceForm, UnknownShape, as_dtype
 
 Dim = Callable[[str], PrimExpr]
 
-#: NumPy's arrays have up to 64 axes; what passes through unlooked at may have some more.
+#: NumPy's arrays have at most 64 axes; values that are only passed through may have more.
 MAX_RANK = 1024
 
 
-def _outside(text: str) -> PrimExpr:
+def _no_string_dims(text: str) -> PrimExpr:
     raise MisuseError(
         f"the string dimension {text!r} has a meaning only in a signature",
         about=text,
@@ -38,16 +38,16 @@ def _outside(text: str) -> PrimExpr:
 
 
 def _first_name(text: str) -> str:
-    word = "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
-    return next((w for w in word if w.isidentifier()), "n")
+    parts = "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
+    return next((w for w in parts if w.isidentifier()), "n")
 
 
-class _InfoOf:
-    """`__struct_info__` of an annotation; of a bare class, what it says without arguments."""
+class _StructInfoGetter:
+    """`__struct_info__` of an annotation; a bare class is called without arguments first."""
 
     def __get__(self, owner: Annotation | None, kind: type[Annotation]) -> Callable[[], Any]:
-        found = kind() if owner is None else owner
-        return lambda: found.info(_outside)
+        annotation = kind() if owner is None else owner
+        return lambda: annotation.to_struct_info(_no_string_dims)
 
 
 if TYPE_CHECKING:  # so that checkers take an annotation wherever a struct info may stand
@@ -57,9 +57,9 @@ else:
 
 
 class Annotation(_Base):
-    """Base of the infos that a program writes."""
+    """Base of the struct info annotations of a program."""
 
-    __struct_info__: ClassVar[_InfoOf] = _InfoOf()
+    __struct_info__: ClassVar[_StructInfoGetter] = _StructInfoGetter()
     parts = 1
 
     @override
@@ -67,50 +67,51 @@ class Annotation(_Base):
         # Python itself evaluates annotations, and so calls these, before any decorator runs.
         cls.__init__ = user_facing(cls.__init__)  # type: ignore[method-assign]
 
-    def info(self, dim: Dim) -> rx.StructInfo:
-        """The info; `dim` gives the meaning of string dimensions."""
-        raise AssertionError("each kind says what it is")
+    def to_struct_info(self, dim: Dim) -> rx.StructInfo:
+        """The struct info; `dim` maps string dimensions to expressions."""
+        raise AssertionError("every subclass overrides this")
 
-    def strings(self, *, own: bool) -> Iterator[str]:
-        """The dimensions written as strings, from the left."""
+    def strings(self, *, in_functions: bool) -> Iterator[str]:
+        """The string dimensions, from left to right."""
         yield from ()
 
     @override
     def __repr__(self) -> str:
-        return str(self.info(lambda name: Var(name, INT64)))
+        return str(self.to_struct_info(lambda name: Var(name, INT64)))
 
 
-def resolve(value: object, dim: Dim = _outside) -> rx.StructInfo:
-    """The info that `value` stands for: an info, an annotation, a bare one, or None for unit.
+def resolve(value: object, dim: Dim = _no_string_dims) -> rx.StructInfo:
+    """The struct info of `value`: a struct info, an annotation, a bare class, or None for unit.
 
     Errors:
-        MisuseError (also TypeError): it is none, or has a string dimension where none may be.
+        MisuseError (also TypeError): it is not an annotation, or has a string dimension where
+            none is allowed.
     """
     value = _plain(value)
     if isinstance(value, Annotation):
-        return value.info(dim)
+        return value.to_struct_info(dim)
     if value is None:
         return rx.TupleStructInfo(())
     return rx.as_struct_info(value)
 
 
-def string_dims(value: object, *, own: bool = True) -> Iterator[str]:
-    """The dimensions in `value` written as strings; without `own`, not those in function infos."""
+def string_dims(value: object, *, in_functions: bool = True) -> Iterator[str]:
+    """The string dimensions in `value`; those of function annotations only with `in_functions`."""
     value = _plain(value)
-    if isinstance(value, Annotation) and (own or not isinstance(value, Callable_)):
-        yield from value.strings(own=own)
+    if isinstance(value, Annotation) and (in_functions or not isinstance(value, Callable_)):
+        yield from value.strings(in_functions=in_functions)
 
 
 def is_annotation(value: object) -> bool:
-    """Whether `value` can stand for an info."""
+    """Whether `value` is a struct info or an annotation."""
     return isinstance(_plain(value), (Annotation, rx.StructInfo))
 
 
 def _plain(value: object) -> object:
-    """An annotation without Python's wrapping: `Annotated[R.Tensor, (4,)]`, or the bare class."""
+    """Normalize an annotation: unwrap `Annotated[R.Tensor, (4,)]`, instantiate a bare class."""
     if typing.get_origin(value) is typing.Annotated:
         kind, *arguments = typing.get_args(value)
-        known = isinstance(kind, TypeWord) or (
+        known = isinstance(kind, TypeName) or (
             isinstance(kind, type) and issubclass(kind, Annotation)
         )
         return kind(*arguments) if known else value
@@ -118,8 +119,8 @@ def _plain(value: object) -> object:
         return value()
     if isinstance(value, (Annotation, rx.StructInfo)) or value is None:
         return value
-    older = _older(value)
-    return value if older is None else older
+    legacy = _from_legacy(value)
+    return value if legacy is None else legacy
 
 
 def _checked_dim(value: object) -> object:
@@ -140,9 +141,9 @@ def _dims(values: Sequence[object], dim: Dim) -> tuple[Any, ...]:
 
 
 def checked_ndim(ndim: object) -> int:
-    """`ndim` as the rank of an annotation, -1 where it is not known.
+    """Check that `ndim` is the rank of an annotation, or -1 if unknown, and return it.
 
-    Errors: MisuseError about `ndim` if it is none.
+    Errors: MisuseError about `ndim` if it is not a rank.
     """
     if isinstance(ndim, bool) or not isinstance(ndim, int) or ndim < -1:
         raise MisuseError(
@@ -157,7 +158,7 @@ class Tensor(Annotation):
     """A tensor: `R.Tensor(("n", 4), "float32")`, `R.Tensor(ndim=2)`, `R.Tensor("int8")`.
 
     Errors:
-        MisuseError (also TypeError, ValueError): shape and ndim are both given, or are none.
+        MisuseError (also TypeError, ValueError): shape and ndim are both present, or invalid.
     """
 
     def __init__(
@@ -212,18 +213,18 @@ class Tensor(Annotation):
         self.vdevice = vdevice
 
     @override
-    def info(self, dim: Dim) -> rx.StructInfo:
+    def to_struct_info(self, dim: Dim) -> rx.StructInfo:
         shape: Any = self.shape
         if isinstance(shape, tuple):
             shape = _dims(shape, dim)
         ndim: Any = None if shape is not None else self.ndim
         device = self.vdevice
-        if isinstance(device, str):  # a reader that knows the module has looked it up there
+        if isinstance(device, str):  # the parser has resolved strings that the module defines
             device = Devices().find(device)
         return rx.TensorStructInfo(shape, self.dtype, device, ndim)  # type: ignore[arg-type]
 
     @override
-    def strings(self, *, own: bool) -> Iterator[str]:
+    def strings(self, *, in_functions: bool) -> Iterator[str]:
         if isinstance(self.shape, tuple):
             yield from (s for s in self.shape if isinstance(s, str))
 
@@ -232,7 +233,7 @@ class DTensor(Annotation):
     """A tensor over several devices: `R.DTensor((4, 8), "float32", "mesh[0]", "S[0]")`.
 
     Errors:
-        MisuseError (also TypeError, ValueError): mesh or placement are none, or do not fit.
+        MisuseError (also TypeError, ValueError): mesh or placement is invalid, or they differ.
     """
 
     def __init__(
@@ -261,17 +262,17 @@ class DTensor(Annotation):
         self.placement = Placement.from_text(placement) if isinstance(placement, str) else placement
 
     @override
-    def info(self, dim: Dim) -> rx.StructInfo:
+    def to_struct_info(self, dim: Dim) -> rx.StructInfo:
         mesh = self.device_mesh
         if isinstance(mesh, str):
             mesh = Devices().mesh(mesh)
-        whole = self.tensor.info(dim)
+        whole = self.tensor.to_struct_info(dim)
         assert isinstance(whole, rx.TensorStructInfo)
         return DTensorStructInfo(whole, mesh, self.placement)
 
     @override
-    def strings(self, *, own: bool) -> Iterator[str]:
-        yield from self.tensor.strings(own=own)
+    def strings(self, *, in_functions: bool) -> Iterator[str]:
+        yield from self.tensor.strings(in_functions=in_functions)
 
 
 class Shape(Annotation):
@@ -290,18 +291,18 @@ class Shape(Annotation):
             raise MisuseError("give the members or ndim, not both", about=ndim)
 
     @override
-    def info(self, dim: Dim) -> rx.StructInfo:
+    def to_struct_info(self, dim: Dim) -> rx.StructInfo:
         if self.values is None:
             return rx.ShapeStructInfo(ndim=self.ndim)
         return rx.ShapeStructInfo(_dims(self.values, dim))
 
     @override
-    def strings(self, *, own: bool) -> Iterator[str]:
+    def strings(self, *, in_functions: bool) -> Iterator[str]:
         yield from (v for v in self.values or () if isinstance(v, str))
 
 
 class Prim(Annotation):
-    """A scalar: `R.Prim("int64")`, or one known to be a value, `R.Prim(value="n")`."""
+    """A scalar: `R.Prim("int64")`, or a scalar of known value: `R.Prim(value="n")`."""
 
     def __init__(self, dtype: str | None = None, value: object = None) -> None:
         if dtype is None and value is None:
@@ -310,14 +311,14 @@ class Prim(Annotation):
         self.value = value
 
     @override
-    def info(self, dim: Dim) -> rx.StructInfo:
+    def to_struct_info(self, dim: Dim) -> rx.StructInfo:
         value: Any = dim(self.value) if isinstance(self.value, str) else self.value
         if isinstance(value, PrimExpr):
             return rx.PrimStructInfo(self.dtype or value.dtype, value)
         return rx.PrimStructInfo(self.dtype, value)  # type: ignore[arg-type]
 
     @override
-    def strings(self, *, own: bool) -> Iterator[str]:
+    def strings(self, *, in_functions: bool) -> Iterator[str]:
         if isinstance(self.value, str):
             yield self.value
 
@@ -326,7 +327,7 @@ class Object(Annotation):
     """Any value."""
 
     @override
-    def info(self, dim: Dim) -> rx.StructInfo:
+    def to_struct_info(self, dim: Dim) -> rx.StructInfo:
         return rx.ObjectStructInfo()
 
 
@@ -336,20 +337,20 @@ class Tuple(Annotation):
     def __init__(self, *fields: object) -> None:
         if len(fields) == 1 and isinstance(fields[0], (tuple, list)):
             fields = tuple(fields[0])
-        self.fields = tuple(_checked_info(field) for field in fields)
+        self.fields = tuple(_checked_sinfo(field) for field in fields)
         self.parts = check_parts(count_parts(self.fields))
 
     @override
-    def info(self, dim: Dim) -> rx.StructInfo:
+    def to_struct_info(self, dim: Dim) -> rx.StructInfo:
         return rx.TupleStructInfo(tuple(resolve(field, dim) for field in self.fields))
 
     @override
-    def strings(self, *, own: bool) -> Iterator[str]:
+    def strings(self, *, in_functions: bool) -> Iterator[str]:
         for field in self.fields:
-            yield from string_dims(field, own=own)
+            yield from string_dims(field, in_functions=in_functions)
 
 
-def _checked_info(value: object) -> object:
+def _checked_sinfo(value: object) -> object:
     if value is not None and not is_annotation(value):
         raise MisuseError(f"expected an info such as R.Tensor, found {value!r:.60}", about=value)
     return value
@@ -373,9 +374,9 @@ class Callable_(Annotation):  # noqa: N801
         if params is not None and not isinstance(params, (tuple, list)):
             params = (params,)
         if isinstance(params, (tuple, list)):
-            params = tuple(_checked_info(param) for param in params)
+            params = tuple(_checked_sinfo(param) for param in params)
         self.params = params
-        self.ret = _checked_info(ret)
+        self.ret = _checked_sinfo(ret)
         self.parts = check_parts(count_parts((*(params or ()), ret)))
         self.purity = (params is not None) if purity is None else bool(purity)
         if isinstance(derive_func, str):
@@ -390,7 +391,7 @@ class Callable_(Annotation):  # noqa: N801
         self.derive_func = derive_func
 
     @override
-    def info(self, dim: Dim) -> rx.StructInfo:
+    def to_struct_info(self, dim: Dim) -> rx.StructInfo:
         ret = None if self.ret is None else resolve(self.ret, dim)
         if not isinstance(self.params, tuple):
             return rx.FuncStructInfo.opaque_func(
@@ -400,32 +401,32 @@ class Callable_(Annotation):  # noqa: N801
         return rx.FuncStructInfo(params, ret or rx.ObjectStructInfo(), self.purity)
 
     @override
-    def strings(self, *, own: bool) -> Iterator[str]:
+    def strings(self, *, in_functions: bool) -> Iterator[str]:
         for part in (*(self.params if isinstance(self.params, tuple) else ()), self.ret):
-            yield from string_dims(part, own=own)
+            yield from string_dims(part, in_functions=in_functions)
 
 
-class TypeWord:
-    """A type's name: called, it gives what `make` makes; bare, what that gives without arguments.
+class TypeName:
+    """The name of a type: a call returns what `constructor` returns; bare, it takes no arguments.
 
-    The newer documents call infos by the names that types have in the older ones.
+    Newer versions use the names that older versions gave to types for struct infos.
     """
 
-    def __init__(self, name: str, make: Callable[..., object]) -> None:
+    def __init__(self, name: str, constructor: Callable[..., object]) -> None:
         self.__name__ = self.__qualname__ = name
-        self.__doc__ = make.__doc__
-        self.__wrapped__ = make
-        needed = inspect.signature(make).parameters.values()
+        self.__doc__ = constructor.__doc__
+        self.__wrapped__ = constructor
+        needed = inspect.signature(constructor).parameters.values()
         self.takes_arguments = any(
             p.default is p.empty and p.kind != p.VAR_POSITIONAL for p in needed
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The type, or the info that the newer documents call so."""
+        """The type, or the struct info of the same name in newer versions."""
         return self.__wrapped__(*args, **kwargs)
 
     def __struct_info__(self) -> rx.StructInfo:
-        """The info for the bare name."""
+        """The struct info of the bare name."""
         return resolve(self)
 
 
@@ -433,8 +434,8 @@ _BARE_TYPES = (ty.DynTensorType, ty.ShapeType, ty.ObjectType, ty.TupleType, ty.P
 
 
 def as_type(value: object) -> ty.Type | None:
-    """`value` as a type, perhaps a bare name of one; None if it is none."""
-    if (isinstance(value, TypeWord) and not value.takes_arguments) or (
+    """`value` as a type, which may be a bare type name; None if it is not a type."""
+    if (isinstance(value, TypeName) and not value.takes_arguments) or (
         isinstance(value, type) and issubclass(value, ty.Type) and value is not ty.FuncType
     ):
         value = value()
@@ -442,22 +443,22 @@ def as_type(value: object) -> ty.Type | None:
 
 
 class Pair(Annotation):
-    """A type with a shape: one info (LEG-14, LEG-29)."""
+    """A type and a shape, combined to one struct info (LEG-14, LEG-29)."""
 
     def __init__(self, kind: ty.Type, shape: object) -> None:
-        self._found = _joined(kind, shape)
+        self._annotation = _combined(kind, shape)
 
     @override
-    def info(self, dim: Dim) -> rx.StructInfo:
-        return resolve(self._found, dim)
+    def to_struct_info(self, dim: Dim) -> rx.StructInfo:
+        return resolve(self._annotation, dim)
 
     @override
-    def strings(self, *, own: bool) -> Iterator[str]:
-        yield from string_dims(self._found, own=own)
+    def strings(self, *, in_functions: bool) -> Iterator[str]:
+        yield from string_dims(self._annotation, in_functions=in_functions)
 
 
-def _joined(kind: ty.Type, shape: object) -> Annotation | rx.StructInfo:
-    """What `kind` says and what `shape` says, in one."""
+def _combined(kind: ty.Type, shape: object) -> Annotation | rx.StructInfo:
+    """Combine a type and a shape."""
     if isinstance(shape, UnknownShape):
         return ty.wrap_type(kind)
     fields = shape if isinstance(shape, (tuple, list)) else None
@@ -466,22 +467,22 @@ def _joined(kind: ty.Type, shape: object) -> Annotation | rx.StructInfo:
             found = Tensor(shape, None if dtype.is_void else dtype)  # type: ignore[arg-type]
             if fields is None or ndim in (-1, len(fields)):
                 return found
-            raise _unlike(f"a tensor type of rank {ndim}", f"a shape of {len(fields)}", shape)
+            raise _mismatch(f"a tensor type of rank {ndim}", f"a shape of {len(fields)}", shape)
         case ty.TupleType(fields=types) if fields is not None:
             if len(types) == len(fields):
-                return Tuple(*(_joined(t, s) for t, s in zip(types, fields, strict=True)))
+                return Tuple(*(_combined(t, s) for t, s in zip(types, fields, strict=True)))
             many = f"a tuple type of {len(types)} fields"
-            raise _unlike(many, f"a tuple of {len(fields)} shapes", shape)
+            raise _mismatch(many, f"a tuple of {len(fields)} shapes", shape)
         case _:
-            raise _unlike(f"{ty.wrap_type(kind)}", "this shape", shape)
+            raise _mismatch(f"{ty.wrap_type(kind)}", "this shape", shape)
 
 
-def _unlike(kind: str, shape: str, about: object) -> MisuseError:
+def _mismatch(kind: str, shape: str, about: object) -> MisuseError:
     return MisuseError(f"{kind} and {shape} say no one thing", rule="LEG-29", about=about)
 
 
 def _is_shape(value: object) -> bool:
-    """Whether `value` is a shape as older annotations write it: a list of dimensions."""
+    """Whether `value` is a shape in an older annotation: a list of dimensions."""
     if isinstance(value, (rx.ShapeExpr, rx.Var, rx.Call, rx.TupleGetItem)):
         return True
     return isinstance(value, (tuple, list)) and not any(
@@ -489,31 +490,31 @@ def _is_shape(value: object) -> bool:
     )
 
 
-def _of_shape(value: object) -> Annotation | None:
-    """The info of what has this shape, or tuple of shapes; None where it is neither."""
+def _from_shape(value: object) -> Annotation | None:
+    """The annotation for a shape or a tuple of shapes; None if `value` is neither."""
     if isinstance(value, UnknownShape):
         return Tensor()
-    if isinstance(value, (Annotation, rx.StructInfo, ty.Type, type, TypeWord)):
+    if isinstance(value, (Annotation, rx.StructInfo, ty.Type, type, TypeName)):
         return None
     if isinstance(value, (tuple, list)) and not value:
         return Tensor(())
     if isinstance(value, (tuple, list)) and not _is_shape(value):
-        fields = [_of_shape(member) for member in value]
+        fields = [_from_shape(member) for member in value]
         return None if None in fields else Tuple(*fields)
-    return Tensor(value) if _is_shape(value) and not _holds_infos(value) else None  # type: ignore[arg-type]
+    return Tensor(value) if _is_shape(value) and not _has_annotations(value) else None  # type: ignore[arg-type]
 
 
-def _holds_infos(value: object) -> bool:
-    kinds = (Annotation, rx.StructInfo, ty.Type, type, TypeWord)
+def _has_annotations(value: object) -> bool:
+    kinds = (Annotation, rx.StructInfo, ty.Type, type, TypeName)
     return isinstance(value, (tuple, list)) and any(isinstance(v, kinds) for v in value)
 
 
-def _older(value: object) -> Annotation | rx.StructInfo | None:
-    """What an older annotation means; None if it is none."""
+def _from_legacy(value: object) -> Annotation | rx.StructInfo | None:
+    """Translate an annotation of older versions; None if `value` is not one."""
     kind = as_type(value)
     if kind is not None:
         return ty.wrap_type(kind)
-    if isinstance(value, TypeWord):
+    if isinstance(value, TypeName):
         return None
     if not isinstance(value, tuple) or not value:
         return None
@@ -521,4 +522,4 @@ def _older(value: object) -> Annotation | rx.StructInfo | None:
     if kind is not None and len(value) == 2 and as_type(value[1]) is None:
         return Pair(kind, value[1])
     # One flat tuple would be a single shape: only a tuple of shapes is an annotation (LEG-7).
-    return None if _is_shape(value) else _of_shape(value)
+    return None if _is_shape(value) else _from_shape(value)

@@ -1,4 +1,4 @@
-"""What `"cuda:1"` in an annotation means: a device that the module lists, or one by its number."""
+"""Lookup of devices: `"cuda:1"` is a device in the module's list, or the device of that number."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ KEY = "vdevice"
 
 
 class Devices:
-    """The devices and meshes among the infos that a module lists by name."""
+    """The devices and meshes in a module's global infos."""
 
     def __init__(self) -> None:
         self.infos: Mapping[str, Sequence[object]] = {}
 
     @property
     def listed(self) -> Sequence[object] | None:
-        """The devices; None where the module lists none."""
+        """The module's devices, or None if it has no list of them."""
         return self.infos.get(KEY)
 
     def mesh(self, text: str) -> DeviceMesh:
-        """The mesh `text`: "mesh[0]" is the first that the module lists under that name.
+        """Return the mesh called `text`: "mesh[0]" is the first in the module's list "mesh".
 
         Errors:
             MisuseError (also ValueError): the module lists no such mesh.
@@ -45,12 +45,12 @@ class Devices:
         )
 
     def find(self, text: str) -> VDevice:
-        """The device `text`: "cuda:1" is the second of its kind, "vdevice:3" the fourth of all.
+        """Return device `text`: "cuda:1" is the second of its kind, "vdevice:3" the fourth of all.
 
-        Where none are listed, the number is that of the device itself.
+        Without a list, the number is the physical number of the device.
 
         Errors:
-            MisuseError (also ValueError): the module lists no such device, or it is no number.
+            MisuseError (also ValueError): there is no such device, or its number is not a number.
         """
         kind, number = split_device(text)
         if self.listed is None:

@@ -1,4 +1,4 @@
-"""When the words of I, R and T act: on their own where Python runs, not where a text is read."""
+"""Eager directives of I, R and T: they take effect at once, instead of returning a record."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.script.language.records import Form, MetaVar
 
-Act: TypeAlias = Callable[[Form], Any]
+Handler: TypeAlias = Callable[[Form], Any]
 
-_act: ContextVar[Act | None] = ContextVar("relaxpy_act", default=None)
+_handler: ContextVar[Handler | None] = ContextVar("relaxpy_eager_handler", default=None)
 
 
 @contextmanager
-def acting(act: Act | None) -> Iterator[None]:
-    """The time in which a record is handed to `act` as soon as it is made, or to nobody."""
-    before = _act.get()
-    _act.set(act)
+def handling(handler: Handler | None) -> Iterator[None]:
+    """Pass each new record to `handler`; with None, directives return their records."""
+    outer = _handler.get()
+    _handler.set(handler)
     try:
         yield
     finally:
-        _act.set(before)
+        _handler.set(outer)
 
 
-def words_act() -> bool:
-    """Whether words act where this is called."""
-    return _act.get() is not None
+def is_eager() -> bool:
+    """Whether directives are eager in the current context."""
+    return _handler.get() is not None
 
 
 def is_helper(function: object) -> bool:
-    """Whether what a text calls is of the user's own Python, not of relaxpy or built in."""
+    """Whether `function` is the user's own, neither relaxpy's nor built in."""
     module = getattr(function, "__module__", None)
     return not isinstance(module, str) or not module.startswith(("relaxpy.", "builtins"))
 
@@ -42,14 +42,14 @@ def is_helper(function: object) -> bool:
 class PendingFrame:
     """A frame that a Python function uses while a text is read: `with T.block():`.
 
-    `opened` are those of the same call that are open, the innermost last.
+    `opened` lists the open frames of the same call, the innermost last.
     """
 
     def __init__(
-        self, form: Form, place: AbstractContextManager[object], opened: list[PendingFrame]
+        self, form: Form, scope: AbstractContextManager[object], opened: list[PendingFrame]
     ) -> None:
         self.form = form
-        self.place = place
+        self.scope = scope
         self.opened = opened
         self.is_used = False
 
@@ -60,9 +60,9 @@ class PendingFrame:
                 hint="make another one",
             )
         self.is_used = True
-        found = self.place.__enter__()
+        entered = self.scope.__enter__()
         self.opened.append(self)
-        return found
+        return entered
 
     def __iter__(self) -> Iterator[Any]:
         raise MisuseError(
@@ -71,31 +71,31 @@ class PendingFrame:
         )
 
     def __exit__(self, *raised: Any) -> bool | None:
-        if self not in self.opened:  # it was ended with the call, which a generator may outlive
+        if self not in self.opened:  # a generator may outlive its call, which has closed it
             return None
         if self.opened[-1] is not self:
             raise MisuseError(f"a {self.form.display_name} is left before the frame inside it")
         self.opened.pop()
-        return self.place.__exit__(*raised)
+        return self.scope.__exit__(*raised)
 
 
-def word(function: Callable[..., Any], default: Act | None = None) -> Callable[..., Any]:
-    """A word that makes a record: it gives that, or what the record does at once."""
+def directive(function: Callable[..., Any], default: Handler | None = None) -> Callable[..., Any]:
+    """Wrap a function that returns a record; in an eager context the record is applied at once."""
 
     @wraps(function)
-    def said(*args: Any, **kwargs: Any) -> Any:
-        act = _act.get() or default
-        if act is None:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        handler = _handler.get() or default
+        if handler is None:
             return function(*args, **kwargs)
-        return _at_once(act, function, args, kwargs)
+        return _call_eagerly(handler, function, args, kwargs)
 
-    return said
+    return call
 
 
 @user_facing
-def _at_once(
-    act: Act, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+def _call_eagerly(
+    handler: Handler, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    with acting(None):
+    with handling(None):
         form = function(*args, **kwargs)
-        return act(form) if isinstance(form, Form) and not isinstance(form, MetaVar) else form
+        return handler(form) if isinstance(form, Form) and not isinstance(form, MetaVar) else form

@@ -1,4 +1,4 @@
-"""The words of `R` that name what TVM's builder does."""
+"""The directives of `R` that correspond to methods of TVM's BlockBuilder."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir.expr import CALLED_BY_TEXT
 from relaxpy.script.language import records
-from relaxpy.script.language.eager import word
+from relaxpy.script.language.eager import directive
 
 
-@word
+@directive
 def emit_match_cast(value: object, struct_info: object) -> records.MatchCastForm:
-    """`value` checked at run time against an info and bound; the same as `R.match_cast`."""
+    """Check `value` against a struct info at run time and bind it; the same as `R.match_cast`."""
     return records.MatchCastForm(value, struct_info)
 
 
-@word
+@directive
 def emit_var_binding(binding: rx.VarBinding) -> records.EmitForm:
-    """The value of a binding that Python made, bound to the name on the left."""
+    """Bind the value of a VarBinding object to the name on the left."""
     if not isinstance(binding, rx.VarBinding):
         raise MisuseError(f"expected a VarBinding, found {binding!r:.60}", about=binding)
     return records.EmitForm(binding.value, binding.var.struct_info)
 
 
-@word
+@directive
 def emit_te(func: Callable[..., Any], *args: object, **kwargs: object) -> records.TeForm:
-    """A call of a kernel that computes the tensor expressions which `func` gives for `args`.
+    """Call a kernel that computes the tensor expressions that `func` returns for `args`.
 
-    The kernel is entered into the module, by `primfunc_name_hint` or the name of `func`.
+    The kernel is added to the module, under `primfunc_name_hint` or the name of `func`.
     """
     if not callable(func):
         raise MisuseError(f"emit_te takes a function, found {func!r:.60}", about=func)
@@ -39,10 +39,10 @@ def emit_te(func: Callable[..., Any], *args: object, **kwargs: object) -> record
 
 
 def kernel_call(form: records.TeForm, builder: BlockBuilder, names: Container[str]) -> rx.Call:
-    """The call of the kernel for `form`, which enters the module under none of `names`.
+    """Add the kernel of `form` to the module, under none of `names`, and return the call of it.
 
     Errors:
-        MisuseError: the function gives no tensor expressions for its arguments.
+        MisuseError: the function returns no tensor expressions for its arguments.
     """
     named = dict(form.kwargs)
     hint = named.pop("primfunc_name_hint", None) or getattr(form.function, "__name__", "te")
@@ -53,7 +53,7 @@ def kernel_call(form: records.TeForm, builder: BlockBuilder, names: Container[st
     while free in names or (count and free in taken):
         count += 1
         free = f"{name}{count}"
-    token = CALLED_BY_TEXT.set(False)  # sizes of tensor expressions are compared by structure
+    token = CALLED_BY_TEXT.set(False)  # dimensions of tensor expressions are compared structurally
     try:
         return builder.call_te(
             form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **named

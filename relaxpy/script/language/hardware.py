@@ -1,6 +1,6 @@
-"""The intrinsics of `T` that only special hardware, or TVM's run time, can perform.
+"""The intrinsics of `T` that need special hardware or TVM's runtime.
 
-They are read and printed as calls; to run one on NumPy is an error that names it.
+They can be parsed and printed. Running one on NumPy is an error that names it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from relaxpy.script.language.tir_directives import ignoring_dtype
 _ANY = (0, 255)
 _NAMED = (1, 255)
 
-#: What each gives, and its least and largest number of operands.
-_OF_DTYPE: Mapping[str, Mapping[str, tuple[int, int]]] = {
+#: Intrinsics by result datatype, each with its least and largest number of operands.
+_BY_RESULT_DTYPE: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "handle": {
         **dict.fromkeys(
             ("lookup_param", "start_profile_intrinsic", "end_profile_intrinsic"), (1, 1)
@@ -78,7 +78,7 @@ _OF_DTYPE: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "uint32": {"tvm_warp_activemask": (0, 0)},
 }
 
-#: Those that give what one of their operands is, by its place.
+#: Intrinsics whose result has the datatype of one operand: its index, and the operand counts.
 _AS_OPERAND: Mapping[str, tuple[int, tuple[int, int]]] = {
     "tvm_thread_invariant": (0, (1, 1)),
     "tvm_warp_shuffle": (1, (5, 5)),
@@ -86,8 +86,8 @@ _AS_OPERAND: Mapping[str, tuple[int, tuple[int, int]]] = {
     "tvm_warp_shuffle_up": (1, (5, 5)),
 }
 
-#: Those whose datatype is written first, or as `dtype=`.
-_DTYPE_WRITTEN: Mapping[str, tuple[int, int]] = {
+#: Intrinsics that take the result datatype first, or as `dtype=`.
+_DTYPE_FIRST: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), _NAMED),
     "get_active_lane_mask": (2, 2),
     "mma_fill": (3, 3),
@@ -102,7 +102,7 @@ _DTYPE_WRITTEN: Mapping[str, tuple[int, int]] = {
     "vectorcombine": (2, 2),
 }
 
-#: Other names for some of them.
+#: Alternative names.
 _ALIASES = {
     "call_cpacked_lowered": "tvm_call_cpacked_lowered",
     "call_packed_lowered": "tvm_call_packed_lowered",
@@ -116,8 +116,8 @@ def _operand(value: Any) -> PrimExpr:
 def _operands(name: str, args: tuple[Any, ...], count: tuple[int, int]) -> list[PrimExpr]:
     least, most = count
     if not least <= len(args) <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        raise MisuseError(f"{name} takes {wanted} operands, found {len(args)}")
+        expected = str(least) if least == most else f"{least} to {most}"
+        raise MisuseError(f"{name} takes {expected} operands, found {len(args)}")
     return [_operand(arg) for arg in args]
 
 
@@ -127,23 +127,23 @@ def _named(name: str, what: str, function: Callable[..., PrimExpr]) -> Callable[
     return function
 
 
-def _giving(name: str, dtype: str, count: tuple[int, int]) -> Callable[..., PrimExpr]:
-    def word(*args: Any) -> PrimExpr:
+def _with_result_dtype(name: str, dtype: str, count: tuple[int, int]) -> Callable[..., PrimExpr]:
+    def call(*args: Any) -> PrimExpr:
         return Call(dtype, f"tir.{name}", _operands(name, args, count))
 
-    return ignoring_dtype(_named(name, f"giving {dtype or 'nothing'}", word))
+    return ignoring_dtype(_named(name, f"giving {dtype or 'nothing'}", call))
 
 
-def _as_operand(name: str, place: int, count: tuple[int, int]) -> Callable[..., PrimExpr]:
-    def word(*args: Any) -> PrimExpr:
+def _as_operand(name: str, index: int, count: tuple[int, int]) -> Callable[..., PrimExpr]:
+    def call(*args: Any) -> PrimExpr:
         values = _operands(name, args, count)
-        return Call(values[place].dtype, f"tir.{name}", values)
+        return Call(values[index].dtype, f"tir.{name}", values)
 
-    return ignoring_dtype(_named(name, f"in the datatype of operand {place + 1}", word))
+    return ignoring_dtype(_named(name, f"in the datatype of operand {index + 1}", call))
 
 
-def _dtype_written(name: str, count: tuple[int, int]) -> Callable[..., PrimExpr]:
-    def word(*args: Any, dtype: object = None) -> PrimExpr:
+def _with_leading_dtype(name: str, count: tuple[int, int]) -> Callable[..., PrimExpr]:
+    def call(*args: Any, dtype: object = None) -> PrimExpr:
         if dtype is None:
             if not args:
                 raise MisuseError(f"{name} takes a datatype first")
@@ -152,7 +152,7 @@ def _dtype_written(name: str, count: tuple[int, int]) -> Callable[..., PrimExpr]
         kind: DataType = as_dtype(dtype)
         return Call(kind, f"tir.{name}", _operands(name, args, count))
 
-    return _named(name, "whose datatype is written first", word)
+    return _named(name, "whose datatype is written first", call)
 
 
 def struct_get(arr: Any, index: Any, kind: Any, dtype: object) -> PrimExpr:
@@ -161,26 +161,26 @@ def struct_get(arr: Any, index: Any, kind: Any, dtype: object) -> PrimExpr:
 
 
 def llvm_lookup_intrinsic_id(name: str) -> PrimExpr:
-    """The intrinsic of LLVM of this name, for `T.call_llvm_intrin`: by name, whatever its number.
+    """Return the LLVM intrinsic `name` for `T.call_llvm_intrin`, identified by name, not number.
 
     Errors:
-        MisuseError: it is no name.
+        MisuseError: `name` is not a name.
     """
     if not isinstance(name, str) or not name:
         raise MisuseError(f"an intrinsic is named by a string, found {name!r:.60}", about=name)
     return StringImm(name)
 
 
-def _table() -> dict[str, Callable[..., PrimExpr]]:
-    found: dict[str, Callable[..., PrimExpr]] = {}
-    for dtype, names in _OF_DTYPE.items():
-        found |= {name: _giving(name, dtype, count) for name, count in names.items()}
-    for name, (place, operands) in _AS_OPERAND.items():
-        found[name] = _as_operand(name, place, operands)
-    found |= {name: _dtype_written(name, count) for name, count in _DTYPE_WRITTEN.items()}
-    found["tvm_struct_get"] = struct_get
-    found |= {alias: found[name] for alias, name in _ALIASES.items()}
-    return {name: word for name, word in found.items() if not hasattr(intrin, name)}
+def _intrinsics() -> dict[str, Callable[..., PrimExpr]]:
+    table: dict[str, Callable[..., PrimExpr]] = {}
+    for dtype, names in _BY_RESULT_DTYPE.items():
+        table |= {name: _with_result_dtype(name, dtype, count) for name, count in names.items()}
+    for name, (index, operands) in _AS_OPERAND.items():
+        table[name] = _as_operand(name, index, operands)
+    table |= {name: _with_leading_dtype(name, count) for name, count in _DTYPE_FIRST.items()}
+    table["tvm_struct_get"] = struct_get
+    table |= {alias: table[name] for alias, name in _ALIASES.items()}
+    return {name: function for name, function in table.items() if not hasattr(intrin, name)}
 
 
-INTRINSICS: Mapping[str, Callable[..., PrimExpr]] = _table()
+INTRINSICS: Mapping[str, Callable[..., PrimExpr]] = _intrinsics()

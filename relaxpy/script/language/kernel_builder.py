@@ -1,4 +1,4 @@
-"""A kernel as it comes into being, statement by statement, whoever makes it."""
+"""Builds a kernel statement by statement, for the parser and for IRBuilder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
 
 @dataclass(slots=True)
 class Block:
-    """What is said of a block so far."""
+    """The state of a block that is being built."""
 
     form: records.BlockForm | None
     iter_vars: list[IterVar] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Block:
 class Body:
     """Statements being collected; a wrapper takes all that follow it as its body.
 
-    That of `T.If` holds no statements, but its branches as `cases`.
+    The body of `T.If` holds no statements, but its branches as `cases`.
     """
 
     kind: Literal["function", "block", "loop", "cases", "inner"]
@@ -49,7 +49,7 @@ class Body:
     cases: dict[bool, stmt.Stmt] = field(default_factory=dict)
 
     def fold(self) -> stmt.Stmt:
-        """The statements as one."""
+        """Combine the statements to one."""
         rest: list[stmt.Stmt] = []
         for item in reversed(self.items):
             if isinstance(item, stmt.Stmt):
@@ -66,9 +66,9 @@ def _sequence(backwards: list[stmt.Stmt]) -> stmt.Stmt:
 
 
 class KernelBuilder:
-    """Takes parameters and statements, and gives the kernel of them.
+    """Builds a kernel from parameters and statements.
 
-    `at` is what is said, by whoever reads a text, to stand where: here it is not looked at.
+    `at` is the location of a statement. Only subclasses that read a text use it.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class KernelBuilder:
         self.loops: dict[Var, Range] = {}
         self.threads: dict[Var, str] = {}
         self.named: set[Var] = set()
-        self.given_vars: list[Var] = []
+        self.candidate_free_vars: list[Var] = []
         self.pointers: set[Var] = set()
         self.bodies: list[Body] = []
         self.root = Block(None)
@@ -90,15 +90,15 @@ class KernelBuilder:
     # --- how mistakes are told
 
     def error(self, at: Any, message: str, **details: Any) -> RelaxpyError:
-        """The error `message` about what stands at `at`."""
+        """Create the error `message` at location `at`."""
         return BuilderStateError(message, **details)
 
     def span(self, at: Any) -> Span | None:
-        """Where `at` stands."""
+        """The span of location `at`."""
         return None
 
-    def made(self, at: Any, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What `make` gives; what it refuses is a mistake at `at`."""
+    def call_at(self, at: Any, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `make`; an error in it is reported at location `at`."""
         return make(*args, **kwargs)
 
     # --- bodies
@@ -111,7 +111,7 @@ class KernelBuilder:
     def body(
         self, kind: Literal["function", "block", "loop", "cases", "inner"] = "inner"
     ) -> Iterator[Body]:
-        """A body that takes the statements until the context ends."""
+        """Open a body that collects the statements until the context ends."""
         body = Body(kind)
         self.bodies.append(body)
         try:
@@ -119,52 +119,53 @@ class KernelBuilder:
         finally:
             self.bodies.pop()
 
-    def check_place(self, at: Any) -> None:
-        """A statement stands directly in T.If nowhere."""
+    def check_position(self, at: Any) -> None:
+        """Check that a statement is not directly inside T.If."""
         body = self.bodies[-1]
         if body.kind == "cases":
-            body.cases.setdefault(True, _sequence([]))  # that none was given is not said as well
+            # A branch is entered, so that its absence is not reported as well.
+            body.cases.setdefault(True, _sequence([]))
             raise self.error(at, "with T.If holds with T.Then(): and perhaps with T.Else():")
 
     def block_at(self, at: Any, what: str) -> Block:
-        """The block around, in which `what` must stand directly."""
+        """The enclosing block, directly inside which `what` must be."""
         if self.bodies[-1].kind != "block":
             raise self.error(at, f"{what} belongs directly into a block, with T.block(...):")
         return self.blocks[-1]
 
     # --- the kernel as a whole
 
-    def parameter(self, name: str, given: Buffer | Var) -> None:
-        """Append a parameter: a variable, or a buffer behind a handle called `name`."""
-        if isinstance(given, Var):
-            self.params[given] = None
-            self.named.add(given)
+    def parameter(self, name: str, param: Buffer | Var) -> None:
+        """Append a parameter: a variable, or a buffer with a handle called `name`."""
+        if isinstance(param, Var):
+            self.params[param] = None
+            self.named.add(param)
             return
         handle = Var(name, "handle")
         self.params[handle] = None
-        self.buffer_map[handle] = given
-        self.pointers.add(given.data)
+        self.buffer_map[handle] = param
+        self.pointers.add(param.data)
 
-    def finished(
+    def finish(
         self, body: Body, symbol: str | None, *, private_as: str | None, at: Any
     ) -> PrimFunc:
-        """The kernel around `body`, with a root block where one is needed.
+        """Create the kernel with this body, adding a root block where one is needed.
 
-        `symbol` is what it is called from outside, `private_as` what one is called that has none.
+        `symbol` is its global symbol; `private_as` is the name of a kernel without one.
         """
         lone = body.items[0] if len(body.items) == 1 else None
-        bare = isinstance(lone, stmt.BlockRealize) and not lone.block.iter_vars
-        if not bare:
+        is_root = isinstance(lone, stmt.BlockRealize) and not lone.block.iter_vars
+        if not is_root:
             body.items = [
-                self.declared(i) if isinstance(i, stmt.Stmt) and i in self.undeclared else i
+                self.declare_regions(i) if isinstance(i, stmt.Stmt) and i in self.undeclared else i
                 for i in body.items
             ]
-        whole = body.fold()
+        result = body.fold()
         span = self.span(at)
-        if self.root.allocations or (self.has_block and not bare):
+        if self.root.allocations or (self.has_block and not is_root):
             allocations = tuple(self.root.allocations)
-            root = stmt.Block((), (), (), "root", whole, None, allocations, span=span)
-            whole = stmt.BlockRealize((), ops.const(True, "bool"), root, span)
+            root = stmt.Block((), (), (), "root", result, None, allocations, span=span)
+            result = stmt.BlockRealize((), ops.const(True, "bool"), root, span)
         if symbol is not None:
             self.attrs.setdefault("global_symbol", symbol)
         if private_as is not None and "global_symbol" in self.attrs:
@@ -172,56 +173,56 @@ class KernelBuilder:
             raise self.error(at, f"private kernel{named} has a global_symbol")
         return PrimFunc(
             tuple(self.params),
-            whole,
+            result,
             self.ret_type,
             self.buffer_map,
             Attrs(self.attrs),
             span=span,
         )
 
-    def is_doubtful(self) -> bool:
-        """Whether there are variables that neither a statement nor a parameter surely defines."""
+    def may_have_free_vars(self) -> bool:
+        """Whether there may be variables that neither a statement nor a parameter defines."""
         bound = {v for b in self.buffer_map.values() for v in (*b.shape, *b.strides, b.elem_offset)}
-        return not bound.issuperset(self.given_vars)
+        return not bound.issuperset(self.candidate_free_vars)
 
     def new_var(self, name: str, dtype: str | PointerType) -> Var:
-        """A variable that the program defines."""
+        """Create a variable that the program defines."""
         var = Var(name, dtype)
         self.named.add(var)
         return var
 
-    # --- what holds statements
+    # --- statements with a body
 
     @contextmanager
     def loop(self, form: records.LoopForm, names: Sequence[str], at: Any) -> Iterator[list[Var]]:
-        """The loops of `form`, one inside the other, over variables called so."""
+        """Open the nested loops of `form`, over variables called `names`."""
         variables = []
         for name, (first, extent) in zip(names, form.bounds, strict=True):
             variables.append(self.new_var(name, first.dtype))
             self.loops[variables[-1]] = Range.from_min_extent(first, extent)
         with self.body("loop") as body:
             yield variables
-        whole, span = body.fold(), self.span(at)
+        result, span = body.fold(), self.span(at)
         for var, (first, extent) in zip(reversed(variables), reversed(form.bounds), strict=True):
             binding = None
             if form.thread is not None:
                 index = Var("", var.dtype)
                 binding = IterVar(None, index, IterVarKind.ThreadIndex, form.thread)
-            whole = stmt.For(
-                var, first, extent, form.kind, whole, binding, Attrs(form.annotations), span
+            result = stmt.For(
+                var, first, extent, form.kind, result, binding, Attrs(form.annotations), span
             )
-        self.add(whole)
+        self.add(result)
 
     @contextmanager
     def while_loop(self, condition: PrimExpr, at: Any) -> Iterator[None]:
-        """A loop with a condition."""
+        """Open a while loop."""
         with self.body("loop") as body:
             yield
         self.add(stmt.While(condition, body.fold(), self.span(at)))
 
     @contextmanager
     def branches(self, condition: PrimExpr, at: Any) -> Iterator[None]:
-        """What holds the branches, and nothing else."""
+        """Open the body of `T.If`, which holds branches only."""
         with self.body("cases") as body:
             yield
         cases = body.cases
@@ -231,20 +232,20 @@ class KernelBuilder:
 
     @contextmanager
     def branch(self, form: records.BranchForm, at: Any) -> Iterator[None]:
-        """One of the branches."""
-        around = self.bodies[-1]
+        """Open one of the branches."""
+        enclosing = self.bodies[-1]
         word = "Then" if form.taken else "Else"
-        if around.kind != "cases":
+        if enclosing.kind != "cases":
             raise self.error(at, f"with T.{word} stands directly in with T.If(condition):")
-        if form.taken in around.cases:
+        if form.taken in enclosing.cases:
             raise self.error(at, f"with T.If holds with T.{word}() twice")
         with self.body() as body:
             yield
-        around.cases[form.taken] = body.fold()
+        enclosing.cases[form.taken] = body.fold()
 
     @contextmanager
     def init(self, at: Any) -> Iterator[None]:
-        """What the block around does first."""
+        """Open the initialisation of the enclosing block."""
         block = self.block_at(at, "T.init")
         if block.init is not None:
             raise self.error(at, "T.init is given twice for this block")
@@ -254,59 +255,61 @@ class KernelBuilder:
 
     @contextmanager
     def block(self, form: records.BlockForm, at: Any) -> Iterator[None]:
-        """A block."""
-        top = self.bodies[-1].kind == "function"
-        said = Block(form)
-        self.blocks.append(said)
+        """Open a block."""
+        is_top = self.bodies[-1].kind == "function"
+        state = Block(form)
+        self.blocks.append(state)
         try:
             with self.body("block") as body:
                 yield
         finally:
             self.blocks.pop()
         self.has_block = True
-        # Where it says what its variables stand for, and when it runs, they mean nothing yet.
-        own = {axis.var for axis in said.iter_vars}
-        before = [*said.iter_values, *([] if said.predicate is None else [said.predicate])]
-        self.given_vars += [n for v in before for n in walk(v) if isinstance(n, Var) and n in own]
+        # The values of its iteration variables and its predicate are outside of their scope.
+        axes = {axis.var for axis in state.iter_vars}
+        conditions = [*state.iter_values, *([] if state.predicate is None else [state.predicate])]
+        self.candidate_free_vars += [
+            n for v in conditions for n in walk(v) if isinstance(n, Var) and n in axes
+        ]
         span = self.span(at)
-        whole = stmt.Block(
-            tuple(said.iter_vars),
-            said.regions.get("reads", ()),
-            said.regions.get("writes", ()),
+        result = stmt.Block(
+            tuple(state.iter_vars),
+            state.regions.get("reads", ()),
+            state.regions.get("writes", ()),
             form.name,
             body.fold(),
-            said.init,
-            tuple(said.allocations),
-            tuple(said.matches),
-            Attrs(said.attrs),
+            state.init,
+            tuple(state.allocations),
+            tuple(state.matches),
+            Attrs(state.attrs),
             span,
         )
         # Alone at the top of a kernel, a block without variables is its root and declares nothing.
-        maybe_root = top and not said.iter_vars and not form.no_realize
-        if not maybe_root:
-            whole = self.made(at, self.inferred, whole, said)
+        may_be_root = is_top and not state.iter_vars and not form.no_realize
+        if not may_be_root:
+            result = self.call_at(at, self.infer_regions, result, state)
         if form.no_realize:
-            self.add(whole)
+            self.add(result)
             return
-        predicate = ops.const(True, "bool") if said.predicate is None else said.predicate
-        realize = stmt.BlockRealize(tuple(said.iter_values), predicate, whole, span)
-        if maybe_root:
-            self.undeclared[realize] = said
+        predicate = ops.const(True, "bool") if state.predicate is None else state.predicate
+        realize = stmt.BlockRealize(tuple(state.iter_values), predicate, result, span)
+        if may_be_root:
+            self.undeclared[realize] = state
         self.add(realize)
 
-    def inferred(self, block: stmt.Block, said: Block) -> stmt.Block:
-        """`block` with the regions that the text does not give."""
-        if len(said.regions) == 2:
+    def infer_regions(self, block: stmt.Block, state: Block) -> stmt.Block:
+        """Infer the regions that the program does not declare."""
+        if len(state.regions) == 2:
             return block
         reads, writes = access_regions(block, self.pointers)
         return replace(
             block,
-            reads=said.regions.get("reads", reads),
-            writes=said.regions.get("writes", writes),
+            reads=state.regions.get("reads", reads),
+            writes=state.regions.get("writes", writes),
         )
 
-    def declared(self, realize: stmt.Stmt) -> stmt.Stmt:
-        """`realize` with the regions of its block."""
+    def declare_regions(self, realize: stmt.Stmt) -> stmt.Stmt:
+        """Add the inferred regions to the block of `realize`."""
         assert isinstance(realize, stmt.BlockRealize)
-        block = self.inferred(realize.block, self.undeclared[realize])
+        block = self.infer_regions(realize.block, self.undeclared[realize])
         return replace(realize, block=block)

@@ -1,4 +1,4 @@
-"""What the records of `T` do to a kernel."""
+"""The effects of the records of `T` on a kernel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SCOPED = (
 )
 
 
-#: What `with` takes.
+#: The records that `with` takes.
 FRAMES = (
     *(records.LoopForm, records.BlockForm, records.InitForm, records.WhileForm, records.IfForm),
     *(records.BranchForm, *SCOPED),
@@ -47,23 +47,23 @@ FRAMES = (
 
 _JUMPS: Mapping[Node, str] = {Op("tir.break_loop"): "break", Op("tir.continue_loop"): "continue"}
 
-#: What gives something to name.
+#: The records that define a value with a name.
 NAMED = (
     *(records.AxisForm, records.RemapForm, records.MatchBufferForm),
     *(records.AllocBufferForm, records.EnvThreadForm),
 )
 
 
-class KernelForms(KernelBuilder):
-    """Acts upon records."""
+class RecordBuilder(KernelBuilder):
+    """A kernel builder that applies records."""
 
-    def given(self, name: str, form: records.Form, at: Any) -> Any:
-        """What a name stands for after `name = form`."""
+    def define(self, name: str, form: records.Form, at: Any) -> Any:
+        """The value bound by `name = form`."""
         match form:
             case records.AxisForm():
                 return self.axis(name, form, at)
             case records.RemapForm():
-                axes = self.remapped(form, at)
+                axes = self.expand_remap(form, at)
                 named = [
                     self.axis(n, a, at) for n, a in zip(_numbered(name, axes), axes, strict=True)
                 ]
@@ -77,13 +77,13 @@ class KernelForms(KernelBuilder):
                 self.threads[var] = tag
                 return var
             case records.Form() if isinstance(form, SCOPED):
-                found, wrap = self.opened(name, form, at)
+                result, wrap = self.open_scope(name, form, at)
                 self.add(wrap)
-                if found is None:
+                if result is None:
                     raise self.error(at, f"{describe(form)} gives nothing to name")
-                return found
+                return result
             case records.BufferSpec(data=Var()):
-                return self.given(name, records.DeclBufferForm(form), at)
+                return self.define(name, records.DeclBufferForm(form), at)
             case records.BufferSpec():
                 raise self.error(
                     at,
@@ -93,26 +93,26 @@ class KernelForms(KernelBuilder):
             case _:
                 raise self.error(at, f"{describe(form)} gives nothing to name")
 
-    def act(self, form: records.Form, at: Any) -> Any:
-        """What a record that is no frame does where it stands, and what it gives."""
-        self.check_place(at)
-        return self.given("", form, at) if isinstance(form, NAMED) else self.effect(form, at)
+    def apply(self, form: records.Form, at: Any) -> Any:
+        """Apply a record that is not a frame, and return its result."""
+        self.check_position(at)
+        return self.define("", form, at) if isinstance(form, NAMED) else self.effect(form, at)
 
-    # --- what holds statements
+    # --- statements with a body
 
     @contextmanager
     def unnamed_frame(self, form: records.Form, at: Any) -> Iterator[object]:
-        """The place inside `with form`, whose variables get their names later, if at all."""
+        """Open `with form`, whose variables are named later, if at all."""
         names = [""] * len(form.bounds) if isinstance(form, records.LoopForm) else []
-        with self.frame(form, names, at) as found:
-            yield found[0] if isinstance(found, list) and len(found) == 1 else found
+        with self.frame(form, names, at) as result:
+            yield result[0] if isinstance(result, list) and len(result) == 1 else result
 
     def frame(
         self, form: records.Form, names: Sequence[str], at: Any
     ) -> AbstractContextManager[object]:
-        """The place inside `with form as names:`; it gives what is named."""
+        """Open `with form as names:`; entering it returns the named values."""
         if not isinstance(form, records.BranchForm):
-            self.check_place(at)
+            self.check_position(at)
         match form:
             case records.LoopForm():
                 return self.loop(form, names, at)
@@ -131,20 +131,20 @@ class KernelForms(KernelBuilder):
 
     @contextmanager
     def scoped(self, form: records.Form, names: Sequence[str], at: Any) -> Iterator[object]:
-        """What encloses the statements in it."""
-        found, wrap = self.opened(names[0] if names else "", form, at)
+        """Open a record that wraps the statements in it."""
+        result, wrap = self.open_scope(names[0] if names else "", form, at)
         with self.body() as body:
-            yield found
+            yield result
         self.add(wrap(body.fold()))
 
-    # --- what encloses the statements that follow
+    # --- statements that wrap those that follow
 
-    def opened(self, name: str, form: object, at: Any) -> tuple[object, Wrap]:
-        """What `form` gives to name, and how it encloses what follows."""
+    def open_scope(self, name: str, form: object, at: Any) -> tuple[object, Wrap]:
+        """The value that `form` defines, and the function that wraps the statements that follow."""
         span = self.span(at)
         match form:
             case records.DeclBufferForm(spec=spec):
-                buffer = self.made(at, spec.make, name or "buffer", self.span(at))
+                buffer = self.call_at(at, spec.make, name or "buffer", self.span(at))
                 self.pointers.add(buffer.data)
                 return buffer, lambda body: self.declaration(buffer, spec.data is None, body, at)
             case records.AllocateForm(
@@ -163,7 +163,7 @@ class KernelForms(KernelBuilder):
             case records.AttrForm(node=subject, key=key, value=value):
                 return None, lambda body: stmt.AttrStmt(subject, key, value, body, span)
             case records.LaunchThreadForm():
-                return self.launched(name, form, at)
+                return self.launch_thread(name, form, at)
             case records.RealizeForm(region=region, scope=scope, condition=condition):
                 buffer, bounds = region.buffer, region.region
 
@@ -181,7 +181,7 @@ class KernelForms(KernelBuilder):
                     set_name(bound, name or "v")
                 self.named.add(bound)
                 if var is not None:
-                    self.given_vars.append(bound)
+                    self.candidate_free_vars.append(bound)
                 return bound, lambda body: stmt.LetStmt(bound, value, body, span)
             case records.AssertForm(condition=condition, message=message):
                 return None, lambda body: stmt.AssertStmt(condition, message, body, span)
@@ -189,7 +189,7 @@ class KernelForms(KernelBuilder):
                 raise AssertionError(form)
 
     def declaration(self, buffer: Buffer, allocate: bool, body: stmt.Stmt, at: Any) -> stmt.Stmt:
-        """`body` under a declared buffer, with memory of its own where it has none."""
+        """Wrap `body` in the declaration of a buffer, and in its allocation with `allocate`."""
         span = self.span(at)
         declared = stmt.DeclBuffer(buffer, body, span)
         if not allocate:
@@ -197,8 +197,10 @@ class KernelForms(KernelBuilder):
         always = ops.const(True, "bool")
         return stmt.Allocate(buffer.data, buffer.dtype, buffer.shape, always, declared, span=span)
 
-    def launched(self, name: str, form: records.LaunchThreadForm, at: Any) -> tuple[object, Wrap]:
-        """A hardware index running over an extent."""
+    def launch_thread(
+        self, name: str, form: records.LaunchThreadForm, at: Any
+    ) -> tuple[object, Wrap]:
+        """The variable of a hardware index, and the function that wraps its scope."""
         thread = form.thread
         if isinstance(thread, str):
             var, tag = self.new_var(name or "v", form.extent.dtype), thread
@@ -213,7 +215,7 @@ class KernelForms(KernelBuilder):
     # --- buffers
 
     def match_buffer(self, name: str, form: records.MatchBufferForm, at: Any) -> Buffer:
-        """The buffer behind a parameter, or a view of a region of a block."""
+        """The buffer of a handle parameter, or a view of a region in a block."""
         source, spec = form.source, form.spec
         if isinstance(source, Var):
             assert spec is not None
@@ -223,7 +225,7 @@ class KernelForms(KernelBuilder):
                 raise self.error(at, f"{source.name or 'this'} is no parameter of the kernel")
             if source in self.buffer_map:
                 raise self.error(at, f"parameter {source.name} already has a buffer")
-            buffer: Buffer = self.made(at, spec.make, name, self.span(at))
+            buffer: Buffer = self.call_at(at, spec.make, name, self.span(at))
             self.buffer_map[source] = buffer
             self.pointers.add(buffer.data)
             return buffer
@@ -234,18 +236,18 @@ class KernelForms(KernelBuilder):
             made = decl_buffer(shape, region.buffer.dtype, name)
             buffer = replace(made, span=self.span(at))
         else:
-            buffer = self.made(at, spec.make, name, self.span(at))
+            buffer = self.call_at(at, spec.make, name, self.span(at))
             self.check_view(buffer, region, at)
         block.matches.append(stmt.MatchBufferRegion(buffer, region))
         return buffer
 
     def check_view(self, buffer: Buffer, region: BufferRegion, at: Any) -> None:
-        """Refuse a view whose sizes or datatype are provably not those of its region."""
+        """Check that the shape and datatype of a view do not provably differ from its region's."""
         sizes = [part.extent for part in region.region]
         outer = len(sizes) - buffer.ndim
-        wanted = [*[ops.const(1, "int32")] * outer, *buffer.shape]
+        expected = [*[ops.const(1, "int32")] * outer, *buffer.shape]
         if outer < 0 or any(
-            prove_equal(*pair) is False for pair in zip(sizes, wanted, strict=True)
+            prove_equal(*pair) is False for pair in zip(sizes, expected, strict=True)
         ):
             raise self.error(
                 at,
@@ -259,13 +261,13 @@ class KernelForms(KernelBuilder):
             )
 
     def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
-        """A buffer of the block around; at the top of the kernel, of its root block."""
+        """Allocate a buffer in the enclosing block; at the top of the kernel, in its root block."""
         kind = self.bodies[-1].kind
         if kind not in ("function", "block"):
             raise self.error(
                 at, "T.alloc_buffer belongs directly into a block or to the top of the kernel"
             )
-        buffer: Buffer = self.made(at, spec.make, name, self.span(at))
+        buffer: Buffer = self.call_at(at, spec.make, name, self.span(at))
         (self.blocks[-1] if kind == "block" else self.root).allocations.append(buffer)
         self.pointers.add(buffer.data)
         return buffer
@@ -273,15 +275,15 @@ class KernelForms(KernelBuilder):
     # --- blocks
 
     def axis(self, name: str, form: records.AxisForm, at: Any) -> Var:
-        """A variable of the block around."""
+        """Add an iteration variable to the enclosing block."""
         block = self.block_at(at, "T.axis")
         var = self.new_var(name, form.dom.extent.dtype)
         block.iter_vars.append(IterVar(form.dom, var, form.kind, span=self.span(at)))
         block.iter_values.append(form.binding)
         return var
 
-    def remapped(self, form: records.RemapForm, at: Any) -> list[records.AxisForm]:
-        """The single axes that a remap stands for."""
+    def expand_remap(self, form: records.RemapForm, at: Any) -> list[records.AxisForm]:
+        """The axes that a remap is short for."""
         axes = []
         kinds = {"S": IterVarKind.DataPar, "R": IterVarKind.CommReduce}
         for letter, binding in zip(form.kinds, form.bindings, strict=True):
@@ -296,14 +298,16 @@ class KernelForms(KernelBuilder):
         return axes
 
     def effect(self, form: records.Form, at: Any) -> None:
-        """A record that stands alone on a line."""
+        """Apply a record that is a statement by itself."""
         match form:
-            case records.StoreForm(buffer, given, indices, predicate):
-                dtype, _, _ = self.made(at, check_access, buffer, indices)
-                converted: PrimExpr = self.made(at, scalar, given, dtype)
-                stored = self.made(at, ops.cast_to, converted, dtype)
+            case records.StoreForm(buffer, argument, indices, predicate):
+                dtype, _, _ = self.call_at(at, check_access, buffer, indices)
+                converted: PrimExpr = self.call_at(at, scalar, argument, dtype)
+                stored = self.call_at(at, ops.cast_to, converted, dtype)
                 span = self.span(at)
-                self.add(self.made(at, stmt.BufferStore, buffer, stored, indices, predicate, span))
+                self.add(
+                    self.call_at(at, stmt.BufferStore, buffer, stored, indices, predicate, span)
+                )
             case records.EvaluateForm(value=value):
                 self.evaluate(value, at)
             case records.AccessForm(what=what, regions=regions):
@@ -322,10 +326,10 @@ class KernelForms(KernelBuilder):
             case records.AttrsForm(of="function", attrs=attrs):
                 if self.bodies[-1].kind != "function":
                     raise self.error(at, "T.func_attr belongs to the top of the kernel")
-                self.made(at, records.added_attributes, self.attrs, attrs)
+                self.call_at(at, records.added_attributes, self.attrs, attrs)
                 self.attrs.update(attrs)
             case records.Form() if isinstance(form, SCOPED):
-                self.add(self.opened("", form, at)[1])
+                self.add(self.open_scope("", form, at)[1])
             case records.MetaVar():
                 return
             case records.LoopForm():
@@ -340,14 +344,14 @@ class KernelForms(KernelBuilder):
                 raise self.error(at, f"{describe(form)} must be given a name")
 
     def evaluate(self, value: PrimExpr, at: Any) -> None:
-        """An expression for its effect; what leaves a loop stands in one."""
+        """Evaluate an expression for its side effect; break and continue must be inside a loop."""
         word = _JUMPS.get(value.op) if isinstance(value, tir.Call) else None
         if word is not None and not any(body.kind == "loop" for body in self.bodies):
             raise self.error(at, f"{word} stands outside a loop")
         self.add(stmt.Evaluate(value, self.span(at)))
 
     def merge(self, table: dict[str, object], attrs: object, at: Any) -> None:
-        """Enter the attributes of a block; the same key may come again with the same value."""
+        """Add the attributes of a block; a key may be repeated with the same value."""
         assert isinstance(attrs, dict)
         for key, value in attrs.items():
             if key in table and table[key] != value:
@@ -365,36 +369,36 @@ def _numbered(name: str, members: list[records.AxisForm]) -> list[str]:
     return [name] if len(members) == 1 else [f"{name}_{k}" for k in range(len(members))]
 
 
-def _region(given: object) -> BufferRegion:
-    if isinstance(given, Buffer):
-        return BufferRegion(given, tuple(Range(size) for size in given.shape))
-    return stmt.regions([given])[0]  # type: ignore[list-item]
+def _region(argument: object) -> BufferRegion:
+    if isinstance(argument, Buffer):
+        return BufferRegion(argument, tuple(Range(size) for size in argument.shape))
+    return stmt.regions([argument])[0]  # type: ignore[list-item]
 
 
-def typed_var(name: str, given: object) -> Var | None:
+def typed_var(name: str, argument: object) -> Var | None:
     """The variable that an annotation such as `T.int32` or `T.handle` declares, or None."""
-    if isinstance(given, (records.Word, records.HandleWord)):
-        return Var(name, given.dtype)
-    if isinstance(given, Var):
-        return given if given.name else given.renamed(name)
+    if isinstance(argument, (records.DatatypeName, records.HandleName)):
+        return Var(name, argument.dtype)
+    if isinstance(argument, Var):
+        return argument if argument.name else argument.renamed(name)
     return None
 
 
-def result_type(given: object) -> DataType | None:
-    """The datatype of what a kernel returns, as annotations name it; None where it gives nothing.
+def result_type(argument: object) -> DataType | None:
+    """The datatype of a kernel's result, from its annotation; None if there is no result.
 
-    Errors: MisuseError if it is none.
+    Errors: MisuseError if it is not a datatype.
     """
-    match given:
+    match argument:
         case None:
             return None
-        case records.Word() | records.HandleWord() | Var() | PrimType():
-            return given.dtype
+        case records.DatatypeName() | records.HandleName() | Var() | PrimType():
+            return argument.dtype
         case str():
-            return DataType(given)
+            return DataType(argument)
         case _:
             raise MisuseError(
-                f"a kernel returns a scalar datatype, found {describe(given)}", about=given
+                f"a kernel returns a scalar datatype, found {describe(argument)}", about=argument
             )
 
 

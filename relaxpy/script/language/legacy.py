@@ -1,4 +1,4 @@
-"""Spellings of older and newer documents, as what they mean now (rules LEG)."""
+"""Spellings of older and newer versions of Relax, translated to the current ones (rules LEG)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from relaxpy.script.language.annotations import (
     Shape,
     Tensor,
     Tuple,
-    TypeWord,
+    TypeName,
     as_type,
     checked_ndim,
 )
-from relaxpy.script.language.eager import word
+from relaxpy.script.language.eager import directive
 
 RuntimeDepShape = records.UnknownShape()
 
-#: Names of the older documents that are not read, each with what replaces it.
+#: Names of older versions that are not supported, each with its replacement.
 NOT_READ: Mapping[str, tuple[str, str]] = {
     "check_annotation": (
         "LEG-9",
@@ -43,22 +43,22 @@ NOT_READ: Mapping[str, tuple[str, str]] = {
 
 
 def Int(bitwidth: int) -> DataType:
-    """The datatype of signed integers of this many bits."""
+    """The datatype of signed integers of `bitwidth` bits."""
     return DataType(f"int{_bits(bitwidth)}")
 
 
 def Float(bitwidth: int) -> DataType:
-    """The datatype of IEEE floats of this many bits."""
+    """The datatype of IEEE floats of `bitwidth` bits."""
     return DataType(f"float{_bits(bitwidth)}")
 
 
 def Bool() -> DataType:
-    """The datatype of truth values."""
+    """The datatype of booleans."""
     return DataType("bool")
 
 
 def Void() -> DataType:
-    """The datatype of which nothing is known."""
+    """The unknown datatype."""
     return VOID
 
 
@@ -103,7 +103,7 @@ def _tuple_type(*fields: Any) -> ty.TupleType | Tuple:
 def _func_type(
     arg_types: Sequence[Any], ret_type: Any, pure: bool = True
 ) -> ty.FuncType | Callable_:
-    """A function from types to a type, pure unless it is said otherwise."""
+    """A function from argument types to a result type, pure by default."""
     if not isinstance(arg_types, (tuple, list)):
         raise MisuseError(
             f"the types of arguments are a list, found {arg_types!r:.60}", about=arg_types
@@ -124,13 +124,13 @@ def _packed_func_type() -> ty.PackedFuncType:
     return ty.PackedFuncType()
 
 
-DynTensorType = TypeWord("DynTensorType", _dyn_tensor_type)
-TensorType = TypeWord("TensorType", _tensor_type)
-ShapeType = TypeWord("ShapeType", _shape_type)
-TupleType = TypeWord("TupleType", _tuple_type)
-FuncType = TypeWord("FuncType", _func_type)
-ObjectType = TypeWord("ObjectType", _object_type)
-PackedFuncType = TypeWord("PackedFuncType", _packed_func_type)
+DynTensorType = TypeName("DynTensorType", _dyn_tensor_type)
+TensorType = TypeName("TensorType", _tensor_type)
+ShapeType = TypeName("ShapeType", _shape_type)
+TupleType = TypeName("TupleType", _tuple_type)
+FuncType = TypeName("FuncType", _func_type)
+ObjectType = TypeName("ObjectType", _object_type)
+PackedFuncType = TypeName("PackedFuncType", _packed_func_type)
 PrimType = Prim
 
 
@@ -141,9 +141,9 @@ def _dtype(value: object) -> DataType:
 # --- expressions
 
 
-@word
+@directive
 def match_shape(value: object, pattern: Sequence[object]) -> records.MatchShapeForm:
-    """`value`, a tensor or a shape, checked at run time against a shape (LEG-1, LEG-2)."""
+    """Check `value`, a tensor or a shape, against a shape at run time (LEG-1, LEG-2)."""
     if not isinstance(pattern, (tuple, list, rx.ShapeExpr)):
         raise MisuseError(
             f"a pattern is a list of dimensions, found {pattern!r:.60}",
@@ -154,23 +154,23 @@ def match_shape(value: object, pattern: Sequence[object]) -> records.MatchShapeF
 
 
 def cast(v: object, *types: object, type_args: Sequence[object] = ()) -> records.MatchCastForm:
-    """`v` checked at run time to have a type (LEG-11)."""
-    given = (*types, *type_args)
-    if len(given) != 1:
+    """Check at run time that `v` has a type (LEG-11)."""
+    targets = (*types, *type_args)
+    if len(targets) != 1:
         raise MisuseError(
-            f"cast takes one type, as in R.cast(v, R.ObjectType()), found {len(given)}",
+            f"cast takes one type, as in R.cast(v, R.ObjectType()), found {len(targets)}",
             rule="LEG-11",
         )
-    return records.MatchCastForm(v, given[0])
+    return records.MatchCastForm(v, targets[0])
 
 
-def matched_info(form: records.MatchShapeForm, info: rx.StructInfo) -> rx.StructInfo:
-    """The info against which a `match_shape` checks a value that has `info`.
+def matched_sinfo(form: records.MatchShapeForm, info: rx.StructInfo) -> rx.StructInfo:
+    """The struct info against which a `match_shape` checks a value of struct info `info`.
 
     Rule:
         LEG-1, LEG-2, LEG-3.
     Errors:
-        MisuseError: it is neither a tensor nor a shape, or not known to be one of them.
+        MisuseError: the value is not known to be a tensor or a shape.
     """
     pattern: Any = form.pattern
     dims: Any = pattern.values if isinstance(pattern, rx.ShapeExpr) else tuple(pattern)

@@ -1,4 +1,4 @@
-"""The names that a namespace of the language offers beside its `__all__`."""
+"""The names that a namespace of the language has in addition to its `__all__`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection
 
 
 def offers(space: object, name: str) -> bool:
-    """Whether a namespace has a name beside its `__all__`."""
+    """Whether a namespace has `name` in addition to its `__all__`."""
     answers: Callable[[str], bool] | None = getattr(space, "_offers", None)
     return answers is not None and answers(name)
 
 
 def public_names(space: object) -> Collection[str]:
-    """The names that a namespace offers beside its `__all__`: operators registered meanwhile."""
+    """The names of a namespace that are not in its `__all__`: operators registered later."""
     lists: Callable[[], Collection[str]] | None = getattr(space, "_public_names", None)
     return () if lists is None else lists()

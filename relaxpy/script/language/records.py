@@ -1,6 +1,6 @@
-"""What the words of `T`, and some of `R` and `I`, give: records that the parser acts upon.
+"""The records that the directives of `T`, and some of `R` and `I`, return to the parser.
 
-A record does nothing by itself, so that a namespace can be used where no program is being read.
+A record has no effect by itself, so that a namespace can be used outside of a program.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _NONE: Mapping[str, object] = MappingProxyType({})
 
 @dataclass_transform(frozen_default=True)
 class Form:
-    """Base of the records; messages call each by its word, `display_name`.
+    """Base of the records; `display_name` is the name of a record in messages.
 
-    What a subclass annotates are its fields, as of a frozen dataclass. There are many of these, and
-    no program needs more than a few: Python would make code for each of them at every start.
+    The annotations of a subclass are its fields, as in a frozen dataclass. It is not one, because
+    Python would generate code for each of the many subclasses whenever relaxpy is imported.
     """
 
     display_name: ClassVar[str]
@@ -53,12 +53,12 @@ class Form:
 
     def __init__(self, *values: Any, **named: Any) -> None:
         fields = self.__match_args__
-        given = dict(zip(fields, values, strict=False)) | named
+        arguments = dict(zip(fields, values, strict=False)) | named
         for name in fields:
             object.__setattr__(
-                self, name, given.pop(name) if name in given else getattr(self, name)
+                self, name, arguments.pop(name) if name in arguments else getattr(self, name)
             )
-        if given or len(values) > len(fields):
+        if arguments or len(values) > len(fields):
             raise TypeError(f"{type(self).__name__} has the fields {', '.join(fields)}")
 
     @override
@@ -86,7 +86,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class FunctionOptions:
-    """What a decorator says of a function; `name` is for one that Python cannot spell."""
+    """The options of a function's decorator; `name` need not be a Python identifier."""
 
     dialect: Literal["relax", "tir"]
     name: str | None = None
@@ -97,22 +97,22 @@ class FunctionOptions:
 
 @dataclass(frozen=True, slots=True)
 class ModuleOptions:
-    """What a decorator says of a module."""
+    """The options of a module's decorator."""
 
-    word: ClassVar[str] = "I.ir_module"
+    display_name: ClassVar[str] = "I.ir_module"
     check_well_formed: bool = True
 
-    def made(self, module: IRModule) -> Any:
-        """What the decorated class becomes."""
+    def finish(self, module: IRModule) -> Any:
+        """The object that replaces the decorated class."""
         return module
 
 
 @dataclass(frozen=True, slots=True)
 class PythonOptions:
-    """`I.pyfunc`: a function of Python's own, which is kept as it is."""
+    """`I.pyfunc`: a Python function that the module keeps as it is."""
 
     def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
-        """`function` itself; the class around it enters it into its module."""
+        """Return `function` itself; the enclosing class adds it to its module."""
         if not callable(function):
             raise MisuseError(
                 f"I.pyfunc decorates a function, found {function!r:.60}", about=function
@@ -121,7 +121,7 @@ class PythonOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class DatatypeName:
     """A datatype: `T.int32` in an annotation, `T.int32(x)` a value, `T.int32()` a variable."""
 
     dtype: DataType
@@ -129,7 +129,7 @@ class Word:
     def __call__(
         self, value: ExprLike | None = None, dtype: str | None = None, is_size_var: bool = False
     ) -> PrimExpr:
-        """`value` in this datatype; without one, a new variable that its assignment names."""
+        """`value` cast to this datatype; by default a new variable, named by its assignment."""
         if value is None:
             return SizeVar("", self.dtype) if is_size_var else Var("", self.dtype)
         if isinstance(value, str):
@@ -144,89 +144,89 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class UnknownShape:
-    """`RuntimeDepShape`, and `_` in an annotation: a shape of which nothing is said."""
+    """`RuntimeDepShape`, and `_` in an annotation: an unknown shape."""
 
     def __call__(self) -> UnknownShape:
-        """Itself: it may be written with parentheses."""
+        """Return itself, so that it may be written with parentheses."""
         return self
 
 
 def as_dtype(value: object) -> DataType:
-    """`value` as a datatype; a word such as `T.int32` stands for its name.
+    """`value` as a datatype; `T.int32` is the same as "int32".
 
-    Errors: MisuseError about `value` if it is none.
+    Errors: MisuseError about `value` if it is not a datatype.
     """
     try:
-        return DataType(value.dtype if isinstance(value, (Word, HandleWord)) else value)  # type: ignore[arg-type]
+        return DataType(value.dtype if isinstance(value, (DatatypeName, HandleName)) else value)  # type: ignore[arg-type]
     except MisuseError as error:
         error.about = value
         raise
 
 
 @dataclass(frozen=True, slots=True)
-class HandleWord:
-    """`T.handle`: in an annotation an untyped pointer, called a variable of a pointer type."""
+class HandleName:
+    """`T.handle`: in an annotation an untyped pointer, when called a pointer variable."""
 
     dtype: DataType = DataType("handle")  # noqa: RUF009
 
     def __call__(self, dtype: str | None = None, storage_scope: str = "global") -> Var:
-        """A new pointer variable; with `dtype`, to elements of it."""
+        """A new pointer variable; with `dtype`, a pointer to elements of this datatype."""
         if dtype is None:
             return Var("", "handle")
         return Var("", PointerType(PrimType(as_dtype(dtype)), storage_scope))
 
-    def __getitem__(self, given: Any) -> Var:
+    def __getitem__(self, arguments: Any) -> Var:
         """`T.Ptr[T.float32]`, `T.Ptr[T.float32, "shared"]`."""
-        return self(*given) if isinstance(given, tuple) else self(given)
+        return self(*arguments) if isinstance(arguments, tuple) else self(arguments)
 
 
 _DATA = (bool, int, float, str, Node, np.ndarray, np.generic)
 
 
 def attributes(table: object) -> dict[str, Any]:
-    """A table of attributes, whose values are data at every depth.
+    """Copy a table of attributes, checking that its values are data at every depth.
 
-    Errors: MisuseError about the table if something in it is no attribute.
+    Errors: MisuseError about the table if a value in it cannot be an attribute.
     """
-    waiting: list[object] = [table]
-    while waiting:
-        found = waiting.pop()
-        if found is table or isinstance(found, Mapping):
-            if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
+    worklist: list[object] = [table]
+    while worklist:
+        value = worklist.pop()
+        if value is table or isinstance(value, Mapping):
+            if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
                 raise MisuseError(
-                    f"attributes are a dict keyed by strings, found {found!r:.60}", about=table
+                    f"attributes are a dict keyed by strings, found {value!r:.60}", about=table
                 )
-            waiting += found.values()
-        elif isinstance(found, (tuple, list)):
-            waiting += found
-        elif not (found is None or isinstance(found, _DATA) or hasattr(found, "__struct_info__")):
+            worklist += value.values()
+        elif isinstance(value, (tuple, list)):
+            worklist += value
+        elif not (value is None or isinstance(value, _DATA) or hasattr(value, "__struct_info__")):
             raise MisuseError(
                 "an attribute is a number, a string, a node, or a list or dict of them, "
-                f"found {type(found).__name__}",
+                f"found {type(value).__name__}",
                 about=table,
             )
     return dict(table)  # type: ignore[call-overload,no-any-return]
 
 
 def added_attributes(present: Mapping[str, object], attrs: Mapping[str, object]) -> None:
-    """Check that a function that has the attributes `present` can be given `attrs`.
+    """Check that `attrs` can be added to a function with the attributes `present`.
 
-    Errors: MisuseError if one of them is there already, or is a symbol that is no string.
+    Errors: MisuseError if an attribute is already present, or global_symbol is not a string.
     """
-    twice = sorted(present.keys() & attrs.keys())
-    if twice:
-        raise MisuseError(f"attribute {', '.join(twice)} is set twice")
+    repeated = sorted(present.keys() & attrs.keys())
+    if repeated:
+        raise MisuseError(f"attribute {', '.join(repeated)} is set twice")
     symbol = attrs.get("global_symbol", "")
     if not isinstance(symbol, str):
         raise MisuseError(f"global_symbol is a string, found {symbol!r:.60}", about=symbol)
 
 
-def _sizes(shape: Any) -> tuple[ExprLike, ...]:
+def _dimensions(shape: Any) -> tuple[ExprLike, ...]:
     return _integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
 
 
 def _integers(values: Any, what: str) -> tuple[ExprLike, ...]:
-    """The members of `values`, which are integers or expressions of them."""
+    """`values` as a tuple, checking that they are integers or integer expressions."""
     if not isinstance(values, (tuple, list)):
         raise MisuseError(
             f"{what} of a buffer stands in a list, found {values!r:.60}", about=values
@@ -247,19 +247,21 @@ def _integers(values: Any, what: str) -> tuple[ExprLike, ...]:
     return tuple(values)
 
 
-def _strides(given: Any, shape: tuple[ExprLike, ...]) -> tuple[ExprLike, ...]:
-    """Strides, of which a name is a new variable of the datatype of the sizes."""
+def _strides(arguments: Any, shape: tuple[ExprLike, ...]) -> tuple[ExprLike, ...]:
+    """The strides; a string becomes a new variable of the datatype of the dimensions."""
     first = shape[0] if shape else 0
     dtype = first.dtype if isinstance(first, PrimExpr) else INT32
-    if isinstance(given, (tuple, list)):
-        given = [Var(s, dtype) if isinstance(s, str) and s.isidentifier() else s for s in given]
-    return _integers(given, "a stride")
+    if isinstance(arguments, (tuple, list)):
+        arguments = [
+            Var(s, dtype) if isinstance(s, str) and s.isidentifier() else s for s in arguments
+        ]
+    return _integers(arguments, "a stride")
 
 
 @user_constructed
 @dataclass(frozen=True, slots=True)
 class BufferSpec(Form):
-    """A buffer without its name: `T.Buffer((4, 4), "float32")`.
+    """The description of a buffer, without its name: `T.Buffer((4, 4), "float32")`.
 
     Units:
         align  bytes
@@ -277,13 +279,17 @@ class BufferSpec(Form):
     buffer_type: str = ""
     axis_separators: tuple[int, ...] | None = None
 
-    def __class_getitem__(cls, given: Any) -> BufferSpec:
+    def __class_getitem__(cls, arguments: Any) -> BufferSpec:
         """`T.Buffer[(4, 4), "float32"]`, as older programs write it, or `T.Buffer[4, 4]`."""
-        named = isinstance(given, tuple) and len(given) > 1 and isinstance(given[1], (str, Word))
-        return cls(*given) if named else cls(given)
+        named = (
+            isinstance(arguments, tuple)
+            and len(arguments) > 1
+            and isinstance(arguments[1], (str, DatatypeName))
+        )
+        return cls(*arguments) if named else cls(arguments)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", _sizes(self.shape))
+        object.__setattr__(self, "shape", _dimensions(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype or "float32"))
         if self.strides is not None:
             object.__setattr__(self, "strides", _strides(self.strides, self.shape))
@@ -304,8 +310,8 @@ class BufferSpec(Form):
             _integers((getattr(self, name),), name)
 
     def make(self, name: str, span: Span | None = None) -> Buffer:
-        """A new buffer of this kind."""
-        made = decl_buffer(
+        """Create a buffer from this description."""
+        buffer = decl_buffer(
             self.shape,
             self.dtype,
             name,
@@ -318,11 +324,11 @@ class BufferSpec(Form):
             buffer_type=self.buffer_type,
             axis_separators=self.axis_separators,
         )
-        return made if span is None else replace(made, span=span)
+        return buffer if span is None else replace(buffer, span=span)
 
 
 class LoopForm(Form):
-    """One loop for each pair of `bounds`, (first value, number of values)."""
+    """Nested loops, one for each pair (start, extent) of `bounds`."""
 
     display_name: ClassVar[str] = "loop of a kernel"
     bounds: tuple[tuple[PrimExpr, PrimExpr], ...]
@@ -346,7 +352,7 @@ class InitForm(Form):
 
 
 class AxisForm(Form):
-    """A block variable over `dom` that stands for `binding`."""
+    """A block iteration variable over `dom`, bound to the value `binding`."""
 
     display_name: ClassVar[str] = "T.axis"
     dom: Range
@@ -355,7 +361,7 @@ class AxisForm(Form):
 
 
 class RemapForm(Form):
-    """Block variables for whole loops, one letter each: S or R."""
+    """Block iteration variables bound to loop variables, one letter (S or R) each."""
 
     display_name: ClassVar[str] = "T.axis.remap"
     kinds: str
@@ -363,7 +369,7 @@ class RemapForm(Form):
 
 
 class AccessForm(Form):
-    """What a block reads or writes."""
+    """The regions that a block reads or writes."""
 
     display_name: ClassVar[str] = "list of regions"
     what: Literal["reads", "writes"]
@@ -378,7 +384,7 @@ class WhereForm(Form):
 
 
 class AttrsForm(Form):
-    """Attributes of the block, the function or the module around; of that perhaps others again."""
+    """Attributes of the enclosing block, function or module; a module's may be overwritten."""
 
     display_name: ClassVar[str] = "table of attributes"
     of: Literal["block", "function", "module"]
@@ -387,14 +393,14 @@ class AttrsForm(Form):
 
 
 class GlobalInfosForm(Form):
-    """Global infos of the module around."""
+    """Global infos of the enclosing module."""
 
     display_name: ClassVar[str] = "I.module_global_infos"
     infos: Mapping[str, tuple[object, ...]]
 
 
 class DeviceForm(Form):
-    """A device of the module around, by its kind and number."""
+    """A device of the enclosing module, by its kind and number."""
 
     display_name: ClassVar[str] = "device"
     kind: str
@@ -402,7 +408,7 @@ class DeviceForm(Form):
 
 
 class MatchBufferForm(Form):
-    """The buffer behind a parameter, or a view of a region."""
+    """The buffer of a handle parameter, or a view of a region."""
 
     display_name: ClassVar[str] = "T.match_buffer"
     source: Var | BufferRegion | BufferLoad
@@ -410,7 +416,7 @@ class MatchBufferForm(Form):
 
 
 class AllocBufferForm(Form):
-    """A buffer that lives as long as the block around."""
+    """A buffer allocated by the enclosing block."""
 
     display_name: ClassVar[str] = "T.alloc_buffer"
     spec: BufferSpec
@@ -424,7 +430,7 @@ class DeclBufferForm(Form):
 
 
 class AllocateForm(Form):
-    """Memory for the statements that follow; `data` is what it holds, for a constant."""
+    """Memory allocated for the statements that follow; `data` is the value of a constant."""
 
     display_name: ClassVar[str] = "T.allocate"
     extents: tuple[PrimExpr, ...]
@@ -461,7 +467,7 @@ class LaunchThreadForm(Form):
 
 
 class RealizeForm(Form):
-    """A region made real for the statements that follow."""
+    """A region realized in memory for the statements that follow."""
 
     display_name: ClassVar[str] = "T.realize"
     region: BufferRegion
@@ -470,7 +476,7 @@ class RealizeForm(Form):
 
 
 class LetForm(Form):
-    """`var`, or a new variable, standing for `value` in what follows."""
+    """`var`, or a new variable, bound to `value` in the statements that follow."""
 
     display_name: ClassVar[str] = "T.let"
     value: PrimExpr
@@ -478,7 +484,7 @@ class LetForm(Form):
 
 
 class AssertForm(Form):
-    """A check in front of the statements that follow."""
+    """An assertion before the statements that follow."""
 
     display_name: ClassVar[str] = "T.Assert"
     condition: PrimExpr
@@ -517,7 +523,7 @@ class StoreForm(Form):
 
 
 class EvaluateForm(Form):
-    """An expression for its effect."""
+    """An expression evaluated for its side effect."""
 
     display_name: ClassVar[str] = "T.evaluate"
     value: PrimExpr
@@ -547,14 +553,14 @@ class SeqForm(Form):
 
 
 class OutputForm(Form):
-    """The variables that a dataflow block hands on."""
+    """The variables that remain visible after a dataflow block."""
 
     display_name: ClassVar[str] = "R.output"
     variables: tuple[object, ...]
 
 
 class MatchCastForm(Form):
-    """`value` checked against an info."""
+    """A run-time check of `value` against a struct info."""
 
     display_name: ClassVar[str] = "R.match_cast"
     value: object
@@ -562,7 +568,7 @@ class MatchCastForm(Form):
 
 
 class MatchShapeForm(Form):
-    """`value` checked against a shape, the older way."""
+    """A run-time check of `value` against a shape, as in older versions."""
 
     display_name: ClassVar[str] = "R.match_shape"
     value: object
@@ -570,7 +576,7 @@ class MatchShapeForm(Form):
 
 
 class EmitForm(Form):
-    """`value` to be bound, whatever it is."""
+    """A value of any kind that is to be bound."""
 
     display_name: ClassVar[str] = "R.emit"
     value: object
@@ -578,7 +584,7 @@ class EmitForm(Form):
 
 
 class TeForm(Form):
-    """A call of the kernel that computes what `function` gives for the arguments."""
+    """A call of the kernel that computes the tensor expressions that `function` returns."""
 
     display_name: ClassVar[str] = "R.emit_te"
     function: Callable[..., Any]
@@ -586,5 +592,5 @@ class TeForm(Form):
     kwargs: Mapping[str, object]
 
 
-#: Those of graph functions.
-OF_GRAPHS = (DataflowForm, SeqForm, OutputForm, MatchCastForm, MatchShapeForm, EmitForm, TeForm)
+#: The records of graph functions.
+GRAPH_RECORDS = (DataflowForm, SeqForm, OutputForm, MatchCastForm, MatchShapeForm, EmitForm, TeForm)

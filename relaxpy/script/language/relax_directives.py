@@ -1,4 +1,4 @@
-"""The words of `R` that are no operators, and the operators as namespaces."""
+"""The directives of `R` that are not operators, and the namespaces of operators."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from relaxpy.ir.relax.op.registry import OpDef, registered_ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import resolve
-from relaxpy.script.language.eager import word
+from relaxpy.script.language.eager import directive
 from relaxpy.script.language.wording import unknown_member
 
 
-@word
+@directive
 def dataflow() -> records.DataflowForm:
-    """A block of bindings without side effects: `with R.dataflow():`."""
+    """Open a block of bindings without side effects: `with R.dataflow():`."""
     return records.DataflowForm()
 
 
-@word
+@directive
 def SeqExpr() -> records.SeqForm:
-    """Bindings with names of their own: `with R.SeqExpr():`."""
+    """Open a sequence of bindings with its own scope: `with R.SeqExpr():`."""
     return records.SeqForm()
 
 
-@word
+@directive
 def output(*variables: rx.Var) -> records.OutputForm:
-    """The variables that the dataflow block hands on."""
+    """Mark the variables that remain visible after the dataflow block."""
     return records.OutputForm(variables)
 
 
-@word
+@directive
 def match_cast(value: object, struct_info: object) -> records.MatchCastForm:
-    """`value` checked at run time against an info, whose new lone variables it binds.
+    """Check `value` against a struct info at run time, binding its new shape variables.
 
-    An if or a function, which takes statements to write, stands in the block of
+    A value that takes statements, an if or a function, is written in the block of
     `with R.match_cast(..., struct_info):`.
     """
     return records.MatchCastForm(value, struct_info)
 
 
-@word
+@directive
 def func_attr(attrs: Mapping[str, object]) -> records.AttrsForm:
-    """Attributes of the function."""
+    """Add attributes to the function."""
     return records.AttrsForm("function", records.attributes(attrs))
 
 
-@word
+@directive
 def emit(value: object) -> records.EmitForm:
-    """`value`, bound to the variable on the left."""
+    """Bind `value` to the variable on the left."""
     return records.EmitForm(value)
 
 
@@ -66,16 +66,16 @@ def const(
 ) -> rx.Constant:
     """A tensor literal; without `dtype`, integers are int32 and floats float32.
 
-    `shape` says what the nesting of lists cannot, such as how long no rows are.
+    `shape` is for shapes that nested lists cannot express, such as (0, 3).
     """
-    found = rx.const(value, dtype)
+    constant = rx.const(value, dtype)
     if shape is None:
-        return found
+        return constant
     try:
-        return rx.Constant(found.data.reshape(shape))
+        return rx.Constant(constant.data.reshape(shape))
     except (ValueError, TypeError):
         raise MisuseError(
-            f"{found.data.size} elements have no shape {shape!r:.60}", about=shape
+            f"{constant.data.size} elements have no shape {shape!r:.60}", about=shape
         ) from None
 
 
@@ -119,14 +119,14 @@ def ExternFunc(global_symbol: str, struct_info: object = None) -> rx.ExternFunc:
 
 
 def TupleGetItem(tuple_value: object, index: int) -> rx.TupleGetItem:
-    """Field `index` of a tuple, taken when the program runs: `(x, y)[0]` is `x` at once."""
+    """Field `index` of a tuple, taken at run time, whereas `(x, y)[0]` is folded to `x`."""
     return rx.TupleGetItem(rx.convert_to_expr(tuple_value), index)
 
 
 def call_packed(
     func: rx.Expr | str, *args: Any, sinfo_args: object = (), **attrs: object
 ) -> rx.Call:
-    """A call of a packed function, by name; `sinfo_args` says what it gives."""
+    """A call of a packed function by name; `sinfo_args` is the struct info of the result."""
     return _call_packed(func, *args, sinfo_args=sinfo_args, **attrs)  # type: ignore[arg-type]
 
 
@@ -138,18 +138,18 @@ class OpSpace:
 
     @user_facing
     def __getattr__(self, name: str) -> OpDef | OpSpace:
-        found = find(self._prefix + name)
-        if found is None:
+        operator = find(self._prefix + name)
+        if operator is None:
             display_name = self._prefix.replace("relax", "R", 1).removesuffix(".")
             raise unknown_member(self, display_name, name)
-        return found
+        return operator
 
     def _offers(self, name: str) -> bool:
-        """Whether there is such a name."""
+        """Whether there is an operator or a namespace `name`."""
         return find(self._prefix + name) is not None
 
     def _public_names(self) -> set[str]:
-        """The names there are."""
+        """The public names of this namespace."""
         return public(self._prefix)
 
     @override
@@ -162,23 +162,23 @@ class OpSpace:
 
 
 def find(name: str) -> OpDef | OpSpace | None:
-    """The operator of this full name, or the space of those below it."""
+    """The operator called `name`, or the namespace of operators with that prefix."""
     table = registered_ops()
     record = table.get(name)
     if record is not None:
         return record
-    below = f"{name}."
-    return OpSpace(below) if below in _prefixes(len(table)) else None
+    prefix = f"{name}."
+    return OpSpace(prefix) if prefix in _prefixes(len(table)) else None
 
 
 @lru_cache(maxsize=1)
 def _prefixes(count: int) -> frozenset[str]:
-    """What stands before a dot in the names of the `count` operators that are registered."""
-    parts = (name.split(".") for name in registered_ops())
-    return frozenset(".".join(p[:k]) + "." for p in parts for k in range(1, len(p)))
+    """The prefixes, up to a dot, in the names of the `count` registered operators."""
+    components = (name.split(".") for name in registered_ops())
+    return frozenset(".".join(p[:k]) + "." for p in components for k in range(1, len(p)))
 
 
 def public(prefix: str) -> set[str]:
-    """The first words of operators' names after `prefix`."""
+    """The first components after `prefix` in the names of operators."""
     start = len(prefix)
     return {n[start:].split(".")[0] for n in registered_ops() if n.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""The words of `T` that give records, and those that take their arguments in several ways."""
+"""The directives of `T` that return records, and functions with several calling conventions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.language import records
-from relaxpy.script.language.eager import word
-from relaxpy.script.language.records import BufferSpec, HandleWord, Word, as_dtype
+from relaxpy.script.language.eager import directive
+from relaxpy.script.language.records import BufferSpec, DatatypeName, HandleName, as_dtype
 
 _LANES = (2, 4, 8, 16, 32, 64)
 _VECTOR = re.compile(r"[a-z]\w*x[1-9][0-9]*", re.ASCII)
@@ -33,21 +33,21 @@ _FLOATS = (
 )
 
 
-def dtype_words() -> dict[str, Word | HandleWord]:
-    """Every datatype by name, as `T.int32` and `T.float8_e4m3x4` name them."""
+def datatypes() -> dict[str, DatatypeName | HandleName]:
+    """The datatypes by name, such as `T.int32` and `T.float8_e4m3x4`."""
     integers = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
     scalars = (*integers, *_FLOATS)
     names = (*scalars, *(f"{name}x{lanes}" for name in scalars for lanes in _LANES))
-    words = {name: name for name in names} | {"bool": "bool", "boolean": "bool", "void": ""}
-    return {name: Word(DataType(dtype)) for name, dtype in words.items()}
+    spellings = {name: name for name in names} | {"bool": "bool", "boolean": "bool", "void": ""}
+    return {name: DatatypeName(DataType(dtype)) for name, dtype in spellings.items()}
 
 
-def vector_word(name: str) -> Word | None:
-    """The datatype of vectors that a name such as `uint1x4` or `float32x3` means, if any."""
+def vector_datatype(name: str) -> DatatypeName | None:
+    """The vector datatype called `name`, such as `uint1x4` or `float32x3`, or None."""
     if not _VECTOR.fullmatch(name):
         return None
     try:
-        return Word(DataType(name))
+        return DatatypeName(DataType(name))
     except MisuseError:
         return None
 
@@ -113,7 +113,7 @@ def thread_binding(
 
 
 def grid(*extents: ExprLike) -> records.LoopForm:
-    """Serial loops from 0, one inside the other."""
+    """Nested serial loops from 0."""
     return records.LoopForm(tuple(_bounds(extent, None) for extent in extents))
 
 
@@ -121,7 +121,7 @@ def grid(*extents: ExprLike) -> records.LoopForm:
 
 
 def block(name: str = "", no_realize: bool = False) -> records.BlockForm:
-    """A block: a computation over its own variables."""
+    """A block: a computation over its own iteration variables."""
     if not isinstance(no_realize, bool):
         raise MisuseError(
             f"no_realize is True or False, found {no_realize!r:.60}", about=no_realize
@@ -132,12 +132,12 @@ def block(name: str = "", no_realize: bool = False) -> records.BlockForm:
 
 
 def init() -> records.InitForm:
-    """What a block does before the first step of its reductions."""
+    """The initialisation of a block, before the first iteration of its reductions."""
     return records.InitForm()
 
 
 class Axis:
-    """`T.axis`: the variables of a block."""
+    """`T.axis`: the iteration variables of a block."""
 
     __all__ = ("R", "S", "opaque", "reduce", "remap", "scan", "spatial")
 
@@ -160,35 +160,35 @@ class Axis:
         return records.AxisForm(Range(*ends), value, kind)
 
     @staticmethod
-    @word
+    @directive
     def spatial(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
-        """A variable whose steps are independent of each other."""
+        """An iteration variable whose iterations are independent."""
         return Axis._make(dom, binding, IterVarKind.DataPar)
 
     @staticmethod
-    @word
+    @directive
     def reduce(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
-        """A variable that is summed, or otherwise reduced, over."""
+        """An iteration variable of a reduction."""
         return Axis._make(dom, binding, IterVarKind.CommReduce)
 
     @staticmethod
-    @word
+    @directive
     def scan(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
-        """A variable whose steps run in order."""
+        """An iteration variable whose iterations run in order."""
         return Axis._make(dom, binding, IterVarKind.Ordered)
 
     @staticmethod
-    @word
+    @directive
     def opaque(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
-        """A variable of which nothing is promised."""
+        """An iteration variable without any guarantee."""
         return Axis._make(dom, binding, IterVarKind.Opaque)
 
     @staticmethod
-    @word
+    @directive
     def remap(
         kinds: str, bindings: Sequence[PrimExpr] | PrimExpr, dtype: str = "int32"
     ) -> records.RemapForm:
-        """Variables for whole loops, each spatial (S) or reduced over (R)."""
+        """Iteration variables for whole loops, each spatial (S) or of a reduction (R)."""
         if not isinstance(kinds, str) or set(kinds) - set("SR"):
             raise MisuseError(
                 f"the kinds of block variables are letters S and R, found {kinds!r}", about=kinds
@@ -210,19 +210,19 @@ axis = Axis()
 
 
 def reads(*regions: Any) -> records.AccessForm:
-    """What the block reads."""
+    """The regions that the block reads."""
     return records.AccessForm("reads", _regions(regions))
 
 
 def writes(*regions: Any) -> records.AccessForm:
-    """What the block writes."""
+    """The regions that the block writes."""
     return records.AccessForm("writes", _regions(regions))
 
 
-def _regions(given: tuple[Any, ...]) -> tuple[BufferRegion | BufferLoad | Buffer, ...]:
-    if len(given) == 1 and isinstance(given[0], (tuple, list)):
-        given = tuple(given[0])
-    for region in given:
+def _regions(argument: tuple[Any, ...]) -> tuple[BufferRegion | BufferLoad | Buffer, ...]:
+    if len(argument) == 1 and isinstance(argument[0], (tuple, list)):
+        argument = tuple(argument[0])
+    for region in argument:
         if not isinstance(region, (BufferRegion, BufferLoad, Buffer)):
             raise MisuseError(
                 f"expected a region of a buffer such as A[0:4], found {region!r:.60}", about=region
@@ -231,7 +231,7 @@ def _regions(given: tuple[Any, ...]) -> tuple[BufferRegion | BufferLoad | Buffer
             isinstance(index, tir.Ramp) for index in region.indices
         ):
             raise MisuseError("a region has no steps", about=region)
-    return given
+    return argument
 
 
 def where(condition: ExprLike) -> records.WhereForm:
@@ -249,8 +249,8 @@ def block_attr(attrs: Mapping[str, object]) -> records.AttrsForm:
     return records.AttrsForm("block", records.attributes(attrs))
 
 
-def _annotations(given: Mapping[str, object] | None) -> Mapping[str, Any]:
-    return {} if given is None else records.attributes(given)
+def _annotations(argument: Mapping[str, object] | None) -> Mapping[str, Any]:
+    return {} if argument is None else records.attributes(argument)
 
 
 # --- buffers and memory
@@ -269,9 +269,9 @@ def match_buffer(
     buffer_type: str = "",
     axis_separators: Sequence[int] | None = None,
 ) -> records.MatchBufferForm:
-    """The buffer behind handle `param`; inside a block, a view of a region.
+    """The buffer of the handle `param`; inside a block, a view of a region.
 
-    Errors: MisuseError if `param` is neither, or is a handle and no shape is given.
+    Errors: MisuseError if `param` is neither, or is a handle and there is no shape.
     """
     if isinstance(param, (BufferRegion, BufferLoad)):
         if shape is None:
@@ -305,24 +305,24 @@ def match_buffer(
 
 @wraps(BufferSpec, assigned=(), updated=())
 def alloc_buffer(*args: Any, **kwargs: Any) -> records.AllocBufferForm:
-    """A buffer that lives as long as the block around; arguments as T.Buffer takes them."""
+    """A buffer allocated by the enclosing block; the arguments are those of T.Buffer."""
     return records.AllocBufferForm(BufferSpec(*args, **kwargs))
 
 
 @wraps(BufferSpec, assigned=(), updated=())
 def decl_buffer(*args: Any, **kwargs: Any) -> records.DeclBufferForm:
-    """A buffer over the memory `data`; arguments as T.Buffer takes them."""
+    """A buffer over the memory `data`; the arguments are those of T.Buffer."""
     return records.DeclBufferForm(BufferSpec(*args, **kwargs))
 
 
-def _extents(given: object) -> tuple[PrimExpr, ...]:
-    if not isinstance(given, (tuple, list)):
+def _extents(argument: object) -> tuple[PrimExpr, ...]:
+    if not isinstance(argument, (tuple, list)):
         raise MisuseError(
-            f"memory has a list of extents, found {given!r:.60}",
-            about=given,
+            f"memory has a list of extents, found {argument!r:.60}",
+            about=argument,
             hint="write one extent in a list, too: [4]",
         )
-    return tuple(ops.convert(extent) for extent in given)
+    return tuple(ops.convert(extent) for extent in argument)
 
 
 def allocate(
@@ -332,7 +332,7 @@ def allocate(
     condition: ExprLike | None = None,
     annotations: Mapping[str, object] | None = None,
 ) -> records.AllocateForm:
-    """Memory of this many elements."""
+    """Allocated memory of these extents."""
     test = ops.const(True, "bool") if condition is None else ops.truth(condition)
     sizes = _extents(extents)
     return records.AllocateForm(sizes, as_dtype(dtype), scope, test, _annotations(annotations))
@@ -346,7 +346,7 @@ def allocate_const(
 ) -> records.AllocateForm:
     """Memory that holds the constant `data`, an array or nested lists of numbers.
 
-    Errors: MisuseError if `data` does not fill the extents, or a member is none of the datatype.
+    Errors: MisuseError if `data` does not fill the extents, or an element is not of the datatype.
     """
     sizes, kind = _extents(extents), as_dtype(dtype)
     try:
@@ -366,14 +366,14 @@ def allocate_const(
         for member in array.ravel().tolist():
             if not (low <= member <= high and member == int(member)):
                 raise MisuseError(f"the constant holds {member}, which is no {kind}", about=data)
-    held = freeze(array.tolist())
-    return records.AllocateForm(sizes, kind, "global", None, _annotations(annotations), held)
+    stored = freeze(array.tolist())
+    return records.AllocateForm(sizes, kind, "global", None, _annotations(annotations), stored)
 
 
 def comm_reducer(
     combiner: Callable[..., Any], identity: Any, name: str = "reduce"
 ) -> CommReducer | Callable[..., Any]:
-    """A reducer: of a list of identities the node itself, else a function over axes."""
+    """A reducer: with a list of identities a CommReducer, otherwise a function over axes."""
     if isinstance(identity, (list, tuple)):
         return reduce.make_reducer(combiner, identity)
     return reduce.comm_reducer(combiner, identity, name)
@@ -396,7 +396,7 @@ def env_thread(thread_tag: str, dtype: str = "int32") -> records.EnvThreadForm:
 
 
 def launch_thread(thread: str | Var, extent: ExprLike) -> records.LaunchThreadForm:
-    """The hardware index `thread` running over `extent` values in what follows."""
+    """Run the statements that follow for `extent` values of the hardware index `thread`."""
     if not isinstance(thread, (str, Var)):
         raise MisuseError(
             f"a hardware index is named by a string or made by T.env_thread, found {thread!r:.60}",
@@ -408,7 +408,7 @@ def launch_thread(thread: str | Var, extent: ExprLike) -> records.LaunchThreadFo
 def realize(
     buffer_slice: BufferRegion, storage_scope: str, condition: ExprLike = True
 ) -> records.RealizeForm:
-    """A region made real for the statements that follow; `""` leaves open in which memory."""
+    """A region realized for the statements that follow; the scope `""` is unspecified memory."""
     if not isinstance(buffer_slice, (BufferRegion, BufferLoad)):
         raise MisuseError(
             f"expected a region of a buffer such as A[0:4], found {buffer_slice!r:.60}",
@@ -423,7 +423,7 @@ def realize(
 
 
 def let(v: Var, value: ExprLike, body: ExprLike | None = None) -> records.LetForm | PrimExpr:
-    """`v` standing for `value`: in `body` if there is one, else in what follows."""
+    """Bind `v` to `value`: in `body` if there is one, otherwise in the statements that follow."""
     if not isinstance(v, Var):
         raise MisuseError(f"let binds a variable, found {v!r:.60}", about=v)
     if body is not None:
@@ -434,12 +434,12 @@ def let(v: Var, value: ExprLike, body: ExprLike | None = None) -> records.LetFor
 def let_stmt(
     value: ExprLike, type_annotation: object = None, *, var: Var | None = None
 ) -> records.LetForm:
-    """`var`, or a new variable, standing for `value` in what follows."""
+    """Bind `var`, or a new variable, to `value` in the statements that follow."""
     return records.LetForm(ops.convert(value), var)
 
 
 def let_expr(expr: ExprLike, where: Mapping[Var, ExprLike]) -> PrimExpr:
-    """`expr` where each variable of `where` stands for its value."""
+    """`expr` with each variable of `where` bound to its value."""
     result = ops.convert(expr)
     if not isinstance(where, Mapping) or not all(isinstance(v, Var) for v in where):
         raise MisuseError(f"where is a dict keyed by variables, found {where!r:.60}", about=where)
@@ -451,12 +451,12 @@ def let_expr(expr: ExprLike, where: Mapping[Var, ExprLike]) -> PrimExpr:
 
 
 def assert_(condition: ExprLike, message: str) -> records.AssertForm:
-    """A check in front of the statements that follow."""
+    """An assertion before the statements that follow."""
     return records.AssertForm(ops.truth(condition), ops.convert(message))
 
 
 def while_(condition: ExprLike) -> records.WhileForm:
-    """Statements again and again as long as the condition holds: `with T.While(condition):`."""
+    """A while loop: `with T.While(condition):`."""
     return records.WhileForm(ops.truth(condition))
 
 
@@ -466,17 +466,17 @@ def if_(condition: ExprLike) -> records.IfForm:
 
 
 def then() -> records.BranchForm:
-    """What runs where the condition holds."""
+    """The branch that runs if the condition holds."""
     return records.BranchForm(taken=True)
 
 
 def else_() -> records.BranchForm:
-    """What runs where the condition does not hold."""
+    """The branch that runs if the condition does not hold."""
     return records.BranchForm(taken=False)
 
 
 def evaluate(value: ExprLike) -> records.EvaluateForm:
-    """An expression for its effect."""
+    """Evaluate an expression for its side effect."""
     return records.EvaluateForm(ops.convert(value))
 
 
@@ -486,15 +486,15 @@ def buffer_store(
     indices: Sequence[ExprLike] | ExprLike,
     predicate: ExprLike | None = None,
 ) -> records.StoreForm:
-    """`value` written to an element of a buffer, as `buffer[indices] = value` does.
+    """Store `value` to an element of a buffer, as `buffer[indices] = value` does.
 
-    With vectors, only in those lanes where `predicate` holds.
+    For vectors, only the lanes where `predicate` holds are stored.
     """
     if not isinstance(buffer, Buffer):
         raise MisuseError(f"expected a buffer, found {buffer!r:.60}", about=buffer)
     listed = indices if isinstance(indices, (tuple, list)) else (indices,)
-    held = None if predicate is None else ops.convert(predicate)
-    return records.StoreForm(buffer, value, tuple(map(ops.convert, listed)), held)
+    stored = None if predicate is None else ops.convert(predicate)
+    return records.StoreForm(buffer, value, tuple(map(ops.convert, listed)), stored)
 
 
 def index_map(
@@ -503,18 +503,18 @@ def index_map(
     inverse_index_map: Callable[..., Any] | None = None,
     index_dtype: str = "int64",
 ) -> IndexMap:
-    """The map of indices that a function is: `T.index_map(lambda i, j: (j, i))`."""
+    """The index map of a function: `T.index_map(lambda i, j: (j, i))`."""
     kind = as_dtype(index_dtype)
     return IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=kind)
 
 
 def meta_var(value: object) -> records.MetaVar:
-    """`value` as a Python value, which becomes no statement."""
+    """`value` as a Python value, for which no statement is created."""
     return records.MetaVar(value)
 
 
 def target(description: str | Mapping[str, object]) -> str | Attrs:
-    """What a kernel is for, as an attribute: a kind of device, or a table whose "kind" it is."""
+    """The target of a kernel, as an attribute: a kind of device, or a table with a "kind"."""
     if isinstance(description, Mapping):
         return Attrs(description)
     if not isinstance(description, str):
@@ -525,7 +525,7 @@ def target(description: str | Mapping[str, object]) -> str | Attrs:
 
 
 def var(dtype: str = "int32", name: str = "", span: None = None) -> Var:
-    """A new variable of this datatype, which its assignment names: the older `T.int64()`."""
+    """A new variable named by its assignment, as in older versions; now `T.int64()`."""
     return Var(name, as_dtype(dtype))
 
 
@@ -541,12 +541,12 @@ def iter_var(
         )
     if isinstance(dom, (tuple, list)):
         dom = Range(*dom)
-    over = dom if isinstance(dom, Range) else None
-    named = v if isinstance(v, Var) else Var(v, "int32" if over is None else over.extent.dtype)
-    return IterVar(over, named, IterVarKind[iter_type], thread_tag)
+    domain = dom if isinstance(dom, Range) else None
+    named = v if isinstance(v, Var) else Var(v, "int32" if domain is None else domain.extent.dtype)
+    return IterVar(domain, named, IterVarKind[iter_type], thread_tag)
 
 
-# --- calls whose datatype may come by keyword
+# --- calls that may take the datatype by keyword
 
 
 def intrinsic(name: str) -> Callable[..., PrimExpr]:
@@ -555,13 +555,13 @@ def intrinsic(name: str) -> Callable[..., PrimExpr]:
     if function is not None:
         return function
 
-    def word(x: ExprLike) -> PrimExpr:
+    def call(x: ExprLike) -> PrimExpr:
         value = ops.convert(x)
         return tir.Call(value.dtype, f"tir.{name}", (value,))
 
-    word.__name__ = word.__qualname__ = name
-    word.__doc__ = f"{name} of x, in the datatype of x."
-    return word
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"{name} of x, in the datatype of x."
+    return call
 
 
 def bitwise(name: str) -> Callable[..., PrimExpr]:
@@ -573,27 +573,27 @@ def bitwise(name: str) -> Callable[..., PrimExpr]:
     def inverted(x: ExprLike) -> PrimExpr:
         return ~ops.convert(x)
 
-    word: Callable[..., PrimExpr] = inverted if name == "bitwise_not" else binary
-    word.__name__ = word.__qualname__ = name
-    word.__doc__ = f"{name} of integers."
-    return ignoring_dtype(word)
+    call: Callable[..., PrimExpr] = inverted if name == "bitwise_not" else binary
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"{name} of integers."
+    return ignoring_dtype(call)
 
 
 def ignoring_dtype(function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
-    """`function` as TVM calls it: a `dtype=` is taken and has no effect."""
+    """Wrap `function` so that it accepts `dtype=`, as in TVM, and ignores it."""
 
     @wraps(function)
-    def word(*args: Any, dtype: object = None, **kwargs: Any) -> PrimExpr:
+    def call(*args: Any, dtype: object = None, **kwargs: Any) -> PrimExpr:
         return function(*args, **kwargs)
 
-    return word
+    return call
 
 
 def leading_dtype(function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
-    """`function` as TVM calls it: `dtype=` may stand for the first argument."""
+    """Wrap `function` so that `dtype=` may replace its first argument, as in TVM."""
 
     @wraps(function)
-    def word(*args: Any, dtype: str | None = None, **kwargs: Any) -> PrimExpr:
+    def call(*args: Any, dtype: str | None = None, **kwargs: Any) -> PrimExpr:
         return function(*args, **kwargs) if dtype is None else function(dtype, *args, **kwargs)
 
-    return word
+    return call

@@ -1,4 +1,4 @@
-"""What messages call things, and how errors of other layers become errors of a text."""
+"""The wording of messages and hints, and the conversion of errors to located parse errors."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ __all__ = [
     "unknown_member",
 ]
 
-#: Parts of a function in which a hint is looked for: each error of a text may look for one.
-MAX_LOOKED_AT = 20_000
+#: Nodes of a function that are searched for a hint, which may happen for each error of a text.
+MAX_NODES_SEARCHED = 20_000
 
 
 def as_parse_error(error: RelaxpyError, span: Span) -> RelaxpyError:
-    """`error` of this program, located; misuse of an interface is a mistake of the text here."""
+    """`error` at `span`; a MisuseError, which the text has caused, becomes a ParseError."""
     if isinstance(error, MisuseError):
         return ParseError(error.diagnostics).located(span)
     return error.located(span)
 
 
 def describe(value: object) -> str:
-    """What a message calls a value."""
+    """The description of a value in messages."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     if isinstance(value, PrimExpr):
@@ -80,15 +80,17 @@ def describe(value: object) -> str:
 
 
 def operators_called(name: str) -> list[str]:
-    """Operators, as programs write them, whose last name is this, here or in other libraries."""
+    """The operators, as programs spell them, called `name` here or in other libraries."""
     dotted = f".{name}"
     known = (n for n in registered_ops() if n.endswith(dotted))
     found = [f"R.{n.removeprefix('relax.')}" for n in known]
-    return found or [f"R.{n}" for n in _ELSEWHERE.get(name, ()) if f"relax.{n}" in registered_ops()]
+    return found or [
+        f"R.{n}" for n in _NAMES_ELSEWHERE.get(name, ()) if f"relax.{n}" in registered_ops()
+    ]
 
 
-#: What NumPy, PyTorch and others call an operator.
-_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+#: Names of operators in NumPy, PyTorch and others.
+_NAMES_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "cat": ("concat",),
     "concatenate": ("concat",),
     "div": ("divide",),
@@ -105,7 +107,7 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "var": ("variance",),
     "view": ("reshape",),
 }
-#: What to write for what is no operator yet.
+#: Replacements for operators that do not exist.
 _INSTEAD: Mapping[str, str] = {
     "linear": "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
     "tril": "write R.where(mask, x, R.const(0.0)) with mask = R.const(np.tri(n, dtype=bool))",
@@ -114,7 +116,7 @@ _INSTEAD: Mapping[str, str] = {
 
 
 def operator_hint(sign: str, operands: Sequence[str]) -> str | None:
-    """What to write for an operator of Python's that tensors do not have."""
+    """A replacement for a Python operator that tensors do not support."""
     match sign, operands:
         case "+", [operand]:
             return f"write {operand}"
@@ -136,7 +138,7 @@ def _operators_nearly_called(name: str) -> list[str]:
     return [found for near in nearest(name, last_names) for found in operators_called(near)]
 
 
-#: What is looked for in the wrong namespace.
+#: Names that users look up in the wrong namespace.
 _IN_OTHERS = (
     "I.ir_module",
     "I.module_attrs",
@@ -148,7 +150,7 @@ _IN_OTHERS = (
 
 
 def attribute_hint(display_name: str, name: str, known: Iterable[str]) -> str | None:
-    """What `name` may mean in the namespace called `display_name`, which has the names `known`."""
+    """A suggestion for `name` in the namespace `display_name`, which has the names `known`."""
     if display_name.partition(".")[0] == "R" and name in _INSTEAD:
         return _INSTEAD[name]
     found = [f"{display_name}.{near}" for near in nearest(name, known)]
@@ -159,7 +161,7 @@ def attribute_hint(display_name: str, name: str, known: Iterable[str]) -> str | 
 
 
 def unknown_member(space: object, display_name: str, name: str) -> AttributeError:
-    """The error for a name that the namespace `space`, called `display_name`, does not have."""
+    """Create the error for a name that is not in the namespace `space`, called `display_name`."""
     message = f"{display_name} has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(message, name=name, obj=space)
@@ -169,7 +171,7 @@ def unknown_member(space: object, display_name: str, name: str) -> AttributeErro
 
 
 def member_hint(name: str, display_name: str) -> str | None:
-    """What to write for an attribute that values have in other libraries, but not here."""
+    """A replacement for an attribute that values have in other libraries, but not here."""
     if name == "shape":
         return (
             f'name sizes in the annotation, as in R.Tensor(("n", 4)), and declare n = T.int64(); '
@@ -185,7 +187,7 @@ def member_hint(name: str, display_name: str) -> str | None:
     return f"operators are functions: {found[0]}({display_name}{rest})"
 
 
-#: What to write for built-in functions of Python on scalars of the program.
+#: Replacements for Python's built-in functions on scalars of the program.
 _OF_SCALARS = {
     "abs": "write T.abs({0})",
     "divmod": "write // and %",
@@ -198,20 +200,20 @@ _OF_SCALARS = {
 
 
 def scalar_hint(name: str, display_name: str) -> str | None:
-    """What to write for a built-in function of Python on a scalar of the program."""
+    """A replacement for a built-in function of Python on a scalar of the program."""
     found = _OF_SCALARS.get(name)
     return None if found is None else found.format(display_name)
 
 
 def library_hint(name: str) -> str | None:
-    """What to write for an unknown name by which other libraries go."""
+    """A replacement for an unknown name that is usually another library."""
     if name not in ("F", "jnp", "math", "np", "numpy", "tf", "torch", "tvm"):
         return None
     return "operators are functions of R, as in R.exp(x), in kernels of T, as in T.exp(x)"
 
 
 def truth_hint(node: ast.expr) -> str | None:
-    """What to write for `node`, which asks for the truth of a value of the program."""
+    """A replacement for `node`, which uses a value of the program as a Python boolean."""
     match node:
         case ast.UnaryOp(operand=operand):
             return f"for tensors write R.logical_not({shown(operand)})"
@@ -226,18 +228,18 @@ def truth_hint(node: ast.expr) -> str | None:
 
 
 def shown(node: ast.expr) -> str:
-    """The text of a part of a program, for a hint that has it again; `...` for a long one."""
+    """The source text of an expression, for a hint; `...` if it is long."""
     text = ast.unparse(node)
     return text if len(text) <= 40 else "..."
 
 
-def joined(word: str, parts: Iterable[str]) -> str:
+def joined(word: str, operands: Iterable[str]) -> str:
     """The conjunction (`and`) or disjunction (`or`) of tensors, as a program writes it."""
-    return reduce(lambda a, b: f"R.logical_{word}({a}, {b})", parts)
+    return reduce(lambda a, b: f"R.logical_{word}({a}, {b})", operands)
 
 
 def chain_hint(node: ast.Compare) -> str:
-    """What to write for tensors in place of `a < b < c`."""
+    """A replacement for `a < b < c` on tensors."""
     operands = [node.left, *node.comparators]
     steps = (
         shown(ast.Compare(left, [op], [right]))
@@ -247,7 +249,7 @@ def chain_hint(node: ast.Compare) -> str:
 
 
 def index_hint(owner: ast.expr, index: ast.expr) -> str:
-    """What to write for `owner[index]` where `owner` is a tensor."""
+    """A replacement for `owner[index]` where `owner` is a tensor."""
     match index:
         case ast.Constant(value=int(place)):
             return f"write R.take({shown(owner)}, R.const({place}), axis=0)"
@@ -259,30 +261,30 @@ def index_hint(owner: ast.expr, index: ast.expr) -> str:
 
 
 def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
-    """What to write for a call of NumPy's function `name` on the value of a program."""
-    words = operators_called(name)
+    """A replacement for a call of NumPy's function `name` on a value of the program."""
+    names = operators_called(name)
     if isinstance(value, PrimExpr):
-        words = [f"T.{name}"] if hasattr(intrin, name) else []
-    return f"write {words[0]}({', '.join(map(shown, node.args))})" if words else None
+        names = [f"T.{name}"] if hasattr(intrin, name) else []
+    return f"write {names[0]}({', '.join(map(shown, node.args))})" if names else None
 
 
 def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
-    """Where in the same function an unknown name is bound all the same."""
-    around = _innermost(tree, node)
-    if len(getattr(around, "body", ())) > MAX_LOOKED_AT:
+    """A hint about the binding of an unknown name elsewhere in the same function."""
+    enclosing = _enclosing_function(tree, node)
+    if len(getattr(enclosing, "body", ())) > MAX_NODES_SEARCHED:
         return None
-    parts = list(islice(ast.walk(around), MAX_LOOKED_AT + 1))
-    if len(parts) > MAX_LOOKED_AT:
+    nodes = list(islice(ast.walk(enclosing), MAX_NODES_SEARCHED + 1))
+    if len(nodes) > MAX_NODES_SEARCHED:
         return None
-    if any(_is_size_in(part, node) for part in parts):
+    if any(_is_size_in(part, node) for part in nodes):
         return (
             f"in a signature sizes are strings: {node.id!r}"
-            if _in_signature(around, node)
+            if _in_signature(enclosing, node)
             else f"declare a new size before: {node.id} = T.int64()"
         )
     lines = [
         part.lineno
-        for part in parts
+        for part in nodes
         if isinstance(part, ast.Name) and part.id == node.id and isinstance(part.ctx, ast.Store)
     ]
     if not lines:
@@ -290,33 +292,33 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
     first = min(lines)
     if first >= node.lineno:
         return "it is bound further down: move that before its first use"
-    branches = (part for part in parts if isinstance(part, ast.If))
+    branches = (part for part in nodes if isinstance(part, ast.If))
     if not any(part.lineno <= first <= (part.end_lineno or first) for part in branches):
         return "what a block binds ends with it: use it there, or bind it before"
     return "what a branch binds ends with it: bind the same name last in both branches"
 
 
-def _innermost(tree: ast.AST, node: ast.Name) -> ast.AST:
-    """The innermost function in whose lines `node` stands, or `tree` where there is none."""
-    around, inside = tree, [tree]
-    while inside:
-        part = inside.pop()
+def _enclosing_function(tree: ast.AST, node: ast.Name) -> ast.AST:
+    """The innermost function that contains `node`, or `tree` if there is none."""
+    enclosing, worklist = tree, [tree]
+    while worklist:
+        part = worklist.pop()
         if isinstance(part, ast.FunctionDef):
-            around = part
+            enclosing = part
         for field in ("body", "orelse", "finalbody"):
-            inside += _statement_at(node.lineno, getattr(part, field, ()))
-    return around
+            worklist += _statement_at(node.lineno, getattr(part, field, ()))
+    return enclosing
 
 
 def _statement_at(line: int, statements: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """The one of these statements, which stand one after the other, that has this line."""
+    """The statement, among these consecutive ones, that contains this line."""
     index = bisect_right(statements, line, key=lambda s: s.lineno) - 1
     found = statements[max(index, 0) : index + 1]
     return [s for s in found if line <= (s.end_lineno or s.lineno)]
 
 
 def _is_size_in(part: ast.AST, node: ast.Name) -> bool:
-    """Whether `part` is an info's text with `node` among its dimensions."""
+    """Whether `part` is an annotation with `node` among its dimensions."""
     if not isinstance(part, ast.Call) or not isinstance(part.func, ast.Attribute):
         return False
     shapes = [a for a in part.args[:1] if isinstance(a, (ast.Tuple, ast.List))]
@@ -341,10 +343,10 @@ _NAMES: dict[type[ast.expr], tuple[str, str | None]] = {
 
 
 def construct(node: ast.expr) -> str:
-    """What an expression of Python is called."""
+    """The name of a kind of Python expression."""
     return _NAMES.get(type(node), (type(node).__name__, None))[0]
 
 
 def instead(node: ast.expr) -> str | None:
-    """What to write in place of such an expression."""
+    """A replacement for this kind of Python expression."""
     return _NAMES.get(type(node), ("", None))[1]

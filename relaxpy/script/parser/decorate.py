@@ -138,11 +138,11 @@ class FunctionDecorator(records.FunctionOptions):
             function = function.__func__
         function = inspect.unwrap(function)
         if not isinstance(function, FunctionType):
-            word = "R.function" if self.dialect == "relax" else "T.prim_func"
+            decorator = "R.function" if self.dialect == "relax" else "T.prim_func"
             found = "lambda" if isinstance(function, FromText) else type(function).__name__
             hint = "classes are decorated with @I.ir_module" if inspect.isclass(function) else None
             raise MisuseError(
-                f"{word} decorates a function, found {found}", about=function, hint=hint
+                f"{decorator} decorates a function, found {found}", about=function, hint=hint
             )
         names = captured_names(function, frame)
         if is_class_body(frame):
@@ -176,7 +176,7 @@ class ModuleDecorator(records.ModuleOptions):
                 return replace(self, **_checked_options(options, others))
             if not inspect.isclass(cls):
                 raise MisuseError(
-                    f"{self.word} decorates a class, found {type(cls).__name__}",
+                    f"{self.display_name} decorates a class, found {type(cls).__name__}",
                     about=cls,
                     hint="functions are decorated with @R.function or @T.prim_func"
                     if inspect.isroutine(cls)
@@ -192,10 +192,10 @@ class ModuleDecorator(records.ModuleOptions):
 class RewriterDecorator(ModuleDecorator):
     """`R.rewriter`, bare or with options: the class holds `pattern` and `replacement`."""
 
-    word: ClassVar[str] = "R.rewriter"
+    display_name: ClassVar[str] = "R.rewriter"
 
     @override
-    def made(self, module: IRModule) -> Any:
+    def finish(self, module: IRModule) -> Any:
         from relaxpy.ir.relax.dpl.rewriter import rewriter_of_module
 
         return rewriter_of_module(module)

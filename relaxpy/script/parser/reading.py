@@ -25,7 +25,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
 from relaxpy.script.language import records
 from relaxpy.script.language.devices import Devices
-from relaxpy.script.language.eager import acting
+from relaxpy.script.language.eager import handling
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions
 from relaxpy.script.parser.graph.function import GraphReader
@@ -55,7 +55,7 @@ def reported(program: Program) -> Iterator[Report]:
     """
     report = Report()
     try:
-        with acting(None), evaluating(None):
+        with handling(None), evaluating(None):
             yield report
     except Full:
         pass
@@ -227,7 +227,7 @@ class FunctionsReader:
         for definition in graphs:
             definition.signature = self.graph_reader(definition).signature(definition.node)
             if definition.signature.complete:
-                info = definition.signature.info(pure=definition.options.pure)
+                info = definition.signature.func_struct_info(pure=definition.options.pure)
                 self.builder.declare_global(definition.gvar, info)
             else:
                 self.poison(definition)
@@ -243,7 +243,7 @@ class FunctionsReader:
         """Read one kernel."""
         reader = KernelReader(
             definition.program,
-            self.scope.around(*definition.names),
+            self.scope.for_function(*definition.names),
             guard=self.guard,
             report=self.report,
             returns=self.returns,
@@ -253,7 +253,7 @@ class FunctionsReader:
             self.poison(definition)
             return
         self.define(definition.node.name, func)
-        if reader.is_doubtful():
+        if reader.may_have_free_vars():
             self.doubtful.append(func)
 
     def returns(self, gvar: GlobalVar) -> DataType | None:
@@ -263,7 +263,7 @@ class FunctionsReader:
         if name not in self._returns:
             self._returns[name] = None
             if definition is not None and definition.node.returns is not None:
-                scope = self.scope.around(*definition.names)
+                scope = self.scope.for_function(*definition.names)
                 reader = KernelReader(definition.program, scope, guard=self.guard)
                 self._returns[name] = reader.return_type(definition.node.returns)
         return self._returns[name]
@@ -272,7 +272,7 @@ class FunctionsReader:
         """A reader for one graph function."""
         return GraphReader(
             definition.program,
-            self.scope.around(*definition.names),
+            self.scope.for_function(*definition.names),
             self.builder,
             guard=self.guard,
             report=self.report,
@@ -569,7 +569,7 @@ def read_module(
             check(found, reader.functions.doubtful)
     assert found is not None
     try:
-        return options.made(found)
+        return options.finish(found)
     except RelaxpyError as error:
         error.located(program.span(class_name_of(node)))
         raise

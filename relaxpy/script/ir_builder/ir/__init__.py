@@ -9,7 +9,7 @@ from relaxpy.errors import BuilderStateError
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.relax.nodes.base import check_name
-from relaxpy.script import ir as _words
+from relaxpy.script import ir as _namespace
 from relaxpy.script.ir import Range, dummy_global_info, vdevice
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
@@ -69,7 +69,7 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
     Errors:
         BuilderStateError: it has some, and may not be given others.
     """
-    form, module = _words.module_attrs(attrs, allow_overwrite), _module("I.module_attrs")
+    form, module = _namespace.module_attrs(attrs, allow_overwrite), _module("I.module_attrs")
     if module.attrs and not form.overwrite:
         raise BuilderStateError(
             "I.module_attrs is given twice",
@@ -99,7 +99,7 @@ def module_set_attr(attr_key: str, attr_value: object, allow_overwrite: bool = F
         BuilderStateError: it has this one already, and may not be given another.
     """
     check_name(attr_key, "a key")
-    form = _words.module_attrs({attr_key: attr_value}, allow_overwrite)
+    form = _namespace.module_attrs({attr_key: attr_value}, allow_overwrite)
     module = _module("I.module_set_attr")
     if attr_key in module.attrs and not form.overwrite:
         raise BuilderStateError(f"attribute {attr_key!r} of the module is set twice")
@@ -113,7 +113,7 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> None:
     Errors:
         BuilderStateError: they are given twice.
     """
-    form, module = _words.module_global_infos(infos), _module("I.module_global_infos")
+    form, module = _namespace.module_global_infos(infos), _module("I.module_global_infos")
     if module.global_infos:
         raise BuilderStateError("I.module_global_infos is given twice")
     module.global_infos.update(form.infos)
@@ -126,7 +126,7 @@ def lookup_vdevice(target: str | None = None, device_index: int = -1) -> VDevice
     Errors:
         MisuseError: there is no such device.
     """
-    form = _words.lookup_vdevice(target, device_index)
+    form = _namespace.lookup_vdevice(target, device_index)
     for frame in IRBuilder.current().frames[:1]:
         if isinstance(frame, IRModuleFrame):
             return frame.devices.find(f"{form.kind}:{form.number}")

@@ -12,7 +12,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import check_name
-from relaxpy.script import relax as _words
+from relaxpy.script import relax as _namespace
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frame import check_option
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
@@ -26,25 +26,25 @@ from relaxpy.script.ir_builder.relax.frame import (
 )
 from relaxpy.script.language import emit as emitting, records
 from relaxpy.script.language.annotations import resolve
-from relaxpy.script.language.eager import acting
+from relaxpy.script.language.eager import handling
 
 _OWN = (
     *("Else", "If", "SeqExpr", "Then", "arg", "dataflow", "emit", "emit_match_cast", "emit_te"),
     *("emit_var_binding", "func_attr", "func_name", "func_ret_struct_info", "func_ret_value"),
     *("function", "match_cast", "output"),
 )
-__all__ = sorted({*_words.__all__, *_OWN} - {"macro", "match_shape"})
+__all__ = sorted({*_namespace.__all__, *_OWN} - {"macro", "match_shape"})
 
 
 def __getattr__(name: str) -> Any:
     if name in ("macro", "match_shape"):
         hint = "use R.match_cast" if name == "match_shape" else "a Python function does the same"
         raise UnknownAttributeError(f"R.{name} is read in texts only", hint=hint)
-    return getattr(_words, name)
+    return getattr(_namespace, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*dir(_words), *_OWN} - {"macro", "match_shape"})
+    return sorted({*dir(_namespace), *_OWN} - {"macro", "match_shape"})
 
 
 # --- functions
@@ -87,7 +87,7 @@ def arg(name: str, struct_info: object) -> rx.Var:
         BuilderStateError: the result is there already.
     """
     frame = _function("R.arg")
-    frame.check_place("R.arg")
+    frame.check_position("R.arg")
     var = rx.Var(name, resolve(struct_info))
     frame.block_builder.add_params((var,))
     frame.params.append(var)
@@ -156,7 +156,7 @@ def output(*variables: rx.Var) -> None:
     frame = IRBuilder.current().innermost(BlockFrame)
     if frame is None:
         raise BuilderStateError("R.output stands at the end of a dataflow block, in R.dataflow()")
-    frame.check_place("R.output")
+    frame.check_position("R.output")
     for var in variables:
         if not isinstance(var, rx.Var) or var not in frame.bound:
             name = var.name_hint if isinstance(var, rx.Var) else repr(var)
@@ -196,7 +196,7 @@ def _place(what: str) -> RelaxFrame:
         raise BuilderStateError(
             f"{what} belongs into a graph function", hint="open one: with R.function():"
         )
-    frame.check_place(what)
+    frame.check_position(what)
     return frame
 
 
@@ -227,7 +227,7 @@ def emit_var_binding(value: rx.VarBinding) -> rx.Var:
         StructInfoError: the value is refused, or does not fit the variable's info.
     """
     frame = _place("R.emit_var_binding")
-    with acting(None):
+    with handling(None):
         binding = emitting.emit_var_binding(value)
     var = frame.block_builder.emit(binding.value, var=value.var)
     frame.bound[var] = binding.annotation
@@ -266,6 +266,6 @@ def emit_te(func: _Function[..., Any], *args: object, **kwargs: Any) -> rx.Call:
             "R.emit_te adds a kernel to the module, and there is none around",
             hint="build the function in with I.ir_module():",
         )
-    with acting(None):
+    with handling(None):
         form = emitting.emit_te(func, *args, **kwargs)
     return emitting.kernel_call(form, frame.block_builder, module.global_vars)

@@ -34,16 +34,16 @@ class RelaxFrame(IRBuilderFrame):
         Errors:
             BuilderStateError: no binding can stand there.
         """
-        around = builder.innermost(RelaxFrame)
-        if around is None:
+        enclosing = builder.innermost(RelaxFrame)
+        if enclosing is None:
             raise BuilderStateError(
                 f"{self} belongs into a graph function", hint="open one: with R.function():"
             )
-        around.check_place(str(self))
-        self.block_builder = around.block_builder
-        return around
+        enclosing.check_position(str(self))
+        self.block_builder = enclosing.block_builder
+        return enclosing
 
-    def check_place(self, what: str) -> None:
+    def check_position(self, what: str) -> None:
         """Errors: BuilderStateError if `what` cannot stand directly in this frame."""
 
 
@@ -104,7 +104,7 @@ class SeqExprFrame(RelaxFrame):
     @override
     @contextmanager
     def hold(self, builder: IRBuilder) -> Iterator[None]:
-        around, inner = self.join(builder), self.block_builder
+        enclosing, inner = self.join(builder), self.block_builder
         flows = inner.current_block_is_dataflow()
         with scope(inner):
             if flows:
@@ -115,8 +115,8 @@ class SeqExprFrame(RelaxFrame):
             blocks = inner.end_scope(rx.Tuple(())).blocks
         Rebinding(inner).blocks(blocks, inside=flows)
         if blocks and not self.bound:  # a dataflow block stands last
-            around.bound.clear()
-        around.bound |= self.bound
+            enclosing.bound.clear()
+        enclosing.bound |= self.bound
 
 
 class FunctionFrame(RelaxFrame):
@@ -165,7 +165,7 @@ class FunctionFrame(RelaxFrame):
         finished(builder, self.block_builder.normalize_function(func), self.name)
 
     @override
-    def check_place(self, what: str) -> None:
+    def check_position(self, what: str) -> None:
         if self.output is not None:
             raise BuilderStateError(f"{what} stands behind R.func_ret_value", rule="AST-11")
 
@@ -183,7 +183,7 @@ class BlockFrame(RelaxFrame):
     @override
     @contextmanager
     def hold(self, builder: IRBuilder) -> Iterator[None]:
-        around, inner = self.join(builder), self.block_builder
+        enclosing, inner = self.join(builder), self.block_builder
         if inner.current_block_is_dataflow():
             raise BuilderStateError("a dataflow block cannot stand inside another")
         with scope(inner):
@@ -194,10 +194,10 @@ class BlockFrame(RelaxFrame):
         rebound = Rebinding(inner, self.outputs or ())
         rebound.blocks(blocks)
         self.output_vars = tuple(rebound.table.get(var, var) for var in rebound.outputs)
-        around.bound.clear()  # what a branch gives is bound in the branch itself
+        enclosing.bound.clear()  # what a branch gives is bound in the branch itself
 
     @override
-    def check_place(self, what: str) -> None:
+    def check_position(self, what: str) -> None:
         if self.outputs is not None:
             raise BuilderStateError(f"{what} stands behind R.output of its block", rule="SC-7")
 
@@ -216,7 +216,7 @@ class IfFrame(RelaxFrame):
     @override
     @contextmanager
     def hold(self, builder: IRBuilder) -> Iterator[None]:
-        around = self.join(builder)
+        enclosing = self.join(builder)
         if self.block_builder.current_block_is_dataflow():
             raise BuilderStateError("an if cannot stand inside a dataflow block", rule="WF-7c")
         yield
@@ -230,7 +230,7 @@ class IfFrame(RelaxFrame):
             self.name_of(builder, yes, no),
             annotation=reduce(struct_info_lca, infos) if infos else None,
         )
-        around.bound[self.var] = None
+        enclosing.bound[self.var] = None
 
     def name_of(self, builder: IRBuilder, yes: BranchFrame, no: BranchFrame) -> str:
         """What the results are called; the builder finds a name where they are called nothing."""
@@ -244,7 +244,7 @@ class IfFrame(RelaxFrame):
         return names.pop() if names else ""
 
     @override
-    def check_place(self, what: str) -> None:
+    def check_position(self, what: str) -> None:
         raise BuilderStateError("with R.If holds with R.Then(): and with R.Else(): alone")
 
 
@@ -263,12 +263,12 @@ class BranchFrame(RelaxFrame):
     @override
     @contextmanager
     def hold(self, builder: IRBuilder) -> Iterator[None]:
-        around = builder.innermost(IfFrame)
-        if around is None:
+        enclosing = builder.innermost(IfFrame)
+        if enclosing is None:
             raise BuilderStateError(f"{self} stands directly in with R.If(condition):")
-        if self.taken in around.branches:
+        if self.taken in enclosing.branches:
             raise BuilderStateError(f"with R.If holds with {self.display_name}() twice")
-        self.block_builder = around.block_builder
+        self.block_builder = enclosing.block_builder
         with scope(self.block_builder):
             yield
             if not self.bound:
@@ -278,7 +278,7 @@ class BranchFrame(RelaxFrame):
             self.result, info = self.bound.popitem()
             self.value = self.block_builder.end_scope(self.result)
         self.take_leaf(info)
-        around.branches[self.taken] = self
+        enclosing.branches[self.taken] = self
 
     def take_leaf(self, annotation: rx.StructInfo | None) -> None:
         """A leaf that is bound last is itself what the branch gives, annotated or not."""

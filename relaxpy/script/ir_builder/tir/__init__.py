@@ -15,20 +15,20 @@ from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir.buffer import Buffer as _Buffer
 from relaxpy.ir.tir.expr import Var
-from relaxpy.script import tir as _words
+from relaxpy.script import tir as _namespace
 from relaxpy.script.ir_builder.base import IRBuilder
-from relaxpy.script.ir_builder.frame import act, check_option
+from relaxpy.script.ir_builder.frame import check_option, handler
 from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame
 from relaxpy.script.language import records
-from relaxpy.script.language.eager import word
+from relaxpy.script.language.eager import directive
 from relaxpy.script.language.kernel_frames import result_type, typed_var
 from relaxpy.script.language.wording import describe
 
 _OWN = ("arg", "buffer", "func_name", "func_ret")
-__all__ = sorted({*_words.__all__, *_OWN} - {"macro"})
+__all__ = sorted({*_namespace.__all__, *_OWN} - {"macro"})
 
 axis = SimpleNamespace(
-    **{name: word(getattr(_words.axis, name), act) for name in _words.axis.__all__}
+    **{name: directive(getattr(_namespace.axis, name), handler) for name in _namespace.axis.__all__}
 )
 
 
@@ -37,9 +37,9 @@ def __getattr__(name: str) -> Any:
         raise UnknownAttributeError(
             "T.macro is read in texts only", hint="a Python function does the same"
         )
-    found = getattr(_words, name)
+    found = getattr(_namespace, name)
     if name in __all__ and inspect.isfunction(found):
-        found = globals()[name] = word(found, act)
+        found = globals()[name] = directive(found, handler)
     return found
 
 
@@ -119,7 +119,7 @@ def func_ret(ret_type: Any) -> Any:
 @user_facing
 def Buffer(*args: Any, **kwargs: Any) -> _Buffer:
     """A new buffer; arguments as T.Buffer takes them in a text."""
-    return _words.Buffer(*args, **kwargs).make("")
+    return _namespace.Buffer(*args, **kwargs).make("")
 
 
 buffer = buffer_decl = Buffer

@@ -11,7 +11,7 @@ from relaxpy.errors import BuilderStateError
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frame import IRBuilderFrame, TIRFrame
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, finished
-from relaxpy.script.language.kernel_frames import KernelForms
+from relaxpy.script.language.kernel_frames import RecordBuilder
 
 
 class PrimFuncFrame(IRBuilderFrame):
@@ -29,12 +29,12 @@ class PrimFuncFrame(IRBuilderFrame):
     def hold(self, builder: IRBuilder) -> Iterator[None]:
         if builder.frames and builder.innermost(IRModuleFrame) is None:
             raise BuilderStateError(f"a kernel cannot stand in {builder.frames[-1]}")
-        kernel = self.kernel = KernelForms()
+        kernel = self.kernel = RecordBuilder()
         with kernel.body("function") as body:
             yield
         symbol = None if self.is_private else self.name
         private_as = self.name or "" if self.is_private else None
-        func = kernel.finished(body, symbol, private_as=private_as, at=None)
+        func = kernel.finish(body, symbol, private_as=private_as, at=None)
         finished(builder, func, self.name)
 
 

@@ -139,7 +139,7 @@ def expanded(
     values: Evaluator, macro: Macro, args: Sequence[Any], kwargs: Mapping[str, Any], node: ast.Call
 ) -> Iterator[None]:
     """The reading of the macro's statements: with its text, and its names or those of the call."""
-    definition = macro.scope.around()
+    definition = macro.scope.for_function()
     with values.reading(macro.program, definition):
         signature = macro.signature(values)
     wrong = misfit(node, signature, [*macro.bound, *args], kwargs)

@@ -13,7 +13,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import resolve
-from relaxpy.script.language.legacy import matched_info
+from relaxpy.script.language.legacy import matched_sinfo
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.evaluate import displays
 from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
@@ -208,7 +208,7 @@ def cast_operands(
     if isinstance(form, records.MatchShapeForm):
         with state.at(at):
             expr = state.builder.normalize(expr)
-            return expr, matched_info(form, state.builder.struct_info_of(expr))
+            return expr, matched_sinfo(form, state.builder.struct_info_of(expr))
     place = at
     if isinstance(at, ast.Call) and len(at.args) > 1:
         place = at.args[1]
@@ -228,7 +228,7 @@ def bindable(state: GraphState, value: object, at: ast.expr) -> rx.Expr:
 def new_variable(state: GraphState, name: str, target: ast.expr) -> rx.Var:
     """A variable of this name, of the kind that the open block binds here."""
     flow = state.now.dataflow
-    outlasts = flow is None or flow.outputs.get(name) in state.now.around
+    outlasts = flow is None or flow.outputs.get(name) in state.now.enclosing
     kind = rx.Var if outlasts else rx.DataflowVar
     return kind(name, None, state.program.span(target))
 

@@ -137,13 +137,13 @@ class GraphReader:
                 rule="SC-7",
                 hint="let one R.output be the last statement of the block",
             )
-        now.around.append(node)
+        now.enclosing.append(node)
         try:
             self.dispatch(node)
             if now.returned is None:
                 state.builder.flush()
         finally:
-            now.around.pop()
+            now.enclosing.pop()
             if now.returned is None:  # nothing is left, unless the statement is wrong
                 state.builder.discard()
 
@@ -208,7 +208,7 @@ class GraphReader:
         if recursive:
             if isinstance(var, rx.DataflowVar):
                 var = rx.Var(node.name, None, var.span)
-            known = pending.annotation or pending.cast or found.info(pure=pure)
+            known = pending.annotation or pending.cast or found.func_struct_info(pure=pure)
             var = rx.Var(node.name, known, var.span)
             if node.returns is None:
                 raise state.error(

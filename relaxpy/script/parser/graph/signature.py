@@ -36,7 +36,7 @@ class Signature:
     sizes: dict[str, tir.Var] = field(default_factory=dict)
     complete: bool = True
 
-    def info(self, *, pure: bool) -> rx.FuncStructInfo:
+    def func_struct_info(self, *, pure: bool) -> rx.FuncStructInfo:
         """The info that callers see (DER-1, DER-44)."""
         ret = self.ret if self.ret is not None else rx.ObjectStructInfo()
         body = rx.SeqExpr((), rx.Tuple(()))
@@ -90,7 +90,7 @@ class SignatureReader:
             if node.returns is not None:
                 # Functions that are returned bind sizes of their own, maybe further right.
                 self.quoted |= {_named(str(n.value))[0] for n in _strings(node.returns)}
-                self.found.ret = self.info(node.returns, binds=False)
+                self.found.ret = self.struct_info(node.returns, binds=False)
         self.found.params = tuple(p for p in params if isinstance(p, rx.Var))
         self.found.complete &= len(self.found.params) == len(args)
 
@@ -125,10 +125,10 @@ class SignatureReader:
         known = self.found.sizes.get(name)
         if known is not None:
             return known
-        around = self.values.scope.find_bound(name)
+        outer = self.values.scope.find_bound(name)
         kind = tir.SizeVar if name in self.sized else tir.Var
         dtype = self.dtypes.get(name, INT64)
-        made = around if isinstance(around, tir.Var) else kind(name, dtype)
+        made = outer if isinstance(outer, tir.Var) else kind(name, dtype)
         self.found.sizes[name] = made
         return made
 
@@ -151,12 +151,12 @@ class SignatureReader:
             for used in ast.walk(arg.annotation):
                 if isinstance(used, ast.Name) and used.id in self.waiting:
                     self.parameter(used.id)
-            info = self.info(arg.annotation)
+            info = self.struct_info(arg.annotation)
         found = POISON if info is None else rx.Var(name, info, self.values.span(arg))
         names[name] = found
         return found
 
-    def info(self, node: ast.expr, *, binds: bool = True) -> rx.StructInfo | None:
+    def struct_info(self, node: ast.expr, *, binds: bool = True) -> rx.StructInfo | None:
         """The info that an annotation gives, or None where it is wrong and reported.
 
         Where it does not bind, as that of the result, its names must mean something already.
@@ -172,7 +172,7 @@ class SignatureReader:
                         getattr(value, "__name__", getattr(value, "display_name", ""))
                     ),
                 )
-            for text in () if binds else string_dims(value, own=False):
+            for text in () if binds else string_dims(value, in_functions=False):
                 self.check_bound(text, node)
             return resolve(value, lambda text: self.dim(text, node))
         except Poisoned:
@@ -186,8 +186,8 @@ class SignatureReader:
         name, _ = _named(text)
         lone = name.isidentifier()
         for used in (name,) if lone else _names_in(name):
-            around = self.values.scope.find_bound(used) if lone else self.values.scope.find(used)
-            known = isinstance(around, tir.Var) if lone else around is not MISSING
+            outer = self.values.scope.find_bound(used) if lone else self.values.scope.find(used)
+            known = isinstance(outer, tir.Var) if lone else outer is not MISSING
             if known or used in self.found.sizes:
                 continue
             raise self.values.error(

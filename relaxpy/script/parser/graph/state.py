@@ -58,7 +58,7 @@ class Body:
         self.result: rx.Expr | None = None
         self.returned: ast.Return | None = None
         self.dataflow: Dataflow | None = None
-        self.around: list[ast.stmt] = []
+        self.enclosing: list[ast.stmt] = []
         self.depth = 0
         self.pure = True
         self.pending = Pending()

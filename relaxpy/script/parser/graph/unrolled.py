@@ -10,7 +10,7 @@ from typing import Any
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import records
-from relaxpy.script.language.eager import acting
+from relaxpy.script.language.eager import handling
 from relaxpy.script.language.emit import kernel_call
 from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import displays, door
@@ -25,16 +25,16 @@ def for_statement(state: GraphState, node: ast.For) -> None:
     if node.orelse:
         raise state.error(node.orelse[0], "a loop in Relax has no else")
     members = loop_members(state, node.iter)
-    around = state.now.around
+    enclosing = state.now.enclosing
     for member, is_last in members:
         state.unrolling.add(len(node.body) or 1, node.iter, state.values)
         # Only what the last iteration binds can be the output of a dataflow block.
-        state.now.around = list(around) if is_last else []
+        state.now.enclosing = list(enclosing) if is_last else []
         try:
             displays.unpack(state.values, node.target, member, state.scope.set)
             state.statements.read(node.body, state.reader.statement)
         finally:
-            state.now.around = around
+            state.now.enclosing = enclosing
 
 
 def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]]:
@@ -122,7 +122,7 @@ class FunctionHost:
     def eager(self, node: ast.expr) -> Iterator[None]:
         """The time in which Python code of the user runs, whose directives take effect at once."""
 
-        def act(form: records.Form) -> object:
+        def handler(form: records.Form) -> object:
             match form:
                 case records.EmitForm(value=value, annotation=annotation):
                     expr = bindings.bindable(self.state, value, node)
@@ -135,20 +135,20 @@ class FunctionHost:
                 case _:
                     raise self.state.error(node, f"{describe(form)} belongs into the text itself")
 
-        with acting(act):
+        with handling(handler):
             yield
 
     @contextmanager
     def apart(self) -> Iterator[None]:
         """The reading of other statements in the middle of one."""
         now, values = self.state.now, self.state.values
-        around, returned, places = now.around, now.returned, dict(values.places)
-        now.around, now.returned = [], None
+        enclosing, returned, places = now.enclosing, now.returned, dict(values.places)
+        now.enclosing, now.returned = [], None
         now.depth += 1
         try:
             yield
         finally:
-            now.around, now.returned = around, returned
+            now.enclosing, now.returned = enclosing, returned
             now.depth -= 1
             values.places.update(places)
 

@@ -33,7 +33,7 @@ from relaxpy.ir.relax.relations.context import written_at
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.script.language import records
-from relaxpy.script.language.annotations import Annotation, DTensor, Tensor, TypeWord, resolve
+from relaxpy.script.language.annotations import Annotation, DTensor, Tensor, TypeName, resolve
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.eager import is_helper
 from relaxpy.script.language.legacy import NOT_READ, RuntimeDepShape
@@ -395,7 +395,7 @@ class GraphEvaluator(Evaluator):
         Errors:
             ParseError: a shape of which nothing is said is used as a value (LEG-5).
         """
-        if isinstance(function, TypeWord) or (
+        if isinstance(function, TypeName) or (
             isinstance(function, type) and issubclass(function, Annotation)
         ):
             return args

@@ -18,7 +18,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, IterVar, check_access, index_count
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script.language import records, tir_directives as tirwords
+from relaxpy.script.language import records, tir_directives
 from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.kernel_frames import FRAMES, result_type, scalar, typed_var
 from relaxpy.script.language.wording import describe, shown
@@ -47,7 +47,7 @@ class KernelReader(KernelState):
             if len(self.report.errors) > before:
                 return None
             try:
-                return self.finished(
+                return self.finish(
                     body, symbol, private_as=node.name if symbol is None else None, at=node
                 )
             except RelaxpyError as error:
@@ -93,7 +93,9 @@ class KernelReader(KernelState):
             )
         given = self.values.value(arg.annotation)
         if isinstance(given, records.BufferSpec):
-            buffer: Buffer = self.made(arg.annotation, given.make, arg.arg, self.program.span(arg))
+            buffer: Buffer = self.call_at(
+                arg.annotation, given.make, arg.arg, self.program.span(arg)
+            )
             self.parameter(arg.arg, buffer)
             return buffer
         var = typed_var(arg.arg, given)
@@ -110,7 +112,7 @@ class KernelReader(KernelState):
 
     def return_type(self, node: ast.expr) -> DataType | None:
         """The datatype that a return annotation names."""
-        found: DataType | None = self.made(node, result_type, self.values.value(node))
+        found: DataType | None = self.call_at(node, result_type, self.values.value(node))
         return found
 
     # --- statements
@@ -118,7 +120,7 @@ class KernelReader(KernelState):
     @override
     def statement(self, node: ast.stmt) -> None:
         if self.bodies[-1].kind == "cases" and not isinstance(node, ast.With):
-            self.check_place(header(node))
+            self.check_position(header(node))
         match node:
             case ast.Assign():
                 self.assign(node)
@@ -162,7 +164,7 @@ class KernelReader(KernelState):
     def bind_target(self, target: ast.expr, value: object, at: ast.expr) -> None:
         """Bind the names of `target`."""
         if isinstance(target, ast.Name):
-            self.made(at, self.bind, target.id, value, target, at)
+            self.call_at(at, self.bind, target.id, value, target, at)
             return
         if not isinstance(target, (ast.Tuple, ast.List)):
             raise self.error(target, "only names and elements of buffers can be assigned to")
@@ -171,7 +173,7 @@ class KernelReader(KernelState):
             raise self.error(target, "a name is bound twice in one statement")
         members: Sequence[object]
         if isinstance(value, records.RemapForm):
-            members = self.remapped(value, at)
+            members = self.expand_remap(value, at)
         elif isinstance(value, records.MetaVar):
             members = [records.MetaVar(part) for part in self.values.iterable(value.value, at)]
         else:
@@ -206,7 +208,7 @@ class KernelReader(KernelState):
             case records.MetaVar(value=inner):
                 return inner
             case records.Form():
-                return self.given(name, value, at)
+                return self.define(name, value, at)
             case Lambda():
                 raise lambda_named(self.program, at)
             case TypeVar():
@@ -217,10 +219,10 @@ class KernelReader(KernelState):
             case Var() if not value.name:
                 fresh = value.renamed(name)
                 self.named.add(fresh)
-                self.given_vars.append(fresh)
+                self.candidate_free_vars.append(fresh)
                 return fresh
             case Var() if value not in self.named:
-                self.given_vars.append(value)
+                self.candidate_free_vars.append(value)
                 return value
             case IterVar():
                 return value.var
@@ -254,7 +256,7 @@ class KernelReader(KernelState):
         given = self.values.value(node.value)
         if var.dtype.is_int and isinstance(given, float) and not given.is_integer():
             raise self.error(node.value, f"{node.target.id} is {var.dtype}, the value is {given}")
-        value: PrimExpr = self.made(node.value, scalar, given, var.dtype)
+        value: PrimExpr = self.call_at(node.value, scalar, given, var.dtype)
         if value.dtype != var.dtype:
             raise self.error(
                 node.value, f"{node.target.id} is {var.dtype}, the value is {value.dtype}"
@@ -268,10 +270,10 @@ class KernelReader(KernelState):
         """Read `buffer[index] = value`."""
         buffer = self.buffer_at(target)
         indices = self.indices(buffer, target)
-        dtype, _, _ = self.made(target, check_access, buffer, indices)
+        dtype, _, _ = self.call_at(target, check_access, buffer, indices)
         at = getattr(node, "value", target)
-        converted: PrimExpr = self.made(at, scalar, value, dtype)
-        stored = self.made(at, ops.cast_to, converted, dtype)
+        converted: PrimExpr = self.call_at(at, scalar, value, dtype)
+        stored = self.call_at(at, ops.cast_to, converted, dtype)
         self.add(stmt.BufferStore(buffer, stored, indices, span=self.program.span(node)))
 
     def buffer_at(self, target: ast.Subscript) -> Buffer:
@@ -294,9 +296,9 @@ class KernelReader(KernelState):
         if len(nodes) != len(given):
             nodes = [target.slice] * len(given)
         return tuple(
-            self.made(at, _vector, part, size)
+            self.call_at(at, _vector, part, size)
             if isinstance(part, slice)
-            else self.made(at, ops.convert, part)
+            else self.call_at(at, ops.convert, part)
             for at, part, size in zip(nodes, given, buffer.shape, strict=True)
         )
 
@@ -311,7 +313,7 @@ class KernelReader(KernelState):
             )
         buffer = self.buffer_at(target)
         index = self.values.value(target.slice)
-        old = self.made(target, lambda: buffer[index])
+        old = self.call_at(target, lambda: buffer[index])
         value = self.values.value(node.value)
         self.store(target, self.values.binary(node.op, old, value, node.value), node)
 
@@ -360,13 +362,13 @@ class KernelReader(KernelState):
                         "range in a kernel takes an end, or a start and an end",
                         hint="for steps, run over their number and multiply the loop variable",
                     )
-                form: records.LoopForm = self.made(node, tirwords.serial, *args)
+                form: records.LoopForm = self.call_at(node, tir_directives.serial, *args)
                 return form
         value = self.values.value(node)
         if isinstance(value, records.LoopForm):
             return value
         if isinstance(value, range) and value.step == 1:
-            return tirwords.serial(value.start, value.stop)
+            return tir_directives.serial(value.start, value.stop)
         raise self.error(
             node,
             f"a loop in a kernel runs over range, T.grid or the like, found {describe(value)}",
@@ -377,7 +379,7 @@ class KernelReader(KernelState):
         """Read `while condition:`."""
         if node.orelse:
             raise self.error(node.orelse[0], "a loop in a kernel has no else")
-        condition = self.made(node.test, ops.truth, self.values.value(node.test))
+        condition = self.call_at(node.test, ops.truth, self.values.value(node.test))
         with self.while_loop(condition, node.test):
             self.read_inside(node.body)
 
@@ -389,7 +391,7 @@ class KernelReader(KernelState):
             with self.scope.inner():
                 self.statements.read(taken, self.statement)
             return
-        test = self.made(node.test, ops.truth, condition)
+        test = self.call_at(node.test, ops.truth, condition)
         then_case = self.inner(node.body)
         else_case = self.inner(node.orelse) if node.orelse else None
         self.add(stmt.IfThenElse(test, then_case, else_case, self.program.span(node.test)))
@@ -430,14 +432,14 @@ class KernelReader(KernelState):
                 if isinstance(value, Buffer)
                 else None,
             )
-        result = self.made(node.value, scalar, value, self.ret_type)
+        result = self.call_at(node.value, scalar, value, self.ret_type)
         self.add(stmt.Evaluate(intrin.ret(result), self.program.span(node)))
 
     def check(self, node: ast.Assert, test: ast.expr, message: ast.expr | None) -> None:
         """Read `assert condition, message`."""
-        condition = self.made(test, ops.truth, self.values.value(test))
+        condition = self.call_at(test, ops.truth, self.values.value(test))
         text = "assertion failed" if message is None else self.values.value(message)
-        shown = self.made(message or node, ops.convert, text)
+        shown = self.call_at(message or node, ops.convert, text)
         span = self.program.span(node)
         self.add(lambda body: stmt.AssertStmt(condition, shown, body, span))
 

@@ -14,8 +14,8 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import Var
-from relaxpy.script.language.eager import PendingFrame, acting, is_helper
-from relaxpy.script.language.kernel_frames import FRAMES, KernelForms
+from relaxpy.script.language.eager import PendingFrame, handling, is_helper
+from relaxpy.script.language.kernel_frames import FRAMES, RecordBuilder
 from relaxpy.script.language.records import Form
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.evaluate import door
@@ -70,7 +70,7 @@ class KernelEvaluator(Evaluator):
         return door.call(function, args, kwargs)
 
 
-class KernelState(KernelForms):
+class KernelState(RecordBuilder):
     """What is known of a kernel while it is read, and how mistakes in it are told."""
 
     def __init__(
@@ -82,7 +82,7 @@ class KernelState(KernelForms):
         report: Report | None = None,
         returns: Callable[[GlobalVar], DataType | None] = lambda _: None,
     ) -> None:
-        KernelForms.__init__(self)
+        RecordBuilder.__init__(self)
         self.report = report if report is not None else Report()
         self.values = KernelEvaluator(program, scope, guard, returns)
         self.values.expand = self.expand
@@ -132,14 +132,14 @@ class KernelState(KernelForms):
         made: list[PendingFrame] = []
         opened: list[PendingFrame] = []
 
-        def act(form: Form) -> Any:
+        def handler(form: Form) -> Any:
             if not isinstance(form, FRAMES):
-                return self.act(form, node)
+                return self.apply(form, node)
             made.append(PendingFrame(form, self.unnamed_frame(form, node), opened))
             return made[-1]
 
         try:
-            with acting(act):
+            with handling(handler):
                 found = door.call(function, args, kwargs)
             for held in made:
                 if held in opened or not (held.is_used or held is found):
@@ -161,7 +161,7 @@ class KernelState(KernelForms):
         return self.program.span(at)
 
     @override
-    def made(self, at: Positioned, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call_at(self, at: Positioned, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
             return make(*args, **kwargs)
         except RelaxpyError as error:

@@ -75,18 +75,18 @@ class ModuleRef:
 class Scope:
     """The names of a program, innermost first, over the mappings that surround it."""
 
-    __slots__ = ("_around", "frames")
+    __slots__ = ("_enclosing", "frames")
 
-    def __init__(self, *around: Mapping[str, object]) -> None:
+    def __init__(self, *enclosing: Mapping[str, object]) -> None:
         self.frames: list[dict[str, object]] = [{}]
-        self._around = around
+        self._enclosing = enclosing
 
     def find(self, name: str) -> object:
         """The value of `name`, or MISSING."""
         for frame in reversed(self.frames):
             if name in frame:
                 return frame[name]
-        for mapping in self._around:
+        for mapping in self._enclosing:
             if name in mapping:
                 return mapping[name]
         return MISSING
@@ -106,7 +106,7 @@ class Scope:
         """Every name in reach."""
         for frame in reversed(self.frames):
             yield from frame
-        for mapping in self._around:
+        for mapping in self._enclosing:
             yield from mapping
 
     @contextmanager
@@ -122,13 +122,13 @@ class Scope:
 
     def closure(self) -> Scope:
         """The scope of a lambda written here: names bound later in these frames are seen, too."""
-        found = Scope(*self._around)
+        found = Scope(*self._enclosing)
         found.frames = list(self.frames)
         return found
 
-    def around(self, *first: Mapping[str, object]) -> Scope:
+    def for_function(self, *first: Mapping[str, object]) -> Scope:
         """A scope for a function defined here: it sees the names of this one, then `first`."""
-        return Scope(*reversed(self.frames), *first, *self._around)
+        return Scope(*reversed(self.frames), *first, *self._enclosing)
 
 
 def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapping[str, object]]:
