@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.special import erf
 from relaxpy.script import tir as T
@@ -193,3 +194,16 @@ def test_the_error_function_keeps_shape_and_datatype(dtype: str, shape: tuple[in
         assert found.dtype == dtype
         np.testing.assert_allclose(found, math.erf(0.5), rtol=1e-3)
     assert (out == np.asarray(erf(x))).all()
+
+
+@pytest.mark.rule("PX-2")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_integers_that_wrap_among_literals_do_so_without_a_warning(target: str) -> None:
+    @T.prim_func
+    def wraps(A: T.Buffer((3, 3), "int32")):
+        for a, b in T.grid(2, 2):
+            A[1, a * b] = T.Cast("int32", 1) - -2147483648
+
+    result = np.zeros((3, 3), np.int32)
+    relaxpy.compile(wraps, target=target)["wraps"](result)
+    assert result.tolist() == [[0, 0, 0], [1 - 2**31, 1 - 2**31, 0], [0, 0, 0]]

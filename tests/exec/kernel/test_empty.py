@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods, source_of
@@ -120,3 +121,22 @@ def unbound(x: T.handle):
 def test_a_variable_that_nothing_binds_is_refused_before_anything_runs() -> None:
     with pytest.raises(CompileError, match="the variable q is not bound"):
         source_of(unbound)
+
+
+@pytest.mark.parametrize(("k", "m"), [(-3, -2), (-3, 2), (3, -2), (0, -2), (3, 2)])
+@pytest.mark.rule("PX-1")
+def test_two_loops_of_negative_extent_are_not_one_of_their_product(k: int, m: int) -> None:
+    @T.prim_func
+    def count(K: T.int32, M: T.int32, B: T.Buffer((2,), "float32")):
+        for j in range(2):
+            for k, m in T.grid(K, M):
+                with T.block("count"):
+                    vj, _vk, _vm = T.axis.remap("SRR", [j, k, m])
+                    with T.init():
+                        B[vj] = T.float32(0)
+                    B[vj] = B[vj] + T.float32(1)
+
+    for target in ("numpy", "reference"):
+        result = np.full(2, 7, np.float32)
+        relaxpy.compile(count, target=target)["count"](k, m, result)
+        assert result.tolist() == [max(k, 0) * max(m, 0)] * 2

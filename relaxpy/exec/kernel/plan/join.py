@@ -22,26 +22,30 @@ def joined(
 
     A condition on one of them becomes a bound of it.
     """
-    while (found := _once(statement, axes)) is not None:
+    while (found := _once(statement, axes, sizes)) is not None:
         statement, axes = found
     return _bounded(statement, axes, sizes)
 
 
 def _once(
-    statement: Statement, axes: tuple[Axis, ...]
+    statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]
 ) -> tuple[Statement, tuple[Axis, ...]] | None:
     """Two of the axes joined, or None where no two can be."""
     pairs = permutations(axes, 2)
-    return next(filter(None, (_pair(statement, axes, *pair) for pair in pairs)), None)
+    return next(filter(None, (_pair(statement, axes, *pair, sizes) for pair in pairs)), None)
 
 
 def _pair(
-    statement: Statement, axes: tuple[Axis, ...], outer: Axis, inner: Axis
+    statement: Statement,
+    axes: tuple[Axis, ...],
+    outer: Axis,
+    inner: Axis,
+    sizes: Container[Var],
 ) -> tuple[Statement, tuple[Axis, ...]] | None:
     pair = {outer.var, inner.var}
     if any(mentions(b, pair) for a in statement.axes for b in (a.start, a.stop)):
         return None
-    joint = joint_axis(outer, inner)
+    joint = joint_axis(outer, inner, sizes)
     if joint is None:
         return None
 

@@ -240,7 +240,7 @@ def _joined(loop: Loop, sizes: Container[Var]) -> Loop | None:
             return None
     if mentions(inner.stop, {loop.axis.var}):
         return None
-    joint = joint_axis(loop.axis, inner)
+    joint = joint_axis(loop.axis, inner, sizes)
     if joint is None:
         return None
     firsts = _firsts(body, [loop.axis, inner], [joint.axis], sizes)
@@ -264,9 +264,14 @@ class Joint:
     inner: PrimExpr
 
 
-def joint_axis(outer: Axis, inner: Axis) -> Joint | None:
-    """The axis of `outer * size + inner`, or None where they do not begin at 0."""
+def joint_axis(outer: Axis, inner: Axis, sizes: Container[Var]) -> Joint | None:
+    """The axis of `outer * size + inner`, or None where they do not begin at 0.
+
+    There is none either where both extents may be negative: their product is then positive.
+    """
     if not (as_poly(outer.start).same(0) and as_poly(inner.start).same(0)):
+        return None
+    if not any(as_poly(axis.stop).is_at_least(0, sizes) for axis in (outer, inner)):
         return None
     kind = max(outer.var.dtype, inner.var.dtype, key=lambda dtype: dtype.bits)
     size = as_poly(inner.stop)
@@ -287,9 +292,13 @@ def canonical(expr: PrimExpr) -> PrimExpr:
     """`expr` with its index arithmetic as sums of products, in which equal terms have met."""
 
     def rule(node: Node) -> Node | None:
-        if isinstance(node, (Add, Sub, Mul, Cast)) and _is_index(node):
-            return ops.cast_to(as_poly(node).expr(), node.dtype)
-        return None
+        if not isinstance(node, (Add, Sub, Mul, Cast)) or not _is_index(node):
+            return None
+        found = as_poly(node).expr()
+        low, high = ops.int_range(node.dtype)
+        if isinstance(found, IntImm) and not low <= found.value <= high:
+            return None  # it wraps when it is evaluated
+        return ops.cast_to(found, node.dtype)
 
     return cast("PrimExpr", rewrite(expr, rule))
 

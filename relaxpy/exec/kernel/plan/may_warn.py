@@ -28,6 +28,7 @@ from relaxpy.ir.tir.expr import (
     Div,
     FloorDiv,
     FloorMod,
+    IntImm,
     Max,
     Min,
     Mod,
@@ -89,4 +90,9 @@ def _may_wrap(node: Add | Sub | Mul) -> bool:
     """Whether the integer `node` may leave its datatype: unlike sums of sizes, of which it is."""
     dtype = node.a.dtype
     narrow = dtype.family == "uint" or dtype.bits < (64 if isinstance(node, Mul) else 32)
-    return narrow or any(True for _ in loads(node))
+    large = 1 << (dtype.bits - 2)
+    return (
+        narrow
+        or any(isinstance(part, IntImm) and abs(part.value) >= large for part in walk(node))
+        or any(True for _ in loads(node))
+    )
