@@ -12,7 +12,7 @@ import relaxpy.exec.kernel
 from relaxpy.exec.kernel import arguments, runtime
 
 PLAIN = tuple("ABCDEFGHKMPQUVWXYZ")
-_RESERVED = {"T", "R", "I", "m", "relaxpy", "tvm", "tir", "relax", "ir"}
+_RESERVED = {"T", "R", "I", "m", "range", "relaxpy", "tvm", "tir", "relax", "ir"}
 """What the text of a program itself speaks of."""
 
 
