@@ -1,4 +1,4 @@
-"""`R.dist`: the words of tensors that several devices hold together."""
+"""`R.dist`: the operators and directives of distributed tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DTensor", "call_tir", "const", "device_mesh"]
 
 @_user_facing
 def const(value: object, struct_info: object) -> _Constant:
-    """A literal that several devices hold together, as `R.DTensor(...)` says.
+    """A distributed tensor literal, described by `R.DTensor(...)`.
 
     Errors:
         MisuseError (also TypeError, ValueError): it is no such info, or one of another tensor.

@@ -1,4 +1,4 @@
-"""`I`: the words of modules."""
+"""`I`: the directives of modules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
 
 
 def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _records.DeviceForm:
-    """The device of this kind and number that the module lists; of all of them without a kind."""
+    """The device of this kind and number in the module's list; without a kind, among all."""
     if not (target is None or isinstance(target, str)):
         raise MisuseError(f"a device's kind is a string, found {target!r:.60}", about=target)
     if isinstance(device_index, bool) or not isinstance(device_index, int):
@@ -51,7 +51,7 @@ def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _record
 
 
 def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> _records.AttrsForm:
-    """The attributes of the module, in place of those that it has if `allow_overwrite` says so."""
+    """Set attributes of the module; with `allow_overwrite`, they replace existing ones."""
     if not isinstance(allow_overwrite, bool):
         raise MisuseError(
             f"allow_overwrite is True or False, found {allow_overwrite!r:.60}",
@@ -61,7 +61,7 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
 
 
 def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _records.GlobalInfosForm:
-    """Lists of infos that concern the whole module, by name."""
+    """Add global infos to the module: lists by name."""
     if not isinstance(infos, Mapping) or not all(isinstance(key, str) for key in infos):
         raise MisuseError(
             f"infos are a dict of lists keyed by strings, found {infos!r}", about=infos

@@ -198,7 +198,7 @@ class _Text:
         return found
 
     def merged(self, modules: list[IRModule]) -> IRModule:
-        """All functions of several modules in one."""
+        """Merge the functions of several modules."""
         result = IRModule()
         for module in modules:
             for var, func in module.items():

@@ -1,4 +1,4 @@
-"""`R`: the words of graph functions. Operators are those of the registry, by their names in it."""
+"""`R`: the directives of graph functions, and the registered operators by name."""
 
 from __future__ import annotations
 

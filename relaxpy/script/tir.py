@@ -1,4 +1,4 @@
-"""`T`: the words of kernels.
+"""`T`: the directives of kernels.
 
 Expressions are built at once, so that they work in any Python code; words that make statements give
 records (`relaxpy.script.language.records`) which the parser acts upon.

@@ -1,4 +1,4 @@
-"""Programs built by Python that runs: frames and statements in the words of I, R and T."""
+"""Programs built by running Python: the frames and directives of I, R and T."""
 
 from relaxpy.script.ir_builder import ir, relax, tir
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame

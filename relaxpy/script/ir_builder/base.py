@@ -1,4 +1,4 @@
-"""IRBuilder: what the words of `relaxpy.script.ir_builder` build in."""
+"""IRBuilder: the context in which the directives of `relaxpy.script.ir_builder` build IR."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=IRBuilderFrame)
 
 
 class IRBuilder:
-    """Builds a function, a module or a statement from what is said while it is open.
+    """Builds a function, a module or a statement from the directives called while it is open.
 
     What is said by `with` is a frame, and holds what stands in it; all else is said by calls. A
     frame that an error leaves adds nothing: the builder is what it was before.
@@ -105,7 +105,7 @@ class IRBuilder:
     @staticmethod
     @user_facing
     def name(s: str, v: N) -> N:
-        """Call the variable or buffer `v` by a name, and give it back.
+        """Name the variable or buffer `v`, and return it.
 
         Errors:
             MisuseError (also TypeError): it is neither, or the name is no string.
@@ -118,7 +118,7 @@ class IRBuilder:
     @staticmethod
     @user_facing
     def name_many(s: Sequence[str], vs: Sequence[N]) -> list[N]:
-        """Call each of `vs` by its name in `s`, and give them back.
+        """Name each of `vs` by the names in `s`, and return them.
 
         Errors:
             MisuseError (also TypeError): there are more of one than of the other.
@@ -140,7 +140,7 @@ class IRBuilder:
         return frame if isinstance(frame, kind) else None
 
     def kernel(self, what: str) -> RecordBuilder:
-        """The kernel around, for `what`; outside of functions, one of which the body is the result.
+        """The enclosing kernel, for `what`; outside functions, a kernel whose body is the result.
 
         Errors:
             BuilderStateError: the frames around are none of kernels.
@@ -160,7 +160,7 @@ class IRBuilder:
         return self._loose[0]
 
     def deliver(self, found: object) -> None:
-        """Make `found`, of a frame with none around, the result.
+        """Set the result to `found`, from an outermost frame.
 
         Errors:
             BuilderStateError: there is one already.
@@ -173,11 +173,11 @@ class IRBuilder:
         self._result = found
 
     def expect(self, frame: IRBuilderFrame) -> None:
-        """Remember that `frame` was made and is to be entered."""
+        """Record that `frame` was created and must be entered."""
         self._made[frame] = None
 
     def enter(self, frame: IRBuilderFrame) -> object:
-        """Enter `frame`: what it gives to name."""
+        """Enter `frame` and return its value."""
         self._made.pop(frame, None)
         held = frame.held = frame.hold(self)
         found = held.__enter__()
@@ -185,7 +185,7 @@ class IRBuilder:
         return frame if found is None else found
 
     def close_inside(self, frame: IRBuilderFrame | None, *raised: Any) -> list[IRBuilderFrame]:
-        """End, by an error, what is open inside `frame`, or all."""
+        """Abort the frames that are open inside `frame`, or all frames."""
         ended: list[IRBuilderFrame] = []
         while self.frames and self.frames[-1] is not frame:
             ended.append(self.frames.pop())

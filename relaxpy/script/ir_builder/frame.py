@@ -1,4 +1,4 @@
-"""What stands behind `with` in an IRBuilder, and what the words of T do in one."""
+"""The frames of an IRBuilder, and the application of the records of T."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def check_option(value: object, name: str) -> None:
 
 
 class _BrokenOff(Exception):  # noqa: N818
-    """What ends a frame that was never left."""
+    """The error that aborts a frame that was never left."""
 
 
 class IRBuilderFrame:
-    """What stands behind `with`, and holds what is said in it.
+    """A frame: a `with` block that collects the directives called in it.
 
     Errors:
         BuilderStateError (also ValueError): it stands where it cannot, or is entered twice.
@@ -66,7 +66,7 @@ class IRBuilderFrame:
             current_builder().expect(self)
 
     def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:
-        """The place inside this frame; it gives what `as` names, or None for the frame."""
+        """Open this frame; entering returns the value after `as`, or None for the frame itself."""
         raise AssertionError("each kind says what it is")
 
     @user_facing
@@ -102,7 +102,7 @@ class IRBuilderFrame:
         held.__exit__(kind, error, trace)
 
     def break_off(self, *raised: Any) -> None:
-        """End this frame by an error, so that it adds nothing."""
+        """Abort this frame, so that it adds nothing."""
         assert self.held is not None
         failure = raised[1] if raised and raised[1] is not None else _BrokenOff()
         try:
@@ -138,7 +138,7 @@ class TIRFrame(IRBuilderFrame):
 
 
 def handler(form: records.Form) -> Any:
-    """What a record of T does in the builder that is open, and what it gives."""
+    """Apply a record of T in the open builder, and return its result."""
     if isinstance(form, FRAMES):
         return TIRFrame(form)
     if isinstance(form, records.GRAPH_RECORDS):

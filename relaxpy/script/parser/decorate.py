@@ -103,7 +103,7 @@ class FunctionDecorator(records.FunctionOptions):
         check_well_formed: bool | None = None,
         **others: object,
     ) -> Any:
-        """The function that the text of `function` describes; without one, a decorator.
+        """Parse `function`; without an argument, return a decorator.
 
         `name` is what the function is called where its own name says something else.
 
@@ -162,7 +162,7 @@ class ModuleDecorator(records.ModuleOptions):
         check_well_formed: bool | None = None,
         **others: object,
     ) -> Any:
-        """The module that the text of `cls` describes; without one, a decorator.
+        """Parse the module in class `cls`; without an argument, return a decorator.
 
         Errors:
             ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
@@ -242,7 +242,7 @@ def defined(
     function: FunctionType,
     names: Sequence[Mapping[str, object]],
 ) -> BaseFunc:
-    """The IR that the text of `function` describes."""
+    """Parse the text of `function` to IR."""
     node, program = definition_of(function.__code__)
     return read_function(Definition(node, options, program), Scope(*names, BUILTINS))
 

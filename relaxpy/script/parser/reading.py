@@ -100,12 +100,12 @@ class Definition:
 
     @property
     def symbol(self) -> str | None:
-        """What the outside calls a public function."""
+        """The global symbol of a public function."""
         return None if self.options.private else self.gvar.name_hint
 
 
 def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.FunctionOptions:
-    """What the decorators of a function say.
+    """The options of a function's decorators.
 
     Errors:
         ParseError: none of them is R.function or T.prim_func.
@@ -131,7 +131,7 @@ class PythonParts:
 
 
 def is_python(node: ast.FunctionDef, values: GraphEvaluator) -> bool:
-    """Whether a function is decorated to be one of Python's own."""
+    """Whether a function is decorated by `I.pyfunc`."""
     marks = [part for part in node.decorator_list if ends_in(part, "pyfunc")]
     return any(isinstance(values.value(mark), records.PythonOptions) for mark in marks)
 
@@ -159,7 +159,7 @@ def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) ->
 
 
 class FunctionsReader:
-    """Reads functions that may call each other."""
+    """Reads functions that may call one another."""
 
     def __init__(self, scope: Scope, report: Report, guard: Guard = OPEN) -> None:
         self.scope = scope
@@ -180,7 +180,7 @@ class FunctionsReader:
         self._returns: dict[str, DataType | None] = {}
 
     def declare(self, definition: Definition) -> None:
-        """Make a function known by name.
+        """Add a function under a name.
 
         Errors:
             ParseError: the name is taken.
@@ -202,7 +202,7 @@ class FunctionsReader:
             raise program.error(at, f"the module has two functions named {twice!r}", rule="TOP-1")
 
     def define(self, name: str, func: BaseFunc) -> None:
-        """Enter a function that is complete already."""
+        """Add a complete function."""
         self._entries[func] = self.gvars.setdefault(name, GlobalVar(name))
         gvar = self.gvars[name]
         self.scope.set(name, gvar)
@@ -210,7 +210,7 @@ class FunctionsReader:
         self.builder.update_func(gvar, func)
 
     def adopt(self, name: str, func: BaseFunc) -> None:
-        """Enter a function that was defined elsewhere, under another symbol if need be."""
+        """Add a function that was defined elsewhere, under another symbol if necessary."""
         public = func.attrs.get("global_symbol") is not None
         self.define(name, func.with_attr("global_symbol", name) if public else func)
         self._entries[func] = self.gvars[name]
@@ -257,7 +257,7 @@ class FunctionsReader:
             self.doubtful.append(func)
 
     def returns(self, gvar: GlobalVar) -> DataType | None:
-        """What a call of a kernel gives."""
+        """The result datatype of a kernel."""
         name = gvar.name_hint
         definition = self.by_symbol.get(name)
         if name not in self._returns:
@@ -458,7 +458,7 @@ class ModuleReader:
             raise self.program.error(where, "the class of a module takes no options")
 
     def python_function(self, node: ast.FunctionDef) -> None:
-        """Enter a function of Python's own, whose body is not read."""
+        """Add a Python function, whose body is not parsed."""
         self.functions.check_free(node.name, node.name, self.program, name_of(node))
         if not self.derived:
             raise self.program.error(
@@ -503,7 +503,7 @@ class ModuleReader:
                 raise refusal(self.program, node, "a module")
 
     def say(self, form: object, node: ast.expr) -> None:
-        """Act upon a record about the module."""
+        """Apply a record of the module."""
         match form:
             case records.AttrsForm(of="module", attrs=attrs):
                 if self.attrs and not form.overwrite:

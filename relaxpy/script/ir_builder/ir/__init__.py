@@ -44,7 +44,7 @@ def ir_module() -> IRModuleFrame:
 
 @user_facing
 def decl_function(func_name: str, func_signature: BaseFunc) -> GlobalVar:
-    """A function that is defined later on, for others to call; its body says nothing.
+    """Declare a function that is defined later; its body is ignored.
 
     Errors:
         BuilderStateError: the module has one of this name.
@@ -54,7 +54,7 @@ def decl_function(func_name: str, func_signature: BaseFunc) -> GlobalVar:
 
 @user_facing
 def def_function(func_name: str, func: BaseFunc) -> None:
-    """Enter a function into the module.
+    """Add a function to the module.
 
     Errors:
         BuilderStateError: the module has a definition of this name.
@@ -64,7 +64,7 @@ def def_function(func_name: str, func: BaseFunc) -> None:
 
 @user_facing
 def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> None:
-    """The attributes of the module, in place of those that it has if `allow_overwrite` says so.
+    """Set attributes of the module; with `allow_overwrite`, they replace existing ones.
 
     Errors:
         BuilderStateError: it has some, and may not be given others.
@@ -93,7 +93,7 @@ def module_get_attr(attr_key: str) -> object:
 
 @user_facing
 def module_set_attr(attr_key: str, attr_value: object, allow_overwrite: bool = False) -> None:
-    """Give the module an attribute.
+    """Set an attribute of the module.
 
     Errors:
         BuilderStateError: it has this one already, and may not be given another.
@@ -108,7 +108,7 @@ def module_set_attr(attr_key: str, attr_value: object, allow_overwrite: bool = F
 
 @user_facing
 def module_global_infos(infos: Mapping[str, Sequence[object]]) -> None:
-    """Lists of infos that concern the whole module, by name.
+    """Add global infos to the module: lists by name.
 
     Errors:
         BuilderStateError: they are given twice.
@@ -121,7 +121,7 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> None:
 
 @user_facing
 def lookup_vdevice(target: str | None = None, device_index: int = -1) -> VDevice:
-    """The device of this kind and number that the module lists; of all of them without a kind.
+    """The device of this kind and number in the module's list; without a kind, among all devices.
 
     Errors:
         MisuseError: there is no such device.

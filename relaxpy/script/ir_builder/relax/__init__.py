@@ -67,7 +67,7 @@ def _function(what: str) -> FunctionFrame:
 
 @user_facing
 def func_name(name: str) -> None:
-    """Call the function around `name`.
+    """Name the enclosing function.
 
     Errors:
         BuilderStateError: it has a name already.
@@ -81,7 +81,7 @@ def func_name(name: str) -> None:
 
 @user_facing
 def arg(name: str, struct_info: object) -> rx.Var:
-    """The next parameter; shape variables that stand alone in its info are bound by it.
+    """Add the next parameter, which binds the lone shape variables in its struct info.
 
     Errors:
         BuilderStateError: the result is there already.
@@ -96,7 +96,7 @@ def arg(name: str, struct_info: object) -> rx.Var:
 
 @user_facing
 def func_attr(attrs: Mapping[str, object]) -> None:
-    """Attributes of the function around.
+    """Add attributes to the enclosing function.
 
     Errors:
         MisuseError: it has one of these already.
@@ -114,7 +114,7 @@ def func_attr(attrs: Mapping[str, object]) -> None:
 
 @user_facing
 def func_ret_struct_info(ret_sinfo: object) -> None:
-    """The info that the function around declares for its result.
+    """Declare the struct info of the enclosing function's result.
 
     Errors:
         BuilderStateError: that is declared already.
@@ -127,7 +127,7 @@ def func_ret_struct_info(ret_sinfo: object) -> None:
 
 @user_facing
 def func_ret_value(value: object) -> None:
-    """The result of the function around, behind which nothing stands.
+    """Set the result of the enclosing function, which must be last.
 
     Errors:
         BuilderStateError: there is one already.
@@ -148,7 +148,7 @@ def dataflow() -> BlockFrame:
 
 @user_facing
 def output(*variables: rx.Var) -> None:
-    """The variables that the dataflow block hands on: afterwards they are its `output_vars`.
+    """Mark the outputs of the dataflow block; they become its `output_vars`.
 
     Errors:
         BuilderStateError: one of them is not bound in it, or outputs are named twice.
@@ -183,7 +183,7 @@ def Else() -> BranchFrame:
 
 
 def SeqExpr() -> SeqExprFrame:
-    """Bindings, which stand in the block around."""
+    """A sequence of bindings, which are added to the enclosing block."""
     return SeqExprFrame()
 
 
@@ -201,7 +201,7 @@ def _place(what: str) -> RelaxFrame:
 
 
 def _value(value: object) -> rx.Expr:
-    """What is bound: Python's numbers are tensor literals there."""
+    """The value to bind; Python numbers become tensor literals."""
     return rx.const(value) if isinstance(value, (bool, int, float)) else rx.convert_to_expr(value)
 
 
@@ -237,7 +237,7 @@ def emit_var_binding(value: rx.VarBinding) -> rx.Var:
 
 @user_facing
 def emit_match_cast(value: object, struct_info: object) -> rx.Var:
-    """Check `value` against an info at run time, and bind it to a new variable.
+    """Check `value` against a struct info at run time, and bind it to a new variable.
 
     Shape variables that stand alone in the info and are new are bound by it.
     """

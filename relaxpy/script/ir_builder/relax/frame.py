@@ -29,7 +29,7 @@ class RelaxFrame(IRBuilderFrame):
         self.bound: dict[rx.Var, rx.StructInfo | None] = {}
 
     def join(self, builder: IRBuilder) -> RelaxFrame:
-        """The frame around, whose builder this one uses.
+        """The enclosing frame, whose builder this one uses.
 
         Errors:
             BuilderStateError: no binding can stand there.
@@ -203,7 +203,7 @@ class BlockFrame(RelaxFrame):
 
 
 class IfFrame(RelaxFrame):
-    """A choice between two branches. `var` is its result, known when it has ended."""
+    """An if with two branches. `var` is its result, known after it has ended."""
 
     display_name = "R.If"
 
@@ -249,7 +249,7 @@ class IfFrame(RelaxFrame):
 
 
 class BranchFrame(RelaxFrame):
-    """A branch, which gives what is bound last in it."""
+    """A branch, whose value is bound last in it."""
 
     result: rx.Var
     value: rx.SeqExpr

@@ -1,4 +1,4 @@
-"""`T` for an IRBuilder: its words, which act upon the kernel that is being built.
+"""`T` for an IRBuilder: directives that are applied to the kernel being built.
 
 They are those of `relaxpy.script.tir`. What gives a record there is a frame or a statement here.
 """
@@ -59,7 +59,7 @@ def prim_func(is_private: bool = False) -> PrimFuncFrame:
 
 @user_facing
 def func_name(name: str) -> None:
-    """Call the kernel around `name`.
+    """Name the enclosing kernel.
 
     Errors:
         BuilderStateError: it has a name already.
@@ -103,7 +103,7 @@ def arg(name: str, obj: Any) -> Any:
 
 @user_facing
 def func_ret(ret_type: Any) -> Any:
-    """Say that the kernel returns a scalar of this datatype.
+    """Declare that the kernel returns a scalar of this datatype.
 
     Errors:
         BuilderStateError: that is said already.
@@ -118,7 +118,7 @@ def func_ret(ret_type: Any) -> Any:
 
 @user_facing
 def Buffer(*args: Any, **kwargs: Any) -> _Buffer:
-    """A new buffer; arguments as T.Buffer takes them in a text."""
+    """A new buffer; the arguments are those of T.Buffer in a text."""
     return _namespace.Buffer(*args, **kwargs).make("")
 
 

@@ -1,4 +1,4 @@
-"""Built-in functions that ask for truth values or call what they are given, as a text calls them.
+"""Built-in functions that test or call their arguments, evaluated as a text calls them.
 
 Python's own would decide by identity what only the running program knows, and would call past the
 door.
@@ -30,7 +30,7 @@ def with_key(
 
 
 def _passed(evaluator: Evaluator, function: object, node: ast.Call) -> Callable[..., object]:
-    """What a built-in function calls in place of `function`, its argument in `node`."""
+    """Wrap `function`, which the built-in function called in `node` is to call."""
     if function is None:
         return lambda value: value
     given = [*node.args, *(k.value for k in node.keywords if k.arg == "key")]

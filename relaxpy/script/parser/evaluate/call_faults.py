@@ -1,4 +1,4 @@
-"""Which argument of a call is at fault."""
+"""The argument of a call to which an error belongs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Fault", "argument_node", "misfit", "node_about", "raised_at"]
 
 
 class Fault(NamedTuple):
-    """What is wrong, where, and what to write instead."""
+    """An error's message, location and hint."""
 
     node: ast.expr | ast.keyword
     message: str
@@ -27,7 +27,7 @@ def misfit(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> Fault | None:
-    """What is wrong with arguments that do not fit a signature; None if they do."""
+    """The error of arguments that do not match a signature; None if they match."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -62,7 +62,7 @@ def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> 
 
 
 def raised_at(error: BaseException) -> str | None:
-    """The last line of the user's Python that ran before an error was raised in what was called."""
+    """The last line of the user's Python that ran before a called function raised an error."""
     place, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""Equality and membership of values of which scalars of the program may be parts.
+"""Equality and membership of values that may contain scalars of the program.
 
 `i == 0` is an expression, and so is whether `i` is one of (0, 3). Python would ask whether two
 expressions are the same one.
@@ -26,7 +26,7 @@ _IN_A_ROW = 16
 
 
 def is_of_program(value: object) -> bool:
-    """Whether `value` is, or holds at any depth, what is known only when the program runs."""
+    """Whether `value` is, or contains at any depth, a value known only at run time."""
     waiting: list[Any] = [value]
     while waiting:
         found = waiting.pop()
@@ -40,7 +40,7 @@ def is_of_program(value: object) -> bool:
 
 
 def equal(left: Any, right: Any) -> PrimExpr | bool:
-    """Whether two values are equal: an expression where only the running program knows.
+    """Whether two values are equal; an expression if that is known only at run time.
 
     Errors:
         MisuseError about the value that cannot be compared.
@@ -88,7 +88,7 @@ def decided(condition: object) -> object:
 
 
 def all_equal(left: Sequence[Any], right: Sequence[Any]) -> PrimExpr | bool:
-    """Whether sequences have as many members, equal one by one."""
+    """Whether two sequences have the same length and equal members."""
     if len(left) != len(right):
         return False
     return joined(ops.all_of, [equal(a, b) for a, b in zip(left, right, strict=True)])
@@ -111,7 +111,7 @@ def identical(left: Any, right: Any) -> bool:
 
 
 def check_index(owner: object, index: Any) -> None:
-    """Check that a container of Python's is indexed by what is known.
+    """Check that the index of a Python container is known at parse time.
 
     Errors: MisuseError about the part of the index that is not.
     """

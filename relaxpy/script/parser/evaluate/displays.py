@@ -1,4 +1,4 @@
-"""Tuples, lists, comprehensions, lambdas and f-strings, and how values are taken apart."""
+"""Tuples, lists, comprehensions, lambdas and f-strings, and the unpacking of values."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeEr
 
 
 def items(values: Evaluator, nodes: Iterable[ast.expr]) -> Iterator[object]:
-    """The values of `nodes`, with starred ones taken apart."""
+    """The values of `nodes`, with starred ones unpacked."""
     for node in nodes:
         if isinstance(node, ast.Starred):
             yield from starred(values, node)
@@ -157,7 +157,7 @@ def unpack(
 def paired(
     values: Evaluator, target: ast.Tuple | ast.List, members: list[Any]
 ) -> Iterator[tuple[ast.expr, Any]]:
-    """The parts of an unpacking target with what each receives; a starred one gets a list."""
+    """The targets of an unpacking, each with its value; a starred target receives a list."""
     parts = target.elts
     stars = [k for k, part in enumerate(parts) if isinstance(part, ast.Starred)]
     if len(stars) > 1:

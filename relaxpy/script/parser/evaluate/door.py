@@ -33,7 +33,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def operate(function: Callable[..., Any], *operands: Any) -> Any:
-    """An operator of Python's, which may ask the methods of its operands.
+    """Apply a Python operator, which may call methods of its operands.
 
     Errors: as of `call`.
     """
@@ -60,7 +60,7 @@ def members(value: Any) -> Iterator[Any]:
 
 
 def next_member(iterator: Iterator[Any], end: Any) -> Any:
-    """The next member that an iterator of the user's gives, or `end`."""
+    """The next member of a user's iterator, or `end`."""
     token = CALLED_BY_TEXT.set(True)
     try:
         return next(iterator, end)
@@ -69,12 +69,12 @@ def next_member(iterator: Iterator[Any], end: Any) -> Any:
 
 
 def truth(value: Any) -> bool:
-    """Whether `value` counts as true."""
+    """The truth value of `value`."""
     return bool(value)
 
 
 def formatted(value: Any, conversion: int, spec: str) -> str:
-    """`value` as an f-string writes it."""
+    """`value` formatted as in an f-string."""
     convert = _CONVERSIONS.get(conversion)
     shown = value if convert is None else convert(value)
     return format(shown, spec) if spec else str(shown)

@@ -1,4 +1,4 @@
-"""The values of Python expressions in a program, read off the syntax tree, never run by Python."""
+"""Evaluates the Python expressions of a program from the syntax tree, never run by Python."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ NAMESPACES: Mapping[str, str] = {
 
 
 class Evaluator:
-    """Gives the values of expression nodes; subclasses say what operators do on IR values.
+    """Evaluates expression nodes; subclasses define the operators on IR values.
 
     `guard` decides what text may reach: everything for a function of the user's own, little for
     text that may be hostile. `size_of` gives the variable that a TypeVar stands for.
@@ -162,11 +162,11 @@ class Evaluator:
         return case(node)
 
     def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
-        """The error `message` about what stands at `node`."""
+        """Create the error `message` at `node`."""
         return self.program.error(node, message, **details)
 
     def span(self, node: Positioned) -> Span:
-        """Where `node` stands."""
+        """The span of `node`."""
         return self.program.span(node)
 
     @contextmanager
@@ -219,7 +219,7 @@ class Evaluator:
     def on_call(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """What a call gives."""
+        """The result of a call."""
         return door.call(function, args, kwargs)
 
     def truth(self, value: object, node: ast.expr, asked_by: ast.expr | None = None) -> bool:
@@ -252,7 +252,7 @@ class Evaluator:
         return found
 
     def unknown(self, node: ast.Name) -> RelaxpyError:
-        """The error for a name that means nothing."""
+        """Create the error for an unknown name."""
         error = unknown_name(node.id, self.scope.names())
         if node.id in NAMESPACES:
             hint: str | None = NAMESPACES[node.id]
@@ -294,7 +294,7 @@ class Evaluator:
             raise self.error(last_name(node), problem, notes=notes) from None
 
     def unknown_attribute(self, owner: object, node: ast.Attribute) -> ParseError:
-        """The error for an attribute that `owner` does not have, located at its name."""
+        """Create the error for an attribute that `owner` does not have, located at its name."""
         return unknown_attribute(self.program, owner, node)
 
     # --- calls and subscripts
@@ -327,7 +327,7 @@ class Evaluator:
     def invoke(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """What a call gives: every call of a text passes here."""
+        """The result of a call; every call of a text passes through here."""
         self.guard.call(function, args, kwargs, node, self)
         try:
             own = IN_PLACE_OF.get(id(function))
@@ -394,7 +394,7 @@ class Evaluator:
     def _misfit(
         self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]
     ) -> ParseError | None:
-        """The error for arguments that do not fit the signature of `function`, if they do not."""
+        """The error for arguments that do not match the signature of `function`, or None."""
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError):

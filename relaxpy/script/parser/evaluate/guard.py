@@ -1,4 +1,4 @@
-"""What a text may reach and how much work it may cause while it is read."""
+"""The limits on what a text may access, and on the work that it causes while it is read."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ ATTRIBUTES: Mapping[type, Collection[str]] = {
 
 
 class Guard:
-    """Lets everything pass: the text is a function of the user's own."""
+    """Allows everything: the text is the user's own function."""
 
     counts = False
 
@@ -108,7 +108,7 @@ class Guard:
         """Whether an operation stays small."""
 
     def result(self, value: object, node: ast.expr, at: Evaluator) -> None:
-        """Whether a value just made is small enough."""
+        """Whether a new value is small enough."""
 
     def keys(self, keys: list[Any], node: ast.expr, at: Evaluator) -> None:
         """Whether these may be the members of a set, or the keys of a dict."""

@@ -1,4 +1,4 @@
-"""`R.macro` and `T.macro`: statements that are read anew at each place of use."""
+"""`R.macro` and `T.macro`: statements that are read again at each use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_UNROLLED = 50_000
 
 @dataclass(frozen=True, slots=True)
 class MacroOptions:
-    """What a decorator says of a macro."""
+    """The options of a macro's decorator."""
 
     dialect: Literal["relax", "tir"]
     hygienic: bool = True
@@ -31,7 +31,7 @@ class MacroOptions:
 
 @dataclass(frozen=True, slots=True)
 class Macro(FromText):
-    """A macro and where it was written; `bound` are arguments that come before those of a call."""
+    """A macro and its definition; `bound` are arguments that precede those of a call."""
 
     node: ast.FunctionDef
     program: Program
@@ -51,7 +51,7 @@ class Macro(FromText):
         raise MisuseError(f"macro {self.node.name!r} is used inside a function that is read")
 
     def body(self) -> list[ast.stmt]:
-        """The statements, less the docstring."""
+        """The statements without the docstring."""
         return docstring_removed(self.node.body)
 
     def signature(self, values: Evaluator) -> inspect.Signature:
@@ -87,7 +87,7 @@ class MacroDecorator(MacroOptions):
     """`R.macro` and `T.macro`, bare or with options."""
 
     def __call__(self, function: Any = None, /, *, hygienic: bool | None = None) -> Any:
-        """The macro that the text of `function` describes; without one, a decorator.
+        """Parse `function` as a macro; without an argument, return a decorator.
 
         Errors:
             MisuseError (also TypeError, ValueError): it decorates no function.
@@ -116,7 +116,7 @@ class MacroDecorator(MacroOptions):
 
 
 class Unrolling:
-    """Counts statements that are read more than once, so that a short text stays little work."""
+    """Counts statements that are read repeatedly, to limit the work that a short text causes."""
 
     def __init__(self) -> None:
         self.count = 0

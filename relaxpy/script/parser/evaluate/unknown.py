@@ -1,4 +1,4 @@
-"""Names and attributes that mean nothing, and what was probably meant."""
+"""Errors for unknown names and attributes, with suggestions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def elsewhere(scope: Scope, name: str) -> str | None:
 
 
 def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> ParseError:
-    """The error for an attribute that `owner` does not have, pointing at its name."""
+    """Create the error for an attribute that `owner` does not have, located at its name."""
     known = {name for name in dir(owner) if not name.startswith("_")}
     display_name = ast.unparse(node.value)
     if isinstance(owner, ModuleRef):

@@ -1,4 +1,4 @@
-"""Statements of graph functions that bind names, stand alone, or give the result."""
+"""Statements of graph functions: bindings, expression statements, and the result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> 
 
 
 def tuple_members(state: GraphState, value: object, at: ast.expr) -> list[Any]:
-    """What a value on the right of an unpacking gives."""
+    """The members of the value on the right of an unpacking."""
     if isinstance(value, rx.Tuple):
         return list(value.fields)
     if not isinstance(value, rx.Expr):
@@ -121,14 +121,14 @@ def bind_compound(
 
 
 def annotation_info(state: GraphState, node: ast.expr) -> rx.StructInfo:
-    """The info that an annotation in a body gives."""
+    """The struct info of an annotation in a body."""
     with state.values.in_annotation():
         value = state.values.value(node)
     return struct_info_at(state, value, node)
 
 
 def struct_info_at(state: GraphState, value: object, at: ast.expr) -> rx.StructInfo:
-    """The info that `value` stands for in a body, where strings are no dimensions."""
+    """The struct info of `value` in a body, where strings are not dimensions."""
     try:
         return resolve(value)
     except RelaxpyError as error:
@@ -147,7 +147,7 @@ def bind(
     target: ast.Name,
     annotation: rx.StructInfo | None = None,
 ) -> None:
-    """Give `name` the meaning of `value`: Relax values are bound, Python's keep their names."""
+    """Bind `name` to `value`: a Relax value gets a binding, a Python value keeps its name."""
     if isinstance(value, SizeVar) and value.name in ("", name):
         declare_size(state, name, value, at)
         return
@@ -196,14 +196,14 @@ def cast_inside(
 
 
 def span_of_cast(state: GraphState, node: ast.expr) -> Span:
-    """Where the value stands that a cast checks when the program runs."""
+    """The location of the value that a cast checks at run time."""
     return state.program.span(_cast_value(node))
 
 
 def cast_operands(
     state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, at: ast.expr
 ) -> tuple[rx.Expr, rx.StructInfo]:
-    """What a cast checks, and against which info, which is located at its argument."""
+    """The value and the struct info of a cast; errors in the latter are located at its argument."""
     expr = state.values.expression(form.value, _cast_value(at))
     if isinstance(form, records.MatchShapeForm):
         with state.at(at):
@@ -250,7 +250,7 @@ def declare_size(state: GraphState, name: str, value: SizeVar, at: ast.expr) -> 
 
 
 def expression_statement(state: GraphState, node: ast.expr) -> None:
-    """Read an expression on a line of its own."""
+    """Read an expression statement."""
     if isinstance(node, ast.Constant) and node.value is ...:
         return
     value = state.values.value(node)
@@ -274,7 +274,7 @@ def expression_statement(state: GraphState, node: ast.expr) -> None:
 
 
 def emit_unit(state: GraphState, value: object, node: ast.expr) -> rx.Var:
-    """The variable of a call on a line of its own, which gives unit."""
+    """Bind a call in an expression statement, which returns unit."""
     expr = state.values.expression(value, node)
     with state.at(node):
         if isinstance(expr, rx.Var) and expr is not value:

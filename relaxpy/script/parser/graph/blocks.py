@@ -17,7 +17,7 @@ from relaxpy.script.language.relax_directives import match_cast
 from relaxpy.script.language.wording import describe, shown
 from relaxpy.script.parser.evaluate.comparisons import decided
 from relaxpy.script.parser.graph import bindings
-from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, first_word
+from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, first_keyword
 from relaxpy.script.parser.graph.values import is_plain
 from relaxpy.script.parser.source.report import bound_names
 from relaxpy.script.parser.source.scope import MISSING, Poisoned
@@ -98,7 +98,7 @@ def leave_block(state: GraphState, names: Mapping[str, object], flow: Dataflow) 
 
 
 def outputs_of(state: GraphState, nodes: Sequence[ast.stmt]) -> dict[str, ast.stmt | None]:
-    """The names that a dataflow block hands on, each with the statement that binds it last."""
+    """The outputs of a dataflow block, each with the statement that binds it last."""
     names: dict[str, ast.stmt | None] = {}
     for node in nodes:
         match node:
@@ -139,12 +139,12 @@ def if_statement(state: GraphState, node: ast.If) -> None:
         raise WellFormedError(
             "an if cannot stand inside a dataflow block",
             rule="WF-7c",
-            span=state.program.span(first_word(node, 2)),
+            span=state.program.span(first_keyword(node, 2)),
             hint="end the block before it and begin another one after it",
         )
     if not node.orelse:
         raise state.error(
-            first_word(node, 2),
+            first_keyword(node, 2),
             "an if in Relax has an else",
             rule="AST-13",
             hint="bind the same name in both branches",
@@ -156,7 +156,7 @@ def if_statement(state: GraphState, node: ast.If) -> None:
     no = read_branch(state, node.orelse, name, annotations)
     if yes is None or no is None:
         raise Poisoned
-    var = rx.Var(name, None, state.program.span(first_word(node, 2)))
+    var = rx.Var(name, None, state.program.span(first_keyword(node, 2)))
     state.values.forget()
     if pending.annotation is None and annotations:
         pending = Pending(name, reduce(struct_info_lca, annotations), pending.cast)
@@ -165,7 +165,7 @@ def if_statement(state: GraphState, node: ast.If) -> None:
 
 
 def known_branch(state: GraphState, node: ast.If, pending: Pending, *, known: bool) -> None:
-    """Read the branch that is taken: statements of the block around."""
+    """Read the branch that is taken as statements of the enclosing block."""
     state.now.pending = pending
     state.statements.read(node.body if known else node.orelse, state.reader.statement)
     if state.now.pending is pending and pending.annotation is not None:
@@ -205,7 +205,7 @@ def result_name(state: GraphState, node: ast.If) -> str:
 
 
 def refuse_return(state: GraphState, node: ast.Return) -> None:
-    """Refuse a return in a branch."""
+    """Report a return in a branch."""
     raise state.error(
         node,
         "return stands at the end of a function, not in a branch",
@@ -243,7 +243,7 @@ def read_branch(
 def branch_value(
     state: GraphState, node: ast.stmt, name: str, annotations: list[rx.StructInfo]
 ) -> rx.Expr:
-    """The value that the last statement of a branch gives.
+    """The value of the last statement of a branch.
 
     A leaf is the value of the branch itself; its annotation is then one of the result.
     """
@@ -274,7 +274,7 @@ def branch_value(
 
 
 def bound_value(state: GraphState, name: str) -> rx.Expr:
-    """What `name` was just bound to."""
+    """The value to which `name` was just bound."""
     found = state.scope.find(name)
     if not isinstance(found, rx.Expr):
         raise Poisoned

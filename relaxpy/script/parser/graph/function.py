@@ -89,7 +89,7 @@ class GraphReader:
     def finished(
         self, node: ast.FunctionDef, found: Signature, body: Body, *, pure: bool, symbol: str | None
     ) -> rx.Function:
-        """The function around what was read."""
+        """Create the function from its body."""
         state = self.state
         assert body.returned is not None
         returned = body.returned.value or body.returned
@@ -115,7 +115,7 @@ class GraphReader:
             raise as_parse_error(error, where) from None
 
     def no_return(self, node: ast.FunctionDef) -> ParseError:
-        """The error for a function without a result."""
+        """Create the error for a function without a result."""
         return self.state.error(
             name_of(node),
             f"function {node.name!r} returns nothing",
@@ -148,7 +148,7 @@ class GraphReader:
                 state.builder.discard()
 
     def after_return(self, node: ast.stmt) -> ParseError:
-        """The error for a statement behind the result."""
+        """Create the error for a statement after the result."""
         state = self.state
         if isinstance(node, ast.Return):
             return state.error(node, "a function has one return, at its end", rule="AST-11")

@@ -1,4 +1,4 @@
-"""Signatures of graph functions: parameters, their shape variables, what they return."""
+"""Signatures of graph functions: parameters, their shape variables, result struct info."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relaxpy.script.parser.source.type_params import type_parameters
 
 @dataclass(slots=True)
 class Signature:
-    """What the text of a function says before its body: parameters and shape variables by name.
+    """The signature of a function: parameters and shape variables by name.
 
     A parameter may have the name of a shape variable; outside quotes the name is then its own.
     """
@@ -37,7 +37,7 @@ class Signature:
     complete: bool = True
 
     def func_struct_info(self, *, pure: bool) -> rx.FuncStructInfo:
-        """The info that callers see (DER-1, DER-44)."""
+        """The struct info that callers see (DER-1, DER-44)."""
         ret = self.ret if self.ret is not None else rx.ObjectStructInfo()
         body = rx.SeqExpr((), rx.Tuple(()))
         return function_info(rx.Function(self.params, body, self.ret, pure), ret)

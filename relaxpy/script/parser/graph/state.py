@@ -1,4 +1,4 @@
-"""What is known of a graph function while it is read."""
+"""The state of a graph function while it is read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HOLD_FUNCTIONS = frozenset((rx.Function, PrimFunc, rx.Tuple))
 
 
 class Dataflow:
-    """A dataflow block being read: which names it hands on, and which of its bindings that are."""
+    """A dataflow block being read: the names of its outputs, and the bindings of these."""
 
     def __init__(self, outputs: Mapping[str, ast.stmt | None]) -> None:
         self.outputs = outputs
@@ -65,7 +65,7 @@ class Body:
 
 
 class ReadsStatements(Protocol):
-    """The reader of statements, which those that hold statements call in turn."""
+    """The reader of statements, called back for nested statements."""
 
     def statement(self, node: ast.stmt) -> None:
         """Read one statement, in its turn."""
@@ -101,20 +101,20 @@ class GraphState:
 
     @property
     def program(self) -> Program:
-        """The text that is being read now: that of a macro while it is expanded."""
+        """The text that is being read; during the expansion of a macro, its text."""
         return self.values.program
 
     @property
     def scope(self) -> Scope:
-        """What names mean there."""
+        """The scope of names in that text."""
         return self.values.scope
 
     def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
-        """The error `message` about what stands at `node`."""
+        """Create the error `message` at `node`."""
         return self.program.error(node, message, **details)
 
     def size(self, name: str) -> object:
-        """The shape variable that a TypeVar of this name stands for."""
+        """The shape variable for a TypeVar of this name."""
         return self.now.sizes.setdefault(name, tir.Var(name, INT64))
 
     @property
@@ -125,7 +125,7 @@ class GraphState:
 
     @contextmanager
     def at(self, node: ast.expr | ast.stmt) -> Iterator[None]:
-        """What the builder refuses is a mistake of the text, at the operand or else at `node`."""
+        """Locate errors of the builder at the operand, or else at `node`."""
         try:
             yield
         except RelaxpyError as error:
@@ -165,7 +165,7 @@ class GraphState:
                 return expr
 
     def _global_var(self, func: rx.Function | PrimFunc) -> rx.Expr:
-        """What stands for `func` in the module; itself if it belongs to the function being read."""
+        """The GlobalVar of `func`, or `func` if it belongs to the function being read."""
         name = func.attrs.get("global_symbol")
         if self.capture is None or (
             name is None and isinstance(func, rx.Function) and free_vars(func)
@@ -200,8 +200,8 @@ def ends_in(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def first_word(node: ast.stmt, length: int) -> ast.expr:
-    """A stand-in for the first word of a statement."""
+def first_keyword(node: ast.stmt, length: int) -> ast.expr:
+    """A node with the position of the first keyword of a statement."""
     word = ast.Name("")
     word.lineno = word.end_lineno = node.lineno
     word.col_offset, word.end_col_offset = node.col_offset, node.col_offset + length
@@ -209,16 +209,16 @@ def first_word(node: ast.stmt, length: int) -> ast.expr:
 
 
 def name_of(node: ast.FunctionDef) -> ast.expr:
-    """A stand-in for the name in `def name(...)`."""
-    return _name_behind("def ", node)
+    """A node with the position of the name in `def name(...)`."""
+    return _name_after("def ", node)
 
 
 def class_name_of(node: ast.ClassDef) -> ast.expr:
-    """A stand-in for the name in `class name: ...`."""
-    return _name_behind("class ", node)
+    """A node with the position of the name in `class name: ...`."""
+    return _name_after("class ", node)
 
 
-def _name_behind(keyword: str, node: ast.FunctionDef | ast.ClassDef) -> ast.expr:
+def _name_after(keyword: str, node: ast.FunctionDef | ast.ClassDef) -> ast.expr:
     word = ast.Name(node.name)
     word.lineno = word.end_lineno = node.lineno
     word.col_offset = node.col_offset + len(keyword)

@@ -114,13 +114,13 @@ class FunctionHost:
     def help(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """What a function of the user's gives, whose words of R act here."""
+        """The result of a user's function, in which the directives of R are eager."""
         with self.eager(node):
             return door.call(function, args, kwargs)
 
     @contextmanager
     def eager(self, node: ast.expr) -> Iterator[None]:
-        """The time in which Python code of the user runs, whose directives take effect at once."""
+        """Run Python code of the user, whose directives are eager until the context ends."""
 
         def handler(form: records.Form) -> object:
             match form:
@@ -153,7 +153,7 @@ class FunctionHost:
             values.places.update(places)
 
     def kernel_call(self, form: records.TeForm, node: ast.expr) -> rx.Call:
-        """The call of a kernel that tensor expressions give; the kernel joins the module."""
+        """The call of a kernel computing tensor expressions; the kernel is added to the module."""
         with self.state.at(node):
             return self.add_kernel(form, node)
 
@@ -173,7 +173,7 @@ def _with_end(members: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
 
 
 def _returns(node: ast.stmt) -> Iterator[ast.Return]:
-    """The returns of a statement, less those of functions in it."""
+    """The returns of a statement, except those of nested functions."""
     waiting: list[ast.AST] = [node]
     while waiting:
         found = waiting.pop()

@@ -78,20 +78,20 @@ class Host(Protocol):
         """The variable to which a cast inside an expression is bound."""
 
     def kernel_call(self, form: records.TeForm, node: ast.expr) -> rx.Call:
-        """The call of a kernel that tensor expressions give."""
+        """The call of a kernel computing tensor expressions."""
 
     def expand(
         self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """What a macro gives."""
+        """The result of a macro."""
 
     def help(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """What a function of the user's gives, whose words of R act here."""
+        """The result of a user's function, in which the directives of R are eager."""
 
     def eager(self, node: ast.expr) -> AbstractContextManager[None]:
-        """The time in which Python code of the user runs, whose directives take effect at once."""
+        """Run Python code of the user, whose directives are eager until the context ends."""
 
     def evaluate(self, expr: rx.Expr, *, shared: bool) -> rx.Expr:
         """`expr` as a value that is bound once, before what is evaluated after it."""

@@ -1,4 +1,4 @@
-"""What is known of a kernel while it is read."""
+"""The state of a kernel while it is read."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class KernelEvaluator(Evaluator):
 
 
 class KernelState(RecordBuilder):
-    """What is known of a kernel while it is read, and how mistakes in it are told."""
+    """The state of a kernel while it is read, and the location of errors in it."""
 
     def __init__(
         self,
@@ -94,16 +94,16 @@ class KernelState(RecordBuilder):
 
     @property
     def program(self) -> Program:
-        """The text that is being read now: that of a macro while it is expanded."""
+        """The text that is being read; during the expansion of a macro, its text."""
         return self.values.program
 
     @property
     def scope(self) -> Scope:
-        """What names mean there."""
+        """The scope of names in that text."""
         return self.values.scope
 
     def size(self, name: str) -> Var:
-        """The variable that a TypeVar of this name stands for."""
+        """The variable for a TypeVar of this name."""
         if name not in self.sizes:
             self.sizes[name] = Var(name, INT64)
             self.named.add(self.sizes[name])
@@ -124,7 +124,7 @@ class KernelState(RecordBuilder):
     def help(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """What a function of the user's gives, whose words of T act here.
+        """The result of a user's function, in which the directives of T are eager.
 
         Errors:
             ParseError: it makes a frame that it neither enters nor gives back, or leaves one open.
@@ -174,7 +174,7 @@ class KernelState(RecordBuilder):
         raise AssertionError("given by the reader of statements")
 
     def inner(self, nodes: Sequence[ast.stmt]) -> stmt.Stmt:
-        """`nodes` as one statement, with a scope of their own."""
+        """Read `nodes` as one statement, in a new scope."""
         with self.body() as body:
             self.read_inside(nodes)
         return body.fold()
@@ -182,6 +182,6 @@ class KernelState(RecordBuilder):
     def read_inside(
         self, nodes: Sequence[ast.stmt], names: dict[str, object] | None = None
     ) -> None:
-        """Read `nodes` into the innermost body, with a scope of their own."""
+        """Read `nodes` into the innermost body, in a new scope."""
         with self.scope.inner(names):
             self.statements.read(nodes, self.statement)

@@ -15,17 +15,17 @@ MAX_ERRORS = 20
 
 
 class Full(Exception):  # noqa: N818
-    """More errors would help nobody."""
+    """The program has MAX_ERRORS errors; reading stops."""
 
 
 class Report:
-    """What is wrong with a program so far."""
+    """The errors found in a program so far."""
 
     def __init__(self) -> None:
         self.errors: list[RelaxpyError] = []
 
     def add(self, error: RelaxpyError) -> None:
-        """Enter an error."""
+        """Add an error."""
         self.errors.append(error)
         if len(self.errors) >= MAX_ERRORS:
             raise Full
@@ -42,14 +42,14 @@ class Report:
 
 
 class Reading(Protocol):
-    """The text that is being read now, and what its names mean: of an evaluator."""
+    """The program and the scope that an evaluator reads from."""
 
     program: Program
     scope: Scope
 
 
 class Statements:
-    """Reads statements one by one: what is wrong with one is reported, and the next is read."""
+    """Reads statements one by one; an error in one is reported, and the next is read."""
 
     def __init__(self, reading: Reading, report: Report) -> None:
         self.reading = reading
@@ -62,7 +62,7 @@ class Statements:
         statement: Callable[[ast.stmt], None],
         then: ast.stmt | None = None,
     ) -> None:
-        """Read `nodes` with `statement`; names that a wrong one would have bound are poisoned.
+        """Read `nodes` with `statement`; names bound by an erroneous one are poisoned.
 
         While it is called, `following` is the statement after, which is `then` for the last.
         """
@@ -84,7 +84,7 @@ class Statements:
 
 
 def header(node: ast.stmt) -> ast.stmt | ast.expr:
-    """What stands for a statement in a message: not the statements inside it."""
+    """The part of a statement at which a message points, without the nested statements."""
     match node:
         case ast.If(test=test) | ast.While(test=test):
             return test
@@ -97,7 +97,7 @@ def header(node: ast.stmt) -> ast.stmt | ast.expr:
 
 
 def bound_names(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement binds around it."""
+    """The names that a statement binds in its enclosing scope."""
     found: list[ast.expr]
     match node:
         case ast.Assign(targets=targets):
@@ -150,7 +150,7 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
 
 
 def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
-    """The error for a Python statement that is none of the language read at `where`."""
+    """Create the error for a Python statement that is not part of the language at `where`."""
     name, hint = _STATEMENTS.get(type(node), (type(node).__name__, ""))
     if isinstance(node, ast.AugAssign):
         target = ast.unparse(node.target)
@@ -164,7 +164,7 @@ def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
 
 
 def _keyword(node: ast.stmt, name: str) -> ast.stmt:
-    """A stand-in for the first word of a compound statement."""
+    """A node with the position of the keyword of a compound statement."""
     word = ast.Pass()
     word.lineno = word.end_lineno = node.lineno
     word.col_offset = node.col_offset
@@ -173,7 +173,7 @@ def _keyword(node: ast.stmt, name: str) -> ast.stmt:
 
 
 def docstring_removed(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a body without the docstring in front."""
+    """The statements of a body without its docstring."""
     match body:
         case [ast.Expr(value=ast.Constant(value=str())), *rest]:
             return rest

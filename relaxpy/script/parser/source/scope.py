@@ -1,4 +1,4 @@
-"""What a name means: the names a program binds itself, and those it finds around it."""
+"""Name lookup: the names that a program binds, and those of its enclosing scopes."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ BUILTINS: Mapping[str, object] = {
 
 
 class Missing:
-    """What a lookup gives where there is no such name."""
+    """The type of the result of a lookup that finds nothing."""
 
 
 MISSING = Missing()
 
 
 class Poison:
-    """The value of a name whose definition failed: uses of it are not reported again."""
+    """The type of the value of a name whose definition failed; its uses are not reported again."""
 
 
 POISON = Poison()
 
 
 class Poisoned(Exception):  # noqa: N818
-    """A value is needed whose definition already was reported as wrong."""
+    """A value is used whose definition has already been reported as an error."""
 
 
 class FromText:
-    """Base of the functions that a text itself defines: to call one is to read its text."""
+    """Base of the functions that a text defines; calling one reads its text."""
 
     __slots__ = ()
 
 
 class ModuleRef:
-    """The module that is being read, as its functions see it: `cls.f`, `Module.f`."""
+    """The module that is being read, as seen by its functions: `cls.f`, `Module.f`."""
 
     def __init__(self, functions: Mapping[str, GlobalVar]) -> None:
         self.__functions__ = functions
@@ -73,7 +73,7 @@ class ModuleRef:
 
 
 class Scope:
-    """The names of a program, innermost first, over the mappings that surround it."""
+    """The names of a program, innermost scope first, inside the enclosing mappings."""
 
     __slots__ = ("_enclosing", "frames")
 
@@ -92,7 +92,7 @@ class Scope:
         return MISSING
 
     def find_bound(self, name: str) -> object:
-        """The value that the program itself gave `name`, or MISSING."""
+        """The value that the program itself has bound to `name`, or MISSING."""
         for frame in reversed(self.frames):
             if name in frame:
                 return frame[name]
@@ -103,7 +103,7 @@ class Scope:
         self.frames[-1][name] = value
 
     def names(self) -> Iterator[str]:
-        """Every name in reach."""
+        """All visible names."""
         for frame in reversed(self.frames):
             yield from frame
         for mapping in self._enclosing:
@@ -111,7 +111,7 @@ class Scope:
 
     @contextmanager
     def inner(self, names: Mapping[str, object] | None = None) -> Iterator[dict[str, object]]:
-        """A scope inside this one for as long as the context lasts."""
+        """Open a scope inside this one until the context ends."""
         frame = dict(names or {})
         depth = len(self.frames)
         self.frames.append(frame)
@@ -121,18 +121,18 @@ class Scope:
             del self.frames[depth:]
 
     def closure(self) -> Scope:
-        """The scope of a lambda written here: names bound later in these frames are seen, too."""
+        """The scope of a lambda defined here, which also sees names bound later in these frames."""
         found = Scope(*self._enclosing)
         found.frames = list(self.frames)
         return found
 
     def for_function(self, *first: Mapping[str, object]) -> Scope:
-        """A scope for a function defined here: it sees the names of this one, then `first`."""
+        """A scope for a function defined here, which sees the names of this scope, then `first`."""
         return Scope(*reversed(self.frames), *first, *self._enclosing)
 
 
 def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapping[str, object]]:
-    """Where names used in `function` are found: closure, defining frame, module."""
+    """The scopes of names used in `function`: closure, defining frame, module."""
     closure = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -147,12 +147,12 @@ def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapp
 
 
 def frame_names(frame: FrameType) -> Mapping[str, Any]:
-    """The local names of a running frame, as they are now."""
+    """The current local names of a running frame."""
     return {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
 
 
 def unknown_name(name: str, known: Iterable[str]) -> ParseError:
-    """The error for a name that means nothing."""
+    """Create the error for an unknown name."""
     if hasattr(builtins, name):
         return ParseError(
             f"the built-in name {name!r} is not available inside a program",

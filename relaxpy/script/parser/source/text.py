@@ -42,7 +42,7 @@ _TIMED = ("<timed exec>", "<magic-timeit>")
 
 
 class Positioned(Protocol):
-    """What the syntax tree gives a position: expressions, statements, parameters, keywords."""
+    """A syntax tree node with a position: expression, statement, parameter or keyword."""
 
     lineno: int
     col_offset: int
@@ -52,7 +52,7 @@ class Positioned(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A parsed text. `shift` is what the lines of the tree lack to those of the file."""
+    """A parsed text. `shift` is the difference of line numbers between the file and the tree."""
 
     tree: ast.Module
     source: Source
@@ -61,7 +61,7 @@ class Program:
     indent: int = 0
 
     def span(self, node: Positioned) -> Span:
-        """Where `node` stands: lines of the file, columns in characters from 1."""
+        """The span of `node`: lines of the file, columns in characters from 1."""
         line = node.lineno
         end_line = node.end_lineno or line
         end = node.col_offset if node.end_col_offset is None else node.end_col_offset
@@ -79,11 +79,11 @@ class Program:
         return characters + 1 + self.indent
 
     def error(self, node: Positioned, message: str, **details: object) -> ParseError:
-        """The error `message` about what stands at `node`."""
+        """Create the error `message` at `node`."""
         return ParseError(message, span=self.span(node), **details)  # type: ignore[arg-type]
 
     def repeated(self, spec: ast.arguments) -> Iterator[ParseError]:
-        """An error for each parameter that is called like one before it.
+        """An error for each parameter with the name of a preceding one.
 
         Python notices when it compiles a definition, and a text is not compiled.
         """
@@ -96,7 +96,7 @@ class Program:
 
 
 def _characters(line: str, offset: int) -> int:
-    """How many characters the first `offset` bytes of a line are."""
+    """The number of characters in the first `offset` bytes of a line."""
     data, counts = _counted_characters(line)
     chunk = min(offset, len(data)) // _CHUNK
     rest = data[chunk * _CHUNK : offset]
@@ -135,19 +135,19 @@ def check_size(text: str) -> None:
 
 
 def _most_tokens(text: str) -> int:
-    """At least as many as there are tokens: words and punctuation, also inside of strings."""
+    """An upper bound on the number of tokens: words and punctuation, also inside strings."""
     kinds = text.encode(errors="surrogatepass").translate(_KINDS)
     words = sum(kinds.count(bytes((before, ord("w")))) for before in b"p \t\r\f")
     return kinds.count(b"p") + words + kinds.startswith(b"w")
 
 
 def _searched(text: str) -> int:
-    """At least as many characters as Python looks at to find the fields of f-strings in `text`."""
+    """An upper bound on the characters that Python scans for the fields of f-strings in `text`."""
     return text.count("{") * len(text) if _FORMATTED.search(text) else 0
 
 
 def _tokens(text: str) -> Iterator[tuple[int, int]]:
-    """For each token how many it stands for, and how many characters are looked at for its fields.
+    """For each token, the number of tokens in it, and of characters scanned for its fields.
 
     The expressions in an f-string belong to it.
     """
@@ -157,9 +157,9 @@ def _tokens(text: str) -> Iterator[tuple[int, int]]:
 
 
 def parse_text(text: str, name: str, *, first_line: int = 1, limit: int | None = None) -> Program:
-    """`text` as a program; an indented text keeps its columns.
+    """Parse `text` as a program; an indented text keeps its columns.
 
-    A text that may be hostile has a `limit` of characters, and is then measured before it is read.
+    A text that may be hostile has a `limit` of characters, and its size is checked first.
 
     Errors:
         ParseError: it is no Python, too long, or nested too deeply.
@@ -196,7 +196,7 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
 
 
 def _lines_of(filename: str, code: CodeType | None) -> list[str]:
-    """The lines of a file, a cell, or `python -c`; none where Python keeps none."""
+    """The lines of a file, a cell, or `python -c`; empty if Python does not keep them."""
     if filename == "<string>":
         return _command_line(code)
     linecache.checkcache(filename)
@@ -213,7 +213,7 @@ def _lines_of(filename: str, code: CodeType | None) -> list[str]:
 
 
 def _command_line(code: CodeType | None) -> list[str]:
-    """The lines given to `python -c` if `code` is of them, and not of a string that it executes."""
+    """The lines of the argument of `python -c`, if `code` was compiled from them."""
     for text in sys.orig_argv[1:] if code else ():
         try:
             waiting = [compile(text, "<string>", "exec", dont_inherit=True)]
@@ -228,7 +228,7 @@ def _command_line(code: CodeType | None) -> list[str]:
 
 
 def too_deep(program: Program) -> ParseError:
-    """The error for a text on which the stack ran out, at its first part that is nested deeply."""
+    """Create the error for a stack overflow, located at the first deeply nested node."""
     stack: list[tuple[ast.AST, int]] = [(program.tree, 0)]
     while stack:
         node, depth = stack.pop()
@@ -264,7 +264,7 @@ def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, P
 
 
 def quoted_tree(text: str) -> ast.Expression | str:
-    """The tree of the expression that a string holds, or what is wrong with it."""
+    """The tree of the expression in a string, or a description of the error."""
     if len(text) > MAX_QUOTED:
         return f"has {len(text)} characters, more than {MAX_QUOTED} are not read"
     if _searched(text) > MAX_QUOTED_SEARCHED:
@@ -278,7 +278,7 @@ def quoted_tree(text: str) -> ast.Expression | str:
 
 
 def source_of(code: CodeType) -> Program:
-    """The text that `code`, of a function, was compiled from.
+    """The text from which the `code` of a function was compiled.
 
     Errors:
         ParseError: there is none, as under `python -c` and `exec`.
@@ -287,7 +287,7 @@ def source_of(code: CodeType) -> Program:
 
 
 def definition_of(code: CodeType) -> tuple[ast.FunctionDef, Program]:
-    """The definition that `code`, of a function, was compiled from, and the text it stands in.
+    """The definition from which the `code` of a function was compiled, and its program.
 
     Errors:
         ParseError: there is no text, or another one by now.
@@ -308,7 +308,7 @@ def definition_of(code: CodeType) -> tuple[ast.FunctionDef, Program]:
 
 
 def source_at(filename: str, line: int, name: str, code: CodeType | None = None) -> Program:
-    """The definition of `name`, its decorators included, that begins at `line` of a file or cell.
+    """The definition of `name`, including decorators, that begins at `line` of a file or cell.
 
     `code` is what was compiled from it, where that is at hand.
 
@@ -330,7 +330,7 @@ def source_at(filename: str, line: int, name: str, code: CodeType | None = None)
 
 
 def _indented_block(lines: list[str]) -> list[str]:
-    """The definition at the beginning of `lines`, as indentation alone tells where it ends.
+    """The definition at the beginning of `lines`, whose end is found by indentation.
 
     Cut inside a string or bracket it is no Python, so a wrong end is noticed. To split all of it
     into tokens, as `inspect` does, takes longer than to parse it.
