@@ -225,7 +225,54 @@ def only_begins(x: T.handle, y: T.handle):
             T.evaluate(0)
 
 
+@T.prim_func
+def fused_outside(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for f, i in T.grid(m * 4, 3):
+        with T.block("sum"):
+            vi = T.axis.spatial(3, i)
+            vj = T.axis.reduce(m, f // 4)
+            vk = T.axis.reduce(4, f % 4)
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vj] * T.Cast("float32", vk)
+
+
+@T.prim_func
+def fused_but_the_last(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, f in T.grid(3, m * 8):
+        with T.block("sum"):
+            T.where(f < m * 4 - 4)
+            vi = T.axis.spatial(3, i)
+            vj = T.axis.reduce(m, f // 4)
+            vk = T.axis.reduce(4, f % 4)
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vj] * T.Cast("float32", vk)
+
+
+@T.prim_func
+def begins_in_each_row(x: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (3, m), "float32")
+    Y = T.match_buffer(y, (3,), "float32")
+    for i, k in T.grid(3, m):
+        with T.block("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[0] = Y[0] * T.float32(2)
+            Y[(vi * m + vk) % 3] = Y[(vi * m + vk) % 3] + X[0, 0]
+
+
 PROGRAMS = [
+    fused_outside,
+    fused_but_the_last,
+    begins_in_each_row,
     only_begins,
     where_it_holds_what_it_overwrites,
     where_never,
@@ -251,6 +298,22 @@ def test_a_block_begins_once(func: PrimFunc, m: int) -> None:
 def test_a_fused_reduction_begins_once(m: int) -> None:
     check(fused, numbers(3, m, 4), numbers(3))
     assert methods(fused) == ["add reduction over f, f"]
+
+
+@T.prim_func
+def tiled(X: T.Buffer((3, 8), "float32"), Y: T.Buffer((3,), "float32")):
+    for i, k_0, k_1 in T.grid(3, 2, 4):
+        with T.block("sum"):
+            vi = T.axis.spatial(3, i)
+            vk = T.axis.reduce(8, k_0 * 4 + k_1)
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+
+
+def test_a_tiled_reduction_begins_as_one_over_a_single_loop() -> None:
+    check(tiled, numbers(3, 8), numbers(3))
+    assert methods(tiled) == ["add reduction over k"]
 
 
 @pytest.mark.parametrize("m", [0, 1, 3])

@@ -85,6 +85,18 @@ SAME = {
     "for t, f in T.grid(3, 12): Y[t, f] = X[f // 4, f % 4 + t]": (
         "for t, i, j in T.grid(3, 3, 4): Y[t, i * 4 + j] = X[i, j + t]"
     ),
+    "for f in range(24): X[f // 4 % 3, f % 4] = X[f // 4 % 3, f % 4] + 2": (
+        "for i, j, k in T.grid(2, 3, 4): X[j, k] = X[j, k] + 2"
+    ),
+    "for f in range(24): X[T.Cast('int64', f // 4) % 3, f % 4] = 2 + "
+    "X[T.Cast('int64', f // 4) % 3, f % 4]": (
+        "for i, j, k in T.grid(2, 3, 4): X[j, k] = 2 + X[j, k]"
+    ),
+    "for f in range(12): X[f // 4, f % 4] = B[f % 4 + n // 2]": (
+        "for i, j in T.grid(3, 4): X[i, j] = B[j + n // 2]"
+    ),
+    # What the start and the end of a loop make plain.
+    "for i in range(4, 8): A[i % 8] = B[i % 8] * 2": "for i in range(4, 8): A[i] = B[i] * 2",
     # Divided and put together again.
     "for f in range(12): A[f] = B[f // 4 * 4 + f % 4] * 2": "for f in range(12): A[f] = B[f] * 2",
     "for i, j in T.grid(3, 4): A[(i * 4 + j) % 12] = B[(i * 4 + j) // 1]": (
@@ -186,6 +198,9 @@ def test_a_divisor_in_memory_may_change() -> None:
         "for i in range(3): for f in range(i * 4): X[f // 4, f % 4] = Y[f // 4, f % 4] + i",
         # Two ranges hold what the condition leaves.
         "for i in range(12): if i != 5: A[i] = B[i] * 2",
+        "for i in range(10): A[i] = T.Cast('int32', T.Cast('int8', i) * T.int8(20) // T.int8(20))",
+        "for i in range(10): "
+        "A[i] = T.Cast('int32', (T.Cast('uint32', i) * T.uint32(2) - T.uint32(4)) // T.uint32(2))",
         # A byte wraps round, and so does a number of 32 bits before it is made longer.
         "for i, j in T.grid(4, 10): "
         "A[i * 10 + j] = T.Cast('int32', T.Cast('int8', (i * 10 + j) * 20) + T.int8(100))",
@@ -241,3 +256,33 @@ def test_equal_terms_of_a_float_sum_do_not_meet() -> None:
     check(rounded, *args)
     load(rounded)(*args)
     np.testing.assert_array_equal(args[2], np.zeros(12))
+
+
+@T.prim_func
+def shifted(C: T.Buffer((12,), "float32"), s: T.float32):
+    for i, j in T.grid(3, 4):
+        C[i * 4 + j] = T.Cast("float32", i * 4 + j) + s - T.Cast("float32", i * 4 + j)
+
+
+def test_floats_of_loops_are_no_indices() -> None:
+    check(shifted, np.zeros(12, np.float32), 0.3)
+
+
+@T.prim_func
+def bound(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32")):
+    for i in range(3):
+        v: T.int32 = B[i] * 100000000
+        A[i] = (v * 3 + i) % 3
+        B[i] = v
+
+
+def test_a_remainder_of_data_that_overflows_stays() -> None:
+    check(bound, np.zeros(3, np.int32), np.array([8, -9, 10], np.int32))
+
+
+def test_a_joined_loop_counts_as_far_as_the_wider_one() -> None:
+    halves = (
+        "for i in range(T.int64(1073741824)): for j in range(8): if i * 8 + j < 10: A[i * 8 + j]"
+    )
+    whole = "for i in range(10): A[i] = 2"
+    assert steps_of(kernel(lines(f"{halves} = 2"))) == steps_of(kernel(lines(whole)))

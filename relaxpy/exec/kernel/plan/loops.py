@@ -176,7 +176,7 @@ class _Simpler:
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
         """`expr` with simpler indices and conditions on loops."""
-        return expr if not _divides(expr) else cast("PrimExpr", rewrite(expr, self._rule))
+        return cast("PrimExpr", rewrite(expr, self._rule))
 
     def _rule(self, node: Node) -> Node | None:
         match node:
@@ -214,11 +214,9 @@ def _is_index(expr: PrimExpr) -> bool:
 
 
 def _divides(expr: PrimExpr, variables: Container[Var] | None = None) -> bool:
-    """Whether an integer quotient or remainder (of one of `variables`) occurs in `expr`."""
+    """Whether a quotient or remainder (of one of `variables`) occurs in `expr`."""
     return any(
-        isinstance(part, (FloorDiv, FloorMod))
-        and part.dtype.is_int
-        and (variables is None or mentions(part, variables))
+        isinstance(part, (FloorDiv, FloorMod)) and (variables is None or mentions(part, variables))
         for part in walk(expr)
     )
 
@@ -292,7 +290,7 @@ def canonical(expr: PrimExpr) -> PrimExpr:
     """`expr` with its index arithmetic as sums of products, in which equal terms have met."""
 
     def rule(node: Node) -> Node | None:
-        if not isinstance(node, (Add, Sub, Mul, Cast)) or not _is_index(node):
+        if not (isinstance(node, PrimExpr) and _is_index(node)):
             return None
         found = as_poly(node).expr()
         low, high = ops.int_range(node.dtype)
@@ -312,17 +310,15 @@ def _firsts(
 ) -> tuple[Item, ...] | None:
     """`items` where the first round of all the axes `old` is that of the axes `new`.
 
-    None where some of these axes begin a block without the others, or in a round that is gone.
+    None where some of these axes begin a block in a round that is gone.
     """
     gone = {a.var: a for a in old}
     starts = {ops.convert(a.var.equal(a.start)) for a in old}
     begins = [ops.convert(a.var.equal(a.start)) for a in new]
-    branches = (i for i in every(items) if isinstance(i, Branch) and i.first)
+    branches = (i for i in every(items) if isinstance(i, Branch))
     for branch in branches:
         own = [a for a in branch.first if a.var in gone]
-        if own and not (
-            len(own) == len(gone) and all(keeps_first(gone[a.var], a, sizes) for a in own)
-        ):
+        if not all(keeps_first(gone[a.var], a, sizes) for a in own):
             return None
 
     def changed(item: Item) -> Item:
@@ -376,8 +372,6 @@ def _lowest(value: PrimExpr, var: Var) -> IndexPoly | None:
         case FloorDiv(a=a, b=b):
             inner_place = _lowest(a, var)
             return None if inner_place is None else inner_place * as_poly(b)
-        case FloorMod(a=a):
-            return _lowest(a, var)
         case _:
             return as_poly(1) if value is var else None
 
