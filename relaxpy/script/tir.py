@@ -19,7 +19,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc as _PrimFunc
 from relaxpy.script.language import tir_directives as _directives
 from relaxpy.script.language.eager import directive as _directive
 from relaxpy.script.language.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
-from relaxpy.script.language.records import BufferSpec as Buffer, HandleName as _HandleWord
+from relaxpy.script.language.records import BufferSpec as Buffer, HandleName as _HandleName
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     Decorates as _Decorates,
@@ -29,7 +29,7 @@ from relaxpy.script.parser.evaluate.macros import MacroDecorator as _MacroDecora
 
 prim_func: _Decorates[_PrimFunc] = _FunctionDecorator("tir")
 macro = _MacroDecorator("tir")
-_HANDLE = _HandleWord()
+_HANDLE = _HandleName()
 
 _NODES = (
     *("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max"),

@@ -318,7 +318,7 @@ def test_each_error_looks_for_a_hint_in_a_bounded_part(monkeypatch: pytest.Monke
         assert len(caught.value.diagnostics) == errors
         return calls(lambda: read(text))
 
-    monkeypatch.setattr(wording, "MAX_LOOKED_AT", 100)
+    monkeypatch.setattr(wording, "MAX_NODES_SEARCHED", 100)
     assert work(18) < work(1) + 18 * 10_000
 
 

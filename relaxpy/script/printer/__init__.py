@@ -1,4 +1,4 @@
-"""Programs as text: what is printed reads back to the same program."""
+"""The printer: programs as text, which parses to the same program."""
 
 from relaxpy.script.printer.show import html, metadata, script, show
 

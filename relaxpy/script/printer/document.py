@@ -1,4 +1,4 @@
-"""The text of whatever can be printed, from a module down to one variable."""
+"""The text of any printable node, from a module to a single variable."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Document:
                 self._fragment(node)
 
     def text(self) -> str:
-        """The whole text, its metadata as the options want it."""
+        """The complete text, with metadata as requested by the options."""
         lines = self.writer.lines
         if not self.metadata.table:
             return "\n".join(lines)
@@ -177,7 +177,7 @@ class Document:
     # Fragments
 
     def _fragment(self, node: Node) -> None:
-        """A part of a program, with the names that its variables would like to have."""
+        """Print a fragment of a program, with its variables' preferred names."""
         graphs, kernels = self._writers(self._names())
         text = graphs.text
         if isinstance(node, Type):

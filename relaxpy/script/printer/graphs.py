@@ -28,7 +28,7 @@ _UNIT = rx.TupleStructInfo(())
 
 @dataclass(slots=True)
 class Contents:
-    """What the body of a function mentions, less the insides of functions in it."""
+    """The variables used in the body of a function, except inside nested functions."""
 
     symbols: dict[Var, None] = field(default_factory=dict)
     inner_symbols: set[Var] = field(default_factory=set)
@@ -37,7 +37,7 @@ class Contents:
 
 
 class GraphWriter:
-    """Writes Relax. `names` are those that the text uses."""
+    """Writes Relax. `names` are the names used in the text."""
 
     def __init__(self, writer: Writer, text: ScriptText, names: Names, options: Options) -> None:
         self.writer = writer
@@ -59,7 +59,7 @@ class GraphWriter:
         attrs: Attrs,
         module: str | None = None,
     ) -> None:
-        """The whole of `func`; `module` is the line that names the module, if it is to be named."""
+        """Write `func`; `module` is the line that names the module, if there is one."""
         writer, r = self.writer, self.r
         options = [*options, *([] if func.is_pure else ["pure=False"])]
         writer.line(f"@{r}.function" + (f"({', '.join(options)})" if options else ""))
@@ -89,7 +89,7 @@ class GraphWriter:
         self._used = outer_used
 
     def _declare(self, contents: Contents, own: dict[Var, None], around: set[Var]) -> None:
-        """`n = T.int64()` for the shape variables that the body speaks of."""
+        """Write `n = T.int64()` for the shape variables that the body uses."""
         mentioned = contents.inner_symbols | contents.symbols.keys()
         # Strings make plain variables: what is a size is said even if nothing else is said of it.
         wanted = [v for v in own if v in mentioned or isinstance(v, SizeVar)]
@@ -98,7 +98,7 @@ class GraphWriter:
             self._declare_symbol(symbol)
 
     def declare_free(self, node: Node) -> None:
-        """A line for each variable in `node` that nothing there binds: what it is."""
+        """Write a line that describes each free variable of `node`."""
         bound = set(bound_vars(node))
         for part in walk(node):
             if isinstance(part, Var):
@@ -120,7 +120,7 @@ class GraphWriter:
         self._visible.add(symbol)
 
     def _contents(self, body: Node) -> Contents:
-        """What stands in `body`."""
+        """The contents of `body`."""
         found = Contents()
         seen: set[int] = set()
         stack: list[Node] = [body]
@@ -168,7 +168,7 @@ class GraphWriter:
     # Sequences of bindings
 
     def sequence(self, expr: rx.Expr) -> Doc:
-        """Write the bindings of `expr`; gives what it comes to."""
+        """Write the bindings of `expr` and return its result."""
         if not isinstance(expr, rx.SeqExpr):
             return self.expr(expr)
         for block in expr.blocks:
@@ -176,7 +176,7 @@ class GraphWriter:
         return self.expr(expr.body)
 
     def block(self, block: rx.BindingBlock) -> None:
-        """The bindings of one block."""
+        """Write the bindings of a block."""
         if not isinstance(block, rx.DataflowBlock):
             for binding in block.bindings:
                 self.binding(binding)
@@ -194,7 +194,7 @@ class GraphWriter:
             self.writer.line(call(f"{self.r}.output", *map(self.names.of, outputs)))
 
     def binding(self, binding: rx.Binding) -> None:
-        """One binding."""
+        """Write a binding."""
         match binding:
             case rx.VarBinding(var=var, value=rx.If() | rx.Function() as value):
                 self._statement(value, self.names.bind(var), var, value.struct_info)
@@ -261,7 +261,7 @@ class GraphWriter:
             self.writer.line(f"{name}: ", self.text.struct_info_doc(info), " = ", value)
 
     def _local_function(self, func: rx.Function, name: str) -> None:
-        """A function among bindings, with an empty line on either side."""
+        """Write a local function, with an empty line on either side."""
         if self.writer.is_deep:
             self._assign(name, None, ELIDED)
             return
@@ -272,7 +272,7 @@ class GraphWriter:
         self.writer.blank()
 
     def _branches(self, expr: rx.If, name: str, annotated: rx.Var | None) -> None:
-        """Two suites that end in a binding of `name`."""
+        """Write two branches that end in a binding of `name`."""
         if self.writer.is_deep:
             self._assign(name, annotated, ELIDED)
             return
@@ -344,7 +344,7 @@ class GraphWriter:
         return Concat(shown, f"[{expr.index}]")
 
     def _hoisted(self, expr: rx.If | rx.SeqExpr | rx.Function) -> Doc:
-        """The name of an expression that takes statements to write."""
+        """The name of an expression that must be written as statements."""
         match expr:
             case rx.SeqExpr():
                 return self.sequence(expr)
@@ -382,7 +382,7 @@ class GraphWriter:
                 return Concat(doc, self._plain_call("", expr, done))
 
     def _plain_call(self, name: str, expr: rx.Call, done: Mapping[int, Doc], *first: Doc) -> Doc:
-        """A call with operands, attributes and infos each written as they are."""
+        """A call in generic form, with operands, attributes and struct infos."""
         named: dict[str, object] = dict(expr.attrs)
         if expr.sinfo_args:
             named["sinfo_args"] = expr.sinfo_args
@@ -409,7 +409,7 @@ class GraphWriter:
 
 
 def _operands(expr: Node) -> Sequence[Node]:
-    """The expressions inside, in the order in which they are evaluated."""
+    """The subexpressions in order of evaluation."""
     match expr:
         case rx.Call(op=Op() | rx.ExternFunc(), args=args):
             return args

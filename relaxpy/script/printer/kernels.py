@@ -38,7 +38,7 @@ _LOOPS = {
 
 
 class KernelWriter:
-    """Writes TIR: functions, statements, blocks. `names` are those that the text uses."""
+    """Writes TIR: functions, statements, blocks. `names` are the names used in the text."""
 
     def __init__(self, writer: Writer, text: ScriptText, names: Names) -> None:
         self.writer = writer
@@ -59,7 +59,7 @@ class KernelWriter:
         attrs: Attrs,
         module: str | None,
     ) -> None:
-        """The whole of `func`; `module` is the line that names the module, if it is to be named."""
+        """Write `func`; `module` is the line that names the module, if there is one."""
         writer, t = self.writer, self.t
         writer.line(f"@{t}.prim_func" + (f"({', '.join(options)})" if options else ""))
         nodes = list(walk(func.body))
@@ -94,7 +94,7 @@ class KernelWriter:
             self._function_body(func.body)
 
     def _annotation(self, param: Var) -> Doc:
-        """The datatype of a parameter, or of what a let statement binds."""
+        """The datatype of a parameter, or of the variable of a let statement."""
         kind = param.type_annotation
         if isinstance(kind, PointerType):
             parts = [f'"{kind.element_type.dtype}"']
@@ -105,7 +105,7 @@ class KernelWriter:
         return f"{self.t}.{param.dtype or 'void'}{sized}"
 
     def _declare(self, variables: Iterator[Var]) -> None:
-        """`n = T.int64()` for each variable that has no name yet."""
+        """Write `n = T.int64()` for each variable without a name."""
         for variable in variables:
             if variable not in self.names:
                 created = flat(self._annotation(variable))
@@ -126,7 +126,7 @@ class KernelWriter:
                 seen.add(var)
 
     def declare_free(self, node: Node) -> None:
-        """A line for each variable and buffer in `node` that nothing there defines: what it is."""
+        """Write a line that describes each variable and buffer that `node` does not define."""
         nodes = list(walk(node))
         buffers = {n: None for n in nodes if isinstance(n, Buffer)}
         for part in nodes:
@@ -139,7 +139,7 @@ class KernelWriter:
             self.writer.line(f"{self._define(buffer)} = ", spec)
 
     def _function_body(self, body: stmt.Stmt) -> None:
-        """The body, less the root block where the parser would put it back."""
+        """Write the body, without a root block that the parser would add."""
         if isinstance(body, stmt.BlockRealize) and _is_implied_root(body):
             self.writer.line(f'# with {self.t}.block("root"):')
             self._allocations(body.block)
@@ -149,20 +149,20 @@ class KernelWriter:
     # Buffers
 
     def _define(self, buffer: Buffer, hint: str | None = None) -> str:
-        """A name for `buffer`, and for its data what is read off it."""
+        """Name `buffer`, and its data by an attribute of it."""
         name = self.names.bind(buffer, hint)
         if buffer.data not in self.names:
             self.names.alias(buffer.data, f"{name}.data")
         return name
 
     def _stands_alone(self, buffer: Buffer) -> bool:
-        """Whether all that `buffer` is made of is known from the parameters before it."""
+        """Whether all variables of `buffer` are defined by the preceding parameters."""
         if buffer in self.names or buffer.data in self.names:
             return False
         return all(v in self.names for v in _buffer_variables(buffer) if v is not buffer.data)
 
     def _buffer_args(self, buffer: Buffer, *, always_dtype: bool = False) -> list[Doc]:
-        """What declares a buffer like this one: defaults are left out."""
+        """The arguments that declare `buffer`, without defaults."""
         prim = self.text.prim_doc
         parts: list[Doc] = [tuple_doc(map(prim, buffer.shape))]
         if always_dtype or buffer.dtype != FLOAT32:
@@ -198,7 +198,7 @@ class KernelWriter:
 
     @contextmanager
     def _suite(self) -> Iterator[None]:
-        """An indented suite, whose names end with it."""
+        """Write an indented suite with a scope of its own."""
         with self.writer.indented(), self.names.frame():
             yield
 
@@ -227,7 +227,7 @@ class KernelWriter:
         return None
 
     def _statement(self, node: stmt.Stmt, *, last: bool) -> stmt.Stmt | None:
-        """Write `node`; gives what is still to be written after it in the same suite."""
+        """Write `node`, and return the rest to be written in the same suite."""
         t, prim, writer = self.t, self.text.prim_doc, self.writer
         match node:
             case stmt.SeqStmt(seq=()):
@@ -478,7 +478,7 @@ class KernelWriter:
 
 
 def _is_plain(loop: stmt.For) -> bool:
-    """Whether the loop is serial, from 0, and has nothing more to say."""
+    """Whether the loop is serial, from 0, and has no annotations."""
     return (
         loop.kind == stmt.ForKind.SERIAL
         and isinstance(loop.min, tir.IntImm)
@@ -489,7 +489,7 @@ def _is_plain(loop: stmt.For) -> bool:
 
 
 def _is_implied_root(realize: stmt.BlockRealize) -> bool:
-    """Whether this is the root block that the parser would put around its body."""
+    """Whether this is the root block that the parser would add."""
     block = realize.block
     bare = not (
         block.iter_vars
@@ -510,7 +510,7 @@ def _is_implied_root(realize: stmt.BlockRealize) -> bool:
 
 
 def _buffer_variables(buffer: Buffer) -> Iterator[Var]:
-    """The variables that `buffer` is made of, its data among them."""
+    """The variables of `buffer`, including its data."""
     for part in children(buffer):
         for node in walk(part):
             if isinstance(node, Var):
@@ -518,13 +518,13 @@ def _buffer_variables(buffer: Buffer) -> Iterator[Var]:
 
 
 def _launched(node: stmt.AttrStmt) -> IterVar | None:
-    """The hardware index that `T.launch_thread` gives, if the statement is that."""
+    """The hardware index, if the statement is a `T.launch_thread`."""
     axis = node.node
     return axis if isinstance(axis, IterVar) and node.attr_key == "thread_extent" else None
 
 
 def _lambda_variables(node: Node) -> tuple[Var, ...]:
-    """The variables of what is written as a lambda."""
+    """The variables of a node written as a lambda."""
     match node:
         case IndexMap():
             return node.initial_indices
@@ -535,7 +535,7 @@ def _lambda_variables(node: Node) -> tuple[Var, ...]:
 
 
 def _used(nodes: Sequence[Node]) -> dict[Var, None]:
-    """The variables among the nodes, less those of lambdas."""
+    """The variables among the nodes, except those of lambdas."""
     of_lambdas = {v for n in nodes for v in _lambda_variables(n)}
     return {n: None for n in nodes if isinstance(n, Var) and n not in of_lambdas}
 

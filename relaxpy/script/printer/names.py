@@ -1,4 +1,4 @@
-"""Names for variables: unique where they can be seen, the same for the same program."""
+"""Names of variables: unique in their scope, and deterministic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_FUNCTION = frozenset((*keyword.kwlist, "range"))
 
 
 def hint_of(node: Node) -> str:
-    """What a variable would like to be called."""
+    """The preferred name of a variable."""
     if isinstance(node, (Var, Buffer)):
         return node.name
     return str(getattr(node, "name_hint", ""))
@@ -84,21 +84,21 @@ class Names:
         return _key(node) in self._names or _key(node) in self._functions
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing has."""
+        """An unused name."""
         return self._claim(None, hint)
 
     def bind(self, node: Node, hint: str | None = None) -> str:
-        """A new name for `node`, like `hint` or else its own."""
+        """Choose a new name for `node`, like `hint` or else its own."""
         name = self._claim(node, hint_of(node) if hint is None else hint)
         self._names[_key(node)] = name
         return name
 
     def alias(self, node: Node, name: str) -> None:
-        """Call `node` by a name that is in use already."""
+        """Name `node` by a name that is already in use."""
         self._names[_key(node)] = name
 
     def of(self, node: Node) -> str:
-        """The name of `node`; one that is defined nowhere gets it here."""
+        """The name of `node`; a node without a definition is named here."""
         key = _key(node)
         name = self._names.get(key) or self._functions.get(key)
         return self.bind(node) if name is None else name
@@ -119,7 +119,7 @@ class Names:
 
     @contextmanager
     def frame(self) -> Iterator[None]:
-        """Names given inside are free again outside."""
+        """Open a scope; names chosen inside are free again outside."""
         start = len(self._undo)
         yield
         while len(self._undo) > start:

@@ -1,4 +1,4 @@
-"""What the printer can be asked to do differently."""
+"""The options of the printer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Options:
 
     @staticmethod
     def of(given: Mapping[str, object]) -> Options:
-        """The options given by name.
+        """Create options from keywords.
 
         Errors:
             MisuseError (also TypeError, ValueError): there is no such option, or not such a value.

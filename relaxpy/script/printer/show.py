@@ -38,7 +38,7 @@ _TOKENS = re.compile(
 
 @gc_paused
 def script(node: Node, **options: object) -> str:
-    """The TVMScript text of `node`; see `Options` for what can be asked for.
+    """The TVMScript text of `node`; see `Options`.
 
     Errors:
         MisuseError (also TypeError, ValueError): an unknown option, or a value it cannot have;

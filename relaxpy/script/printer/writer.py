@@ -1,4 +1,4 @@
-"""Lines of program text under construction, and the table of what stands beside the text."""
+"""Lines of program text, and the table of metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEEPEST = 96  # Python reads up to 100 levels of indentation
 
 
 class Writer:
-    """Collects the lines of what is printed, at the current indentation."""
+    """Collects lines of text at the current indentation."""
 
     def __init__(self, options: Options, printed: Node) -> None:
         self._visits = VisitBudget(printed)
@@ -72,7 +72,7 @@ class Writer:
 
 
 class Metadata:
-    """The objects that a text mentions and does not contain, by kind and in order."""
+    """The objects that a text refers to but does not contain, by kind and in order."""
 
     def __init__(self) -> None:
         self.table: dict[str, list[object]] = {}

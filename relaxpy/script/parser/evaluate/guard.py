@@ -118,7 +118,7 @@ class Guard:
         return members
 
     def step(self, node: ast.expr, at: Evaluator, size: int = 1) -> None:
-        """Count work."""
+        """Count steps of work."""
 
     def format(self, value: object, spec: str, node: ast.expr, at: Evaluator) -> None:
         """Whether a value may be put into a string in this way."""
@@ -367,7 +367,7 @@ class TextGuard(Guard):
 
 
 def _size(value: object) -> int:
-    """How many members a value of Python has, members of members included, to go through."""
+    """The number of members of a Python value, including nested ones."""
     size, waiting = 0, [value]
     while waiting and size <= MAX_STEPS:
         found = waiting.pop()

@@ -105,7 +105,7 @@ _SPECIAL = (*_CASTS, records.UnknownShape, tuple, list)
 
 
 class GraphEvaluator(Evaluator):
-    """Expressions of a graph function; `places` says by its id where a value was last written.
+    """Expressions of a graph function; `places` maps ids of values to their last positions.
 
     `host` is the function that is being read, if one is; `devices` are those of the module.
     """
@@ -123,24 +123,24 @@ class GraphEvaluator(Evaluator):
         self._infos: list[tuple[Annotation, tuple[Program, Positioned]]] = []
 
     def forget(self) -> None:
-        """Forget where values were written: a new statement begins."""
+        """Forget the positions of values at the start of a statement."""
         self.places.clear()
         self._kept.clear()
         self._known.clear()
         self._infos.clear()
 
     def place_of(self, expr: rx.Expr) -> Span | None:
-        """Where `expr` was written in this statement."""
+        """The position of `expr` in this statement."""
         found = self._written(expr)
         return written_at(expr) if found is None else found
 
     def _written(self, value: object) -> Span | None:
-        """Where `value` was written in this statement, if it was."""
+        """The position of `value` in this statement, or None."""
         found = self.places.get(id(value))
         return None if found is None else found[0].span(found[1])
 
     def located(self, error: RelaxpyError, otherwise: Span) -> RelaxpyError:
-        """`error` at the operand it is about, where that was written in this statement."""
+        """Locate `error` at its operand, if that is in this statement."""
         about = error.about
         place = self._written(about)
         # What was bound on the way to normal form says where the operand stood.
@@ -166,7 +166,7 @@ class GraphEvaluator(Evaluator):
 
     @contextmanager
     def in_annotation(self) -> Iterator[None]:
-        """The reading of an annotation, where `_` is a shape of which nothing is said (LEG-4)."""
+        """The reading of an annotation, where `_` is an unknown shape (LEG-4)."""
         outer, self.annotating = self.annotating, True
         try:
             yield
@@ -180,7 +180,7 @@ class GraphEvaluator(Evaluator):
         return Evaluator._name(self, node)
 
     def _says_nothing(self) -> bool:
-        """Whether `_` is a shape of which nothing is said: it is also a name like any other."""
+        """Whether `_` means an unknown shape; it may also be an ordinary name."""
         known = self.scope.find_bound("_")
         return known is MISSING or (self.annotating and not isinstance(known, PrimExpr))
 
@@ -253,7 +253,7 @@ class GraphEvaluator(Evaluator):
         return self._yielded(iter(members), node)
 
     def _yielded(self, members: Iterator[object], node: ast.expr) -> Iterator[object]:
-        """What a generator of the user yields, step by step as Python would run it."""
+        """The members that a user's generator yields, step by step as in Python."""
         assert self.host is not None
         while True:
             outer, self._current = self._current, node
@@ -368,7 +368,7 @@ class GraphEvaluator(Evaluator):
     def called(
         self, function: rx.Expr, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> rx.Call:
-        """A call of a function of the program, which of packed ones says what it gives."""
+        """A call of a function; for packed functions, with the struct info of the result."""
         kwargs = _renamed(kwargs)
         for keyword in node.keywords:
             if keyword.arg not in ("sinfo_args", "type_args", "pure"):
@@ -498,7 +498,7 @@ def _defines(left: object, method: str) -> bool:
 def _absent(
     function: OpDef, args: list[Any], kwargs: dict[str, Any], node: ast.Call
 ) -> ast.expr | None:
-    """The None that is written where an operator needs an operand."""
+    """The argument None in the position of an operand."""
     places = dict(zip((p.name for p in function.parameters), node.args, strict=False))
     places |= {k.arg: k.value for k in node.keywords if k.arg is not None}
     given = dict(zip((p.name for p in function.parameters), args, strict=False)) | kwargs
@@ -517,7 +517,7 @@ _OTHER_KEYWORDS = {"out_ty": "out_sinfo", "type_args": "sinfo_args", "ty_args": 
 
 
 def is_plain(value: object) -> bool:
-    """Whether a Python value stays one when it is named: only Relax values are bound.
+    """Whether a named value remains a Python value: only Relax values are bound.
 
     A named tuple stays one, with the names of its fields.
     """
