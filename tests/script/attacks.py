@@ -101,7 +101,7 @@ REACHING = {
     UNUSABLE: [
         "R.shape_of.infer",
         "R.shape_of.op.set_attr('FPurity', True)",
-        "R.Tensor.info",
+        "R.Tensor.to_struct_info",
         "R.Tensor((4,)).shape",
         "x.span.source.text",
         "x.struct_info.key",
