@@ -72,7 +72,7 @@ def test_external_kernels_that_are_wrong() -> None:
         T.call_kernel(3, [1])
     with pytest.raises(MisuseError, match="a text, a name or a function of Triton, found ''"):
         T.call_kernel("", [1])
-    with pytest.raises(MisuseError, match="over a list of sizes, found 4"):
+    with pytest.raises(MisuseError, match="over a list of extents, found 4"):
         T.call_kernel("f", 4)
     with pytest.raises(MisuseError, match="kernel_name is a string, found 4"):
         T.call_kernel("f", [4], kernel_name=4)
@@ -80,7 +80,7 @@ def test_external_kernels_that_are_wrong() -> None:
         @T.prim_func
         def main():
             T.call_kernel("f", 4)
-            #                  ^ a kernel is launched over a list of sizes, found 4
+            #                  ^ a kernel is launched over a list of extents, found 4
             T.call_llvm_intrin("float32", T.llvm_lookup_intrinsic_id(3))
             #                                                        ^ an intrinsic is named by a
             # ... string, found 3
