@@ -101,7 +101,7 @@ class EntryPoint:
                 f"calls inside {self.signature.name} nest deeper than Python allows",
                 hint="sys.setrecursionlimit(...) allows more",
             ) from None
-        except Exception as error:  # of whatever users' code raised: it goes on as it is
+        except Exception as error:  # an exception of user code is propagated
             if is_user_frame(sys._getframe().f_back):
                 keep_callback_frames(error)
             raise

@@ -74,9 +74,11 @@ def _both(kind: type[Exception]) -> type[PackedFuncError]:
     """
 
     def reduce(self: PackedFuncError) -> tuple[Any, ...]:
+        # A trial on an exception of this very process, as a class whose `__init__` takes other
+        # arguments fails only where it is loaded: no bytes from outside are read here.
         try:
             pickle.loads(pickle.dumps(self.failure))
-        except Exception:  # of whatever kind: the class of the user's error is lost, not the error
+        except Exception:  # of any kind: the class of the user's error is lost, not the error
             return PackedFuncError, (), {"diagnostics": self.diagnostics}
         return _failed, (self.failure, self.diagnostics)
 
