@@ -85,6 +85,41 @@ def test_a_false_claim_is_ill_formed_and_names_both_infos(kind: str) -> None:
     assert "derivation gives" in str(found)
 
 
+def claims(program: rx.Function | IRModule) -> list[str | None]:
+    return [found.rule for found in check_well_formed(program) if "declares" in str(found)]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FALSE if kind not in ("sequence", "tuple")])
+def test_what_only_repeats_the_false_claim_of_an_operand_is_not_reported(kind: str) -> None:
+    value, rule = FALSE[kind]
+    params = [p for p in (X, Y, C, PAIR) if p in set(walk(value))]
+    body = rx.Function(tuple(params), value, attrs={"global_symbol": "main"})
+    assert body.body.struct_info is value.struct_info
+    assert claims(body) == [rule]
+    field = rx.Tuple((value,))
+    assert field.struct_info is not None
+    assert claims(returning(field, *params)) == [rule]
+    assert claims(returning(rx.TupleGetItem(field, 0), *params)) == [rule]
+    choice = rx.If(C, value, X, struct_info=value.struct_info)
+    assert claims(returning(choice, *dict.fromkeys((*params, C, X)))) == [rule]
+
+
+def test_a_false_claim_is_reported_once_however_often_its_node_is_used() -> None:
+    call = declared(NDIM, prim(7, "int32"))
+    nested = declared(rx.Call(Op("relax.exp"), (rx.Call(Op("relax.exp"), (Y,)),)), MATRIX)
+    a, b = var("a"), var("b")
+    for value in (call, nested):
+        body = seq(block(bind(a, value), bind(b, value)), b)
+        assert claims(function([X, Y], body, global_symbol="main")) == ["DER-35"]
+
+
+def test_another_claim_than_that_of_an_operand_is_reported_beside_it() -> None:
+    value = declared(NDIM, prim(7, "int32"))
+    inner = rx.SeqExpr((), value, struct_info=BOOL)
+    assert claims(returning(rx.If(C, inner, X), X, C)) == ["DER-35", "DER-13"]
+    assert claims(returning(rx.If(C, value, X, struct_info=BOOL), X, C)) == ["DER-35", "DER-10"]
+
+
 def test_a_claim_that_says_less_than_is_known_is_well_formed() -> None:
     assert well_formed(returning(declared(rx.Call(Op("relax.exp"), (X,)), rank(2)), X))
 

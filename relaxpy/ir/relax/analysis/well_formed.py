@@ -14,6 +14,7 @@ from relaxpy.ir.relax.analysis.survey import Survey, survey
 from relaxpy.ir.relax.analysis.wf_annotations import ANNOTATION_CRITERIA
 from relaxpy.ir.relax.analysis.wf_functions import FUNCTION_CRITERIA
 from relaxpy.ir.relax.analysis.wf_scopes import SCOPE_CRITERIA
+from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.derive import normalize_functions
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function
@@ -87,17 +88,15 @@ def _breaks_a_criterion(func: BaseFunc) -> bool:
 def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
     """What derivation finds, less what may only follow from a function that failed before."""
     unknown: set[str] = set()
-    false_claims: list[Diagnostic] = []
-    for name, func, result in normalize_functions(
-        mod, suppress_warnings=True, false_claims=false_claims
-    ):
+    claims = FalseClaims()
+    for name, func, result in normalize_functions(mod, suppress_warnings=True, false_claims=claims):
         follows = bool(unknown) and not unknown.isdisjoint(mentioned_globals(func))
         failed = isinstance(result, RelaxpyError)
         if isinstance(result, RelaxpyError) and not follows:
             yield from result.diagnostics
         if (failed or follows) and func.ret_struct_info is None:
             unknown.add(name)
-    yield from false_claims
+    yield from claims.diagnostics
 
 
 @user_facing

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from relaxpy.errors import Diagnostic, RelaxpyError
+from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.normalize import Normalizer
 from relaxpy.ir.relax.block_builder.signatures import Signatures, known_signature, text_signature
@@ -38,7 +39,7 @@ def _environment(func: Function, mod: IRModule, out: Emitter) -> dict[str, objec
 
 
 def _normalized(
-    func: Function, mod: IRModule, out: Emitter, false_claims: list[Diagnostic] | None = None
+    func: Function, mod: IRModule, out: Emitter, false_claims: FalseClaims | None = None
 ) -> Function:
     """The function in normal form: itself if it was found so among functions like those of `mod`.
 
@@ -53,14 +54,13 @@ def _normalized(
 
 
 def normalize_functions(
-    mod: IRModule, *, suppress_warnings: bool = False, false_claims: list[Diagnostic] | None = None
+    mod: IRModule, *, suppress_warnings: bool = False, false_claims: FalseClaims | None = None
 ) -> Iterator[tuple[str, Function, Function | RelaxpyError]]:
     """Each Relax function of the module with its normal form, or with why it has none.
 
     Functions come after those that they mention where there is no cycle, so that every use sees
     what was derived (DER-2); inside a cycle, what their texts say is used. `suppress_warnings`
-    keeps warnings back. What nodes declare and derivation does not confirm is added to
-    `false_claims`.
+    keeps warnings back. `false_claims` collects what nodes declare and derivation does not confirm.
     """
     out = _emitter_for(mod, text_signature)
     out.ctx.suppress_warnings = suppress_warnings

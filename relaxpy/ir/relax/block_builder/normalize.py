@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never, cast
 
-from relaxpy.errors import Diagnostic, RelaxpyError, WellFormedError
+from relaxpy.errors import RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.infer import (
     infer_call,
@@ -131,10 +132,10 @@ class Normalizer:
     for them, `_sizes` what shape variables of moved bindings became (NF-23).
 
     The struct info that a node declares is replaced by the derived one. Where it promises more than
-    that, `false_claims` receives a diagnostic.
+    that, `false_claims` reports it.
     """
 
-    def __init__(self, emitter: Emitter, false_claims: list[Diagnostic] | None = None) -> None:
+    def __init__(self, emitter: Emitter, false_claims: FalseClaims | None = None) -> None:
         self.out = emitter
         self._false_claims = false_claims
         self._vars: dict[Var, Var] = {}
@@ -154,7 +155,7 @@ class Normalizer:
             if known is not None:
                 return known
         if type(expr) is Call and self._is_final(expr):
-            return self._derive_call(expr)
+            return self._derive_call(expr, expr)
         return self._atom(expr) if type(expr) in ATOMS else self._value(expr)
 
     def leaf(self, expr: Expr) -> Expr:
@@ -281,7 +282,7 @@ class Normalizer:
                     if len(done) > len(node.args):
                         callee, args = done[0], done[1:]
                     node = replace(node, op=callee, args=tuple(args), sinfo_args=infos)
-                return self._derive_call(node)
+                return self._derive_call(node, top.node)
             case Tuple():
                 if same and node.has_field_infos:
                     return node
@@ -294,19 +295,19 @@ class Normalizer:
                 info = infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
                 if not same:
                     node = replace(node, tuple_value=done[0])
-                return self._with_info(node, info, "DER-33")
+                return self._with_info(node, info, "DER-33", top.node)
             case If():
                 return self._branches(node, done[0])
             case _:
                 raise AssertionError(f"{type(node).__name__} has no parts")
 
-    def _derive_call(self, call: Call) -> Expr:
+    def _derive_call(self, call: Call, original: Expr) -> Expr:
         """The call with its info; what depends on the operands alone is not derived twice."""
         op = call.op
         found = find(op) if type(op) is Op else None
         if not call.info_is_derived or found is None or found.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
-            call = self._with_info(call, infer_call(call, self.out.ctx), rule)
+            call = self._with_info(call, infer_call(call, self.out.ctx), rule, original)
             set_fields(call, info_is_derived=True)
         if found is not None and found.record.literal:
             info = call.struct_info
@@ -352,19 +353,20 @@ class Normalizer:
         """NF-7, NF-18: each branch is a SeqExpr of its own, with what it needs bound inside."""
         true_branch = self.sequence(node.true_branch)
         false_branch = self.sequence(node.false_branch)
+        original = node
         if (
             cond is not node.cond
             or true_branch is not node.true_branch
             or false_branch is not node.false_branch
         ):
             node = replace(node, cond=cond, true_branch=true_branch, false_branch=false_branch)
-        return self._with_info(node, infer_if(node, self.out.ctx), "DER-10")
+        return self._with_info(node, infer_if(node, self.out.ctx), "DER-10", original)
 
-    def _with_info(self, node: N, info: StructInfo, rule: str) -> N:
+    def _with_info(self, node: N, info: StructInfo, rule: str, original: Expr) -> N:
         """The node with the derived struct info: itself if it has an equal one."""
         if node.struct_info == info:
             return node
-        self._check_claim(node, info, rule)
+        self._check_claim(original, info, rule)
         return replace(node, struct_info=info)
 
     def _check_claim(self, node: Expr, derived: StructInfo, rule: str) -> None:
@@ -373,15 +375,7 @@ class Normalizer:
             return
         declared = self.info(node.struct_info)
         if not is_base_of(declared, derived, self.out.ctx.sizes):
-            self._false_claims.append(
-                Diagnostic(
-                    f"this {type(node).__name__} declares the struct info {declared}, "
-                    f"derivation gives {derived}",
-                    rule,
-                    node.span,
-                    "leave struct_info out when you build or replace a node, it is derived",
-                )
-            )
+            self._false_claims.add(node, declared, derived, rule)
 
     def sequence(self, seq: SeqExpr, params: Sequence[Var] = ()) -> SeqExpr:
         """`seq` in normal form (NF-5, NF-6, NF-12, NF-13), where `params` are in scope."""

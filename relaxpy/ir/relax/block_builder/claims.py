@@ -1,0 +1,56 @@
+"""False claims: struct infos that nodes declare and derivation does not confirm."""
+
+from __future__ import annotations
+
+from relaxpy.errors import Diagnostic
+from relaxpy.ir.relax.nodes import (
+    Expr,
+    FuncStructInfo,
+    Function,
+    If,
+    SeqExpr,
+    StructInfo,
+    Tuple,
+    TupleGetItem,
+)
+
+
+class FalseClaims:
+    """Collects one diagnostic for each false claim, however often its node is used."""
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self._nodes: set[Expr] = set()
+
+    def add(self, node: Expr, declared: StructInfo, derived: StructInfo, rule: str) -> None:
+        """Report that `node` declares more than derivation gives, unless an operand does so."""
+        if node in self._nodes:
+            return
+        self._nodes.add(node)
+        if not self._repeats_operand(node):
+            self.diagnostics.append(
+                Diagnostic(
+                    f"this {type(node).__name__} declares the struct info {declared}, "
+                    f"derivation gives {derived}",
+                    rule,
+                    node.span,
+                    "leave struct_info out when you build or replace a node, it is derived",
+                )
+            )
+
+    def _repeats_operand(self, node: Expr) -> bool:
+        """Whether the claim of `node` only follows from that of an operand, which is false."""
+        false = self._nodes
+        match node:
+            case Tuple(fields=fields):
+                return node.has_field_infos and not false.isdisjoint(fields)
+            case TupleGetItem(tuple_value=value, index=index) if value in false:
+                return node.struct_info == TupleGetItem(value, index).struct_info
+            case SeqExpr(body=body):
+                return body in false and node.struct_info == body.struct_info
+            case If(true_branch=yes, false_branch=no):
+                return any(s in false and node.struct_info == s.struct_info for s in (yes, no))
+            case Function(body=body, struct_info=FuncStructInfo(ret=ret)):
+                return body in false and ret == body.struct_info
+            case _:
+                return False
