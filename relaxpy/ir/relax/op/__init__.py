@@ -2,7 +2,7 @@
 
 from pkgutil import iter_modules, resolve_name
 
-from relaxpy.ir.relax.op import builtin, distributed, memory, nn, vm
+from relaxpy.ir.relax.op import builtin, distributed, grad, memory, nn, vm
 from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.call import (
     call_dps_packed,
@@ -14,7 +14,7 @@ from relaxpy.ir.relax.op.call import (
 )
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
-from relaxpy.ir.relax.op.registry import OpDef, register, registered_ops
+from relaxpy.ir.relax.op.registry import OpDef, R, register, registered_ops
 
 for _home in iter_modules(__path__):
     resolve_name(f"{__name__}.{_home.name}")
@@ -30,6 +30,7 @@ __all__ = [
     "call_tir_inplace",
     "call_tir_with_grad",
     "distributed",
+    "grad",
     "linear",
     "memory",
     "nn",
@@ -45,12 +46,8 @@ __all__ = [
 
 def __getattr__(name: str) -> OpDef:
     """The operator registered as `relax.` and this name."""
-    found = registered_ops().get(f"relax.{name}")
-    if found is None:
-        raise AttributeError(f"there is no operator relax.{name}")
-    return found
+    return getattr(R, name)  # type: ignore[no-any-return]
 
 
 def __dir__() -> list[str]:
-    plain = (name.removeprefix("relax.") for name in registered_ops())
-    return sorted({*__all__, *(name for name in plain if "." not in name)})
+    return sorted({*__all__, *dir(R)})

@@ -18,7 +18,8 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     const,
 )
-from relaxpy.ir.relax.op.registry import Rows, family
+from relaxpy.ir.relax.op.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.registry import R, Rows, family
 from relaxpy.ir.relax.op.rules import (
     Legalize,
     broadcast,
@@ -162,24 +163,92 @@ Errors:
 """
 
 
-_arithmetic = Rows(_infer_arithmetic, _ARITHMETIC, _legalization, fit_numbers)
-_comparison = Rows(_infer_comparison, _COMPARISON, _legalization, fit_numbers)
+_arithmetic = Rows(_infer_arithmetic, _ARITHMETIC, _legalization, fit_numbers, no_gradient)
+_comparison = Rows(_infer_comparison, _COMPARISON, _legalization, fit_numbers, no_gradient)
 _bitwise = Rows(
-    _infer_arithmetic, _ARITHMETIC, lambda name: of_bits(_legalization(name)), fit_numbers
+    _infer_arithmetic,
+    _ARITHMETIC,
+    lambda name: of_bits(_legalization(name)),
+    fit_numbers,
+    no_gradient,
 )
 
+
+def _power_base(g: Any, a: Any, b: Any, y: Any) -> Any:
+    return masked(g * b * R.power(a, b - 1), R.not_equal(b, 0))
+
+
+def _power_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
+    return masked(g * y * R.log(a), R.not_equal(a, 0))
+
+
 BINARY = family(
-    _arithmetic("add", "x1 + x2", sign="+", commutative=True),
-    _arithmetic("subtract", "x1 - x2", sign="-"),
-    _arithmetic("multiply", "x1 * x2", sign="*", commutative=True),
-    _arithmetic("divide", "x1 / x2, on integers rounded toward zero", sign="/"),
-    _arithmetic("power", "x1 to the power x2, on integers modulo their range", sign="**"),
+    _arithmetic(
+        "add",
+        "x1 + x2",
+        sign="+",
+        commutative=True,
+        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: g),
+    ),
+    _arithmetic(
+        "subtract",
+        "x1 - x2",
+        sign="-",
+        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g),
+    ),
+    _arithmetic(
+        "multiply",
+        "x1 * x2",
+        sign="*",
+        commutative=True,
+        gradient=elementwise(lambda g, a, b, y: g * b, lambda g, a, b, y: g * a),
+    ),
+    _arithmetic(
+        "divide",
+        "x1 / x2, on integers rounded toward zero",
+        sign="/",
+        gradient=elementwise(lambda g, a, b, y: g / b, lambda g, a, b, y: -g * y / b),
+    ),
+    _arithmetic(
+        "power",
+        "x1 to the power x2, on integers modulo their range",
+        sign="**",
+        gradient=elementwise(_power_base, _power_exponent),
+    ),
     _arithmetic("floor_divide", "x1 / x2 rounded down", sign="//"),
-    _arithmetic("mod", "the remainder of x1 / x2 rounded toward zero, with the sign of x1"),
-    _arithmetic("floor_mod", "the remainder of x1 / x2 rounded down, with the sign of x2"),
-    _arithmetic("log_add_exp", "log(exp(x1) + exp(x2)), without overflow"),
-    _arithmetic("maximum", "the larger one; NaN if one is"),
-    _arithmetic("minimum", "the smaller one; NaN if one is"),
+    _arithmetic(
+        "mod",
+        "the remainder of x1 / x2 rounded toward zero, with the sign of x1",
+        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g * R.trunc(a / b)),
+    ),
+    _arithmetic(
+        "floor_mod",
+        "the remainder of x1 / x2 rounded down, with the sign of x2",
+        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g * R.floor(a / b)),
+    ),
+    _arithmetic(
+        "log_add_exp",
+        "log(exp(x1) + exp(x2)), without overflow",
+        gradient=elementwise(
+            lambda g, a, b, y: g * R.exp(a - y), lambda g, a, b, y: g * R.exp(b - y)
+        ),
+    ),
+    _arithmetic(
+        "maximum",
+        "the larger one; NaN if one is",
+        gradient=elementwise(
+            lambda g, a, b, y: masked(g, R.logical_not(R.less(a, b))),
+            lambda g, a, b, y: masked(g, R.less(a, b)),
+        ),
+    ),
+    _arithmetic(
+        "minimum",
+        "the smaller one; NaN if one is",
+        gradient=elementwise(
+            lambda g, a, b, y: masked(g, R.logical_not(R.greater(a, b))),
+            lambda g, a, b, y: masked(g, R.greater(a, b)),
+        ),
+    ),
     _arithmetic("logical_and", "whether both are other than 0"),
     _arithmetic("logical_or", "whether one is other than 0"),
     _arithmetic("logical_xor", "whether exactly one is other than 0"),

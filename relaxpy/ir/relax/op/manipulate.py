@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.op_record import Columns
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -16,11 +17,13 @@ from relaxpy.ir.relax.nodes import (
     ShapeStructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    Var,
     as_shape,
     const,
 )
+from relaxpy.ir.relax.op.gradients import shape_like
 from relaxpy.ir.relax.op.parameter import integer_literal
-from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.registry import R, register
 from relaxpy.ir.relax.op.rules import (
     Sizes,
     by_te,
@@ -104,6 +107,76 @@ def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> Ten
                     x,
                 )
     return tensor(shape_operand(call.args[1], shape), x.dtype, x.vdevice, shape.ndim)
+
+
+def _collapsed(data: TensorStructInfo, target: Sizes | None, rank: int) -> None:
+    """Check that a tensor of shape `target` broadcasts to the shape of `data`.
+
+    Errors:
+        StructInfoError: it does not, or two sizes of which that cannot be decided.
+    """
+    sizes = data.get_shape()
+    if 0 <= data.ndim < rank:
+        raise refuse(f"data of rank {data.ndim} does not collapse to rank {rank}", data)
+    if sizes is None or target is None:
+        return
+    for k, (size, wanted) in enumerate(zip(sizes[::-1], target[::-1], strict=False), start=1):
+        if is_one(wanted) or same(size, wanted):
+            continue
+        verdict = "differ" if differ(size, wanted) else "may differ"
+        raise refuse(
+            f"dimension {-k} of data {shape_text(sizes)} and that of the target "
+            f"{shape_text(target)}, which is not 1, {verdict}: {shown(size)} and {shown(wanted)}",
+            data,
+            hint="bind the sizes by R.match_cast first" if verdict == "may differ" else None,
+        )
+
+
+def _legalize_collapse(builder: BlockBuilder, call: Call) -> Expr:
+    target = known_shape(builder, call)
+    return te_kernel(builder, topi.collapse_sum, "collapse_sum", call.args[0], ShapeExpr(target))
+
+
+def _gradient_collapse(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    whole = R.broadcast_to(gradient, shape_like(call.args[0]))
+    return [whole, R.grad.no_grad(call.args[1])]
+
+
+_collapse = Columns(pure=True, legalize=_legalize_collapse, gradient=_gradient_collapse)
+
+
+@register("relax.collapse_sum_to", **_collapse)
+def collapse_sum_to(data: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
+    """The sum of `data` over the axes along which `shape` would be broadcast to its shape.
+
+    Shapes:
+        data    what `shape` broadcasts to
+        result  `shape`, in the datatype of data
+    Errors:
+        StructInfoError: `shape` does not broadcast to the shape of data, or it cannot be decided
+            whether two known sizes are equal.
+    """
+    _collapsed(data, shape.values, shape.ndim)
+    return tensor(shape_operand(call.args[1], shape), data.dtype, data.vdevice, shape.ndim)
+
+
+@register("relax.collapse_sum_like", **_collapse)
+def collapse_sum_like(
+    data: TensorStructInfo, collapse_target: TensorStructInfo
+) -> TensorStructInfo:
+    """The sum of `data` over the axes along which the target would be broadcast to its shape.
+
+    Shapes:
+        data             what the target broadcasts to
+        collapse_target  any
+        result           the shape of the target, in the datatype of data
+    Errors:
+        StructInfoError: the target does not broadcast to the shape of data, or it cannot be decided
+            whether two known sizes are equal.
+    """
+    _collapsed(data, collapse_target.get_shape(), collapse_target.ndim)
+    shape, ndim = collapse_target.shape, collapse_target.ndim
+    return tensor(shape, data.dtype, collapse_target.vdevice, ndim)
 
 
 def _resolve_shape(arguments: dict[str, Any]) -> None:

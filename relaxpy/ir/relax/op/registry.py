@@ -267,11 +267,12 @@ class Rows:
     doc: str
     kernel: Callable[[str], Legalization]
     adapt: Callable[[dict[str, Any]], None] | None = None
+    gradient: Gradient | None = None
 
     def __call__(self, name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
         """The record of the operator `relax.name`."""
         kernel = self.kernel(name.rpartition(".")[2])
-        shared = Columns(pure=True, legalize=kernel, adapt=self.adapt)
+        shared = Columns(pure=True, legalize=kernel, adapt=self.adapt, gradient=self.gradient)
         return OpRecord(f"relax.{name}", self.rule, self.doc.format(meaning), **(shared | own))
 
 
@@ -288,6 +289,42 @@ def registered_ops() -> Mapping[str, OpDef]:
 def find(op: Op) -> OpDef | None:
     """What was registered under the name of `op`."""
     return _table.get(op.name)
+
+
+class Namespace:
+    """The registered operators whose names begin with `prefix`, as attributes.
+
+    Rules build calls of operators by it whose modules they need not import.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        """The operator of this name, or the namespace in which there are some.
+
+        Errors:
+            AttributeError: there is none.
+        """
+        full = f"{self._prefix}.{name}"
+        if full in _table:
+            return _table[full]
+        if any(key.startswith(f"{full}.") for key in _table):
+            return Namespace(full)
+        raise AttributeError(f"there is no operator {full}")
+
+    @override
+    def __dir__(self) -> list[str]:
+        """The names of operators in this namespace, without those nested deeper."""
+        names = (key.removeprefix(f"{self._prefix}.") for key in _table if self._owns(key))
+        return sorted(name for name in names if "." not in name)
+
+    def _owns(self, key: str) -> bool:
+        return key.startswith(f"{self._prefix}.")
+
+
+R = Namespace("relax")
+"""All operators of Relax: `R.add`, `R.nn.relu`."""
 
 
 def _context_of(builder: object) -> Context:

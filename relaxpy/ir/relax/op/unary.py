@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.relax.nodes import PrimStructInfo, StructInfo, TensorStructInfo
-from relaxpy.ir.relax.op.registry import Rows, family, register
+from relaxpy.ir.relax.op.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.rules import by_te, of_bits, refuse_type, require_float, with_dtype
 from relaxpy.ir.te import topi
 
@@ -41,7 +43,9 @@ Shapes:
 Errors:
     StructInfoError: x is not a tensor{error}.
 """
-    return Rows(rule, doc, lambda name: by_te(getattr(topi, name), f"tir_{name}"))
+    return Rows(
+        rule, doc, lambda name: by_te(getattr(topi, name), f"tir_{name}"), gradient=no_gradient
+    )
 
 
 _number, _test = _rows(_infer_same), _rows(_infer_test, result="as x, Bool")
@@ -49,7 +53,7 @@ _float = _rows(_infer_float, "any, float dtype", error=", or holds no floats")
 _negative = _rows(_infer_negative, "any but Booleans", error=", or holds Booleans")
 
 UNARY = family(
-    _number("abs", "The absolute value |x|."),
+    _number("abs", "The absolute value |x|.", gradient=elementwise(lambda g, x, y: g * R.sign(x))),
     _number(
         "bitwise_not",
         "The bits of x, each inverted.",
@@ -61,30 +65,57 @@ UNARY = family(
     _number("round", "The nearest integer to x; of two equally near the even one."),
     _number("trunc", "The nearest integer to x not farther from 0."),
     _number("sign", "1 where x is positive, -1 where it is negative, else 0; NaN where it is NaN."),
-    _number("square", "x * x."),
-    _negative("negative", "-x."),
-    _float("acos", "The angle in [0, pi] whose cosine is x."),
-    _float("acosh", "The number not below 0 whose hyperbolic cosine is x."),
-    _float("asin", "The angle in [-pi/2, pi/2] whose sine is x."),
-    _float("asinh", "The number whose hyperbolic sine is x."),
-    _float("atan", "The angle in [-pi/2, pi/2] whose tangent is x."),
-    _float("atanh", "The number whose hyperbolic tangent is x."),
-    _float("cos", "The cosine of x radians."),
-    _float("cosh", "(exp(x) + exp(-x)) / 2."),
+    _number("square", "x * x.", gradient=elementwise(lambda g, x, y: g * x * 2)),
+    _negative("negative", "-x.", gradient=elementwise(lambda g, x, y: -g)),
+    _float(
+        "acos",
+        "The angle in [0, pi] whose cosine is x.",
+        gradient=elementwise(lambda g, x, y: -g * R.rsqrt(1 - x * x)),
+    ),
+    _float(
+        "acosh",
+        "The number not below 0 whose hyperbolic cosine is x.",
+        gradient=elementwise(lambda g, x, y: g * R.rsqrt(x * x - 1)),
+    ),
+    _float(
+        "asin",
+        "The angle in [-pi/2, pi/2] whose sine is x.",
+        gradient=elementwise(lambda g, x, y: g * R.rsqrt(1 - x * x)),
+    ),
+    _float(
+        "asinh",
+        "The number whose hyperbolic sine is x.",
+        gradient=elementwise(lambda g, x, y: g * R.rsqrt(x * x + 1)),
+    ),
+    _float(
+        "atan",
+        "The angle in [-pi/2, pi/2] whose tangent is x.",
+        gradient=elementwise(lambda g, x, y: g / (1 + x * x)),
+    ),
+    _float(
+        "atanh",
+        "The number whose hyperbolic tangent is x.",
+        gradient=elementwise(lambda g, x, y: g / (1 - x * x)),
+    ),
+    _float("cos", "The cosine of x radians.", gradient=elementwise(lambda g, x, y: -g * R.sin(x))),
+    _float("cosh", "(exp(x) + exp(-x)) / 2.", gradient=elementwise(lambda g, x, y: g * R.sinh(x))),
     _float(
         "erf",
         "2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.",
         legalize=by_te(topi.erf, "erf"),
+        gradient=elementwise(lambda g, x, y: g * R.exp(-x * x) * (2 / math.sqrt(math.pi))),
     ),
-    _float("exp", "e to the power x."),
-    _float("log", "The natural logarithm of x."),
-    _float("rsqrt", "1 / sqrt(x)."),
-    _float("sigmoid", "1 / (1 + exp(-x))."),
-    _float("sin", "The sine of x radians."),
-    _float("sinh", "(exp(x) - exp(-x)) / 2."),
-    _float("sqrt", "The square root of x."),
-    _float("tan", "The tangent of x radians."),
-    _float("tanh", "sinh(x) / cosh(x)."),
+    _float("exp", "e to the power x.", gradient=elementwise(lambda g, x, y: g * y)),
+    _float("log", "The natural logarithm of x.", gradient=elementwise(lambda g, x, y: g / x)),
+    _float("rsqrt", "1 / sqrt(x).", gradient=elementwise(lambda g, x, y: g * y / x * -0.5)),
+    _float("sigmoid", "1 / (1 + exp(-x)).", gradient=elementwise(lambda g, x, y: g * y * (1 - y))),
+    _float("sin", "The sine of x radians.", gradient=elementwise(lambda g, x, y: g * R.cos(x))),
+    _float("sinh", "(exp(x) - exp(-x)) / 2.", gradient=elementwise(lambda g, x, y: g * R.cosh(x))),
+    _float("sqrt", "The square root of x.", gradient=elementwise(lambda g, x, y: g / y * 0.5)),
+    _float(
+        "tan", "The tangent of x radians.", gradient=elementwise(lambda g, x, y: g * (1 + y * y))
+    ),
+    _float("tanh", "sinh(x) / cosh(x).", gradient=elementwise(lambda g, x, y: g * (1 - y * y))),
     _test("isfinite", "Whether x is neither an infinity nor NaN."),
     _test("isinf", "Whether x is an infinity."),
     _test("isnan", "Whether x is NaN."),
@@ -92,7 +123,12 @@ UNARY = family(
 """The operators of this family that differ in nothing but the function of an element."""
 
 
-@register("relax.clip", pure=True, legalize=by_te(topi.clip, "tir_clip"))
+@register(
+    "relax.clip",
+    pure=True,
+    legalize=by_te(topi.clip, "tir_clip"),
+    gradient=elementwise(lambda g, x, low, high, y: masked(g, R.equal(x, y)), None, None),
+)
 def clip(x: TensorStructInfo, min: PrimStructInfo, max: PrimStructInfo) -> TensorStructInfo:
     """x where it lies between `min` and `max`, else the nearer of the two.
 

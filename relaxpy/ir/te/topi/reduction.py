@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -14,6 +14,21 @@ from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.expr import PrimExpr
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "collapse_sum",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "std",
+    "sum",
+    "variance",
+]
 
 REDUCE, REDUCE_INDEX = "comm_reduce", "comm_reduce_idx"
 
@@ -236,3 +251,16 @@ def argmin(
     A NaN counts as smallest.
     """
     return _arg(min, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
+
+
+def collapse_sum(data: Tensor, target_shape: Sequence[PrimExpr | int]) -> Tensor:
+    """The sum over the axes along which `target_shape` would be broadcast to the shape of data."""
+    target = [ops.const(n, "int64") if isinstance(n, int) else n for n in target_shape]
+    leading = data.ndim - len(target)
+    stretched = [
+        axis + leading
+        for axis, size in enumerate(target)
+        if is_const(size, 1) and not is_const(data.shape[axis + leading], 1)
+    ]
+    inner = sum(data, [*range(leading), *stretched], keepdims=True)
+    return reshape(inner, target) if leading else inner

@@ -31,6 +31,19 @@ from relaxpy.ir.te.topi.shapes import (
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
+__all__ = [
+    "concatenate",
+    "expand_dims",
+    "matmul",
+    "reshape",
+    "split",
+    "squeeze",
+    "stack",
+    "strided_slice",
+    "take",
+    "transpose",
+]
+
 INJECTIVE = "injective"
 LISTED = 16
 """Of so many tensors, one is found by trying them in turn."""

@@ -20,7 +20,7 @@ from relaxpy.ir.op_record import COLUMNS, OpRecord
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.script import from_source
-from tests.ir.relax.op import test_kernels
+from tests.ir.relax.op import test_gradients, test_kernels
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.scratch import forgotten_operators
 from tests.script.test_round_trip_operators import program, read_back
@@ -87,9 +87,10 @@ def test_what_the_page_registers_is_what_it_says(names: dict[str, Any]) -> None:
 def test_one_row_is_enough_for_the_tests_of_the_catalogue(
     names: dict[str, Any], symbolic: bool
 ) -> None:
-    rows: Callable[[], Iterator[Case]] = names["_hypot_cases"]
+    rows: Callable[[], Iterator[Case]] = names["cases"]
     for case in rows():
         test_kernels.test_the_kernel_computes_the_definition(case, symbolic)
+        test_gradients.test_the_gradient_is_that_of_the_definition(case, symbolic)
         read_back(program(case, symbolic=symbolic))
 
 

@@ -1,9 +1,8 @@
-"""Operators of neural networks."""
+"""Normalisations along axes: softmax, layer norm and RMS norm."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from relaxpy.ir.arith.prove import prove_equal
@@ -25,58 +24,6 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import shape_text
 
 
-@register("relax.nn.relu", pure=True, legalize=by_te(topi.nn.relu))
-def relu(data: TensorStructInfo) -> TensorStructInfo:
-    """max(data, 0).
-
-    Shapes:
-        data    any
-        result  as data
-    Errors:
-        StructInfoError: data is not a tensor.
-    """
-    return data
-
-
-def _infer_float(data: TensorStructInfo) -> TensorStructInfo:
-    require_float(data, "data")
-    return data
-
-
-_DOC = """{}
-
-Shapes:
-    data    any, float dtype
-    result  as data
-Errors:
-    StructInfoError: data is not a tensor, or holds no floats.
-"""
-
-
-_activation = Rows(_infer_float, _DOC, lambda name: by_te(getattr(topi.nn, name), name))
-
-ACTIVATIONS = family(
-    _activation("nn.gelu", "x * (1 + erf(x / sqrt(2))) / 2."),
-    _activation("nn.gelu_tanh", "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2."),
-    _activation("nn.silu", "x * sigmoid(x)."),
-)
-gelu, gelu_tanh, silu = ACTIVATIONS.values()
-
-
-@register("relax.nn.leakyrelu", pure=True, legalize=by_te(topi.nn.leaky_relu, "leaky_relu"))
-def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
-    """data where it is positive, else alpha * data.
-
-    Shapes:
-        data    any, float dtype
-        result  as data
-    Errors:
-        StructInfoError: data is not a tensor, or holds no floats.
-    """
-    require_float(data, "data")
-    return data
-
-
 def _infer_along(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
     require_float(data, "data")
     if data.ndim >= 0:
@@ -95,7 +42,7 @@ Rule:
     Subtracting the maximum keeps every exponent <= 0, so nothing overflows
     (Blanchard, Higham & Higham, IMA J. Numer. Anal. 41(4), 2021).
 """
-_along = replace(_activation, rule=_infer_along, doc=_ALONG_DOC)
+_along = Rows(_infer_along, _ALONG_DOC, lambda name: by_te(getattr(topi.nn, name), name))
 NORMALIZED = family(
     _along("nn.softmax", "exp(x - m) / sum(exp(x - m))"),
     _along("nn.log_softmax", "x - m - log(sum(exp(x - m)))"),

@@ -1,0 +1,18 @@
+"""The operators of neural networks, `relax.nn.*`, each module one family."""
+
+from pkgutil import iter_modules, resolve_name
+from typing import Any
+
+from relaxpy.ir.relax.op.registry import R
+
+for _home in iter_modules(__path__):
+    resolve_name(f"{__name__}.{_home.name}")
+
+
+def __getattr__(name: str) -> Any:
+    """The operator registered as `relax.nn.` and this name."""
+    return getattr(R.nn, name)
+
+
+def __dir__() -> list[str]:
+    return dir(R.nn)

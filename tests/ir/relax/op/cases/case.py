@@ -1,0 +1,47 @@
+"""The row of a comparison: a call of an operator on small inputs, and its value by NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.relax import nodes as rx
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call of `operator` on tensors like `inputs`, and its value there."""
+
+    operator: str
+    label: str
+    inputs: tuple[Array, ...]
+    call: Callable[..., rx.Expr]
+    expected: Callable[..., Any]
+    roundings: int = 8
+    """How many roundings of the result's datatype the kernel may be off by."""
+    needs: tuple[str, ...] = ()
+    """What must be known of operands: "numbers" (no symbolic sizes), "shape", "rank", "dtype"."""
+    smooth: bool = True
+    """Whether the operator has a derivative at the inputs, in float64."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.operator.removeprefix('relax.')}-{self.label}"
+
+
+def floats(*shape: int, dtype: str = "float32", seed: int = 0) -> Array:
+    return (np.random.default_rng(seed).standard_normal(shape) * 2).astype(dtype)
+
+
+def integers(*shape: int, dtype: str = "int32", low: int = -9, high: int = 10) -> Array:
+    return np.random.default_rng(1).integers(low, high, shape).astype(dtype)
+
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 0.5, 3.0], "float32")
+ODD = np.array([-7, -1, 0, 1, 2, 8], "int64")
+LARGE = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], "uint64")

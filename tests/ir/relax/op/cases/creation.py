@@ -1,0 +1,62 @@
+"""Operators that create tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.relax import op
+from tests.ir.relax.op.cases.case import Array, Case, integers
+
+
+def cases() -> Iterator[Case]:
+    x = integers(2, 3)
+    nothing: tuple[Array, ...] = ()
+    yield Case(
+        "relax.zeros",
+        "shape",
+        nothing,
+        lambda: op.zeros((2, 3), "float32"),
+        lambda: np.zeros((2, 3)),
+    )
+    yield Case(
+        "relax.ones", "empty", nothing, lambda: op.ones((0, 3), "int64"), lambda: np.ones((0, 3))
+    )
+    yield Case("relax.zeros_like", "dtype", (x,), lambda v: op.zeros_like(v, "bool"), np.zeros_like)
+    yield Case("relax.ones_like", "dtype", (x,), op.ones_like, np.ones_like)
+    yield Case(
+        "relax.full", "number", nothing, lambda: op.full((2,), 2.5), lambda: np.full((2,), 2.5)
+    )
+    yield Case(
+        "relax.full",
+        "tensor",
+        (np.float32(3.5).reshape(()),),
+        lambda v: op.full((2, 2), v, "int32"),
+        lambda v: np.full((2, 2), 3),
+        needs=("rank",),
+    )
+    yield Case(
+        "relax.full_like",
+        "number",
+        (x,),
+        lambda v: op.full_like(v, 7),
+        lambda v: np.full_like(v, 7),
+    )
+    ranges: tuple[tuple[Any, ...], ...] = (
+        (5,),
+        (2, 9, 3),
+        (9, 2, -2),
+        (0, 1, 0.25),
+        (3, 3),
+        (4, 1),
+    )
+    for bounds in ranges:
+        yield Case(
+            "relax.arange",
+            str(bounds),
+            nothing,
+            lambda b=bounds: op.arange(*b),
+            lambda b=bounds: np.arange(*b),
+        )

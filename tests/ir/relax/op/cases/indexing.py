@@ -1,0 +1,78 @@
+"""Operators that select elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from relaxpy.ir.relax import op
+from tests.ir.relax.op.cases.case import Case, floats
+
+
+def cases() -> Iterator[Case]:
+    x = floats(3, 4)
+    places = np.array([[2, 0], [1, 1]], "int64")
+    yield Case("relax.take", "rows", (x, places), lambda v, i: op.take(v, i, 0), lambda v, i: v[i])
+    yield Case(
+        "relax.take",
+        "last axis",
+        (x, places.astype("int32")),
+        lambda v, i: op.take(v, i, -1),
+        lambda v, i: v[:, i],
+    )
+    yield Case("relax.take", "no axis", (x[0], places), op.take, lambda v, i: v[i], needs=("rank",))
+    yield Case("relax.take", "prim", (x,), lambda v: op.take(v, 2, 0), lambda v: v[2])
+    yield Case(
+        "relax.take",
+        "scalar",
+        (x, places[0, 0].reshape(())),
+        lambda v, i: op.take(v, i, 1),
+        lambda v, i: v[:, i],
+    )
+    outside = np.array([-5, -1, 1, 3, 7], "int64")
+    for mode in ("clip", "wrap"):
+        yield Case(
+            "relax.take",
+            mode,
+            (x, outside),
+            lambda v, i, m=mode: op.take(v, i, 0, m),
+            lambda v, i, m=mode: np.take(v, i, 0, mode=m),
+        )
+    yield Case(
+        "relax.take",
+        "nothing of nothing",
+        (x[:0], places[:0]),
+        lambda v, i: op.take(v, i, 0, "wrap"),
+        lambda v, i: np.zeros((0, 2, 4)),
+    )
+    for label, (begin, end, step) in {
+        "plain": (1, 3, 1),
+        "strided": (0, 9, 3),
+        "negative": (-5, -1, 2),
+        "backwards": (8, 1, -3),
+        "all backwards": (-1, -20, -1),
+        "beyond": (4, 99, 1),
+        "nothing": (5, 2, 1),
+    }.items():
+        yield Case(
+            "relax.strided_slice",
+            label,
+            (floats(2, 10),),
+            lambda v, b=begin, e=end, s=step: op.strided_slice(v, [1], [b], [e], [s]),
+            lambda v, b=begin, e=end, s=step: v[:, b:e:s],
+        )
+    yield Case(
+        "relax.strided_slice",
+        "two axes",
+        (floats(4, 6),),
+        lambda v: op.strided_slice(v, [0, -1], [1, 2], [3, 6]),
+        lambda v: v[1:3, 2:6],
+    )
+    yield Case(
+        "relax.strided_slice",
+        "inside",
+        (floats(4, 6),),
+        lambda v: op.strided_slice(v, [0], [1], [3], assume_inbound=True),
+        lambda v: v[1:3],
+    )

@@ -1,0 +1,132 @@
+"""Reductions and searches along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.op.statistical import REDUCTIONS
+from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, floats, integers
+
+
+def _whole_variance(x: Array) -> Any:
+    return np.trunc(np.mean((x - np.trunc(np.mean(x))) ** 2))
+
+
+def cases() -> Iterator[Case]:
+    table: dict[str, Callable[..., Any]] = {
+        **{n: getattr(np, n) for n in ("sum", "mean", "max", "min", "prod", "std")},
+        "variance": np.var,
+    }
+    x = floats(2, 3, 4)
+    for name, function in table.items():
+        make = REDUCTIONS[name]
+        for axis in (None, 0, (1,), (-1, 0), (0, 1, 2)):
+            for keep in (False, True):
+
+                def call(v: rx.Expr, axis: Any = axis, keep: bool = keep, make: Any = make) -> Any:
+                    return make(v, axis, keep)
+
+                def expected(
+                    v: Array, axis: Any = axis, keep: bool = keep, function: Any = function
+                ) -> Any:
+                    return function(v, axis=axis, keepdims=keep)
+
+                label = f"axis {axis}{' kept' if keep else ''}"
+                yield Case(f"relax.{name}", label, (x,), call, expected, roundings=64)
+        for label, special in (("nan", SPECIAL), ("-inf", np.full((2,), -np.inf, "float32"))):
+            if label == "nan" or name in ("sum", "max", "min", "prod"):
+                yield Case(f"relax.{name}", label, (special,), make, function)
+        whole: dict[str, Callable[..., Any]] = {
+            "mean": lambda v: np.trunc(np.mean(v)),
+            "variance": _whole_variance,
+            "std": lambda v: np.trunc(np.sqrt(_whole_variance(v))),
+        }
+        wholly = whole.get(name, function)
+        yield Case(f"relax.{name}", "int", (integers(2, 3),), make, wholly)
+        if name in ("sum", "prod"):
+
+            def inner(v: rx.Expr, make: Any = make) -> Any:
+                return make(v, 1)
+
+            def inner_value(v: Array, function: Any = function) -> Any:
+                return function(v, axis=1)
+
+            yield Case(f"relax.{name}", "empty axis", (x[:, :0],), inner, inner_value)
+        yield Case(f"relax.{name}", "scalar", (x[0, 0, 0].reshape(()),), make, function)
+    for name, function in (("any", np.any), ("all", np.all)):
+        truths = np.array([[True, False], [True, True]])
+        relax_name = "sum" if name == "any" else "prod"
+
+        def rowwise(v: rx.Expr, relax_name: str = relax_name) -> rx.Expr:
+            return REDUCTIONS[relax_name](v, 1)
+
+        def truth(v: Array, function: Any = function) -> Any:
+            return function(v, axis=1)
+
+        yield Case(f"relax.{relax_name}", "bool", (truths,), rowwise, truth)
+    for name in ("argmax", "argmin"):
+        make, function = getattr(op, name), getattr(np, name)
+        tied = np.array([[1, 3, 3], [2, 0, 0]], "float32")
+        for label, axis in (("all", None), ("rows", 1), ("columns", -2)):
+            yield Case(
+                f"relax.{name}",
+                label,
+                (tied,),
+                lambda v, axis=axis, make=make: make(v, axis),
+                lambda v, axis=axis, function=function: function(v, axis=axis),
+            )
+        yield Case(f"relax.{name}", "nan", (SPECIAL[3:5].repeat(2),), make, function)
+        yield Case(f"relax.{name}", "first nan", (SPECIAL[::-1].copy(),), make, function)
+        lowest = np.full((3,), -np.inf if name == "argmax" else np.inf, "float32")
+        yield Case(f"relax.{name}", "infinities", (lowest,), make, function)
+        least = np.full((3,), -(2**31) if name == "argmax" else 2**31 - 1, "int32")
+        yield Case(f"relax.{name}", "int", (least,), make, function)
+        yield Case(
+            f"relax.{name}",
+            "of nothing",
+            (tied[:, :0],),
+            lambda v, make=make: make(v, 1),
+            lambda v: np.full(len(v), -1),
+        )
+        kept: Any = lambda v, make=make: make(v, 1, True)  # noqa: E731
+        yield Case(
+            f"relax.{name}",
+            "kept",
+            (tied,),
+            kept,
+            lambda v, function=function: function(v, axis=1, keepdims=True),
+        )
+    yield from _collapsed()
+
+
+def _collapsed() -> Iterator[Case]:
+    x = floats(2, 3, 4)
+    table: tuple[tuple[tuple[int, ...], Callable[[Array], Array]], ...] = (
+        ((4,), lambda v: v.sum((0, 1))),
+        ((3, 1), lambda v: v.sum(0).sum(-1, keepdims=True)),
+        ((2, 1, 4), lambda v: v.sum(1, keepdims=True)),
+        ((2, 3, 4), lambda v: v),
+        ((), np.sum),
+    )
+    for shape, function in table:
+        yield Case(
+            "relax.collapse_sum_to",
+            str(shape),
+            (x,),
+            lambda v, s=shape: op.collapse_sum_to(v, s),
+            function,
+            roundings=32,
+            needs=("numbers",),
+        )
+        yield Case(
+            "relax.collapse_sum_like",
+            str(shape),
+            (x, np.zeros(shape, "float32")),
+            op.collapse_sum_like,
+            lambda v, target, f=function: f(v),
+            roundings=32,
+        )

@@ -1,0 +1,148 @@
+"""The gradient of an operator is the quotient of small differences of its definition in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.compile import compile
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.op.registry import registered_ops
+from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.op.cases import CASES, Array, Case
+from tests.ir.relax.op.test_kernels import doubles
+
+#: Differences are taken at each element of inputs of at most this size.
+MOST_ELEMENTS = 64
+NO_GRADIENT = Op("relax.grad.no_grad")
+Values = Array | tuple[Array, ...]
+
+
+def is_compared(case: Case) -> bool:
+    sizes = [x.size for x in case.inputs if x.dtype.kind == "f"]
+    finite = all(np.isfinite(x).all() for x in case.inputs if x.dtype.kind == "f")
+    differentiable = registered_ops()[case.operator].record.gradient is not None
+    return differentiable and case.smooth and finite and 0 < sum(sizes) <= MOST_ELEMENTS
+
+
+COMPARED = [case for case in CASES if is_compared(case)]
+
+
+def fields(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def constant_like(sinfo: rx.StructInfo, name: str) -> list[rx.Var]:
+    """Parameters for the gradients of a tensor or of the fields of a tuple."""
+    infos = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
+    return [rx.Var(f"{name}{k}", info) for k, info in enumerate(infos)]
+
+
+def leaves(grads: Sequence[rx.Expr]) -> list[rx.Expr]:
+    """The gradients of tensors, those of the fields of tuples among them."""
+    out: list[rx.Expr] = []
+    for grad in grads:
+        out.extend(leaves(grad.fields) if isinstance(grad, rx.Tuple) else [grad])
+    return out
+
+
+def operand_vars(call: rx.Call) -> list[rx.Expr]:
+    return leaves(call.args)
+
+
+def gradient_program(case: Case, *, symbolic: bool) -> tuple[IRModule, list[int], list[str]]:
+    """A function from the inputs and the gradients of the results to gradients of inputs.
+
+    Beside it, the positions of these inputs, and the datatypes of the results.
+    """
+    sizes: dict[int, Any] = {}
+    params = []
+    for k, array in enumerate(case.inputs):
+        shape = [
+            sizes.setdefault(n, tir.Var(f"n{n}", "int64")) if symbolic and n > 1 else n
+            for n in array.shape
+        ]
+        dtype = "float64" if array.dtype.kind == "f" else array.dtype
+        params.append(rx.Var(f"x{k}", rx.TensorStructInfo(tuple(shape), DataType(dtype))))  # type: ignore[arg-type]
+    builder = BlockBuilder()
+    call = case.call(*params)
+    assert isinstance(call, rx.Call)
+    assert isinstance(call.op, Op)
+    sinfo = call.struct_info
+    assert sinfo is not None
+    given = constant_like(sinfo, "g")
+    rule = registered_ops()[call.op.name].record.gradient
+    assert rule is not None
+    with builder.function("main", [*params, *given]):
+        with builder.dataflow():
+            var = builder.emit(call)
+            whole = given[0] if not isinstance(sinfo, rx.TupleStructInfo) else rx.Tuple(given)
+            grads = leaves(rule(var, call, whole, builder))
+            operands = operand_vars(call)
+            assert len(grads) == len(operands)
+            chosen: dict[int, rx.Expr] = {}
+            for operand, grad in zip(operands, grads, strict=True):
+                if operand in params and not (isinstance(grad, rx.Call) and grad.op == NO_GRADIENT):
+                    place = params.index(operand)  # an input that occurs twice gets both gradients
+                    chosen[place] = grad if place not in chosen else chosen[place] + grad
+            order = sorted(chosen)
+            out = builder.emit_output(rx.Tuple([builder.emit(chosen[k]) for k in order]))
+        builder.emit_func_output(out)
+    return builder.finalize(), order, [str(v.struct_info.dtype) for v in given]  # type: ignore[union-attr]
+
+
+def differences(case: Case, inputs: list[Array], weights: list[Array], place: int) -> Array:
+    """The derivative of the weighted sum of the results by each element of one input."""
+    out = np.zeros(inputs[place].shape)
+
+    def total(moved: Array) -> float:
+        with np.errstate(all="ignore"):
+            found = fields(case.expected(*inputs[:place], moved, *inputs[place + 1 :]))
+        return sum(float(np.sum(w * np.asarray(v))) for w, v in zip(weights, found, strict=True))
+
+    for index in np.ndindex(*out.shape):
+        step = 1e-5 * max(1.0, abs(float(inputs[place][index])))
+        above, below = inputs[place].copy(), inputs[place].copy()
+        above[index] += step
+        below[index] -= step
+        out[index] = (total(above) - total(below)) / (2 * step)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("case", "symbolic"),
+    [
+        pytest.param(case, symbolic, id=f"{case.name}-{'symbolic' if symbolic else 'static'}")
+        for case in COMPARED
+        for symbolic in (False, True)
+        if not (symbolic and "numbers" in case.needs)
+    ],
+)
+def test_the_gradient_is_that_of_the_definition(case: Case, symbolic: bool) -> None:
+    module, places, dtypes = gradient_program(case, symbolic=symbolic)
+    inputs = [doubles(np.asarray(x)) for x in case.inputs]
+    with np.errstate(all="ignore"):
+        results = fields(case.expected(*inputs))
+    random = np.random.default_rng(0)
+    weights = [
+        random.standard_normal(np.shape(v)).astype(dtype)
+        for v, dtype in zip(results, dtypes, strict=True)
+    ]
+    floats = [k for k, x in enumerate(inputs) if x.dtype.kind == "f"]
+    with np.errstate(all="ignore"):
+        grads = fields(
+            compile(module, "reference" if symbolic else "numpy")["main"](*inputs, *weights)
+        )
+    by_place = dict(zip(places, grads, strict=True))
+    for place in floats:
+        expected = differences(case, inputs, weights, place)
+        found = by_place.get(place, np.zeros(inputs[place].shape))  # no_grad: it is 0 everywhere
+        assert found.shape == inputs[place].shape
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
