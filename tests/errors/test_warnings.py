@@ -29,7 +29,7 @@ argument 1 of four is R.Tensor((n,), dtype="float32"), expected R.Tensor((4,), d
 dimension 0: n may not be 4 [DER-41]
             return Module.four(x)
                                ^
-  hint: say what it is first: R.match_cast(..., R.Tensor((4,), dtype="float32"))"""
+  hint: declare what it is first: R.match_cast(..., R.Tensor((4,), dtype="float32"))"""
 
 
 def load(path: Path) -> None:
@@ -147,7 +147,7 @@ def test_an_annotation_that_may_not_fit_says_how_to_check_it() -> None:
             '    y: R.Tensor((4,), "float32") = x\n'
             "    return y\n"
         )
-    hint = 'say what it is first: R.match_cast(..., R.Tensor((4,), dtype="float32"))'
+    hint = 'declare what it is first: R.match_cast(..., R.Tensor((4,), dtype="float32"))'
     assert str(caught[0].message).splitlines()[-1] == f"  hint: {hint}"
 
 

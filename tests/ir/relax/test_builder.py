@@ -143,7 +143,7 @@ def output_in_dataflow(bb: BlockBuilder, x: rx.Var) -> None:
     [
         (nothing, "ends without emit_func_output"),
         (output_twice, "has its output already"),
-        (lambda bb, x: bb.emit_func_output(x, params=[x]), "given twice"),
+        (lambda bb, x: bb.emit_func_output(x, params=[x]), "declared twice"),
         (lambda bb, x: bb.emit_output(x), "inside a dataflow block"),
         (dataflow_twice, "inside another"),
         (lambda bb, x: bb.end_dataflow(), "no dataflow block"),
@@ -171,7 +171,7 @@ def test_parameters_are_checked(x: rx.Var) -> None:
     bb = BlockBuilder()
     with pytest.raises(MisuseError, match="parameters are a Var"), bb.function("f", 3):  # type: ignore[arg-type]
         pass
-    with pytest.raises(MisuseError, match="has no info"), bb.function("f", var("y")):
+    with pytest.raises(MisuseError, match="has no struct info"), bb.function("f", var("y")):
         pass
     with pytest.raises(BuilderStateError, match="not at all"), bb.function("f"):
         bb.emit_func_output(x)
@@ -205,7 +205,7 @@ def test_a_function_with_wrong_parameters_leaves_nothing_open(x: rx.Var) -> None
         (lambda bb: bb.declare_global("f", Object), "known by its GlobalVar"),
         (lambda bb: bb.begin_scope(3), "parameters are a Var"),
         (lambda bb: bb.normalize(None), "expected a Relax expression"),
-        (lambda bb: bb.call_te(lambda a: (), rx.const(1)), "gives no tensor"),
+        (lambda bb: bb.call_te(lambda a: (), rx.const(1)), "returns no tensor"),
     ],
 )
 def test_arguments_of_another_kind_are_refused(
@@ -245,7 +245,7 @@ def test_a_function_that_is_there_already_is_used_again() -> None:
     g = bb.add_func(function([var("b", tensor(2))], pure("f")), "g")
     assert f is g
     bb.update_func(second, kernel((6,), (6,)))
-    assert bb.global_info(second).params[0] == tensor(6)  # type: ignore[attr-defined]
+    assert bb.struct_info_of(second).params[0] == tensor(6)  # type: ignore[attr-defined]
 
 
 @pytest.mark.rule("DER-2")

@@ -206,7 +206,7 @@ def test_where_more_must_be_known_the_error_asks_for_a_cast(
     found: rx.StructInfo, wanted: rx.StructInfo
 ) -> None:
     x, y = var("x", found), var("y", wanted)
-    with pytest.raises(StructInfoError, match=r"hint: say what it is first: R\.match_cast"):
+    with pytest.raises(StructInfoError, match=r"hint: declare what it is first: R\.match_cast"):
         derived([x], seq(block(bind(y, x)), y))
 
 

@@ -23,7 +23,7 @@ F = var("f", func(tensor(2), ret=tensor(2)))
 X, Y, Z = var("x", tensor(2)), var("y", tensor(N)), var("z", tensor(3))
 ANY, T, S = var("o", Object), var("t", tuple_of(prim())), var("s", shape(2))
 PARAMS = [F, X, Y, Z, ANY, T, S]
-CAST = "say what it is first: R.match_cast(..., {})"
+CAST = "declare what it is first: R.match_cast(..., {})"
 
 #: Lines: of the operand at fault, of the call or value, of the binding, of the function.
 OPERAND, VALUE, BINDING, FUNCTION = 1, 2, 3, 4
@@ -64,7 +64,7 @@ CASES = {
         WRONG_KIND,
         "DER-37",
         VALUE,
-        "say with R.match_cast that it is a function",
+        "declare with R.match_cast that it is a function",
     ),
     "a function of which neither parameters nor derivation is known": Case(
         lambda _, value: call(var("h", rx.FuncStructInfo(None, Object)), X, line=value),

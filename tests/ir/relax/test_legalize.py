@@ -376,7 +376,7 @@ def test_a_function_is_called_anew_every_time() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((rx.Var("x", rank(2)),), "needs shape and datatype of its operands, found R.Tensor"),
+        ((rx.Var("x", rank(2)),), "needs the shape and datatype of its operands, found R.Tensor"),
         ((rx.Var("x", Object),), "takes no value of R.Object"),
         ((object(),), "takes no object"),
         ((rx.Var("s", rx.ShapeStructInfo(None, 2)),), "takes no value of R.Shape"),
@@ -390,9 +390,9 @@ def test_arguments_that_nothing_stands_for(args: tuple[Any, ...], message: str) 
 
 def test_results_that_are_no_tensors() -> None:
     x = rx.Var("x", tensor(2))
-    with pytest.raises(MisuseError, match="gives tensors, found int 3"):
+    with pytest.raises(MisuseError, match="returns tensors, found int 3"):
         BlockBuilder().call_te(lambda t: 3, x)
-    with pytest.raises(MisuseError, match="gives tensor x twice, or without computing it"):
+    with pytest.raises(MisuseError, match="returns tensor x twice, or does not compute it"):
         BlockBuilder().call_te(lambda t: t, x)
 
 

@@ -96,7 +96,7 @@ def test_sizes_that_no_buffer_tells_are_inputs_and_outputs_may_be_several() -> N
     assert infos == [tensor(2), tensor(4)]
     assert sizes is not None
     assert list(sizes) == [n]
-    with pytest.raises(MisuseError, match="needs shape and datatype"):
+    with pytest.raises(MisuseError, match="needs the shape and datatype"):
         relax.utils.gen_call_tir_inputs(fill, var("y", rank(1)), n)
 
 

@@ -1,4 +1,4 @@
-"""BlockBuilder: what all who make Relax programs go through, normalised and derived at once."""
+"""BlockBuilder: builds Relax programs in normal form and derives their struct info."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from typing import Any, overload
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.core.node import Attrs, as_attrs
-from relaxpy.ir.link import brought_along
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.emitter import Emitter
-from relaxpy.ir.relax.block_builder.frames import close_block, open_block
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
 from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
-from relaxpy.ir.relax.block_builder.signatures import Signatures, known_signature
+from relaxpy.ir.relax.block_builder.signatures import Signatures
 from relaxpy.ir.relax.block_builder.te_call import KernelTable, call_te, with_gradient
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
@@ -44,7 +42,7 @@ from relaxpy.ir.tir import expr as tir
 
 @dataclass(slots=True, eq=False)
 class _OpenFunction:
-    """A function of the module that is being built."""
+    """A function of the module that is being built, `depth` scopes below the outermost one."""
 
     name: str
     params: tuple[Var, ...] | None
@@ -52,14 +50,12 @@ class _OpenFunction:
     pure: bool
     private: bool
     depth: int
-    done: bool = False
+    is_complete: bool = False
 
 
 def _as_params(params: Var | Sequence[Var]) -> tuple[Var, ...]:
-    if isinstance(params, Var):
-        return (params,)
-    if isinstance(params, (list, tuple)):
-        return tuple(params)
+    if isinstance(params, (Var, list, tuple)):
+        return (params,) if isinstance(params, Var) else tuple(params)
     raise MisuseError(f"parameters are a Var or a list of them, found {params!r:.60}", about=params)
 
 
@@ -73,27 +69,27 @@ _active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", d
 
 
 class BlockBuilder:
-    """Builds a module binding by binding: each value is normalised and derived at once.
+    """Builds a module binding by binding, and normalises and derives each value at once.
 
-    `emit` makes names unique over the builder (`lv`, `lv1`, … in dataflow blocks, `gv`, `gv1`, …
-    outside); a front end that has names of its own hands in variables with `var=`. With
-    `suppress_warnings` it issues none: what it rebuilds was warned of when it was built.
+    `emit` creates names that are unique in the builder (`lv`, `lv1`, … in dataflow blocks, `gv`,
+    `gv1`, … outside); a front end with names of its own passes variables as `var`. A pass that
+    rebuilds a program sets `suppress_warnings`, since the warnings were issued when it was built.
 
     Errors:
-        BuilderStateError (also RuntimeError): a call that the open scopes do not allow.
-        StructInfoError: a program whose infos do not fit together, at the call that completes it.
+        BuilderStateError (also RuntimeError): the open scopes do not allow the call.
+        StructInfoError: the struct info of an expression and its operands do not fit together.
     """
 
     def __init__(self, mod: IRModule | None = None, *, suppress_warnings: bool = False) -> None:
         if mod is not None and not isinstance(mod, IRModule):
             raise MisuseError(f"a builder starts from an IRModule, found {mod!r:.60}", about=mod)
         copy = IRModule() if mod is None else mod.clone()
-        self._table = FunctionTable(copy)
         self._out = Emitter(copy, Signatures(copy))
+        self._table = FunctionTable(copy, self._out.declare_global)
         self._out.ctx.suppress_warnings = suppress_warnings
-        self._broken_off: list[BindingBlock] = []
+        self._preceding: list[BindingBlock] = []
         self._normalizer = Normalizer(self._out)
-        self._normalizer.enter = self._enter_callee
+        self._normalizer.add_callee = self._add_callee
         self._functions: list[_OpenFunction] = []
         self.kernels = KernelTable()
 
@@ -103,10 +99,11 @@ class BlockBuilder:
         builders = _active.get()
         return builders[-1] if builders else None
 
-    def _enter(self, gvar: GlobalVar, func: BaseFunc) -> None:
-        """Store a function of the module and declare its signature."""
-        self._table.set(gvar, func)
-        self._out.declare_global(gvar.name_hint, known_signature(func))
+    def _derived(self, func: BaseFunc) -> BaseFunc:
+        """The function with its struct info, which is derived unless it is known."""
+        if isinstance(func, Function) and func.struct_info is None:
+            return self._normalizer.function(func)
+        return func
 
     @contextmanager
     def function(
@@ -119,26 +116,24 @@ class BlockBuilder:
     ) -> Iterator[None]:
         """The scope of a new function of the module, which `emit_func_output` completes.
 
-        Unless `private`, the function has its name as `global_symbol`. Parameters may be given to
-        `emit_func_output` instead.
+        Unless it is `private`, the function has its name as `global_symbol`. Either this method or
+        `emit_func_output` takes the parameters.
         """
         check_name(name, "the name of a function")
-        given = None if params is None else _as_params(params)
+        declared = None if params is None else _as_params(params)
         depth = len(self._out.scopes)
-        opened = _OpenFunction(name, given, as_attrs(attrs), pure, private, depth)
-        self._out.open_scope(given or ())
-        self._functions.append(opened)
-        with self._activated():
+        opened = _OpenFunction(name, declared, as_attrs(attrs), pure, private, depth)
+        with self._out.dropping_scopes(), self._activated():
+            self._out.open_scope(declared or ())
+            self._functions.append(opened)
             try:
                 yield
-                if not opened.done:
+                if not opened.is_complete:
                     raise BuilderStateError(
                         f"function {name} ends without emit_func_output", rule="AST-11"
                     )
             finally:
                 self._functions.remove(opened)
-                while len(self._out.scopes) > depth:
-                    self._out.drop_scope()
 
     @contextmanager
     def _activated(self) -> Iterator[None]:
@@ -152,19 +147,14 @@ class BlockBuilder:
     @contextmanager
     def testing_scope(self, def_vars: Sequence[tir.Var] = ()) -> Iterator[None]:
         """A dataflow block outside any function, with the given shape variables in scope."""
-        depth = len(self._out.scopes)
-        self._out.open_scope((), def_vars)
-        self._out.begin_dataflow()
-        with self._activated():
-            try:
-                yield
-            finally:
-                while len(self._out.scopes) > depth:
-                    self._out.drop_scope()
+        with self._out.dropping_scopes(), self._activated():
+            self._out.open_scope((), def_vars)
+            self._out.begin_dataflow()
+            yield
 
     @contextmanager
     def dataflow(self) -> Iterator[None]:
-        """The scope of a DataflowBlock: what `emit` binds is gone after it, `emit_output` stays."""
+        """The scope of a DataflowBlock: only variables of `emit_output` are visible after it."""
         self._out.begin_dataflow()
         scope = self._out.scope
         try:
@@ -184,33 +174,33 @@ class BlockBuilder:
         self._out.end_dataflow()
 
     def _begin_binding_block(self, origin: BindingBlock | None = None) -> None:
-        """Begin a block that `_end_block` gives back, in or outside a function.
+        """Begin a block that `_end_block` returns, inside or outside a function.
 
-        That is `origin` itself if it binds the same in the end.
+        `_end_block` returns `origin` itself if the block has the same bindings.
         """
-        open_block(self._out, dataflow=False, origin=origin)
+        self._out.open_block(dataflow=False, origin=origin)
 
     def _begin_dataflow_block(self, origin: BindingBlock | None = None) -> None:
-        """Begin a DataflowBlock that `_end_block` gives back, in or outside a function."""
-        open_block(self._out, dataflow=True, origin=origin)
+        """Begin a DataflowBlock that `_end_block` returns, inside or outside a function."""
+        self._out.open_block(dataflow=True, origin=origin)
 
     def _end_block(self) -> BindingBlock:
-        """The block that was begun last.
+        """End the block that was begun last, and return it.
 
         Errors:
-            BuilderStateError: there is none.
+            BuilderStateError: there is no such block.
         """
-        *before, block = close_block(self._out)
-        self._broken_off += before
+        *preceding, block = self._out.close_block()
+        self._preceding += preceding
         return block
 
-    def take_broken_off(self) -> list[BindingBlock]:
-        """The blocks that stand in front of the one `_end_block` has given back.
+    def take_preceding_blocks(self) -> list[BindingBlock]:
+        """The blocks that precede the one that `_end_block` returned.
 
         There are some when a sequence with a DataflowBlock was bound in it (NF-16).
         """
-        found, self._broken_off = self._broken_off, []
-        return found
+        blocks, self._preceding = self._preceding, []
+        return blocks
 
     def current_block_is_dataflow(self) -> bool:
         """Whether the next binding goes into a DataflowBlock."""
@@ -234,12 +224,10 @@ class BlockBuilder:
         or has a struct info, which is then its annotation; otherwise a copy of it is bound.
 
         Errors:
-            StructInfoError: the expression or its annotation is refused; `about` is the operand at
-                fault. An impure call in a dataflow block (PU-5) among them.
+            StructInfoError: the expression or its annotation is rejected, or it is an impure call
+                in a dataflow block (PU-5). `about` is the operand at fault.
         """
-        value = self._normalizer.value(
-            convert_to_expr(expr) if not isinstance(expr, Expr) else expr
-        )
+        value = self._normalizer.value(convert_to_expr(expr))
         if annotation is not None:
             var = self._annotated(name_hint, annotation, var, output=output, span=span)
         return self._out.bind(value, var, hint=name_hint, output=output, span=span)
@@ -253,13 +241,11 @@ class BlockBuilder:
         output: bool,
         span: Span | None,
     ) -> Var:
-        if var is not None:
-            return (
-                var if var.struct_info is not None else type(var)(var.name_hint, annotation, span)
-            )
-        return self._out.new_variable(
-            name_hint, as_struct_info(annotation), output=output, span=span
-        )
+        """The variable to bind: a new one with the annotation, unless `var` has struct info."""
+        if var is None:
+            annotation = as_struct_info(annotation)
+            return self._out.new_variable(name_hint, annotation, output=output, span=span)
+        return var if var.struct_info is not None else type(var)(var.name_hint, annotation, span)
 
     @user_facing
     def emit_output(self, output: object, name_hint: str = "") -> Var:
@@ -287,10 +273,10 @@ class BlockBuilder:
     ) -> Var | None:
         """Check `value` against `struct_info` at run time and bind it; without `bind`, only check.
 
-        Shape variables that stand alone in `struct_info` and are new are bound by it.
+        A new shape variable that is a dimension of `struct_info` is bound by the cast.
 
         Errors:
-            StructInfoError: the variable's annotation does not admit the info (DER-25).
+            StructInfoError: `struct_info` does not fit the annotation of the variable (DER-25).
         """
         expr = self._normalizer.value(convert_to_expr(value))
         if annotation is not None:
@@ -307,10 +293,10 @@ class BlockBuilder:
 
     @user_facing
     def emit_normalized(self, binding: VarBinding | MatchCast) -> Var | None:
-        """Bind what is in normal form already, to the variable that the binding names.
+        """Add a binding whose value is in normal form, and return its variable.
 
         Errors:
-            MisuseError (also TypeError): it is no binding.
+            MisuseError (also TypeError): `binding` is not a binding.
         """
         if not isinstance(binding, (VarBinding, MatchCast)):
             raise MisuseError(f"expected a binding, found {binding!r:.60}", about=binding)
@@ -327,10 +313,10 @@ class BlockBuilder:
 
     @user_facing
     def normalize(self, expr: Expr) -> Expr:
-        """`expr` in normal form with its info; what it needs bound is bound in the open block.
+        """`expr` in normal form with its struct info; its operands are bound in the open block.
 
         Errors:
-            BuilderStateError: something needs to be bound, and no scope is open.
+            BuilderStateError: something must be bound, and no scope is open.
         """
         if isinstance(expr, SeqExpr):
             return self._normalizer.sequence(expr)
@@ -339,16 +325,16 @@ class BlockBuilder:
     def evaluate(self, expr: Expr, *, shared: bool = False) -> Expr:
         """`expr` as a value that is bound once, before anything that is bound after this call.
 
-        `emit` may still give it a name, unless something else was bound first. It is `shared` if
-        others than the caller hold it.
+        A following `emit` may still name it, unless something else is bound first. It is `shared`
+        if variables of Python refer to it, too.
 
         Errors:
-            StructInfoError, WellFormedError: it has no info, or no normal form.
+            StructInfoError, WellFormedError: it has no struct info, or no normal form.
         """
         self._out.remembers = True
         if expr is self._out.deferred:
             self._out.shared = shared
-        if not self._out.scopes or self._out.known(expr) is not None:
+        if not self._out.scopes or self._out.bound_value(expr) is not None:
             return expr
         self._out.flush()
         value = self._normalizer.value(expr)
@@ -358,22 +344,22 @@ class BlockBuilder:
         return value
 
     def flush(self) -> None:
-        """Bind what was evaluated last."""
+        """Bind the expression that was evaluated last."""
         self._out.flush()
 
     def discard(self) -> None:
-        """Forget what was evaluated last and is not bound yet."""
+        """Drop the expression that was evaluated last, unless it is bound already."""
         self._out.deferred = None
 
     def evaluated(self, expr: Expr) -> Expr:
         """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
-        found = self._out.known(expr) if self._out.remembers else None
-        return found if isinstance(found, Var) else expr
+        bound = self._out.bound_value(expr) if self._out.remembers else None
+        return bound if isinstance(bound, Var) else expr
 
     def name_evaluated(self, expr: Expr, name: str, kind: type[Var]) -> Var | None:
-        """The variable of this kind to which `expr` was bound, from now on called `name`.
+        """Name the variable to which `expr` was bound; None if it cannot have this name or kind.
 
-        None if there is none: a variable that has a name of its own only stands for other values.
+        A variable that a program has named is not renamed; a variable only refers to it then.
         """
         var = self.evaluated(expr)
         is_free = var in self._out.unnamed
@@ -386,42 +372,38 @@ class BlockBuilder:
 
     @user_facing
     def normalize_function(self, func: Function) -> Function:
-        """`func` in normal form with its info."""
+        """`func` in normal form with its struct info."""
         return self._normalizer.function(func)
 
     @user_facing
     def begin_scope(
         self, params: Var | Sequence[Var] | None = None, shape_vars: Sequence[tir.Var] = ()
     ) -> None:
-        """Begin a SeqExpr of its own, as branches and local functions have; `end_scope` ends it.
+        """Begin a SeqExpr, as for a branch or the body of a local function.
 
-        `params`, what their infos bind, and `shape_vars` are visible in it.
+        `params`, the shape variables that they define, and `shape_vars` are visible in it.
         """
         self._out.open_scope(() if params is None else _as_params(params), shape_vars)
-        self._out.scope.begun = True
+        self._out.scope.is_explicit = True
 
     @user_facing
     def add_params(self, params: Var | Sequence[Var]) -> None:
-        """Make parameters, and what their infos bind, visible in the innermost scope.
+        """Make parameters, and the shape variables that they define, visible in this scope.
 
         Errors:
-            MisuseError (also TypeError): a parameter is none, or has no info.
+            MisuseError (also TypeError): a parameter is not a Var, or has no struct info.
         """
         self._out.add_params(_as_params(params))
 
     @contextmanager
     def inner_scope(self, params: Sequence[Var] | None = None) -> Iterator[None]:
-        """A scope in which `params` and what they bind are visible; what is left of it is dropped.
+        """A scope in which `params` and what they define are visible, for a visit of expressions.
 
-        For visiting what is normalised later on.
+        The bindings that are left in it are dropped.
         """
-        depth = len(self._out.scopes)
-        self._out.open_scope(params or ())
-        try:
+        with self._out.dropping_scopes():
+            self._out.open_scope(params or ())
             yield
-        finally:
-            while len(self._out.scopes) > depth:
-                self._out.drop_scope()
 
     @overload
     def end_scope(self) -> None: ...
@@ -429,26 +411,21 @@ class BlockBuilder:
     def end_scope(self, result: object) -> SeqExpr: ...
     @user_facing
     def end_scope(self, result: object = None) -> SeqExpr | None:
-        """End the scope begun last: the SeqExpr with `result`, or None where there is none.
+        """End the scope that `begin_scope` began; the SeqExpr with `result`, or None without one.
 
         Errors:
-            BuilderStateError: the innermost scope is none of `begin_scope`.
-            StructInfoError: the result is refused.
+            BuilderStateError: `begin_scope` did not begin the innermost scope.
+            StructInfoError: the result is rejected.
         """
-        if not self._out.scopes or not self._out.scope.begun:
+        if not self._out.scopes or not self._out.scope.is_explicit:
             raise BuilderStateError("there is no scope to end", hint="begin_scope begins one")
         if result is None:
             self._out.drop_scope()
             return None
         return self._out.close_scope(self._normalizer.leaf(convert_to_expr(result)))
 
-    @property
-    def scope_is_empty(self) -> bool:
-        """Whether nothing was bound yet in the innermost scope."""
-        return not any(block.bindings for block in self._out.scope.blocks)
-
     def declare(self, var: Var) -> None:
-        """Make `var` visible before it is bound, as a function that may call itself is (SC-4)."""
+        """Make `var` visible before it is bound: a local function may call itself (SC-4)."""
         self._out.declare(var)
 
     def lookup_binding(self, var: Var) -> Expr | None:
@@ -456,17 +433,17 @@ class BlockBuilder:
         return self._out.values.get(var)
 
     def get_unique_name(self, name_prefix: str) -> str:
-        """The prefix, with a number behind it if the builder has given it out before."""
+        """`name_prefix`, followed by a number if the builder has used that name before."""
         return self._out.unique_name(name_prefix)
 
     @property
     def context(self) -> Context:
-        """What derivation knows at this place of the program."""
+        """The context of derivation at this point of the program."""
         return self._out.ctx
 
     @user_facing
     def struct_info_of(self, expr: Expr) -> StructInfo:
-        """The info of a leaf, or of an expression that has been derived.
+        """The struct info of a leaf, or of an expression that has been derived.
 
         Errors:
             StructInfoError: nothing is known about it.
@@ -477,22 +454,22 @@ class BlockBuilder:
     def emit_func_output(
         self, output: object, params: Var | Sequence[Var] | None = None
     ) -> GlobalVar:
-        """Complete the innermost function, which returns `output`, and enter it into the module.
+        """Complete the innermost function, which returns `output`, and add it to the module.
 
         Errors:
-            BuilderStateError: no function is open, it is complete already, or parameters are given
-                twice or not at all.
+            BuilderStateError: no function is open, it has its output already, or its parameters are
+                declared twice or not at all.
         """
         if not self._functions:
             raise BuilderStateError("emit_func_output belongs inside bb.function")
         opened = self._functions[-1]
-        if opened.done:
+        if opened.is_complete:
             raise BuilderStateError(f"function {opened.name} has its output already")
         if len(self._out.scopes) != opened.depth + 1:
             raise BuilderStateError(f"a scope inside function {opened.name} is still open")
         if (params is None) == (opened.params is None):
             times = "not at all" if params is None else "twice"
-            raise BuilderStateError(f"the parameters of {opened.name} are given {times}")
+            raise BuilderStateError(f"the parameters of {opened.name} are declared {times}")
         if params is not None:
             opened.params = _as_params(params)
             self._out.add_params(opened.params)
@@ -502,55 +479,29 @@ class BlockBuilder:
         if not opened.private and "global_symbol" not in attrs:
             attrs = attrs.updated({"global_symbol": name})
         func = Function(tuple(opened.params), body, None, opened.pure, attrs)
-        opened.done = True
+        opened.is_complete = True
         return self.add_func(self._out.finish_function(func), name)
 
-    def declare_global(self, gvar: GlobalVar, info: StructInfo) -> None:
-        """Give the signature of a function of the module before its definition is known."""
-        self._out.declare_global(_as_gvar(gvar).name_hint, as_struct_info(info))
-
-    def global_info(self, gvar: GlobalVar) -> StructInfo:
-        """The signature of a function of the module.
-
-        Errors:
-            StructInfoError: it is not known.
-        """
-        return self._out.ctx.global_info(gvar)
+    def declare_global(self, gvar: GlobalVar, struct_info: StructInfo) -> None:
+        """Declare the signature of a function of the module that is defined later."""
+        self._out.declare_global(_as_gvar(gvar).name_hint, as_struct_info(struct_info))
 
     @user_facing
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
-        """Enter `func` under the name, with a number behind it if that is taken.
+        """Add `func` to the module, under its name followed by a number if the name is taken.
 
-        A structurally equal function that the module has already is used instead.
+        If the module has a structurally equal function, that one is used instead.
         """
         check_name(func_name, "the name of a function")
-        if isinstance(func, Function) and func.struct_info is None:
-            func = self._normalizer.function(func)
-        known = self._table.equal_to(func)
-        if known is not None:
-            return known
-        gvar = GlobalVar(self._table.free_name(func_name))
-        self._enter(gvar, func)
-        return gvar
+        return self._table.add(self._derived(func), func_name)
 
-    def _enter_callee(self, func: BaseFunc, symbol: str) -> GlobalVar:
-        """Enter `func`, which is called by its symbol, under another one if that is taken."""
-        known = self._table.equal_to(func)
-        if known is not None:
-            return known
-        mod = self._table.mod
-        present = mod.functions_by_name
-        declared = self._out.ctx.signatures
-        taken = {*present, *declared, *(opened.name for opened in self._functions)}
-        own, entries = brought_along(func, symbol, present, taken)
-        for name, entry in entries.items():
-            if name not in mod:
-                self._enter(GlobalVar(name), entry)
-        return mod.get_global_var(own)
+    def _add_callee(self, func: BaseFunc, symbol: str) -> GlobalVar:
+        reserved = {*self._out.ctx.signatures, *(opened.name for opened in self._functions)}
+        return self._table.add_with_callees(func, symbol, reserved)
 
     def has_func(self, gvar: GlobalVar, func: BaseFunc) -> bool:
-        """Whether `gvar` stands for `func`, or a structurally equal function, in the module."""
-        return self._table.holds(gvar, func)
+        """Whether `gvar` is `func`, or a structurally equal function, in the module."""
+        return self._table.has(gvar, func)
 
     @user_facing
     def call_te(
@@ -561,16 +512,16 @@ class BlockBuilder:
         primfunc_attrs: Mapping[str, object] | None = None,
         **kwargs: object,
     ) -> Call:
-        """A call of the kernel that computes the tensor expressions which `func` gives for `args`.
+        """A call of the kernel that computes the tensor expressions that `func` returns.
 
         `func` receives a placeholder for each tensor, lists for shapes and tuples, scalar
-        expressions for scalars with a value, and everything else as it is. The kernel is entered
-        under `primfunc_name_hint` or the function's name; an equal one is shared. Shape variables
-        that no buffer binds become scalars at the end.
+        expressions for scalars with a value, and everything else as it is. The kernel is called
+        `primfunc_name_hint` or like `func`; equal kernels are shared. Shape variables that no
+        buffer binds become scalar parameters at the end.
 
         Errors:
-            MisuseError (also TypeError): shape or datatype of a tensor is unknown, an argument is
-                of another kind, or `func` gives no tensors.
+            MisuseError (also TypeError): the shape or datatype of a tensor is unknown, an argument
+                has another kind, or `func` does not return tensors.
         """
         if not callable(func):
             raise MisuseError(f"expected a function of tensors, found {func!r:.60}", about=func)
@@ -584,7 +535,7 @@ class BlockBuilder:
         *,
         name: str | None,
     ) -> Call:
-        """As `call_te`, for a `func` of its arguments alone: like calls share a kernel."""
+        """As `call_te`, for a `func` that depends on its arguments alone: kernels are reused."""
         return call_te(self, func, args, kwargs, name=name, reuse=True)
 
     @user_facing
@@ -595,7 +546,7 @@ class BlockBuilder:
         name_hint: str = "",
         **options: Any,
     ) -> Var:
-        """Bind what `call_te` gives to a new variable and return that."""
+        """Bind the result of `call_te` to a new variable and return that."""
         return self.emit(self.call_te(func, *args, **options), name_hint)
 
     @user_facing
@@ -607,12 +558,12 @@ class BlockBuilder:
         te_grad_kwargs: Mapping[str, object] | None = None,
         **options: Any,
     ) -> Call:
-        """As `call_te`, with a gradient: the one registered as `te_grad_name`.
+        """As `call_te`, with the gradient that is registered as `te_grad_name`.
 
-        It will be called with `te_grad_kwargs` beside what `func` was called with.
+        The gradient will be called with the arguments of `func` and `te_grad_kwargs`.
 
         Errors:
-            MisuseError (also TypeError): as for `call_te`, or the gradient is named by no string.
+            MisuseError (also TypeError): as for `call_te`, or `te_grad_name` is not a string.
         """
         return with_gradient(self.call_te(func, *args, **options), te_grad_name, te_grad_kwargs)
 
@@ -626,27 +577,24 @@ class BlockBuilder:
         name_hint: str = "",
         **options: Any,
     ) -> Var:
-        """Bind what `call_te_with_grad` gives to a new variable and return that."""
-        call = with_gradient(self.call_te(func, *args, **options), te_grad_name, te_grad_kwargs)
-        return self.emit(call, name_hint)
+        """Bind the result of `call_te_with_grad` to a new variable and return that."""
+        options |= {"te_grad_name": te_grad_name, "te_grad_kwargs": te_grad_kwargs}
+        return self.emit(self.call_te_with_grad(func, *args, **options), name_hint)
 
     @user_facing
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
-        """Enter a function in place of the one that `gv` stands for."""
-        gv = _as_gvar(gv)
-        if isinstance(updated_func, Function) and updated_func.struct_info is None:
-            updated_func = self._normalizer.function(updated_func)
-        self._enter(gv, updated_func)
+        """Replace the function `gv` of the module."""
+        self._table.set(_as_gvar(gv), self._derived(updated_func))
 
     def get(self) -> IRModule:
-        """The module as far as it is built."""
+        """A copy of the module in its present state."""
         return self._table.mod.clone()
 
     @user_facing
     def finalize(self) -> IRModule:
-        """The module, complete: public functions under their symbols.
+        """The finished module, in which public functions have their symbols as names.
 
         Errors:
-            TransformError: two public functions have one symbol.
+            TransformError: two public functions have the same symbol.
         """
         return normalize_global_names(self.get())

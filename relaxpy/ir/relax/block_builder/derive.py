@@ -1,4 +1,4 @@
-"""Normalisation and derivation of whole functions and modules, callees first (DER-1, DER-2)."""
+"""The normal form and the struct info of whole functions and modules (DER-1, DER-2)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,29 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.normalize import Normalizer
-from relaxpy.ir.relax.block_builder.signatures import Signatures, known_signature, text_signature
+from relaxpy.ir.relax.block_builder.signatures import (
+    Signatures,
+    declared_signature,
+    known_signature,
+)
 from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals, strongly_connected
 from relaxpy.ir.relax.nodes import BaseFunc, Function, StructInfo
 
 _NORMAL: Final[NodeTable[dict[str, object]]] = NodeTable()
-"""The functions in normal form, with the environment in which they were derived."""
+"""Functions in normal form, with the signatures that they were derived from."""
 
 
 def _emitter_for(
     mod: IRModule, signature: Callable[[BaseFunc], StructInfo] = known_signature
 ) -> Emitter:
-    """An emitter that knows the functions of a module by their signatures."""
+    """An emitter for functions of a module, which call others by their signatures."""
     out = Emitter(mod, Signatures(mod, signature))
     out.ctx.closed = True
     return out
 
 
 def _environment(func: Function, mod: IRModule, out: Emitter) -> dict[str, object]:
-    """Everything outside a function that its normal form depends on: what it mentions is."""
+    """The signatures and kinds of the functions that a function mentions."""
     signatures = out.ctx.signatures
     return {
         name: (signatures.get(name), type(mod.find_function(name)))
@@ -41,7 +45,7 @@ def _environment(func: Function, mod: IRModule, out: Emitter) -> dict[str, objec
 def _normalized(
     func: Function, mod: IRModule, out: Emitter, false_claims: FalseClaims | None = None
 ) -> Function:
-    """The function in normal form: itself if it was found so among functions like those of `mod`.
+    """The function in normal form: itself if it was derived from the same signatures before.
 
     Errors:
         StructInfoError, WellFormedError: it has no normal form.
@@ -56,13 +60,13 @@ def _normalized(
 def normalize_functions(
     mod: IRModule, *, suppress_warnings: bool = False, false_claims: FalseClaims | None = None
 ) -> Iterator[tuple[str, Function, Function | RelaxpyError]]:
-    """Each Relax function of the module with its normal form, or with why it has none.
+    """Each Relax function of the module with its normal form, or with the error of it.
 
-    Functions come after those that they mention where there is no cycle, so that every use sees
-    what was derived (DER-2); inside a cycle, what their texts say is used. `suppress_warnings`
-    keeps warnings back. `false_claims` collects what nodes declare and derivation does not confirm.
+    Callees precede their callers, which see the derived signatures (DER-2); in a cycle, functions
+    see the declared ones. `false_claims` receives a diagnostic for each node that declares more
+    than can be derived.
     """
-    out = _emitter_for(mod, text_signature)
+    out = _emitter_for(mod, declared_signature)
     out.ctx.suppress_warnings = suppress_warnings
     for group in _callees_first(mod):
         signatures: dict[str, StructInfo] = {}
@@ -70,13 +74,13 @@ def normalize_functions(
             func = mod[name]
             assert isinstance(func, Function)
             try:
-                found = _normalized(func, mod, out, false_claims)
+                result = _normalized(func, mod, out, false_claims)
             except RelaxpyError as error:
                 yield name, func, error
                 continue
-            assert found.struct_info is not None
-            signatures[name] = found.struct_info
-            yield name, func, found
+            assert result.struct_info is not None
+            signatures[name] = result.struct_info
+            yield name, func, result
         for name, info in signatures.items():
             out.declare_global(name, info)
 
@@ -89,27 +93,23 @@ def _callees_first(mod: IRModule) -> list[tuple[str, ...]]:
 
 @gc_paused
 def normalize_module(mod: IRModule) -> IRModule:
-    """The module in normal form with every info derived; itself if it is so already.
+    """The module in normal form with all struct info derived; itself if it is so already.
 
     Errors:
         StructInfoError, WellFormedError: some function has no normal form.
     """
-    changed: dict[str, Function] = {}
-    for name, func, found in normalize_functions(mod):
-        if isinstance(found, RelaxpyError):
-            raise found
-        if found is not func:
-            changed[name] = found
-    if not changed:
-        return mod
-    result = mod.clone()
-    for name, func in changed.items():
-        result[name] = func
+    result = mod
+    for name, func, normal in normalize_functions(mod):
+        if isinstance(normal, RelaxpyError):
+            raise normal
+        if normal is not func:
+            result = mod.clone() if result is mod else result
+            result[name] = normal
     return result
 
 
 def normalize_function(func: Function, mod: IRModule | None = None) -> Function:
-    """The function in normal form with every info derived; `mod` knows what it calls.
+    """The function in normal form with all struct info derived; `mod` has the functions it calls.
 
     Errors:
         StructInfoError, WellFormedError: it has no normal form.

@@ -1,10 +1,11 @@
-"""Bindings, blocks and scopes as they come into being: what builders write to."""
+"""The scopes, blocks and bindings of a program that is being built, with their struct info."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import is_
 
 from relaxpy.errors import (
     BuilderStateError,
@@ -56,49 +57,50 @@ _EVERYTHING = Except(())
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A block that is being filled; `origin` is the one it was read from, if that may come back."""
+    """A block that is being built; `origin` is the block that it may turn out to equal."""
 
     dataflow: bool
     origin: BindingBlock | None
     bindings: list[Binding] = field(default_factory=list)
 
     def finish(self) -> BindingBlock:
-        """The block, or the very one it was read from if its bindings are the same."""
-        found = self.origin
-        if found is not None and len(found.bindings) == len(self.bindings):
-            pairs = zip(found.bindings, self.bindings, strict=True)
-            if all(a is b for a, b in pairs):
-                return found
+        """The block: `origin` itself if the bindings are the same."""
         kind = DataflowBlock if self.dataflow else BindingBlock
-        return kind(tuple(self.bindings), found.span if found is not None else None)
+        if self.origin is None:
+            return kind(tuple(self.bindings))
+        old = self.origin.bindings
+        same = len(old) == len(self.bindings) and all(map(is_, old, self.bindings))
+        return self.origin if same else kind(tuple(self.bindings), self.origin.span)
 
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """What an open SeqExpr holds so far, and what leaves Δ and Σ when it ends.
+    """The blocks of an open SeqExpr, and the variables that leave Δ and Σ when it ends.
 
-    The user has `begun` it and is to end it; others end with the function or block they belong to.
+    In the open dataflow block, `local` are the variables that end with it, and `erased` those that
+    outlive it and of which less is known after it. The user ends a scope that `is_explicit`; any
+    other ends with its function or block.
     """
 
     blocks: list[Block] = field(default_factory=list)
     variables: list[Var] = field(default_factory=list)
-    sizes: list[tir.Var] = field(default_factory=list)
+    shape_vars: list[tir.Var] = field(default_factory=list)
     params: list[Var] = field(default_factory=list)
-    own_sizes: list[tir.Var] = field(default_factory=list)
+    param_shape_vars: list[tir.Var] = field(default_factory=list)
     dataflow: bool = False
     local: set[Var] = field(default_factory=set)
-    outlasting: list[Var] = field(default_factory=list)
+    erased: list[Var] = field(default_factory=list)
     impure: Call | None = None
-    begun: bool = False
+    is_explicit: bool = False
 
 
 class Emitter:
-    """Open scopes, the innermost last, and the context of derivation that goes with them.
+    """The open scopes, the innermost last, and the context in which expressions are derived.
 
-    One that `remembers` binds each expression once: `evaluated` has its variable, which is
+    An emitter that `remembers` binds each expression once: `evaluated` has its variable, which is
     `unnamed` until a program names it. The expression that was evaluated last is `deferred`: it is
-    bound before anything else is, or as the value that is bound next. Python code may hold one that
-    is `shared`.
+    bound before anything else is, or as the value that is bound next. Variables of Python may refer
+    to an expression that is `shared`.
     """
 
     def __init__(self, mod: IRModule, signatures: Signatures) -> None:
@@ -128,7 +130,7 @@ class Emitter:
         return self.scopes[-1]
 
     def unique_name(self, prefix: str) -> str:
-        """`prefix`, with a number behind it if the builder has given it out before."""
+        """`prefix`, followed by a number if that name has been used before."""
         check_name(prefix, "the name of a variable")
         name = prefix.replace(".", "_")
         count = self._names.get(name)
@@ -144,10 +146,10 @@ class Emitter:
         return candidate
 
     def open_scope(self, params: Sequence[Var] = (), sizes: Iterable[tir.Var] = ()) -> None:
-        """Begin a SeqExpr; `params` and what their infos bind, and `sizes`, are visible in it.
+        """Begin a SeqExpr in which `params`, what they define, and `sizes` are visible.
 
         Errors:
-            MisuseError: a parameter is none, or has no info; nothing is begun then.
+            MisuseError: a parameter is not a Var, or has no struct info; nothing is begun then.
         """
         self.flush()
         self.scopes.append(Scope())
@@ -169,15 +171,15 @@ class Emitter:
                     about=param,
                 )
             if param.struct_info is None:
-                raise MisuseError(f"parameter {param.name_hint} has no info", rule="DER-15")
+                raise MisuseError(f"parameter {param.name_hint} has no struct info", rule="DER-15")
             infos.append(param.struct_info)
         scope.params += params
         self.ctx.variables.update(params)
-        self._add_sizes((*sizes, *definable_shape_vars(*infos)), scope.own_sizes)
+        self._add_shape_vars((*sizes, *definable_shape_vars(*infos)), scope.param_shape_vars)
         for param in params:
-            self._keep_own_sizes(param)
+            self._rename_bound_shape_vars(param)
 
-    def _add_sizes(self, sizes: Iterable[tir.Var], log: list[tir.Var]) -> None:
+    def _add_shape_vars(self, sizes: Iterable[tir.Var], log: list[tir.Var]) -> None:
         known = self.ctx.sizes
         for size in sizes:
             if size not in known:
@@ -185,16 +187,16 @@ class Emitter:
                 log.append(size)
 
     def close_scope(self, result: Expr, original: SeqExpr | None = None) -> SeqExpr:
-        """End the SeqExpr with `result`, a leaf; `original` itself if that is what it amounts to.
+        """End the SeqExpr with `result`, a leaf, and return it: `original` if that is the same.
 
-        Its info is erased to what remains in scope (DER-13, DER-14); parameters still count.
+        Its struct info is erased to what remains in scope, parameters included (DER-13, DER-14).
         """
         self.flush()
         scope = self.scope
         if scope.dataflow:
             raise BuilderStateError("the scope ends inside a dataflow block")
         info = self.ctx.info_of(result)
-        info = erase_to_well_defined(info, Except(scope.variables), Except(scope.sizes))
+        info = erase_to_well_defined(info, Except(scope.variables), Except(scope.shape_vars))
         blocks = tuple(b.finish() for b in scope.blocks if b.bindings)
         seq = original
         if (
@@ -202,7 +204,7 @@ class Emitter:
             or seq.body is not result
             or seq.struct_info != info
             or len(blocks) != len(seq.blocks)
-            or any(a is not b for a, b in zip(blocks, seq.blocks, strict=True))
+            or not all(map(is_, blocks, seq.blocks))
         ):
             span = original.span if original is not None else result.span
             seq = SeqExpr(blocks, result, struct_info=info, span=span)
@@ -211,21 +213,56 @@ class Emitter:
         return seq
 
     def drop_scope(self) -> None:
-        """Leave the innermost scope and forget what was put into it."""
+        """Leave the innermost scope and drop its bindings."""
         self.deferred = None
         scope = self.scopes.pop()
         self.ctx.variables.difference_update(scope.variables, scope.params)
-        self.ctx.sizes.difference_update(scope.sizes, scope.own_sizes)
+        self.ctx.sizes.difference_update(scope.shape_vars, scope.param_shape_vars)
         if not self.scopes:
             self.evaluated.clear()
             self.unnamed.clear()
 
+    @contextmanager
+    def dropping_scopes(self) -> Iterator[None]:
+        """Drop, at the end, the scopes that were opened inside and are still open."""
+        depth = len(self.scopes)
+        try:
+            yield
+        finally:
+            while len(self.scopes) > depth:
+                self.drop_scope()
+
     def is_finished(self, seq: SeqExpr) -> bool:
-        """Whether `seq` was built here, so that nothing is left to be done."""
+        """Whether this emitter built `seq`, which therefore is in normal form and derived."""
         return seq in self._finished
 
+    def open_block(self, *, dataflow: bool, origin: BindingBlock | None = None) -> None:
+        """Begin a block outside any sequence; `origin` is returned if nothing changes."""
+        self.scopes.append(Scope(dataflow=dataflow, blocks=[Block(dataflow, origin)]))
+
+    def close_block(self) -> list[BindingBlock]:
+        """End the block that `open_block` began; blocks that its bindings split off precede it.
+
+        Its variables stay visible in the enclosing scope, except for DataflowVars (SC-7, SC-8). A
+        binding of a sequence that has blocks splits off blocks (NF-16).
+
+        Errors:
+            BuilderStateError: no block is open.
+        """
+        if not self.scopes or not self.scopes[-1].blocks:
+            raise BuilderStateError("there is no block to end")
+        ended = self.scopes.pop()
+        self.ctx.variables.difference_update(ended.local)
+        if self.scopes:
+            self.scope.variables += (var for var in ended.variables if var not in ended.local)
+            self.scope.shape_vars += ended.shape_vars
+        blocks = [block.finish() for block in ended.blocks if block.bindings]
+        if blocks and isinstance(blocks[-1], DataflowBlock) is ended.dataflow:
+            return blocks
+        return [*blocks, DataflowBlock(()) if ended.dataflow else BindingBlock(())]
+
     def begin_dataflow(self, origin: BindingBlock | None = None) -> None:
-        """Begin a DataflowBlock, or go on with one that has just ended (NF-9)."""
+        """Begin a DataflowBlock, or continue one that has just ended (NF-9)."""
         self.flush()
         scope = self.scope
         if scope.dataflow:
@@ -241,17 +278,17 @@ class Emitter:
         self.flush()
         scope.dataflow = False
         self.ctx.variables.difference_update(scope.local)
-        for var in scope.outlasting:
+        for var in scope.erased:
             del self.ctx.infos[var]
-            self._keep_own_sizes(var)
-        scope.local, scope.outlasting = set(), []
+            self._rename_bound_shape_vars(var)
+        scope.local, scope.erased = set(), []
 
     def begin_block(self, origin: BindingBlock) -> None:
-        """Begin an ordinary block, or go on with one (NF-8)."""
+        """Begin an ordinary block, or continue one (NF-8)."""
         self._block(self.scope, origin)
 
     def _block(self, scope: Scope, origin: BindingBlock | None = None) -> Block:
-        """The block for the next binding, the last one if it fits (NF-8, NF-9, NF-10, NF-11)."""
+        """The block for the next binding: the last one if it fits (NF-8, NF-9, NF-10, NF-11)."""
         while scope.blocks and not scope.blocks[-1].bindings:
             scope.blocks.pop()
         if not scope.blocks or scope.blocks[-1].dataflow is not scope.dataflow:
@@ -269,13 +306,13 @@ class Emitter:
             return
         scope.variables.append(var)
         self.ctx.variables.add(var)
-        self._keep_own_sizes(var)
+        self._rename_bound_shape_vars(var)
         self.values[var] = binding.value
         if scope.dataflow and isinstance(var, DataflowVar):
             scope.local.add(var)
 
     def _note_effects(self, value: Expr, scope: Scope) -> None:
-        """PU-5 inside a dataflow block; elsewhere remember the first impure call (PU-15, PU-16)."""
+        """Check PU-5 in a dataflow block; elsewhere store the first impure call (PU-15, PU-16)."""
         if isinstance(value, Call):
             if scope.dataflow:
                 check_pure_here(value, self.ctx)
@@ -288,12 +325,12 @@ class Emitter:
     # --- values that are evaluated before they are bound
 
     def defer(self, value: Expr, *, shared: bool) -> None:
-        """Let `value`, in normal form and derived, be the next to be bound."""
+        """Make `value`, in normal form and derived, the next value that is bound."""
         self.flush()
         self.deferred, self.shared = value, shared
 
     def flush(self) -> Var | None:
-        """Bind what is deferred; the variable, or None if nothing is.
+        """Bind the deferred expression and return its variable; None if there is none.
 
         Errors:
             StructInfoError: it is an impure call in a dataflow block.
@@ -307,10 +344,11 @@ class Emitter:
             error.located(value.span)
             raise
 
-    def _settled(self, value: Expr, *, changes: bool) -> Expr:
-        """What to bind for `value`, with what was evaluated before it bound before it.
+    def _with_deferred_bound(self, value: Expr, *, changes: bool) -> Expr:
+        """The value to bind for `value`, after the deferred expression is bound.
 
-        A variable of its own, where Python code holds the value and the binding `changes` its info.
+        If that is `value` itself, it is bound only once. But if variables of Python refer to it and
+        the binding `changes` its struct info, it is bound first, and its variable is the value.
         """
         deferred = self.deferred
         if deferred is None:
@@ -322,12 +360,12 @@ class Emitter:
         return var if deferred is value and var is not None else value
 
     def remember(self, value: Expr, var: Var) -> None:
-        """Note the variable to which `value` is bound."""
+        """Store the variable to which `value` is bound."""
         if isinstance(value, (Call, TupleGetItem, If, Function)):
             self.evaluated[value] = var
 
-    def known(self, value: Expr) -> Expr | None:
-        """The variable to which `value` is bound, or itself if that is about to happen.
+    def bound_value(self, value: Expr) -> Expr | None:
+        """The variable to which `value` is bound, or `value` itself if it is deferred.
 
         Errors:
             WellFormedError: it is an impure call whose variable is not visible here.
@@ -339,8 +377,8 @@ class Emitter:
             return var
         if isinstance(value, Call) and not is_pure_call(value, self.ctx):
             raise WellFormedError(
-                "the result of this call is not visible here: the branch or function that makes"
-                " the call has ended",
+                "the result of this call is not visible here: the branch or function of the call "
+                "has ended",
                 rule="WF-24",
                 span=value.span,
                 hint="bind it before the branch, or return it from the branch",
@@ -359,9 +397,8 @@ class Emitter:
     ) -> Var:
         """Bind `value`, in normal form and derived, to `var` or to a new variable, and return it.
 
-        The struct info of a given variable is its annotation (DER-18, DER-19, DER-20); a variable
-        without is built anew. `origin` is the binding this one was read from, used again if nothing
-        has changed.
+        The struct info of `var` is its annotation (DER-18, DER-19, DER-20); a `var` without struct
+        info is replaced. `origin` is reused if it is the same binding.
 
         Errors:
             StructInfoError: the value does not fit the annotation, or is an impure call in a
@@ -369,7 +406,7 @@ class Emitter:
         """
         scope = self.scope
         annotated = var is not None and var.struct_info is not None
-        value = self._settled(value, changes=annotated)
+        value = self._with_deferred_bound(value, changes=annotated)
         self._note_effects(value, scope)
         info = self.ctx.info_of(value)
         rule = "DER-22" if isinstance(value, Function) else "DER-18"
@@ -399,26 +436,25 @@ class Emitter:
         """Cast `value`, in normal form and derived, to `info`; without `bind` only check it.
 
         Errors:
-            StructInfoError: the variable's annotation does not admit `info` (DER-25).
+            StructInfoError: `info` does not fit the annotation of the variable (DER-25).
         """
         scope = self.scope
-        value = self._settled(value, changes=True)
+        value = self._with_deferred_bound(value, changes=True)
         self._note_effects(value, scope)
         check_match_cast(value, info, self.ctx)
-        self._add_sizes(definable_shape_vars(info), scope.sizes)
+        self._add_shape_vars(definable_shape_vars(info), scope.shape_vars)
+        bound = None
         if bind:
-            found = self._variable(
+            bound = self._variable(
                 scope, var, info, value, hint, "DER-25", output=output, span=span
             )
             if self.remembers and var is None and not hint:
-                self.unnamed.add(found)
-        else:
-            found = None
+                self.unnamed.add(bound)
         same = origin is not None and origin.value is value and origin.struct_info is info
-        if origin is None or not same or origin.var is not found:
-            origin = MatchCast(found, value, info, span)
+        if origin is None or not same or origin.var is not bound:
+            origin = MatchCast(bound, value, info, span)
         self._append(scope, origin)
-        return found
+        return bound
 
     def _variable(
         self,
@@ -432,10 +468,10 @@ class Emitter:
         output: bool,
         span: Span | None,
     ) -> Var:
-        """The variable to bind: `var` where it can stay, with its info checked or filled in.
+        """The variable to bind: `var` if it has the right struct info, or else a new one.
 
-        DER-12: one that outlives its dataflow block does not mention what ends there, though inside
-        the block more is known of it.
+        DER-12: the struct info of a variable that outlives its dataflow block mentions no variable
+        that ends there. Inside the block more is known of it.
         """
         local = scope.dataflow and not output if var is None else isinstance(var, DataflowVar)
         annotation = None if var is None else var.struct_info
@@ -454,25 +490,25 @@ class Emitter:
             var = replace(var, struct_info=kept)
         if kept is not info:
             self.ctx.infos[var] = info
-            scope.outlasting.append(var)
+            scope.erased.append(var)
         return var
 
     def new_variable(
         self, hint: str, info: StructInfo, *, output: bool = False, span: Span | None = None
     ) -> Var:
-        """A variable of the kind that the open block binds, under a name of its own."""
+        """A variable of the kind that the open block binds, with a unique name."""
         if self.scope.dataflow and not output:
             return DataflowVar(self.unique_name(hint or "lv"), info, span)
         return Var(self.unique_name(hint or "gv"), info, span)
 
     def finish_function(self, func: Function) -> Function:
-        """`func`, its body being finished, with its info; itself if it has that already.
+        """`func`, whose body is finished, with its struct info; itself if it has that already.
 
         Errors:
-            StructInfoError: the result does not fit its annotation (DER-45), or a function declared
-                pure makes an impure call (PU-8).
+            StructInfoError: the result does not fit its annotation (DER-45), or a function that is
+                declared pure makes an impure call (PU-8).
         """
-        with self._signature_sizes(func.params):
+        with self._shape_vars_of(func.params):
             check_purity(func, self._finished[func.body])
             body = self.ctx.info_of(func.body)
             ret = func.ret_struct_info
@@ -484,22 +520,22 @@ class Emitter:
         return func if func.struct_info == info else replace(func, struct_info=info)
 
     @contextmanager
-    def _signature_sizes(self, params: Sequence[Var]) -> Iterator[None]:
+    def _shape_vars_of(self, params: Sequence[Var]) -> Iterator[None]:
         added: list[tir.Var] = []
         infos = [p.struct_info or ObjectStructInfo() for p in params]
-        self._add_sizes(definable_shape_vars(*infos), added)
+        self._add_shape_vars(definable_shape_vars(*infos), added)
         try:
             yield
         finally:
             self.ctx.sizes.difference_update(added)
 
     def declare(self, var: Var) -> None:
-        """Make `var` visible before it is bound, as a function that calls itself needs (DER-21)."""
+        """Make `var` visible before it is bound: a function may call itself (DER-21)."""
         self.ctx.variables.add(var)
-        self._keep_own_sizes(var)
+        self._rename_bound_shape_vars(var)
 
-    def _keep_own_sizes(self, var: Var) -> None:
-        """DER-51: what Func infos of a variable own stays their own, whatever is bound later on."""
+    def _rename_bound_shape_vars(self, var: Var) -> None:
+        """DER-51: rename shape variables that a Callable binds, so that they are not in scope."""
         info = var.struct_info
         if isinstance(info, (FuncStructInfo, TupleStructInfo)) and var not in self.ctx.infos:
             renamed = alpha_rename(info, self.ctx.sizes)
@@ -507,6 +543,6 @@ class Emitter:
                 self.ctx.infos[var] = renamed
 
     def declare_global(self, name: str, info: StructInfo) -> None:
-        """Enter the signature of a function of the module; what it owns stays its own (DER-51)."""
+        """Declare the signature of a function of the module."""
         self.ctx.signatures[name] = info
         self.ctx.apart.pop(name, None)

@@ -2,48 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
+from relaxpy.ir.link import brought_along
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.ir.relax.block_builder.signatures import known_signature
+from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar, StructInfo
 
 
 class FunctionTable:
-    """The table of `mod`, with an index of its functions by structural hash.
+    """The functions of `mod`, with an index of them by structural hash.
 
-    The index of a kind of function is made when the first one of the kind is searched for.
+    The functions of one kind are indexed when one of that kind is looked up for the first time.
+    `declare` receives the name and the signature of each function that is stored.
     """
 
-    def __init__(self, mod: IRModule) -> None:
+    def __init__(self, mod: IRModule, declare: Callable[[str, StructInfo], None]) -> None:
         self.mod = mod
+        self._declare = declare
         self._by_hash: dict[type[BaseFunc], dict[int, list[GlobalVar]]] = {}
         self._numbers: dict[str, int] = {}
 
     def set(self, gvar: GlobalVar, func: BaseFunc) -> None:
-        """Store `func` under `gvar`, in place of a function that is there already."""
+        """Store `func` as `gvar`, in place of a function that is there already."""
         self.mod[gvar] = func
         index = self._by_hash.get(type(func))
         if index is not None:
             index.setdefault(structural_hash(func), []).append(gvar)
+        self._declare(gvar.name_hint, known_signature(func))
 
-    def equal_to(self, func: BaseFunc) -> GlobalVar | None:
+    def add(self, func: BaseFunc, name: str) -> GlobalVar:
+        """Store `func`, unless there is an equal one, under a name that is not taken."""
+        gvar = self._equal_to(func)
+        if gvar is None:
+            gvar = GlobalVar(self.free_name(name))
+            self.set(gvar, func)
+        return gvar
+
+    def add_with_callees(self, func: BaseFunc, symbol: str, reserved: Collection[str]) -> GlobalVar:
+        """Store a public function, unless there is an equal one, and the functions it calls.
+
+        Its name is `symbol`, followed by a number if the name is taken or reserved.
+        """
+        equal = self._equal_to(func)
+        if equal is not None:
+            return equal
+        present = self.mod.functions_by_name
+        name_in_module, functions = brought_along(func, symbol, present, {*present, *reserved})
+        for name, function in functions.items():
+            if name not in self.mod:
+                self.set(GlobalVar(name), function)
+        return self.mod.get_global_var(name_in_module)
+
+    def _equal_to(self, func: BaseFunc) -> GlobalVar | None:
         """The first, by name, of the structurally equal functions; None if there is none."""
         kind = type(func)
         if kind not in self._by_hash:
             index = self._by_hash[kind] = {}
-            for gvar, known in self.mod.items():
-                if type(known) is kind:
-                    index.setdefault(structural_hash(known), []).append(gvar)
+            for gvar, stored in self.mod.items():
+                if type(stored) is kind:
+                    index.setdefault(structural_hash(stored), []).append(gvar)
         candidates = self._by_hash[kind].get(structural_hash(func), ())
         equal = (v for v in candidates if v in self.mod and structural_equal(self.mod[v], func))
         return min(equal, key=lambda gvar: gvar.name_hint, default=None)
 
-    def holds(self, gvar: GlobalVar, func: BaseFunc) -> bool:
-        """Whether `gvar` stands for `func` or for a structurally equal function."""
-        known = self.mod.find_function(gvar.name_hint)
-        return known is func or (known is not None and structural_equal(known, func))
+    def has(self, gvar: GlobalVar, func: BaseFunc) -> bool:
+        """Whether `gvar` is `func` or a structurally equal function."""
+        stored = self.mod.find_function(gvar.name_hint)
+        return stored is func or (stored is not None and structural_equal(stored, func))
 
     def free_name(self, prefix: str) -> str:
-        """`prefix`, with the first number after it that makes a name the module does not have."""
+        """`prefix`, followed by the first number that makes a name the module does not have."""
         name, count = prefix, self._numbers.get(prefix, 0)
         while name in self.mod:
             count += 1

@@ -1,4 +1,4 @@
-"""Names of a module's functions: each its own, public ones that of their symbol."""
+"""The names of the functions of a module: unique, and those of public functions their symbols."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from relaxpy.ir.relax.nodes import GlobalVar
 
 
 def normalize_global_names(mod: IRModule) -> IRModule:
-    """The module with public functions under their symbols; itself if they are.
+    """The module with the symbols of public functions as their names; itself if they are already.
 
-    A private function gives its name away to a public one and takes a new one.
+    A private function whose name is the symbol of a public one is renamed.
 
     Errors:
-        TransformError: two public functions have one symbol.
+        TransformError: two public functions have the same symbol.
     """
     symbols = {var: func.attrs.get("global_symbol") for var, func in mod.items()}
     public = {var: str(symbol) for var, symbol in symbols.items() if symbol is not None}

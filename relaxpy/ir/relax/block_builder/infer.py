@@ -1,4 +1,4 @@
-"""Derivation of infos: one rule for each kind of expression whose parts have theirs (DER)."""
+"""The derivation of struct info (DER): one rule for each kind of expression."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def callee_name(callee: Expr | Op) -> str:
-    """What messages call the thing that is called."""
+    """The name of a callee in messages."""
     match callee:
         case ExternFunc(global_symbol=name):
             return f"packed function {name}"
@@ -49,11 +49,11 @@ def callee_name(callee: Expr | Op) -> str:
 
 
 def infer_call(call: Call, ctx: Context) -> StructInfo:
-    """The info of a call whose callee and arguments have theirs.
+    """The struct info of a call whose callee and arguments have theirs.
 
     Errors:
-        StructInfoError: the operator refuses it, what is called is no function, or the arguments do
-            not fit; the argument at fault is `about`.
+        StructInfoError: the operator rejects the arguments, the callee is not a function, or the
+            arguments do not fit its signature; `about` is the argument at fault.
     """
     if isinstance(call.op, Op):
         return infer_op_call(call.op, call, ctx)
@@ -61,19 +61,19 @@ def infer_call(call: Call, ctx: Context) -> StructInfo:
 
 
 def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
-    """The info of a call of something of this info (DER-37, DER-38, DER-42).
+    """The struct info of a call of a callee with this struct info (DER-37, DER-38, DER-42).
 
-    What a Func info owns stands nowhere else (DER-51).
+    The shape variables that it binds occur nowhere else (DER-51).
 
     Errors:
-        StructInfoError: it is no function, or the arguments do not fit.
+        StructInfoError: the callee is not a function, or the arguments do not fit.
     """
     if not isinstance(info, FuncStructInfo):
         raise StructInfoTypeError(
             f"{callee_name(call.op)} is {info}, which cannot be called",
             rule="DER-37",
             span=written_at(cast("Expr", call.op)),
-            hint="say with R.match_cast that it is a function"
+            hint="declare with R.match_cast that it is a function"
             if isinstance(info, ObjectStructInfo)
             else None,
             about=call.op,
@@ -93,7 +93,7 @@ def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
 def _call_closure(
     call: Call, info: FuncStructInfo, params: tuple[StructInfo, ...], ctx: Context
 ) -> StructInfo:
-    """DER-39, DER-40, DER-41, DER-42, DER-51."""
+    """The result of a callee with parameters (DER-39, DER-40, DER-41, DER-42, DER-51)."""
     name = callee_name(call.op)
     if len(call.args) != len(params):
         extra = call.args[len(params)] if len(call.args) > len(params) else cast("Expr", call.op)
@@ -109,59 +109,55 @@ def _call_closure(
         )
     args = tuple(ctx.info_of(arg) for arg in call.args)
     images = map_params(params, args, ctx.sizes)
-    for i, (arg, found, param) in enumerate(zip(call.args, args, params, strict=True)):
+    for i, (arg, actual, param) in enumerate(zip(call.args, args, params, strict=True)):
         expected = substitute_info(param, images)
-        check_argument(f"argument {i + 1} of {name}", arg, found, expected, call, ctx)
+        check_argument(f"argument {i + 1} of {name}", arg, actual, expected, call, ctx)
     unmapped = [var for var in bound_shape_vars(info, ctx.sizes) if var not in images]
     return erase_to_well_defined(substitute_info(info.ret, images), Except(()), Except(unmapped))
 
 
 def check_argument(
-    what: str, arg: Expr, found: StructInfo, expected: StructInfo, call: Call, ctx: Context
+    what: str, arg: Expr, actual: StructInfo, expected: StructInfo, call: Call, ctx: Context
 ) -> None:
-    """DER-41: an error if `found` is incompatible with `expected`, a warning if it may be."""
-    answer = check_compatibility(found, expected, ctx.sizes)
-    if answer is Compatibility.COMPATIBLE:
+    """DER-41: raise an error if an argument is incompatible, or warn if it may be."""
+    compatibility = check_compatibility(actual, expected, ctx.sizes)
+    if compatibility is Compatibility.COMPATIBLE:
         return
-    message = f"{what} is {found}, expected {expected}{_because(found, expected, ctx)}"
-    if answer is Compatibility.POSSIBLE:
-        hint = cast_hint(found, expected, ctx)
+    message = f"{what} is {actual}, expected {expected}{_because(actual, expected, ctx)}"
+    hint = cast_hint(actual, expected, ctx)
+    if compatibility is Compatibility.POSSIBLE:
         ctx.warn(message, rule="DER-41", about=(arg, call), hint=hint)
         return
-    raise _incompatible(found, expected, ctx)(
-        message,
-        rule="DER-41",
-        span=written_at(arg),
-        hint=cast_hint(found, expected, ctx),
-        about=arg,
+    raise _incompatible(actual, expected)(
+        message, rule="DER-41", span=written_at(arg), hint=hint, about=arg
     )
 
 
-def _because(found: StructInfo, expected: StructInfo, ctx: Context) -> str:
-    reason = explain_incompatibility(found, expected, ctx.sizes)
+def _because(actual: StructInfo, expected: StructInfo, ctx: Context) -> str:
+    reason = explain_incompatibility(actual, expected, ctx.sizes)
     return f": {reason}" if reason else ""
 
 
-def _incompatible(found: StructInfo, expected: StructInfo, ctx: Context) -> type[StructInfoError]:
-    """The class of the error: a wrong kind or datatype is a type error, too."""
-    same = type(found) is type(expected)
-    if isinstance(found, TensorStructInfo) and isinstance(expected, TensorStructInfo):
-        same = found.dtype == expected.dtype
+def _incompatible(actual: StructInfo, expected: StructInfo) -> type[StructInfoError]:
+    """The class of the error: a wrong kind or datatype is also a TypeError."""
+    same = type(actual) is type(expected)
+    if isinstance(actual, TensorStructInfo) and isinstance(expected, TensorStructInfo):
+        same = actual.dtype == expected.dtype
     return StructInfoError if same else StructInfoTypeError
 
 
-def cast_hint(found: StructInfo, expected: StructInfo, ctx: Context) -> str | None:
-    """SI-15: where more must be known, the match_cast that says it."""
-    if isinstance(found, FuncStructInfo) or provably_disjoint(found, expected, ctx.sizes):
+def cast_hint(actual: StructInfo, expected: StructInfo, ctx: Context) -> str | None:
+    """SI-15: the match_cast to write where more must be known; None if it cannot succeed."""
+    if isinstance(actual, FuncStructInfo) or provably_disjoint(actual, expected, ctx.sizes):
         return None
-    return f"say what it is first: R.match_cast(..., {expected})"
+    return f"declare what it is first: R.match_cast(..., {expected})"
 
 
 def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Context) -> StructInfo:
-    """DER-32, DER-33: the info of field `index` of `value`.
+    """DER-32, DER-33: the struct info of field `index` of `value`.
 
     Errors:
-        StructInfoError: the value is not known to be a tuple, or is one with fewer fields.
+        StructInfoError: the value is not known to be a tuple, or has fewer fields.
     """
     info = ctx.info_of(value)
     if not isinstance(info, TupleStructInfo):
@@ -184,7 +180,7 @@ def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Contex
 
 
 def check_condition(cond: Expr, ctx: Context) -> None:
-    """DER-9: a condition is a Boolean tensor of rank 0.
+    """Check that a condition is a Boolean tensor of rank 0 (DER-9).
 
     Errors:
         StructInfoError: it is not, or not known to be.
@@ -206,7 +202,7 @@ def infer_if(expr: If, ctx: Context) -> StructInfo:
     """DER-9, DER-10: the least upper bound of the branches.
 
     Errors:
-        StructInfoError: the condition is no Boolean tensor of rank 0.
+        StructInfoError: the condition is not a Boolean tensor of rank 0.
     """
     check_condition(expr.cond, ctx)
     return struct_info_lca(ctx.info_of(expr.true_branch), ctx.info_of(expr.false_branch), ctx.sizes)
@@ -215,62 +211,60 @@ def infer_if(expr: If, ctx: Context) -> StructInfo:
 def check_annotation(
     what: str,
     rule: str,
-    found: StructInfo,
+    actual: StructInfo,
     annotation: StructInfo,
     *,
     about: Expr,
     ctx: Context,
 ) -> None:
-    """DER-18, DER-20, DER-25, DER-45: whether a value may be annotated so.
+    """Check that a value fits its annotation (DER-18, DER-20, DER-25, DER-45); warn if it may not.
 
     Errors:
-        StructInfoError: the two are incompatible. Only possibly compatible is a warning.
+        StructInfoError: the two are incompatible.
     """
-    answer = check_compatibility(found, annotation, ctx.sizes)
-    if answer is Compatibility.COMPATIBLE:
+    compatibility = check_compatibility(actual, annotation, ctx.sizes)
+    if compatibility is Compatibility.COMPATIBLE:
         return
-    reason = _because(found, annotation, ctx)
-    message = f"{what} is {found}, which does not fit its annotation {annotation}{reason}"
-    if answer is Compatibility.POSSIBLE:
-        message = message.replace("does not fit", "may not fit")
+    is_possible = compatibility is Compatibility.POSSIBLE
+    fit = "may not fit" if is_possible else "does not fit"
+    reason = _because(actual, annotation, ctx)
+    message = f"{what} is {actual}, which {fit} its annotation {annotation}{reason}"
+    hint = cast_hint(actual, annotation, ctx)
+    if is_possible:
         # A result is checked when the program runs, a variable is not.
-        hint = None if rule == "DER-45" else cast_hint(found, annotation, ctx)
+        hint = None if rule == "DER-45" else hint
         rule = "DER-20" if rule == "DER-18" else rule
         ctx.warn(message, rule=rule, about=(about,), hint=hint)
         return
-    raise _incompatible(found, annotation, ctx)(
-        message,
-        rule=rule,
-        span=written_at(about),
-        hint=cast_hint(found, annotation, ctx),
-        about=about,
+    raise _incompatible(actual, annotation)(
+        message, rule=rule, span=written_at(about), hint=hint, about=about
     )
 
 
 def check_match_cast(value: Expr, info: StructInfo, ctx: Context) -> None:
-    """DER-26: a warning if the cast cannot succeed."""
-    found = ctx.info_of(value)
-    if not provably_disjoint(found, info, ctx.sizes):
+    """Warn if a cast cannot succeed (DER-26)."""
+    actual = ctx.info_of(value)
+    if not provably_disjoint(actual, info, ctx.sizes):
         return
-    reason = explain_disjointness(found, info, ctx.sizes)
-    message = f"this cast of {found} to {info} always fails: {reason}"
+    reason = explain_disjointness(actual, info, ctx.sizes)
+    message = f"this cast of {actual} to {info} always fails: {reason}"
     ctx.warn(message, rule="DER-26", about=(value,))
 
 
 def signature_of(func: Function) -> FuncStructInfo:
-    """What the text of a function alone says, its parameters having infos (DER-1, DER-44)."""
+    """The signature that a function declares, whose parameters have struct info (DER-1, DER-44)."""
     return function_info(func, func.ret_struct_info or ObjectStructInfo())
 
 
 def function_info(func: Function, ret: StructInfo) -> FuncStructInfo:
-    """DER-43: what others see of a function; shapes that are its parameters are unknown to them."""
-    hidden, everything = Except(func.params), Except(())
-    infos = tuple(
-        erase_to_well_defined(p.struct_info or ObjectStructInfo(), hidden, everything)
+    """DER-43: the signature that callers see, in which shapes that are parameters are unknown."""
+    scope, shape_vars = Except(func.params), Except(())
+    params = tuple(
+        erase_to_well_defined(p.struct_info or ObjectStructInfo(), scope, shape_vars)
         for p in func.params
     )
-    result = erase_to_well_defined(ret, hidden, everything)
-    return FuncStructInfo(infos, result, func.is_pure, span=func.span)
+    ret = erase_to_well_defined(ret, scope, shape_vars)
+    return FuncStructInfo(params, ret, func.is_pure, span=func.span)
 
 
 def is_pure_call(call: Call, ctx: Context) -> bool:
@@ -287,7 +281,7 @@ def is_pure_call(call: Call, ctx: Context) -> bool:
 
 
 def check_pure_here(call: Call, ctx: Context) -> None:
-    """PU-5, WF-7d: a call inside a dataflow block is pure.
+    """Check that a call inside a dataflow block is pure (PU-5, WF-7d).
 
     Errors:
         StructInfoError: it is not.
@@ -303,10 +297,10 @@ def check_pure_here(call: Call, ctx: Context) -> None:
 
 
 def check_purity(func: Function, impure: Call | None) -> None:
-    """PU-8, PU-9: a function declared pure makes no impure call.
+    """Check that a function makes no impure call if it is declared pure (PU-8, PU-9).
 
     Errors:
-        StructInfoError: it makes `impure`.
+        StructInfoError: it makes the call `impure`.
     """
     if impure is None or not func.is_pure or func.attrs.get("relax.force_pure"):
         return

@@ -1,9 +1,10 @@
-"""Normal form: expressions of any shape become leaves and bindings (NF), derived on the way."""
+"""Normal form (NF): any expression becomes bindings and a value, with struct info derived."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import TypeVar, assert_never, cast
 
 from relaxpy.errors import RelaxpyError, WellFormedError
@@ -64,8 +65,8 @@ ATOMS: frozenset[type] = frozenset(
     (Var, DataflowVar, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm)
 )
 _VARIABLES = frozenset((Var, DataflowVar))
-# What a sequence costs beside a look at a node.
-_SLOW = 16
+_VISIT_COST = 16
+"""How many times as long as a visit of a node it takes to normalise a sequence or an operand."""
 
 
 def is_leaf(expr: Expr) -> bool:
@@ -73,18 +74,18 @@ def is_leaf(expr: Expr) -> bool:
     waiting = [expr]
     seen: set[Tuple] = set()
     while waiting:
-        found = waiting.pop()
-        if type(found) is Tuple:
-            if found not in seen:
-                seen.add(found)
-                waiting += found.fields
-        elif type(found) not in ATOMS:
+        part = waiting.pop()
+        if type(part) is Tuple:
+            if part not in seen:
+                seen.add(part)
+                waiting += part.fields
+        elif type(part) not in ATOMS:
             return False
     return True
 
 
 def is_callee(call: Call, index: int) -> bool:
-    """NF-4: whether argument `index` is what the operator calls, which need not be bound."""
+    """NF-4: whether argument `index` is the function that the operator calls; it stays unbound."""
     if index or not isinstance(call.op, Op):
         return False
     kind = call.op.record.calls
@@ -92,7 +93,7 @@ def is_callee(call: Call, index: int) -> bool:
 
 
 def is_normal_value(expr: Expr) -> bool:
-    """NF-2, NF-4, NF-13: a leaf, or a non-leaf whose immediate parts are leaves."""
+    """NF-2, NF-4, NF-13: a leaf, or an operation whose operands are leaves."""
     match expr:
         case Call(op=op, args=args):
             if not (type(op) in ATOMS or isinstance(op, (Op, ExternFunc))):
@@ -111,47 +112,47 @@ def is_normal_value(expr: Expr) -> bool:
             return is_leaf(expr)
 
 
-def _stays(value: Expr) -> bool:
-    """Whether a value in normal form is a leaf: the fields of such a tuple are."""
+def _is_normal_leaf(value: Expr) -> bool:
+    """Whether a value in normal form is a leaf: a tuple in normal form has leaves as fields."""
     return type(value) in ATOMS or type(value) is Tuple
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """An expression whose parts are being made leaves, those done so far in order."""
+    """An expression whose operands are being normalised; `done` are the leaves so far."""
 
     node: Expr
-    parts: Sequence[Expr]
+    operands: Sequence[Expr]
     done: list[Expr] = field(default_factory=list)
 
 
 class Normalizer:
-    """Writes expressions to an emitter in normal form, each with its info.
+    """Writes expressions to an emitter in normal form, each with its struct info.
 
-    Variables without info are built anew with it, and so are parameters; `_vars` says what stands
-    for them, `_sizes` what shape variables of moved bindings became (NF-23).
+    Variables and parameters without struct info are replaced by new ones: `_vars` maps them. The
+    shape variables of moved bindings are renamed: `_shape_vars` maps them (NF-23).
 
-    The struct info that a node declares is replaced by the derived one. Where it promises more than
-    that, `false_claims` reports it.
+    Derived struct info replaces the one that a node declares. If a node declares more than can be
+    derived, `false_claims` reports it.
     """
 
     def __init__(self, emitter: Emitter, false_claims: FalseClaims | None = None) -> None:
         self.out = emitter
         self._false_claims = false_claims
         self._vars: dict[Var, Var] = {}
-        self._sizes: dict[tir.Var, tir.PrimExpr] = {}
+        self._shape_vars: dict[tir.Var, tir.PrimExpr] = {}
         self._visits: VisitBudget | None = None
-        #: Enters a public function that an operand is into the module, if there is one.
-        self.enter: Callable[[BaseFunc, str], GlobalVar] | None = None
+        #: Adds a public function that is an operand to the module that is built, if there is one.
+        self.add_callee: Callable[[BaseFunc, str], GlobalVar] | None = None
 
     def value(self, expr: Expr) -> Expr:
-        """`expr` as the value of a binding; what it needs bound before it is bound.
+        """`expr` as the value of a binding, after its operands are bound.
 
         Errors:
-            StructInfoError, WellFormedError: it has no info, or no normal form.
+            StructInfoError, WellFormedError: it has no struct info, or no normal form.
         """
         if self.out.remembers:
-            known = self.out.known(expr)
+            known = self.out.bound_value(expr)
             if known is not None:
                 return known
         if type(expr) is Call and self._is_final(expr):
@@ -159,20 +160,20 @@ class Normalizer:
         return self._atom(expr) if type(expr) in ATOMS else self._value(expr)
 
     def leaf(self, expr: Expr) -> Expr:
-        """`expr` as a leaf: bound to a fresh variable if it is none (NF-12, NF-13)."""
+        """`expr` as a leaf: if it is not one, the variable to which it is bound (NF-12, NF-13)."""
         value = self.value(expr)
-        return value if _stays(value) else self.out.bind(value, span=expr.span)
+        return value if _is_normal_leaf(value) else self.out.bind(value, span=expr.span)
 
     def _is_final(self, call: Call) -> bool:
-        """Whether nothing but its own info is missing from a call, as is the case for most."""
-        if self._sizes or (self._vars and call.sinfo_args):
+        """Whether a call needs nothing but its own struct info, as most do."""
+        if self._shape_vars or (self._vars and call.sinfo_args):
             return False
         op = call.op
         called = type(op) is Op or type(op) is ExternFunc or self._are_final((op,))
         return called and self._are_final(call.args)
 
     def _are_final(self, args: tuple[Expr, ...]) -> bool:
-        """Whether these are leaves, with infos, for which nothing else stands."""
+        """Whether these are leaves that have struct info and need no replacement."""
         ctx, replaced = self.out.ctx, self._vars
         for arg in args:
             kind = type(arg)
@@ -189,11 +190,11 @@ class Normalizer:
         return True
 
     def _value(self, root: Expr) -> Expr:
-        """Operands first: the callee, then arguments from left to right (NF-17); no recursion.
+        """The value of `root` after its operands: the callee, then the arguments in order (NF-17).
 
-        What `bound` holds are pure calls and tuples that an operand was before: where the very same
-        node stands again, it is the same value as long as nothing impure has been done in between.
-        An impure call is made at each of its places, of which there may be too many.
+        `bound` maps pure calls and tuples to their leaves, so that a node that occurs again is
+        bound once, as long as nothing impure is evaluated in between. An impure call is evaluated
+        wherever it occurs, which may be too often.
         """
         stack: list[_Pending] = []
         bound: dict[Expr, Expr] = {}
@@ -204,16 +205,16 @@ class Normalizer:
             if value is not None:
                 top.done.append(self._operand(top, value, bound))
                 if not bound:
-                    visits.spend(_SLOW)
-            if len(top.done) < len(top.parts):
-                part = top.parts[len(top.done)]
-                value = bound.get(part)
+                    visits.spend(_VISIT_COST)
+            if len(top.done) < len(top.operands):
+                operand = top.operands[len(top.done)]
+                value = bound.get(operand)
                 if value is None and self.out.remembers:
-                    value = self.out.known(part)
-                if value is None and isinstance(part, BaseFunc):
-                    value = self._global_var(part)
+                    value = self.out.bound_value(operand)
+                if value is None and isinstance(operand, BaseFunc):
+                    value = self._global_var(operand)
                 if value is None:
-                    value = self._begin(part, stack)
+                    value = self._begin(operand, stack)
             else:
                 stack.pop()
                 value = self._finish(top)
@@ -221,18 +222,18 @@ class Normalizer:
         return value
 
     def _global_var(self, func: BaseFunc) -> GlobalVar | None:
-        """What an operand that is a public function becomes, where there is a module to enter."""
+        """The GlobalVar of a public function that is an operand, if a module is being built."""
         symbol = func.attrs.get("global_symbol")
-        if self.enter is None or not isinstance(symbol, str) or isinstance(func, ExternFunc):
+        if self.add_callee is None or not isinstance(symbol, str) or isinstance(func, ExternFunc):
             return None
-        return self.enter(func, symbol)
+        return self.add_callee(func, symbol)
 
     def _begin(self, expr: Expr, stack: list[_Pending]) -> Expr | None:
-        """The value of an expression without parts, or None when its parts are on the stack."""
+        """The value of an expression without operands, or None if it is put on the stack."""
         match expr:
             case Call(op=op, args=args):
-                stays = isinstance(op, (Op, ExternFunc))
-                stack.append(_Pending(expr, args if stays else (cast("Expr", op), *args)))
+                named = isinstance(op, (Op, ExternFunc))
+                stack.append(_Pending(expr, args if named else (cast("Expr", op), *args)))
             case Tuple(fields=fields):
                 stack.append(_Pending(expr, fields))
             case TupleGetItem(tuple_value=value):
@@ -248,23 +249,23 @@ class Normalizer:
         return None
 
     def _operand(self, top: _Pending, value: Expr, bound: dict[Expr, Expr]) -> Expr:
-        """A finished part of `top` as a leaf; callees that need no binding stay (NF-4)."""
+        """The value of an operand of `top` as a leaf, or a packed function as a callee (NF-4)."""
         index = len(top.done)
-        node, part = top.node, top.parts[index]
-        if isinstance(part, SeqExpr):
+        node, operand = top.node, top.operands[index]
+        if isinstance(operand, SeqExpr):
             bound.clear()
-        if _stays(value):
+        if _is_normal_leaf(value):
             if type(value) is Tuple:
-                bound[part] = value
+                bound[operand] = value
             return value
         if isinstance(value, ExternFunc) and isinstance(node, Call) and is_callee(node, index):
             return value
-        var = self.out.bind(value, span=part.span)
+        var = self.out.bind(value, span=operand.span)
         if self.out.remembers:
-            self.out.remember(part, var)
-        if isinstance(part, (Call, TupleGetItem)):
+            self.out.remember(operand, var)
+        if isinstance(operand, (Call, TupleGetItem)):
             if not isinstance(value, Call) or is_pure_call(value, self.out.ctx):
-                bound[part] = var
+                bound[operand] = var
             else:
                 bound.clear()
         elif not isinstance(value, (Function, ExternFunc)):
@@ -272,12 +273,13 @@ class Normalizer:
         return var
 
     def _finish(self, top: _Pending) -> Expr:
+        """The expression over its normalised operands, with its struct info."""
         node, done = top.node, top.done
-        same = all(a is b for a, b in zip(done, top.parts, strict=True))
+        same = all(map(is_, done, top.operands))
         match node:
             case Call():
-                infos = tuple(self.info(s) for s in node.sinfo_args)
-                if not same or any(a is not b for a, b in zip(infos, node.sinfo_args, strict=True)):
+                infos = tuple(map(self.info, node.sinfo_args))
+                if not same or not all(map(is_, infos, node.sinfo_args)):
                     callee, args = node.op, done
                     if len(done) > len(node.args):
                         callee, args = done[0], done[1:]
@@ -299,58 +301,58 @@ class Normalizer:
             case If():
                 return self._branches(node, done[0])
             case _:
-                raise AssertionError(f"{type(node).__name__} has no parts")
+                raise AssertionError(f"{type(node).__name__} has no operands")
 
     def _derive_call(self, call: Call, original: Expr) -> Expr:
-        """The call with its info; what depends on the operands alone is not derived twice."""
+        """The call with its struct info, derived once if it depends on the operands alone."""
         op = call.op
-        found = find(op) if type(op) is Op else None
-        if not call.info_is_derived or found is None or found.needs_context:
+        operator = find(op) if type(op) is Op else None
+        if not call.info_is_derived or operator is None or operator.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
             call = self._with_info(call, infer_call(call, self.out.ctx), rule, original)
             set_fields(call, info_is_derived=True)
-        if found is not None and found.record.literal:
+        if operator is not None and operator.record.literal:
             info = call.struct_info
             if isinstance(info, PrimStructInfo) and info.value is not None:
                 return PrimValue(info.value, span=call.span)
         return call
 
     def _atom(self, expr: Expr) -> Expr:
-        """A variable or literal, with what stands for its variables."""
+        """A variable or literal, with its variables replaced."""
         if isinstance(expr, Var):
-            found = self._vars.get(expr, expr)
-            self.out.ctx.info_of(found)
-            return found
-        if self._sizes and isinstance(expr, ShapeExpr):
-            values = tuple(substitute(v, self._sizes) for v in expr.values)
-            changed = any(a is not b for a, b in zip(values, expr.values, strict=True))
-            return ShapeExpr(values, span=expr.span) if changed else expr
-        if self._sizes and isinstance(expr, PrimValue):
-            value = substitute(expr.value, self._sizes)
+            var = self._vars.get(expr, expr)
+            self.out.ctx.info_of(var)
+            return var
+        if self._shape_vars and isinstance(expr, ShapeExpr):
+            values = tuple(substitute(v, self._shape_vars) for v in expr.values)
+            same = all(map(is_, values, expr.values))
+            return expr if same else ShapeExpr(values, span=expr.span)
+        if self._shape_vars and isinstance(expr, PrimValue):
+            value = substitute(expr.value, self._shape_vars)
             return expr if value is expr.value else PrimValue(value, span=expr.span)
         if not isinstance(expr, GlobalVar):
             self.out.ctx.info_of(expr)
         return expr
 
     def info(self, info: S) -> S:
-        """An annotation, with what stands for its variables."""
-        if not self._vars and not self._sizes:
+        """An annotation with its variables replaced."""
+        if not self._vars and not self._shape_vars:
             return info
 
-        def rule(found: Node) -> Node | None:
-            if isinstance(found, Var):
-                return self._vars.get(found)
-            if isinstance(found, tir.Var):
-                return self._sizes.get(found)
-            if isinstance(found, TensorStructInfo) and found.ndim == -1 != shape_rank(found):
-                # A shape variable that had no info when `ndim` was left out (SI-11).
-                return replace(found, ndim=shape_rank(found))
+        def rule(node: Node) -> Node | None:
+            if isinstance(node, Var):
+                return self._vars.get(node)
+            if isinstance(node, tir.Var):
+                return self._shape_vars.get(node)
+            if isinstance(node, TensorStructInfo) and node.ndim == -1 != shape_rank(node):
+                # Its shape is a variable whose rank was unknown until now (SI-11).
+                return replace(node, ndim=shape_rank(node))
             return None
 
         return cast("S", rewrite(info, rule))
 
     def _branches(self, node: If, cond: Expr) -> Expr:
-        """NF-7, NF-18: each branch is a SeqExpr of its own, with what it needs bound inside."""
+        """The If with each branch normalised as a SeqExpr (NF-7, NF-18)."""
         true_branch = self.sequence(node.true_branch)
         false_branch = self.sequence(node.false_branch)
         original = node
@@ -363,14 +365,14 @@ class Normalizer:
         return self._with_info(node, infer_if(node, self.out.ctx), "DER-10", original)
 
     def _with_info(self, node: N, info: StructInfo, rule: str, original: Expr) -> N:
-        """The node with the derived struct info: itself if it has an equal one."""
+        """The node with the derived struct info: itself if it has that already."""
         if node.struct_info == info:
             return node
         self._check_claim(original, info, rule)
         return replace(node, struct_info=info)
 
     def _check_claim(self, node: Expr, derived: StructInfo, rule: str) -> None:
-        """Report the struct info that a node declares where it promises more than the derived."""
+        """Report a node that declares more than the derived struct info."""
         if self._false_claims is None or node.struct_info is None:
             return
         declared = self.info(node.struct_info)
@@ -379,25 +381,23 @@ class Normalizer:
 
     def sequence(self, seq: SeqExpr, params: Sequence[Var] = ()) -> SeqExpr:
         """`seq` in normal form (NF-5, NF-6, NF-12, NF-13), where `params` are in scope."""
-        if not self._sizes and self.out.is_finished(seq):
+        if not self._shape_vars and self.out.is_finished(seq):
             return seq
         outer = self._visits
         self._visits = VisitBudget(seq) if outer is None else outer
-        self._visits.spend(_SLOW)
-        depth = len(self.out.scopes)
-        self.out.open_scope(params)
+        self._visits.spend(_VISIT_COST)
         try:
-            self._blocks(seq.blocks)
-            found = self.out.close_scope(self.leaf(seq.body), seq)
-            self._check_claim(seq, self.out.ctx.info_of(found), "DER-13")
-            return found
+            with self.out.dropping_scopes():
+                self.out.open_scope(params)
+                self._blocks(seq.blocks)
+                result = self.out.close_scope(self.leaf(seq.body), seq)
+            self._check_claim(seq, self.out.ctx.info_of(result), "DER-13")
+            return result
         finally:
             self._visits = outer
-            while len(self.out.scopes) > depth:
-                self.out.drop_scope()
 
     def _blocks(self, blocks: Sequence[BindingBlock]) -> None:
-        """The bindings of blocks that do not stand inside a dataflow block."""
+        """Write the bindings of blocks that are not inside a dataflow block."""
         for block in blocks:
             if not block.bindings:
                 continue
@@ -420,12 +420,12 @@ class Normalizer:
                 raise
 
     def _flatten(self, seq: SeqExpr) -> Expr:
-        """NF-14, NF-15, NF-16, NF-23: the value of an inner SeqExpr, whose bindings move here."""
+        """The value of a nested SeqExpr, after its bindings (NF-14, NF-15, NF-16, NF-23)."""
         scope = self.out.scope
         blocks = [block for block in seq.blocks if block.bindings]
-        renamed = self._moved_sizes(blocks)
-        outer = self._sizes
-        self._sizes = {**outer, **renamed} if renamed else outer
+        outer = self._shape_vars
+        renamed = self._moved_shape_vars(blocks)
+        self._shape_vars = {**outer, **renamed} if renamed else outer
         try:
             if not scope.dataflow:
                 self._blocks(blocks)
@@ -433,7 +433,7 @@ class Normalizer:
                 for block in blocks:
                     if not isinstance(block, DataflowBlock):
                         raise WellFormedError(
-                            "an ordinary binding block stands inside a dataflow block",
+                            "an ordinary binding block is inside a dataflow block",
                             rule="NF-15",
                             span=block.bindings[0].span or block.span or seq.span,
                             hint="begin the inner bindings with R.dataflow(), too",
@@ -441,54 +441,54 @@ class Normalizer:
                     self._bindings(block.bindings)
             return self._value(seq.body)
         finally:
-            self._sizes = outer
+            self._shape_vars = outer
 
-    def _moved_sizes(self, blocks: Sequence[BindingBlock]) -> dict[tir.Var, tir.PrimExpr]:
-        """New shape variables for those that moved casts bind: their scope was the old SeqExpr."""
+    def _moved_shape_vars(self, blocks: Sequence[BindingBlock]) -> dict[tir.Var, tir.PrimExpr]:
+        """New shape variables for those that casts of a nested SeqExpr bind."""
         bound = [
             var
             for block in blocks
             for binding in block.bindings
             if isinstance(binding, MatchCast)
             for var in definable_shape_vars(binding.struct_info)
-            if self._sizes.get(var, var) not in self.out.ctx.sizes
+            if self._shape_vars.get(var, var) not in self.out.ctx.sizes
         ]
         return {var: var.renamed(var.name) for var in bound}
 
     def binding(self, binding: Binding) -> None:
         """Write one binding, after those that its value needs."""
-        var = wanted = found = binding.var
+        var = declared = new = binding.var
         if var is not None and isinstance(binding.value, Function):
-            wanted = self._declared_function(var, binding, binding.value)
+            declared = self._declared_function(var, binding, binding.value)
         value = self.value(binding.value)
-        if var is not None and wanted is var:
-            wanted = self._declared(var)
+        if var is not None and declared is var:
+            declared = self._declared(var)
         match binding:
             case VarBinding():
-                found = self.out.bind(value, wanted, span=binding.span, origin=binding)
+                new = self.out.bind(value, declared, span=binding.span, origin=binding)
             case MatchCast(struct_info=info):
-                found = self.out.cast(
+                new = self.out.cast(
                     value,
                     self.info(info),
-                    wanted,
+                    declared,
                     bind=var is not None,
                     span=binding.span,
                     origin=binding,
                 )
             case _:
                 assert_never(binding)
-        if found is not var:
-            self._vars[cast("Var", var)] = cast("Var", found)
+        if new is not var:
+            self._vars[cast("Var", var)] = cast("Var", new)
 
     def _declared(self, var: Var) -> Var:
-        """The variable with what stands for the variables in its annotation."""
+        """The variable with the variables in its annotation replaced."""
         if var.struct_info is None:
             return var
         info = self.info(var.struct_info)
         return var if info is var.struct_info else replace(var, struct_info=info)
 
     def _declared_function(self, named: Var, binding: Binding, literal: Function) -> Var:
-        """DER-21, RES-42: the variable of a function that may mention it, visible from here on."""
+        """The variable of a local function, which is visible in the function (DER-21, RES-42)."""
         var = self._declared(named)
         if var.struct_info is None and mentions(literal, named):
             if isinstance(binding, MatchCast):
@@ -496,8 +496,8 @@ class Normalizer:
             else:
                 params = self._parameters(literal.params)
                 ret = literal.ret_struct_info
-                known = None if ret is None else self.info(ret)
-                info = signature_of(replace(literal, params=params, ret_struct_info=known))
+                ret = None if ret is None else self.info(ret)
+                info = signature_of(replace(literal, params=params, ret_struct_info=ret))
             var = replace(var, struct_info=info)
         if var.struct_info is not None:
             if var is not named:
@@ -510,10 +510,10 @@ class Normalizer:
         return param if info is param.struct_info else replace(param, struct_info=info)
 
     def function(self, func: Function) -> Function:
-        """A function in normal form, with its info; itself if it has been.
+        """The function in normal form, with its struct info; itself if it is so already.
 
         Errors:
-            StructInfoError, WellFormedError: some part has no info, or no normal form.
+            StructInfoError, WellFormedError: an expression has no struct info or no normal form.
         """
         ctx = self.out.ctx
         suppress_warnings, ctx.suppress_warnings = (
@@ -521,40 +521,36 @@ class Normalizer:
             ctx.suppress_warnings or func.struct_info is not None,
         )
         try:
-            found = self.out.finish_function(self._function_parts(func))
-            if found is not func:
-                self._check_claim(func, self.out.ctx.info_of(found), "DER-43")
-            return found
+            result = self.out.finish_function(self._over_normal_body(func))
+            if result is not func:
+                self._check_claim(func, self.out.ctx.info_of(result), "DER-43")
+            return result
         except RelaxpyError as error:
             error.located(func.body.span or func.span)
             raise
         finally:
             ctx.suppress_warnings = suppress_warnings
 
-    def _function_parts(self, func: Function) -> Function:
+    def _over_normal_body(self, func: Function) -> Function:
         params = self._parameters(func.params)
         body = self.sequence(func.body, params)
         ret = None if func.ret_struct_info is None else self.info(func.ret_struct_info)
-        if (
-            body is func.body
-            and ret is func.ret_struct_info
-            and all(a is b for a, b in zip(params, func.params, strict=True))
-        ):
+        if body is func.body and ret is func.ret_struct_info and all(map(is_, params, func.params)):
             return func
         return replace(func, params=params, body=body, ret_struct_info=ret, struct_info=None)
 
     def _parameters(self, params: Sequence[Var]) -> tuple[Var, ...]:
-        """DER-15: the parameters with an info each; what others' infos say of them follows."""
-        found: dict[Var, Var] = {}
-        for param in sorted(params, key=_names_a_variable):
-            found[param] = self._parameter(param)
-            if found[param] is not param:
-                self._vars[param] = found[param]
-        return tuple(found[p] for p in params)
+        """The parameters, each with struct info (DER-15); shapes refer to the new parameters."""
+        new: dict[Var, Var] = {}
+        for param in sorted(params, key=_mentions_variable):
+            new[param] = self._parameter(param)
+            if new[param] is not param:
+                self._vars[param] = new[param]
+        return tuple(new[p] for p in params)
 
 
-def _names_a_variable(param: Var) -> bool:
-    """Whether the info of a parameter has a variable as shape (RES-75)."""
+def _mentions_variable(param: Var) -> bool:
+    """Whether the struct info of a parameter has a variable as a shape (RES-75)."""
     info = param.struct_info
     return info is not None and any(isinstance(node, Var) for node in walk(info))
 

@@ -11,8 +11,8 @@ from relaxpy.ir.relax.block_builder.infer import function_info, signature_of
 from relaxpy.ir.relax.nodes import BaseFunc, Function, ObjectStructInfo, StructInfo
 
 
-def text_signature(func: BaseFunc) -> StructInfo:
-    """The signature that callers see before the body of a function is derived (DER-1)."""
+def declared_signature(func: BaseFunc) -> StructInfo:
+    """The declared signature, which callers see before the body is derived (DER-1)."""
     if isinstance(func, Function):
         return signature_of(func)
     assert func.struct_info is not None
@@ -20,18 +20,18 @@ def text_signature(func: BaseFunc) -> StructInfo:
 
 
 def known_signature(func: BaseFunc) -> StructInfo:
-    """The signature of a function, derived as far as that is possible without its body.
+    """The signature of a function, as far as it is known without a derivation of the body.
 
-    The result that an unannotated function declares counts only where its body declares the same.
+    Without an annotation, the declared result counts only if the body declares the same.
     """
     if not isinstance(func, Function) or func.ret_struct_info is not None:
-        return text_signature(func)
+        return declared_signature(func)
     derived = function_info(func, func.body.struct_info or ObjectStructInfo())
-    return derived if func.struct_info == derived else text_signature(func)
+    return derived if func.struct_info == derived else declared_signature(func)
 
 
 class Signatures(MutableMapping[str, StructInfo]):
-    """The signatures by name: those that were entered, else what `signature` reads in `mod`."""
+    """The signatures by name: those that were set, or else `signature` of the function in `mod`."""
 
     def __init__(
         self, mod: IRModule, signature: Callable[[BaseFunc], StructInfo] = known_signature
@@ -42,12 +42,12 @@ class Signatures(MutableMapping[str, StructInfo]):
 
     @override
     def __getitem__(self, name: str) -> StructInfo:
-        found = self._known.get(name)
-        if found is None:
+        known = self._known.get(name)
+        if known is None:
             if name not in self._mod:
                 raise KeyError(name)
-            found = self._known[name] = self._signature(self._mod[name])
-        return found
+            known = self._known[name] = self._signature(self._mod[name])
+        return known
 
     @override
     def __setitem__(self, name: str, info: StructInfo) -> None:

@@ -1,4 +1,4 @@
-"""Calls of kernels that tensor expressions define: `BlockBuilder.call_te` and legalisation."""
+"""Calls of kernels that are defined by tensor expressions, for `call_te` and legalisation."""
 
 from __future__ import annotations
 
@@ -44,44 +44,45 @@ _LOWER = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A kernel of a module, and what a call of it says, over the kernel's own shape variables."""
+    """A kernel of a module, with the outputs of its calls over its own `shape_vars`."""
 
     gvar: GlobalVar
     func: PrimFunc
     outputs: tuple[te.Tensor, ...]
-    several: bool
+    returns_tuple: bool
     scalars: tuple[tir.Var, ...]
-    sizes: tuple[tir.Var, ...]
+    shape_vars: tuple[tir.Var, ...]
 
 
 @dataclass(slots=True)
 class KernelTable:
-    """The kernels that a builder made by legalisation, by the function and the kinds of arguments.
+    """The kernels that a builder can reuse, by the function and the kinds of its arguments.
 
-    `numbers` stand for the shape variables of the arguments, in the order of their occurrence.
+    Two lists of arguments are of the same kind if they are equal after their shape variables are
+    replaced by canonical ones, in the order of their occurrence.
     """
 
-    made: dict[object, _Kernel] = field(default_factory=dict)
-    numbers: dict[tuple[int, DataType], tir.Var] = field(default_factory=dict)
+    kernels: dict[object, _Kernel] = field(default_factory=dict)
+    canonical: dict[tuple[int, DataType], tir.Var] = field(default_factory=dict)
 
-    def number(self, index: int, var: tir.Var) -> tir.Var:
-        """What stands for the variable that occurs as number `index`."""
+    def canonical_var(self, index: int, var: tir.Var) -> tir.Var:
+        """The canonical variable for the one that occurs as number `index`."""
         key = index, var.dtype
-        if key not in self.numbers:
-            self.numbers[key] = var.renamed(f"size{index}")
-        return self.numbers[key]
+        if key not in self.canonical:
+            self.canonical[key] = var.renamed(f"size{index}")
+        return self.canonical[key]
 
 
 class _Arguments:
-    """What a function of tensors is called with: placeholders for tensors, values for the rest.
+    """Arguments of a function of tensors: placeholders for tensors, values for the rest.
 
-    Shape variables are replaced by what `rename` gives for each, so that the kernel owns its sizes.
+    `rename` gives the kernel's own variable for each shape variable.
     """
 
     def __init__(self, builder: BlockBuilder, rename: Callable[[int, tir.Var], tir.Var]) -> None:
         self.builder = builder
         self.rename = rename
-        self.sizes: dict[tir.Var, tir.Var] = {}
+        self.shape_vars: dict[tir.Var, tir.Var] = {}
         self.operands: list[Expr] = []
         self.params: list[te.Tensor | tir.Var] = []
         self.vdevice: object = None
@@ -90,14 +91,14 @@ class _Arguments:
         """`value` as the function takes it.
 
         Errors:
-            MisuseError (also TypeError): nothing there stands for it.
+            MisuseError (also TypeError): tensor expressions have no such values.
         """
         if isinstance(value, Expr):
             return self._expr(value)
         if isinstance(value, (list, tuple)):
             return [self.convert(v) for v in value]
         if isinstance(value, tir.PrimExpr):
-            return self._own(value)
+            return self._renamed(value)
         if isinstance(value, np.generic):
             return value.item()
         if value is None or isinstance(value, (bool, int, float, str)):
@@ -122,9 +123,9 @@ class _Arguments:
             case TensorStructInfo():
                 return self._tensor(expr, info)
             case ShapeStructInfo(values=values) if values is not None:
-                return [self._own(v) for v in values]
+                return [self._renamed(v) for v in values]
             case PrimStructInfo(value=value) if value is not None:
-                return self._own(value)
+                return self._renamed(value)
             case PrimStructInfo(dtype=dtype):
                 return self._operand(expr, None, dtype)
             case TupleStructInfo(fields=fields):
@@ -136,15 +137,15 @@ class _Arguments:
         shape = info.get_shape()
         if shape is None or info.dtype.is_void:
             raise MisuseError(
-                f"a tensor expression needs shape and datatype of its operands, found {info}",
-                hint="say what they are with R.match_cast first",
+                f"a tensor expression needs the shape and datatype of its operands, found {info}",
+                hint="declare them with R.match_cast first",
                 about=expr,
             )
         self.vdevice = self.vdevice or info.vdevice
-        return self._operand(expr, tuple(map(self._own, shape)), info.dtype)
+        return self._operand(expr, tuple(map(self._renamed, shape)), info.dtype)
 
     def _operand(self, expr: Expr, shape: tuple[tir.PrimExpr, ...] | None, dtype: DataType) -> Any:
-        """What stands for an operand, which has a shape if it is a tensor."""
+        """The parameter for an operand, which has a shape if it is a tensor."""
         if shape is None:
             param: te.Tensor | tir.Var = tir.Var(self._name(expr, _LOWER), dtype)
         else:
@@ -159,16 +160,16 @@ class _Arguments:
         index = len(self.operands)
         return letters[index] if index < len(letters) else f"tensor_input_{index}"
 
-    def _own(self, value: tir.PrimExpr) -> tir.PrimExpr:
-        """`value` over the kernel's own variables."""
+    def _renamed(self, value: tir.PrimExpr) -> tir.PrimExpr:
+        """`value` over the kernel's own shape variables."""
         for var in variables_of(value):
-            if var not in self.sizes:
-                self.sizes[var] = self.rename(len(self.sizes), var)
-        return substitute(value, self.sizes)
+            if var not in self.shape_vars:
+                self.shape_vars[var] = self.rename(len(self.shape_vars), var)
+        return substitute(value, self.shape_vars)
 
 
-class _Kinds(_Arguments):
-    """Arguments with, in place of placeholders, all that a kernel depends on."""
+class _ArgumentKinds(_Arguments):
+    """Arguments with a shape and a datatype in place of each tensor."""
 
     @override
     def _operand(self, expr: Expr, shape: tuple[tir.PrimExpr, ...] | None, dtype: DataType) -> Any:
@@ -186,43 +187,38 @@ def call_te(
     attrs: Mapping[str, object] | None = None,
     reuse: bool = False,
 ) -> Call:
-    """`R.call_tir` of the kernel that computes what `func` gives for the arguments.
+    """`R.call_tir` of the kernel that computes the result of `func`; see `BlockBuilder.call_te`.
 
-    `func` receives placeholders for tensors, lists for shapes and tuples, scalar expressions for
-    scalars, and everything else as it is; it gives a tensor or several. The kernel is entered into
-    the builder's module, where equal ones are shared. With `reuse`, `func` promises to depend on
-    its arguments alone, and a kernel made for the like before is called again.
+    With `reuse`, `func` promises to depend on its arguments alone, and a kernel that was built for
+    arguments of the same kinds is called again.
 
     Errors:
-        MisuseError: shape or datatype of a tensor is unknown, or `func` gives something else.
+        MisuseError: the shape or datatype of a tensor is unknown, or `func` does not return
+            tensors.
     """
     key: object = None
     if reuse:
-        kinds = _Kinds(builder, builder.kernels.number)
+        kinds = _ArgumentKinds(builder, builder.kernels.canonical_var)
         key = func, name, _kind(kinds.convert(args)), _kind(kinds.convert(kwargs))
-        kernel = builder.kernels.made.get(key)
+        kernel = builder.kernels.kernels.get(key)
         if kernel is not None and builder.has_func(kernel.gvar, kernel.func):
             return _call_kernel(kernel, kinds)
     arguments = _Arguments(builder, lambda index, var: var.renamed(var.name))
     result = func(*[arguments.convert(a) for a in args], **arguments.convert(kwargs))
-    kernel = _enter_kernel(builder, name or _name_of(func), result, arguments, attrs)
+    kernel = _add_kernel(builder, name or _name_of(func), result, arguments, attrs)
     if reuse:
-        builder.kernels.made[key] = kernel
+        builder.kernels.kernels[key] = kernel
     return _call_kernel(kernel, arguments)
 
 
-def with_gradient(call: Call, name: str, named: Mapping[str, object] | None) -> Call:
-    """A call of a kernel, with the gradient registered as `name` for its tensor expressions."""
-    gvar, operands, *sizes = call.args
-    made = call_tir_with_grad(
-        gvar, operands, call.sinfo_args[0], name, named, sizes[0] if sizes else None
-    )
-    assert isinstance(made, Call)
-    return made
+def with_gradient(call: Call, name: str, kwargs: Mapping[str, object] | None) -> Call:
+    """A call of a kernel with the gradient that is registered as `name`."""
+    gvar, operands, *tir_vars = call.args
+    return call_tir_with_grad(gvar, operands, call.sinfo_args[0], name, kwargs, *tir_vars)
 
 
 def _kind(value: object) -> object:
-    """What two arguments have in common for which one kernel serves."""
+    """A key that is equal for arguments for which the same kernel is right."""
     if isinstance(value, tir.PrimExpr):
         return value
     if isinstance(value, (list, tuple)):
@@ -233,31 +229,32 @@ def _kind(value: object) -> object:
 
 
 def _name_of(func: Callable[..., Any]) -> str:
-    """The function's name, or one that can stand in a program."""
+    """The name of the function if it is an identifier, or else a general one."""
     name = getattr(func, "__name__", "")
     return name if name.isidentifier() else "te_func"
 
 
-def _enter_kernel(
+def _add_kernel(
     builder: BlockBuilder,
     name: str,
     result: object,
     arguments: _Arguments,
     attrs: Mapping[str, object] | None,
 ) -> _Kernel:
-    several = isinstance(result, (list, tuple))
+    returns_tuple = isinstance(result, (list, tuple))
     outputs = tuple(result) if isinstance(result, (list, tuple)) else (result,)
     if not outputs:
-        raise MisuseError(f"{name} gives no tensor")
+        raise MisuseError(f"{name} returns no tensor")
     for k, output in enumerate(outputs):
         if not isinstance(output, te.Tensor):
             raise MisuseError(
-                f"{name} gives tensors, found {type(output).__name__} {output!r:.60}", about=output
+                f"{name} returns tensors, found {type(output).__name__} {output!r:.60}",
+                about=output,
             )
         if output in arguments.params or output in outputs[:k]:
-            raise MisuseError(f"{name} gives tensor {output.name} twice, or without computing it")
+            raise MisuseError(f"{name} returns tensor {output.name} twice, or does not compute it")
     func = create_prim_func([*arguments.params, *outputs], "int64").without_attr("global_symbol")
-    scalars = _unbound_sizes(func)
+    scalars = _unbound_shape_vars(func)
     if scalars:
         func = func.with_fields(
             params=(*func.params, *scalars),
@@ -265,12 +262,12 @@ def _enter_kernel(
         )
     if attrs:
         func = func.with_attrs(attrs)
-    sizes = tuple(arguments.sizes.values())
-    return _Kernel(builder.add_func(func, name), func, outputs, several, scalars, sizes)
+    gvar, shape_vars = builder.add_func(func, name), tuple(arguments.shape_vars.values())
+    return _Kernel(gvar, func, outputs, returns_tuple, scalars, shape_vars)
 
 
-def _unbound_sizes(func: PrimFunc) -> tuple[tir.Var, ...]:
-    """The shape variables that a kernel uses and neither its buffers nor its loops bind."""
+def _unbound_shape_vars(func: PrimFunc) -> tuple[tir.Var, ...]:
+    """The shape variables that a kernel uses and that neither its buffers nor its loops bind."""
     used: dict[tir.Var, None] = {}
     bound = set(func.params)
     for buffer in func.buffer_map.values():
@@ -291,22 +288,19 @@ def _unbound_sizes(func: PrimFunc) -> tuple[tir.Var, ...]:
 
 
 def _call_kernel(kernel: _Kernel, arguments: _Arguments) -> Call:
-    """The call in terms of the shape variables around it."""
-    meant = dict(zip(kernel.sizes, arguments.sizes, strict=True))
-    infos = [
+    """The call of a kernel with arguments over the shape variables of the caller."""
+    images = dict(zip(kernel.shape_vars, arguments.shape_vars, strict=True))
+    out_sinfo = [
         TensorStructInfo(
-            tuple(substitute(s, meant) for s in output.shape),  # type: ignore[arg-type]
+            tuple(substitute(s, images) for s in output.shape),  # type: ignore[arg-type]
             DataType(output.dtype),
             arguments.vdevice,
         )
         for output in kernel.outputs
     ]
-    scalars = [meant.get(var, var) for var in kernel.scalars]
-    made = call_tir(
+    return call_tir(
         kernel.gvar,
         arguments.operands,
-        infos if kernel.several else infos[0],
-        tir_vars=scalars or None,
+        out_sinfo if kernel.returns_tuple else out_sinfo[0],
+        tir_vars=[images.get(var, var) for var in kernel.scalars] or None,
     )
-    assert isinstance(made, Call)
-    return made

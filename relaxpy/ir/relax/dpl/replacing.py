@@ -198,10 +198,10 @@ class Replacing:
             self.builder.emit(expr)
         except RelaxpyError:
             self.builder._end_block()
-            self.builder.take_broken_off()
+            self.builder.take_preceding_blocks()
             raise
         block = self.builder._end_block()
-        return [b for part in (*self.builder.take_broken_off(), block) for b in part.bindings]
+        return [b for part in (*self.builder.take_preceding_blocks(), block) for b in part.bindings]
 
     def _check_functions(self, new: Expr, olds: Sequence[Binding]) -> None:
         """Check that the module has the functions that a new value mentions."""

@@ -214,11 +214,11 @@ class PyExprMutator(ExprFunctor):
         blocks: list[BindingBlock] = []
         for block in op.blocks:
             new = self.visit_binding_block(block)
-            blocks += (*bb.take_broken_off(), new)
+            blocks += (*bb.take_preceding_blocks(), new)
         bb._begin_binding_block()
         body = self.visit_expr(op.body)
         last = bb._end_block()
-        blocks += (*bb.take_broken_off(), last)
+        blocks += (*bb.take_preceding_blocks(), last)
         return blocks, body
 
     @override

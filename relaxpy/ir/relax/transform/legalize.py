@@ -180,10 +180,8 @@ class _Legalizer(BindingRewriter):
         finally:
             if dataflow:
                 builder.end_dataflow()
-            emitted = None if builder.scope_is_empty else builder.end_scope(Tuple(()))
-            if emitted is None:
-                builder.end_scope()
-        return result if emitted is None else SeqExpr(emitted.blocks, result)
+            blocks = builder.end_scope(Tuple(())).blocks
+        return SeqExpr(blocks, result) if blocks else result
 
     def _is_known(self, call: Call) -> bool:
         assert isinstance(call.op, Op)
