@@ -216,7 +216,7 @@ def test_what_looks_at_each_node_once_takes_what_is_shared(make):
 def test_infos_are_compared_however_much_they_share():
     def vast(innermost: str) -> rx.StructInfo:
         info: rx.StructInfo = rx.TensorStructInfo((4,), innermost)
-        for _ in range(DEPTH):
+        for _ in range(16):
             info = rx.TupleStructInfo([info, info])
         return info
 
@@ -224,9 +224,10 @@ def test_infos_are_compared_however_much_they_share():
     assert one == other
     assert hash(one) == hash(other)
     assert one != vast("int16")
-    for relation in (analysis.is_base_of, analysis.struct_info_lca, analysis.struct_info_glb):
-        with pytest.raises(MisuseError, match="131072 parts"):
-            relation(one, vast("int16"))
+    assert analysis.is_base_of(one, other)
+    assert not analysis.is_base_of(one, vast("int16"))
+    with pytest.raises(MisuseError, match="131072 nodes"):
+        rx.TupleStructInfo([one, one])
 
 
 @pytest.mark.timeout(60)
@@ -255,16 +256,18 @@ def test_a_text_of_endless_length_is_refused(make):
 @pytest.mark.timeout(60)
 def test_too_many_fields_are_refused():
     func = tuples(DEPTH)
-    with pytest.raises(MisuseError, match=r"131072 parts"):
+    with pytest.raises(MisuseError, match=r"131072 nodes"):
         transform.Normalize()(IRModule({"main": func}))
     info: rx.StructInfo = rx.ObjectStructInfo()
     for _ in range(16):
         info = rx.TupleStructInfo([info, info])
     assert analysis.is_base_of(info, rx.TupleStructInfo(list(info.fields)))
-    for vast in (rx.TupleStructInfo([info, info]), rx.FuncStructInfo([info], info)):
-        assert len(str(vast)) < 100
-        with pytest.raises(MisuseError, match="131072 parts"):
-            analysis.erase_to_well_defined(vast)
+    for build in (
+        lambda: rx.TupleStructInfo([info, info]),
+        lambda: rx.FuncStructInfo([info], info),
+    ):
+        with pytest.raises(MisuseError, match="131072 nodes"):
+            build()
 
 
 @pytest.mark.timeout(60)

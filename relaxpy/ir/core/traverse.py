@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields as dataclass_fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from relaxpy.ir.core.dtype import DataType
@@ -81,8 +81,7 @@ def map_children(fn: Callable[[Node], Node], node: N) -> N:
     changes = {}
     for name in node._fields:
         old = getattr(node, name)
-        new = _map(fn, old)
-        if new is not old:
+        if type(old) not in _PLAIN and (new := _map(fn, old)) is not old:
             changes[name] = new
     return node if not changes else rebuild(node, **changes)
 
@@ -112,12 +111,12 @@ def rebuild(node: N, **changes: object) -> N:
     if with_fields is not None:
         return cast("N", with_fields(**changes))
     assert is_dataclass(node)
-    derived = {f.name for f in dataclass_fields(node)} & {"struct_info"} - set(node._fields)
+    derived = "struct_info" in node.__dataclass_fields__ and "struct_info" not in node._fields
     if derived and node._derived_from is not None:
         relevant = {name: new for name, new in changes.items() if name in node._derived_from}
         if all(_same_struct_info(getattr(node, name), new) for name, new in relevant.items()):
-            derived = set()
-    return cast("N", replace(node, **changes, **dict.fromkeys(derived)))
+            derived = False
+    return cast("N", replace(node, **changes, **({"struct_info": None} if derived else {})))
 
 
 def _same_struct_info(old: object, new: object) -> bool:

@@ -38,7 +38,6 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
-    within_size_limit,
 )
 from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, ShapeType, TupleType, Type
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
@@ -141,7 +140,6 @@ class ASTPrinter(ExprFunctor):
             case PrimStructInfo(dtype=dtype):
                 return self._node(kind, dtype=dtype)
             case TupleStructInfo(fields=fields):
-                within_size_limit(info)
                 return self._node(kind, fields=self._listed(map(self.visit_struct_info_, fields)))
             case FuncStructInfo(params=params, ret=ret, purity=purity):
                 parts: dict[str, object] = {}

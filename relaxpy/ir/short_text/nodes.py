@@ -191,10 +191,9 @@ class ShortText:
             case rx.TensorStructInfo():
                 return self._tensor(sinfo, quoted)
             case rx.TupleStructInfo(fields=fields):
-                rx.within_size_limit(sinfo)
                 return call(f"{r}.Tuple", *(self.struct_info_doc(f, quoted) for f in fields))
             case rx.FuncStructInfo():
-                return self._callable(rx.within_size_limit(sinfo), quoted)
+                return self._callable(sinfo, quoted)
             case DTensorStructInfo():
                 return self._distributed_tensor(sinfo, quoted)
             case _:

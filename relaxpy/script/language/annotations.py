@@ -16,7 +16,7 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
-from relaxpy.ir.relax.nodes.base import check_parts, count_parts
+from relaxpy.ir.relax.nodes.base import checked_node_count
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.nodes.struct_info import check_sizes, whole_number
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -60,7 +60,7 @@ class Annotation(_Base):
     """Base of the struct info annotations of a program."""
 
     __struct_info__: ClassVar[_StructInfoGetter] = _StructInfoGetter()
-    parts = 1
+    node_count = 1
 
     @override
     def __init_subclass__(cls) -> None:
@@ -338,7 +338,7 @@ class Tuple(Annotation):
         if len(fields) == 1 and isinstance(fields[0], (tuple, list)):
             fields = tuple(fields[0])
         self.fields = tuple(_checked_sinfo(field) for field in fields)
-        self.parts = check_parts(count_parts(self.fields))
+        self.node_count = checked_node_count(self.fields)
 
     @override
     def to_struct_info(self, dim: Dim) -> rx.StructInfo:
@@ -377,7 +377,7 @@ class Callable_(Annotation):  # noqa: N801
             params = tuple(_checked_sinfo(param) for param in params)
         self.params = params
         self.ret = _checked_sinfo(ret)
-        self.parts = check_parts(count_parts((*(params or ()), ret)))
+        self.node_count = checked_node_count((*(params or ()), ret))
         self.purity = (params is not None) if purity is None else bool(purity)
         if isinstance(derive_func, str):
             if derive_func not in _DERIVE:

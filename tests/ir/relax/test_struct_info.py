@@ -1,6 +1,7 @@
 """What each kind of info says, and what it cannot say."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,11 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.relations import (
     alpha_rename,
-    definable_shape_vars,
     free_shape_vars,
     is_base_of,
     substitute_info,
 )
+from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.infos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 
@@ -234,21 +235,30 @@ def test_fields_whose_sizes_do_not_change_are_kept(info: rx.StructInfo) -> None:
     assert substitute_info(func(tensor(N), ret=info), {N: M + 1}).ret is info
 
 
-def test_a_struct_info_of_too_many_parts_is_refused_whatever_its_kind() -> None:
+def test_a_struct_info_of_too_many_nodes_cannot_be_built_whatever_its_kind() -> None:
     half: rx.StructInfo = tensor(N)
     for _ in range(16):
         half = tuple_of(half, half)
-    for vast in (tuple_of(half, half), func(half, ret=half), func(half, half, ret=Object)):
-        for work in (
-            free_shape_vars,
-            alpha_rename,
-            lambda info: substitute_info(info, {N: M}),
-            lambda info: free_shape_vars(tuple_of(info)),
-        ):
-            with pytest.raises(MisuseError, match="131072 parts"):
-                work(vast)
-    with pytest.raises(MisuseError, match="131072 parts"):
-        definable_shape_vars(tuple_of(half, half))
+    assert half.node_count == (1 << 17) - 1
+    assert func(ret=tensor(N)).node_count == 2
+    for build in (
+        lambda: tuple_of(half, half),
+        lambda: tuple_of(half, Object),
+        lambda: func(half, ret=half),
+        lambda: func(half, half, ret=Object),
+        lambda: replace(tuple_of(half), fields=(half, half)),
+    ):
+        with pytest.raises(MisuseError, match="131072 nodes"):
+            build()
+
+
+def test_a_tuple_of_too_many_nodes_is_refused_where_its_struct_info_is_needed() -> None:
+    value: rx.Expr = rx.Var("x", tensor(N))
+    for _ in range(20):
+        value = rx.Tuple((value, value))
+    assert value.struct_info is None
+    with pytest.raises(MisuseError, match="131072 nodes"):
+        Context().info_of(value)
 
 
 def test_what_a_let_binds_is_no_shape_variable() -> None:

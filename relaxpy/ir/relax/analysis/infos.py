@@ -23,7 +23,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations import erase
-from relaxpy.ir.relax.relations.shape_vars import alpha_rename, map_infos, substitute_info
+from relaxpy.ir.relax.relations.shape_vars import alpha_rename, map_nested, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
 
 I = TypeVar("I", bound=StructInfo)  # noqa: E741
@@ -100,6 +100,6 @@ def _with_shapes(info: I, variables: Mapping[Var, Expr]) -> I:
             image = variables.get(shape, shape)
             return info if image is shape else cast("I", replace(info, shape=image))
         case TupleStructInfo() | FuncStructInfo() | DTensorStructInfo():
-            return map_infos(lambda part: _with_shapes(part, variables), info)
+            return map_nested(lambda part: _with_shapes(part, variables), info)
         case _:
             return info

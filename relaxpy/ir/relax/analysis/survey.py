@@ -35,15 +35,14 @@ from relaxpy.ir.relax.nodes import (
     TupleGetItem,
     TupleStructInfo,
     Var,
-    within_size_limit,
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.shape_vars import (
     Division,
     bound_shape_vars,
-    certain_divisions,
     definable_shape_vars,
     sizes_of,
+    unconditional_divisions,
     variables_of,
 )
 from relaxpy.ir.tir import expr as tir
@@ -420,7 +419,7 @@ class Surveyor:
         own: Set[tir.Var] = frozenset(),
     ) -> None:
         if size.height:
-            self.found.divisions += [(division, span) for division in certain_divisions(size)]
+            self.found.divisions += [(division, span) for division in unconditional_divisions(size)]
         for var in variables_of(size):
             if var in self._sizes or var in own:
                 continue
@@ -447,7 +446,7 @@ class Surveyor:
             where = info_span(info) or outer
             self.found.annotations.append(Annotation(info, role, where, of))
             if isinstance(info, TupleStructInfo):
-                waiting += [(f, own, where) for f in reversed(within_size_limit(info).fields)]
+                waiting += [(f, own, where) for f in reversed(info.fields)]
             elif isinstance(info, DTensorStructInfo):
                 waiting.append((info.tensor_sinfo, own, where))
             elif isinstance(info, FuncStructInfo):

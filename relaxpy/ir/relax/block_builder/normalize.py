@@ -49,7 +49,6 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
-    within_size_limit,
 )
 from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.op.registry import find
@@ -288,9 +287,7 @@ class Normalizer:
             case Tuple():
                 if same and node.has_field_infos:
                     return node
-                fields = within_size_limit(
-                    TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done))
-                )
+                fields = TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done))
                 self._check_claim(node, fields, "DER-5")
                 return replace(node, fields=tuple(done), struct_info=fields)
             case TupleGetItem():

@@ -3,12 +3,7 @@
 from typing import TypeAlias
 
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes.base import (
-    Expr,
-    StructInfo,
-    as_struct_info,
-    within_size_limit,
-)
+from relaxpy.ir.relax.nodes.base import Expr, StructInfo, as_struct_info
 from relaxpy.ir.relax.nodes.expr import (
     MASKED,
     Array,
@@ -125,5 +120,4 @@ __all__ = [
     "const",
     "convert_to_expr",
     "is_masked",
-    "within_size_limit",
 ]

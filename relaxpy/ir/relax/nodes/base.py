@@ -133,9 +133,9 @@ class StructInfo(Node):
     its siblings give outside a program is equal to the info that it stands for.
     """
 
-    __slots__ = ("_key", "_parts")
+    __slots__ = ("_key", "_node_count")
     _key: object
-    _parts: int
+    _node_count: int
 
     @property
     def key(self) -> object:
@@ -147,9 +147,9 @@ class StructInfo(Node):
             return self._key
 
     @property
-    def parts(self) -> int:
-        """How many infos it consists of: itself, and what is inside, at each place it stands."""
-        return getattr(self, "_parts", 1)
+    def node_count(self) -> int:
+        """The number of struct infos in this one, itself included; shared ones count per use."""
+        return getattr(self, "_node_count", 1)
 
     def is_base_of(self, derived: StructInfo) -> bool:
         """Whether `derived` is at least as specific as this info: `derived <<: self` (SUB)."""
@@ -185,37 +185,25 @@ class StructInfo(Node):
         return short_text(self)
 
 
-def count_parts(inside: Iterable[object]) -> int:
-    """How many parts an info has that consists of these: what is shared counts at each place."""
-    return 1 + sum(getattr(info, "parts", 1) for info in inside)
+MAX_NODES: Final = 1 << 17
+"""The maximal number of nodes of a struct info, since every relation visits all of them."""
 
 
-MAX_PARTS: Final = 1 << 17
-"""More parts than this are a mistake: infos are compared, renamed and printed part by part."""
+def count_nodes(nested: Iterable[object]) -> int:
+    """The `node_count` of a struct info, or of an annotation, that contains these."""
+    return 1 + sum(getattr(sinfo, "node_count", 1) for sinfo in nested)
 
 
-def check_parts(parts: int) -> int:
-    """`parts`, how many an info has.
-
-    Errors:
-        MisuseError: more than MAX_PARTS.
-    """
-    if parts > MAX_PARTS:
-        raise MisuseError(f"an info of more than {MAX_PARTS} parts is too large to work with")
-    return parts
-
-
-I = TypeVar("I", bound=StructInfo)  # noqa: E741
-
-
-def within_size_limit(info: I) -> I:
-    """`info`, to be gone through part by part.
+def checked_node_count(nested: Iterable[object]) -> int:
+    """The `node_count` of a struct info, or of an annotation, that contains these.
 
     Errors:
-        MisuseError: it has more than MAX_PARTS.
+        MisuseError: it is more than MAX_NODES.
     """
-    check_parts(info.parts)
-    return info
+    count = count_nodes(nested)
+    if count > MAX_NODES:
+        raise MisuseError(f"a struct info of more than {MAX_NODES} nodes is too large to work with")
+    return count
 
 
 def as_struct_info(value: object) -> StructInfo:

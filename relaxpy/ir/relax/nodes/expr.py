@@ -17,7 +17,7 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes.base import (
-    MAX_PARTS,
+    MAX_NODES,
     Expr,
     StructInfo,
     as_declared,
@@ -27,10 +27,9 @@ from relaxpy.ir.relax.nodes.base import (
     check_kind,
     check_name,
     convert_declared,
-    count_parts,
+    count_nodes,
     member,
     set_fields,
-    within_size_limit,
 )
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import (
@@ -282,15 +281,15 @@ def _tuple_info(fields: tuple[Expr, ...], given: StructInfo | None) -> StructInf
     infos = tuple(i for f in fields if (i := getattr(f, "struct_info", None)) is not None)
     if len(infos) < len(fields):
         return given
-    if given is None and count_parts(infos) > MAX_PARTS:
-        return None  # as long as nobody asks, the tuple is as good as any
+    if given is None and count_nodes(infos) > MAX_NODES:
+        return None  # an error only where the struct info of the tuple is needed
     if (
         isinstance(given, TupleStructInfo)
         and len(given.fields) == len(infos)
         and all(a is b or a == b for a, b in zip(given.fields, infos, strict=True))
     ):
         return given
-    return within_size_limit(TupleStructInfo(infos))
+    return TupleStructInfo(infos)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -116,7 +116,6 @@ def erase_struct_info(sinfo: rx.StructInfo) -> AnyType:
         case rx.ShapeStructInfo(ndim=ndim):
             return ShapeType(ndim)
         case rx.TupleStructInfo(fields=fields):
-            rx.within_size_limit(sinfo)
             return TupleType(tuple(map(erase_struct_info, fields)))
         case rx.FuncStructInfo(params=None):
             return PackedFuncType()

@@ -21,7 +21,7 @@ from relaxpy.ir.relax.nodes.base import (
     StructInfo,
     as_members,
     as_struct_info,
-    count_parts,
+    checked_node_count,
     member,
     set_fields,
 )
@@ -284,7 +284,7 @@ class TupleStructInfo(StructInfo):
 
     def __post_init__(self) -> None:
         fields = as_infos(self.fields)
-        set_fields(self, fields=fields, _parts=count_parts(fields))
+        set_fields(self, fields=fields, _node_count=checked_node_count(fields))
 
 
 def as_infos(values: object) -> tuple[StructInfo, ...]:
@@ -342,7 +342,7 @@ class FuncStructInfo(StructInfo):
             ret=ret,
             purity=bool(self.purity),
             derive_func=derive,
-            _parts=count_parts((*(params or ()), ret)),
+            _node_count=checked_node_count((*(params or ()), ret)),
         )
 
     @staticmethod

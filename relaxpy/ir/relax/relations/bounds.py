@@ -16,7 +16,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     alpha_rename,
     alpha_rename_clashes,
     bound_shape_vars,
-    enlarged,
+    extended,
     free_shape_vars,
     substitute_info,
 )
@@ -159,7 +159,7 @@ def _function_lub(
         return None
     a, other = _aligned(a, b, scope)
     own = (*bound_shape_vars(a, scope), *bound_shape_vars(other, scope))
-    inner = enlarged(scope, own)
+    inner = extended(scope, own)
     assert a.params is not None
     assert other.params is not None
     params = [struct_info_glb(p, q, inner) for p, q in zip(a.params, other.params, strict=True)]
@@ -185,7 +185,7 @@ def _function_glb(
         return None
     a, other = _aligned(a, b, scope)
     own = (*bound_shape_vars(a, scope), *bound_shape_vars(other, scope))
-    inner = enlarged(scope, own)
+    inner = extended(scope, own)
     assert a.params is not None
     assert other.params is not None
     params = [struct_info_lca(p, q, inner) for p, q in zip(a.params, other.params, strict=True)]

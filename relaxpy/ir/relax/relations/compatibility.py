@@ -17,7 +17,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     alpha_rename_clashes,
     as_scope,
     bound_shape_vars,
-    enlarged,
+    extended,
     sizes_of,
     substitute_info,
 )
@@ -104,7 +104,7 @@ class _Check:
         self, s1: rx.TupleStructInfo, s2: rx.TupleStructInfo, scope: Container[tir.Var]
     ) -> Compatibility:
         """CMP-6, CMP-7."""
-        a, b = rx.within_size_limit(s1).fields, rx.within_size_limit(s2).fields
+        a, b = s1.fields, s2.fields
         if len(a) != len(b):
             return self.found(NO, "{} fields are not {}", len(a), len(b))
         answers = [
@@ -207,7 +207,7 @@ class _Check:
         inner, own = instantiated(s1, s2, scope)
         assert inner.params is not None
         assert s2.params is not None
-        inside = enlarged(scope, own)
+        inside = extended(scope, own)
         worst = YES
         for i, (x, y) in enumerate(zip(s2.params, inner.params, strict=True)):
             worst = min(worst, self.part(f"parameter {i}", x, y, inside))
@@ -312,9 +312,8 @@ def provably_disjoint(
         case rx.PrimStructInfo(), rx.PrimStructInfo():
             return a.dtype != b.dtype or _unequal(sizes_of(a), sizes_of(b))
         case rx.TupleStructInfo(), rx.TupleStructInfo():
-            p, q = rx.within_size_limit(a).fields, rx.within_size_limit(b).fields
-            return len(p) != len(q) or any(
-                provably_disjoint(x, y, shape_vars) for x, y in zip(p, q, strict=True)
+            return len(a.fields) != len(b.fields) or any(
+                provably_disjoint(x, y, shape_vars) for x, y in zip(a.fields, b.fields, strict=True)
             )
         case DTensorStructInfo(), DTensorStructInfo():
             alike = a.device_mesh == b.device_mesh and a.placement == b.placement

@@ -28,7 +28,6 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
     Var,
-    within_size_limit,
 )
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename
 from relaxpy.ir.tir import expr as tir
@@ -97,7 +96,7 @@ class Context:
         if info is not None:
             return info
         if isinstance(expr, Tuple):
-            return within_size_limit(TupleStructInfo(tuple(self.info_of(f) for f in expr.fields)))
+            return TupleStructInfo(tuple(self.info_of(f) for f in expr.fields))
         raise StructInfoError(
             f"nothing is known yet about this {type(expr).__name__}",
             rule="SI-1",

@@ -11,8 +11,8 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.shape_vars import (
     bound_shape_vars,
-    enlarged,
-    map_infos,
+    extended,
+    map_nested,
     sizes_of,
     variables_of,
 )
@@ -42,7 +42,7 @@ def erase_to_well_defined(
         case rx.PrimStructInfo() if not _in_scope(info, shape_vars):
             return cast("I", replace(info, value=None))
         case rx.TupleStructInfo() | DTensorStructInfo():
-            return map_infos(lambda f: erase_to_well_defined(f, relax_vars, shape_vars), info)
+            return map_nested(lambda f: erase_to_well_defined(f, relax_vars, shape_vars), info)
         case rx.FuncStructInfo():
             return _erase_function(info, relax_vars, shape_vars)  # type: ignore[return-value]
         case _:
@@ -59,9 +59,9 @@ def _erase_function(
     """ERA-7, ERA-8, ERA-9: a parameter that is weakened may no longer bind what others rely on."""
     own = bound_shape_vars(info, shape_vars)
     while True:
-        scope = enlarged(shape_vars, own)
+        scope = extended(shape_vars, own)
         rule = partial(erase_to_well_defined, relax_vars=relax_vars, shape_vars=scope)
-        erased = map_infos(rule, info)
+        erased = map_nested(rule, info)
         left = bound_shape_vars(erased, shape_vars)
         if len(left) == len(own):
             return erased

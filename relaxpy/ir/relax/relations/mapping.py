@@ -13,7 +13,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     as_scope,
     bound_shape_vars,
     definable_shape_vars,
-    enlarged,
+    extended,
     sizes_of,
     variables_of,
 )
@@ -60,7 +60,7 @@ def matched_pairs(
     From left to right, one pair for each place.
     """
     unbound = frozenset(var for var in definable_shape_vars(*params) if var not in bound)
-    scope = enlarged(bound, unbound)
+    scope = extended(bound, unbound)
     for s1, s2 in zip(params, infos, strict=False):
         yield from _pairs(s1, s2, unbound, scope, bound)
 
@@ -83,8 +83,8 @@ def _pairs(
             a is not None and b is not None and len(a) == len(b)
         ):
             hidden = bound_shape_vars(s2, scope2)
-            inner1 = enlarged(scope1, bound_shape_vars(s1, scope1))
-            inner2 = enlarged(scope2, hidden)
+            inner1 = extended(scope1, bound_shape_vars(s1, scope1))
+            inner2 = extended(scope2, hidden)
             for x, y in zip(a, b, strict=True):
                 for var, image in _pairs(x, y, unbound, inner1, inner2):
                     if not any(v in hidden for v in variables_of(image)):

@@ -1,16 +1,16 @@
-"""Shape variables of infos: which are mentioned, which are bound where, renaming, substitution."""
+"""Shape variables of struct info: free and bound ones, renaming and substitution."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar, cast
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, map_children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
@@ -33,15 +33,15 @@ def variables_of(size: tir.PrimExpr) -> tuple[tir.Var, ...]:
 
 
 @lru_cache(maxsize=1 << 10)
-def certain_divisions(size: tir.PrimExpr) -> tuple[Division, ...]:
-    """The divisions of integers in an expression that are made whatever its conditions give."""
-    found: list[Division] = []
-    waiting, met = [size], set[tir.PrimExpr]()
+def unconditional_divisions(size: tir.PrimExpr) -> tuple[Division, ...]:
+    """The integer divisions that are evaluated whatever the conditions in an expression are."""
+    divisions: list[Division] = []
+    waiting, seen = [size], set[tir.PrimExpr]()
     while waiting:
         expr = waiting.pop()
-        if expr in met:
+        if expr in seen:
             continue
-        met.add(expr)
+        seen.add(expr)
         match expr:
             case tir.Select(condition=first) | tir.And(a=first) | tir.Or(a=first):
                 waiting.append(first)
@@ -49,14 +49,14 @@ def certain_divisions(size: tir.PrimExpr) -> tuple[Division, ...]:
                 waiting.append(first)
             case _:
                 if isinstance(expr, Division) and expr.dtype.is_int:
-                    found.append(expr)
-                waiting += [part for part in children(expr) if isinstance(part, tir.PrimExpr)]
-    return tuple(found)
+                    divisions.append(expr)
+                waiting += [child for child in children(expr) if isinstance(child, tir.PrimExpr)]
+    return tuple(divisions)
 
 
-def sizes_of(info: rx.StructInfo) -> tuple[tir.PrimExpr, ...]:
-    """The dimensions, members or value that the info itself states, those of its parts excluded."""
-    match info:
+def sizes_of(sinfo: rx.StructInfo) -> tuple[tir.PrimExpr, ...]:
+    """The dimensions, members or value of `sinfo`, without those of nested struct infos."""
+    match sinfo:
         case rx.TensorStructInfo(shape=rx.ShapeExpr(values=values)):
             return values
         case rx.ShapeStructInfo(values=values) if values is not None:
@@ -67,55 +67,69 @@ def sizes_of(info: rx.StructInfo) -> tuple[tir.PrimExpr, ...]:
             return ()
 
 
-def _lone(infos: Collection[rx.StructInfo]) -> Iterator[tir.Var]:
-    for info in infos:
-        if isinstance(info, rx.TupleStructInfo):
-            yield from _lone(rx.within_size_limit(info).fields)
-        elif isinstance(info, DTensorStructInfo):
-            yield from _lone((info.tensor_sinfo,))
-        else:
-            yield from (size for size in sizes_of(info) if isinstance(size, tir.Var))
+def nested_infos(sinfo: rx.StructInfo) -> tuple[rx.StructInfo, ...]:
+    """The struct infos directly inside `sinfo`, in order."""
+    match sinfo:
+        case rx.TupleStructInfo(fields=fields):
+            return fields
+        case rx.FuncStructInfo(params=params, ret=ret):
+            return (*(params or ()), ret)
+        case DTensorStructInfo(tensor_sinfo=tensor):
+            return (tensor,)
+        case _:
+            return ()
+
+
+def _definable(sinfo: rx.StructInfo) -> Iterator[tir.Var]:
+    yield from (size for size in sizes_of(sinfo) if isinstance(size, tir.Var))
+    if not isinstance(sinfo, rx.FuncStructInfo):
+        for nested in nested_infos(sinfo):
+            yield from _definable(nested)
 
 
 @user_facing
 def definable_shape_vars(*infos: rx.StructInfo) -> tuple[tir.Var, ...]:
-    """The variables that stand alone in `infos` outside Func infos, each once, in order (WF-6a)."""
-    return tuple(dict.fromkeys(_lone(tuple(map(rx.as_struct_info, infos)))))
+    """The variables that are a whole dimension, member or value outside Callables (WF-6a).
+
+    Each is listed once, in the order of the first uses.
+    """
+    return tuple(
+        dict.fromkeys(var for info in infos for var in _definable(rx.as_struct_info(info)))
+    )
 
 
 def as_scope(shape_vars: object) -> Container[tir.Var]:
-    """What a caller says is in scope; None is nothing.
+    """Check a collection of the shape variables in scope; None is the empty one.
 
     Errors:
-        MisuseError (also TypeError): it is no collection of shape variables.
+        MisuseError (also TypeError): it is not a collection of shape variables.
     """
     if shape_vars is None:
         return ()
+    wrong = None
     if isinstance(shape_vars, (str, tir.PrimExpr)) or not isinstance(shape_vars, Container):
-        found: object = shape_vars
+        wrong = shape_vars
     elif isinstance(shape_vars, (list, tuple)):
-        found = next((v for v in shape_vars if not isinstance(v, tir.Var)), None)
-    else:
-        found = None
-    if found is not None:
+        wrong = next((v for v in shape_vars if not isinstance(v, tir.Var)), None)
+    if wrong is not None:
         raise MisuseError(
-            f"the variables in scope are a collection of tir.Var, found {found!r:.60}",
+            f"the variables in scope are a collection of tir.Var, found {wrong!r:.60}",
             about=shape_vars,
         )
     return cast("Container[tir.Var]", shape_vars)
 
 
 def bound_shape_vars(
-    info: rx.FuncStructInfo, shape_vars: Container[tir.Var] = ()
+    sinfo: rx.FuncStructInfo, shape_vars: Container[tir.Var] = ()
 ) -> tuple[tir.Var, ...]:
-    """The variables that a closure form binds itself where `shape_vars` are in scope (SC-16)."""
-    if not info.params:
+    """The variables that the parameters of a Callable bind if `shape_vars` are in scope (SC-16)."""
+    if not sinfo.params:
         return ()
-    return tuple(var for var in definable_shape_vars(*info.params) if var not in shape_vars)
+    return tuple(var for var in definable_shape_vars(*sinfo.params) if var not in shape_vars)
 
 
-class Scope:
-    """A container of variables with some more laid over it."""
+class _ExtendedScope:
+    """The variables of an enclosing scope and some more."""
 
     __slots__ = ("_inner", "_outer")
 
@@ -127,100 +141,60 @@ class Scope:
         return var in self._inner or var in self._outer
 
 
-def enlarged(scope: Container[tir.Var], more: Collection[tir.Var]) -> Container[tir.Var]:
-    """`scope` and `more` together."""
-    return Scope(scope, more) if more else scope
+def extended(scope: Container[tir.Var], more: Collection[tir.Var]) -> Container[tir.Var]:
+    """The scope that contains `scope` and `more`."""
+    return _ExtendedScope(scope, more) if more else scope
 
 
-def _mentioned(info: rx.StructInfo, scope: Container[tir.Var]) -> Iterator[tir.Var]:
-    match info:
-        case rx.TupleStructInfo():
-            for part in rx.within_size_limit(info).fields:
-                yield from _mentioned(part, scope)
-        case DTensorStructInfo(tensor_sinfo=whole):
-            yield from _mentioned(whole, scope)
-        case rx.FuncStructInfo(params=params, ret=ret):
-            rx.within_size_limit(info)
-            own = frozenset(bound_shape_vars(info, scope))
-            for part in (*(params or ()), ret):
-                for var in _mentioned(part, enlarged(scope, own)):
-                    if var not in own:
-                        yield var
-        case _:
-            for size in sizes_of(info):
-                yield from variables_of(size)
+def _free(sinfo: rx.StructInfo, scope: Container[tir.Var]) -> Iterator[tir.Var]:
+    bound: Collection[tir.Var] = ()
+    if isinstance(sinfo, rx.FuncStructInfo):
+        bound = frozenset(bound_shape_vars(sinfo, scope))
+        scope = extended(scope, bound)
+    for size in sizes_of(sinfo):
+        yield from variables_of(size)
+    for nested in nested_infos(sinfo):
+        yield from (var for var in _free(nested, scope) if var not in bound)
 
 
 @user_facing
 def free_shape_vars(
     info: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> tuple[tir.Var, ...]:
-    """The variables that `info` mentions, each once, in order, less those its Func infos own.
+    """The variables that `info` mentions and no Callable in it binds, each once, in order.
 
-    `shape_vars` are in scope around it: a Func info does not own those.
+    A Callable does not bind `shape_vars`, which are in scope at `info`.
     """
-    return tuple(dict.fromkeys(_mentioned(rx.as_struct_info(info), shape_vars)))
+    return tuple(dict.fromkeys(_free(rx.as_struct_info(info), shape_vars)))
 
 
-def map_infos(fn: Callable[[rx.StructInfo], rx.StructInfo], info: I) -> I:
-    """`info` rebuilt over `fn` of its parts, or itself if none changed."""
-    match info:
-        case rx.TupleStructInfo(fields=fields):
-            new = tuple(fn(f) for f in rx.within_size_limit(info).fields)
-            if all(a is b for a, b in zip(fields, new, strict=True)):
-                return info
-            return cast("I", replace(info, fields=new))
-        case rx.FuncStructInfo(params=params, ret=ret):
-            rx.within_size_limit(info)
-            parts = None if params is None else tuple(fn(p) for p in params)
-            result = fn(ret)
-            same = all(a is b for a, b in zip(params or (), parts or (), strict=True))
-            if result is ret and same:
-                return info
-            return cast("I", replace(info, params=parts, ret=result))
-        case DTensorStructInfo(tensor_sinfo=whole):
-            part = fn(whole)
-            return info if part is whole else cast("I", replace(info, tensor_sinfo=part))  # type: ignore[arg-type]
-        case _:
-            return info
+def map_nested(fn: Callable[[rx.StructInfo], rx.StructInfo], sinfo: I) -> I:
+    """Rebuild `sinfo` with `fn` applied to the struct infos directly inside it."""
+    return map_children(lambda c: fn(c) if isinstance(c, rx.StructInfo) else c, sinfo)
 
 
-def map_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], info: I) -> I:
-    """`info` with each size, at every depth, replaced by `fn` of it; itself if none changed."""
-    match info:
-        case rx.TupleStructInfo() | rx.FuncStructInfo() | DTensorStructInfo():
-            return map_infos(lambda part: map_sizes(fn, part), info)
-        case _:
-            return _map_own_sizes(fn, info)
+def map_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], sinfo: I) -> I:
+    """Rebuild `sinfo` with `fn` applied to each dimension, member and value, nested ones too."""
 
+    def rule(node: Node) -> Node:
+        if isinstance(node, tir.PrimExpr):
+            return fn(node)
+        inside = isinstance(node, (rx.StructInfo, rx.ShapeExpr))
+        return map_children(rule, node) if inside else node
 
-def _map_own_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], info: I) -> I:
-    old = sizes_of(info)
-    new = tuple(fn(size) for size in old)
-    if all(a is b for a, b in zip(old, new, strict=True)):
-        return info
-    match info:
-        case rx.TensorStructInfo(shape=rx.ShapeExpr(span=span)):
-            return cast("I", replace(info, shape=rx.ShapeExpr(new, span=span)))
-        case rx.ShapeStructInfo():
-            return cast("I", replace(info, values=new))
-        case rx.PrimStructInfo():
-            return cast("I", replace(info, value=new[0]))
-        case _:
-            return info
+    return map_children(rule, sinfo)
 
 
 @user_facing
 def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
-    """`info` with variables replaced at every place at once.
+    """Replace variables in `info` by their values, all at once.
 
-    Changed sizes are simplified, unless variables are only renamed.
-
-    `values` and the variables in them count as in scope around `info`: none is taken for a Func
-    info's own. An info from elsewhere goes through `alpha_rename` first (MAP-9, RES-71).
+    Changed dimensions are simplified, unless variables are only renamed. No Callable in `info`
+    binds a key of `values` or a variable in a value: they are taken to be in scope at `info`.
+    Struct info from another scope is alpha-renamed first (MAP-9, RES-71).
 
     Errors:
-        MisuseError (also TypeError): one is no info, or the other no table of sizes.
+        MisuseError (also TypeError): `info` is not a StructInfo, or `values` not a table of sizes.
     """
     if not isinstance(info, rx.StructInfo):
         info = cast("I", rx.as_struct_info(info))
@@ -230,8 +204,10 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
         )
     if not values:
         return info
-    _check_variable(next(iter(values)))  # of a large table, one stands for all
-    table = {var: _image(var, values[var]) for var in _in_sizes(info) if var in values}
+    first = next(iter(values))  # checking every key of a large table would take too long
+    if not isinstance(first, tir.Var):
+        raise MisuseError(f"sizes replace a tir.Var, found {first!r:.60}", about=first)
+    table = {var: _image(var, values[var]) for var in _mentioned(info) if var in values}
     if not table:
         return info
 
@@ -248,28 +224,12 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
     return map_sizes(replaced, info)
 
 
-def _in_sizes(info: rx.StructInfo) -> dict[tir.Var, None]:
-    """The variables in sizes, those that Func infos own included."""
-    rx.within_size_limit(info)
-    found: dict[tir.Var, None] = {}
-    waiting = [info]
-    while waiting:
-        match waiting.pop():
-            case rx.TupleStructInfo(fields=fields):
-                waiting += fields
-            case rx.FuncStructInfo(params=params, ret=ret):
-                waiting += (*(params or ()), ret)
-            case DTensorStructInfo(tensor_sinfo=whole):
-                waiting.append(whole)
-            case part:
-                for size in sizes_of(part):
-                    found.update(dict.fromkeys(variables_of(size)))
-    return found
-
-
-def _check_variable(key: object) -> None:
-    if not isinstance(key, tir.Var):
-        raise MisuseError(f"sizes stand for a tir.Var, found {key!r:.60}", about=key)
+def _mentioned(sinfo: rx.StructInfo) -> Iterator[tir.Var]:
+    """The variables in `sinfo`, those that Callables bind included."""
+    for size in sizes_of(sinfo):
+        yield from variables_of(size)
+    for nested in nested_infos(sinfo):
+        yield from _mentioned(nested)
 
 
 def _image(var: tir.Var, value: tir.ExprLike) -> tir.PrimExpr:
@@ -277,33 +237,29 @@ def _image(var: tir.Var, value: tir.ExprLike) -> tir.PrimExpr:
     return ops.cast_to(image, var.dtype) if image.dtype.is_int else image
 
 
-def alpha_rename(info: I, shape_vars: Container[tir.Var] = ()) -> I:
-    """`info` with the own variables of its Func infos, at every depth, made new ones (RES-71).
+def alpha_rename(sinfo: I, shape_vars: Container[tir.Var] = ()) -> I:
+    """Replace the variables that Callables in `sinfo` bind by new ones (RES-71).
 
-    `shape_vars` are in scope where `info` was written.
-
-    Errors:
-        MisuseError: the info is too large to go through.
+    `shape_vars` are in scope at `sinfo`.
     """
-    match info:
+    match sinfo:
         case rx.FuncStructInfo():
-            own = bound_shape_vars(info, shape_vars)
-            fresh = {var: var.renamed(var.name) for var in own}
-            inner = enlarged(shape_vars, tuple(fresh.values()))
-            renamed = substitute_info(info, fresh)
-            return map_infos(lambda part: alpha_rename(part, inner), renamed)
+            fresh = {var: var.renamed(var.name) for var in bound_shape_vars(sinfo, shape_vars)}
+            inner = extended(shape_vars, tuple(fresh.values()))
+            renamed = substitute_info(sinfo, fresh)
+            return map_nested(lambda nested: alpha_rename(nested, inner), renamed)
         case rx.TupleStructInfo():
-            return map_infos(lambda part: alpha_rename(part, shape_vars), info)
+            return map_nested(lambda nested: alpha_rename(nested, shape_vars), sinfo)
         case _:
-            return info
+            return sinfo
 
 
-def alpha_rename_clashes(info: I, other: rx.StructInfo, shape_vars: Container[tir.Var] = ()) -> I:
-    """`info`, or its copy with new own variables where `other` mentions some of them free.
+def alpha_rename_clashes(sinfo: I, other: rx.StructInfo, shape_vars: Container[tir.Var] = ()) -> I:
+    """Alpha-rename the Callable `sinfo` if it binds a variable that is free in `other`.
 
-    `shape_vars` are in scope around both.
+    `shape_vars` are in scope at both.
     """
-    own = bound_shape_vars(info, shape_vars) if isinstance(info, rx.FuncStructInfo) else ()
-    if own and not frozenset(own).isdisjoint(free_shape_vars(other, shape_vars)):
-        return alpha_rename(info, shape_vars)
-    return info
+    bound = bound_shape_vars(sinfo, shape_vars) if isinstance(sinfo, rx.FuncStructInfo) else ()
+    if bound and not frozenset(bound).isdisjoint(free_shape_vars(other, shape_vars)):
+        return alpha_rename(sinfo, shape_vars)
+    return sinfo

@@ -20,7 +20,7 @@ from relaxpy.ir.relax.relations.mapping import map_params
 from relaxpy.ir.relax.relations.shape_vars import (
     definable_shape_vars,
     free_shape_vars,
-    map_infos,
+    map_nested,
     map_sizes,
     variables_of,
 )
@@ -118,7 +118,7 @@ def _lone_part(info: rx.StructInfo, unbound: Container[tir.Var]) -> rx.StructInf
         mentions = any(v in unbound for v in free_shape_vars(info, Except(())))
         return rx.ObjectStructInfo() if mentions else info
     if isinstance(info, (rx.TupleStructInfo, DTensorStructInfo)):
-        return map_infos(lambda part: _lone_part(part, unbound), info)
+        return map_nested(lambda part: _lone_part(part, unbound), info)
 
     def lone(size: tir.PrimExpr) -> tir.PrimExpr:
         if isinstance(size, tir.Var) or not any(v in unbound for v in variables_of(size)):

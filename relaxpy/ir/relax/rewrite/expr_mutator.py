@@ -42,7 +42,6 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
-    within_size_limit,
 )
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated
@@ -121,7 +120,7 @@ class PyExprMutator(ExprFunctor):
                 new = self.visit_expr(shape)
                 return info if new is shape else replace(info, shape=new)
             case TupleStructInfo():
-                fields = within_size_limit(info).fields
+                fields = info.fields
                 parts = tuple(self._info(f) for f in fields)
                 same = all(a is b for a, b in zip(parts, fields, strict=True))
                 return info if same else replace(info, fields=parts)

@@ -23,7 +23,6 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
-    within_size_limit,
 )
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated
 
@@ -53,7 +52,7 @@ class PyExprVisitor(ExprFunctor):
             case TensorStructInfo(shape=shape) if shape is not None:
                 self.visit_expr(shape)
             case TupleStructInfo():
-                for field in within_size_limit(info).fields:
+                for field in info.fields:
                     self._visit_info(field)
             case _:
                 pass

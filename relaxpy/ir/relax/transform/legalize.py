@@ -30,7 +30,6 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Tuple,
     TupleStructInfo,
-    within_size_limit,
 )
 from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -203,7 +202,7 @@ def _is_normal(expr: Expr) -> bool:
 def is_known(info: StructInfo) -> bool:
     """Whether shape and datatype of every tensor in a value are known."""
     if isinstance(info, TupleStructInfo):
-        return all(map(is_known, within_size_limit(info).fields))
+        return all(map(is_known, info.fields))
     if isinstance(info, TensorStructInfo):
         return isinstance(info.shape, ShapeExpr) and not info.dtype.is_void
     return True
