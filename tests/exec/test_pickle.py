@@ -129,25 +129,41 @@ def test_what_a_worker_raises_arrives_whole() -> None:
     assert str(twin) == str(caught.value)
 
 
-class NoLimitError(Exception):
-    """Its pickle cannot be loaded, as it is made of more than its text."""
+class LimitError(Exception):
+    """Its `__init__` takes other arguments than its `args`, so pickle alone cannot load it."""
 
     def __init__(self, limit: int, unit: str) -> None:
         super().__init__(f"{limit} {unit}")
         self.limit = limit
 
 
-class LockedError(Exception):
-    """It cannot be pickled at all."""
+class LockedError(LimitError):
+    """One of its attributes cannot be pickled."""
 
     def __init__(self) -> None:
-        super().__init__("locked")
+        super().__init__(3, "locks")
         self.lock = threading.Lock()
 
 
+def local_error() -> Exception:
+    class LocalError(LimitError):
+        """Its class cannot be imported by name."""
+
+    return LocalError(3, "rows")
+
+
 @pytest.mark.parametrize("again", [by_pickle, copy.deepcopy])
-@pytest.mark.parametrize("raised", [NoLimitError(3, "rows"), LockedError()], ids=repr)
-def test_what_a_packed_function_raises_arrives_although_its_class_cannot(
+@pytest.mark.parametrize(
+    "raised",
+    [
+        LimitError(3, "rows"),
+        LockedError(),
+        local_error(),
+        ExceptionGroup("several", [LimitError(3, "rows"), LockedError()]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_a_packed_function_raises_is_pickled_with_its_class_and_attributes(
     again: Callable[[object], object], raised: Exception
 ) -> None:
     def fail(x: object) -> object:
@@ -164,6 +180,16 @@ def test_what_a_packed_function_raises_arrives_although_its_class_cannot(
     twin = again(caught.value)
     assert isinstance(twin, PackedFuncError)
     assert str(twin) == str(caught.value)
+    for error in (twin, twin.failure):
+        if isinstance(error, ExceptionGroup):
+            assert isinstance(raised, ExceptionGroup)
+            assert error.message == raised.message
+            first, second = error.exceptions
+            assert (type(first), type(second)) == (LimitError, LockedError)
+            assert second.args == ("3 locks",)
+        else:
+            assert isinstance(error, LimitError)
+            assert (error.args, error.limit) == (raised.args, 3)
 
 
 def test_processes_of_multiprocessing() -> None:

@@ -1,13 +1,15 @@
-"""Calls of users' Python functions: what one raises is a PackedFuncError of the same class, too."""
+"""Calls of users' functions; their exceptions are raised as PackedFuncErrors of the same class."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType
 from typing import Any
+
+from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, PackedFuncError, RelaxpyError, Span
 
@@ -25,80 +27,114 @@ def call_users(
     """The result of a user's function, which messages call `name` (EV-19).
 
     Errors:
-        PackedFuncError: it raised an Exception; the error is of that one's class as well, has its
-            attributes and traceback, and keeps it as `failure`. Errors of relaxpy pass as they are.
+        PackedFuncError: it raised an Exception. The error is an instance of that class as well, has
+            its attributes and traceback, and keeps it as `failure`. Errors of relaxpy are
+            propagated unchanged.
     """
     _calls_users = True
     try:
         return function(*args, **attrs)
     except RelaxpyError:
         raise
-    except Exception as error:  # of whatever kind: the user's class is kept
+    except Exception as error:  # of any kind: the error keeps the user's class
         raise failure_of(error, name, span).with_traceback(error.__traceback__) from error.__cause__
 
 
 def failure_of(error: Exception, name: str, span: Span | None = None) -> PackedFuncError:
-    """The PackedFuncError that stands for what the function `name` raised."""
+    """The PackedFuncError for the exception that the function `name` raised."""
     try:
         text = str(error)
-    except Exception as own:  # the user's `__str__` fails, which hides no error of theirs
+    except Exception as own:  # the user's `__str__` fails, which must not hide the error
         text = f"<its text: {type(own).__name__}>"
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return _failed(error, (Diagnostic(f"packed function {name!r} raised {what}", span=span),))
+    return _wrapped(error, (Diagnostic(f"packed function {name!r} raised {what}", span=span),))
 
 
-def _failed(error: Exception, diagnostics: tuple[Diagnostic, ...]) -> PackedFuncError:
-    """An error of both classes, made without a call of the user's own `__new__` and `__init__`."""
-    found = PackedFuncError()
-    with suppress(TypeError):  # classes that do not mix
-        raised: Any = type(error)
-        kind = _both(raised)
-        builtin = next(base for base in raised.__mro__ if base.__module__ == "builtins")
-        try:
-            # It makes room for its members, as those of an OSError.
-            found = builtin.__new__(kind, *error.args)
-        except TypeError:  # as MemoryError, which makes no instances but its own
-            found = Exception.__new__(kind)
-        _take_over(found, error)
-    found.diagnostics, found.about, found.failure = diagnostics, error, error
-    found.__context__, found.__suppress_context__ = error.__context__, error.__suppress_context__
-    return found
+def _wrapped(failure: Exception, diagnostics: tuple[Diagnostic, ...]) -> PackedFuncError:
+    """An error of both classes with the attributes of `failure`."""
+    error, kind = PackedFuncError(), type(failure)
+    with suppress(TypeError):  # the classes cannot be combined
+        error = _rebuilt(_combined(kind), failure.args, dict(_attributes(failure)))  # type: ignore[arg-type]
+    error.diagnostics, error.about, error.failure = diagnostics, failure, failure
+    error.__context__ = failure.__context__
+    error.__suppress_context__ = failure.__suppress_context__
+    return error
 
 
 @lru_cache(maxsize=64)
-def _both(kind: type[Exception]) -> type[PackedFuncError]:
-    """A subclass of PackedFuncError and of `kind`, which shows as PackedFuncError.
+def _combined(kind: type[Exception]) -> type[PackedFuncError]:
+    """A subclass of PackedFuncError and of `kind`, whose name is PackedFuncError.
 
     Errors:
-        TypeError: there can be none, as when their metaclasses differ.
+        TypeError: the classes cannot be combined, for instance because their metaclasses differ.
     """
-
-    def reduce(self: PackedFuncError) -> tuple[Any, ...]:
-        # A trial on an exception of this very process, as a class whose `__init__` takes other
-        # arguments fails only where it is loaded: no bytes from outside are read here.
-        try:
-            pickle.loads(pickle.dumps(self.failure))
-        except Exception:  # of any kind: the class of the user's error is lost, not the error
-            return PackedFuncError, (), {"diagnostics": self.diagnostics}
-        return _failed, (self.failure, self.diagnostics)
-
     members = {
         "__module__": PackedFuncError.__module__,
         "__doc__": f"A packed function raised {kind.__name__}.",
         "__str__": PackedFuncError.__str__,
-        "__reduce__": reduce,
+        "__reduce__": lambda self: (_wrapped, (_Portable(self.failure), self.diagnostics)),
     }
     bases = (PackedFuncError,) if issubclass(PackedFuncError, kind) else (PackedFuncError, kind)
     return type("PackedFuncError", bases, members)
 
 
-def _take_over(found: PackedFuncError, error: Exception) -> None:
-    """Give `found` the attributes of `error`, those in slots and of built-in classes included."""
-    vars(found).update(vars(error))
+def _rebuilt(kind: type[Any], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+    """An exception of class `kind`, created without its `__new__` and `__init__`.
+
+    These may take other arguments than `args`.
+    """
+    builtin: Any = kind
+    while builtin.__module__ != "builtins":
+        builtin = builtin.__base__  # the base class that determines the layout in memory
+    try:
+        # This fills the fields of the built-in class, such as those of an OSError.
+        error = builtin.__new__(kind, *args)
+    except TypeError:  # MemoryError cannot create instances of subclasses
+        error = Exception.__new__(kind, *args)
+    for name, value in attributes.items():
+        with suppress(AttributeError, TypeError, ValueError):  # read-only
+            object.__setattr__(error, name, value)
+    return error
+
+
+def _attributes(error: Exception) -> Iterator[tuple[str, Any]]:
+    """The attributes of `error`, including those in slots and those of built-in classes."""
+    yield from vars(error).items()
     for base in type(error).__mro__:
         for name, member in vars(base).items():
             if isinstance(member, _SLOTS) and name[:2] != "__":
-                try:
-                    setattr(found, name, getattr(error, name))
-                except (AttributeError, TypeError, ValueError):
-                    continue  # read-only, or never set
+                with suppress(AttributeError):  # never set
+                    yield name, getattr(error, name)
+
+
+class _Portable:
+    """An exception in a pickle: it is rebuilt from its class, arguments and attributes.
+
+    If its class cannot be imported by name, a base class is used. Attributes that cannot be pickled
+    are left out.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        error = self._error
+        kind = next(base for base in type(error).__mro__ if _can_be_pickled(base))
+        attributes = {name: _portable(value) for name, value in _attributes(error)}
+        kept = {name: value for name, value in attributes.items() if _can_be_pickled(value)}
+        return _rebuilt, (kind, kept.get("args", ()), kept)
+
+
+def _portable(value: Any) -> Any:
+    if isinstance(value, Exception):
+        return _Portable(value)
+    return type(value)(map(_portable, value)) if type(value) in (list, tuple) else value
+
+
+def _can_be_pickled(value: object) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # whatever the `__reduce__` of the value raises
+        return False
+    return True
