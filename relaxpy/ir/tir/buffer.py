@@ -14,7 +14,7 @@ from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Ramp, Var
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ class Buffer(Node):
         """Return the indices of a value of `dtype` at `begin`; the last of a vector is a Ramp."""
         values = begin if isinstance(begin, (tuple, list)) else (begin,)
         indices, times = ops.convert_all(values), dtype.lanes // self.dtype.lanes
-        lanes = ops.lanes_of(times) if dtype.is_scalable else times
+        lanes = vectors.lanes_of(times) if dtype.is_scalable else times
         if lanes != 1 and not indices:
             raise MisuseError(f"buffer {self.name} of rank 0 has no lanes")
         if lanes != 1 and not indices[-1].dtype.vector:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, counted, digits, is_user_frame
+from relaxpy.errors import MisuseError, counted, digits
+from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.prim_expr import ExprLike as ExprLike, PrimExpr as PrimExpr
 
 if TYPE_CHECKING:
@@ -418,7 +419,7 @@ class Ramp(PrimExpr):
     ) -> Self:
         """Errors: MisuseError if base or stride is a vector or `lanes` is below 2."""
         start = ops.convert(base)
-        count, dtype = ops.vector_of(start.dtype, lanes, "a Ramp has a scalar base")
+        count, dtype = vectors.vector_of(start.dtype, lanes, "a Ramp has a scalar base")
         return cls._make(dtype, start, ops.cast_to(ops.convert(stride), start.dtype), count)
 
 
@@ -434,7 +435,7 @@ class Broadcast(PrimExpr):
     def __new__(cls, value: ExprLike, lanes: int | PrimExpr, span: Span | None = None) -> Self:
         """Errors: MisuseError if the value is a vector or `lanes` is below 2."""
         scalar = ops.convert(value)
-        count, dtype = ops.vector_of(scalar.dtype, lanes, "a Broadcast has a scalar value")
+        count, dtype = vectors.vector_of(scalar.dtype, lanes, "a Broadcast has a scalar value")
         return cls._make(dtype, scalar, count)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, digits
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
-from relaxpy.ir.tir import expr
+from relaxpy.ir.tir import expr, vectors
 
 
 @cache
@@ -42,42 +42,6 @@ def as_int(value: object) -> int:
         return operator.index(value.item() if isinstance(value, np.generic) else value)  # type: ignore[arg-type]
     except TypeError:
         raise MisuseError(f"expected an integer, found {value!r:.60}", about=value) from None
-
-
-def vector_of(
-    scalar: DataType, lanes: int | expr.PrimExpr, what: str
-) -> tuple[int | expr.PrimExpr, DataType]:
-    """Return the lanes of a vector of scalars, a number or a multiple of vscale, and its datatype.
-
-    Errors:
-        MisuseError: `scalar` is a vector, or there are fewer than 2 lanes.
-    """
-    times = scalable_lanes(lanes)
-    if times is None:
-        count = as_int(lanes)
-        if scalar.vector or count < 2:
-            raise MisuseError(f"{what} and at least 2 lanes")
-        return count, scalar.with_lanes(count)
-    if scalar.vector or times < 1:
-        raise MisuseError(f"{what} and a positive multiple of vscale as lanes")
-    return lanes_of(times), DataType(f"{scalar.element}xvscalex{times}")
-
-
-def lanes_of(times: int) -> expr.PrimExpr:
-    """Return `times` vscale, the number of lanes of a scalable vector."""
-    vscale = expr.Call(INT32, "tir.vscale", ())
-    return expr.Mul(vscale, expr.IntImm(INT32, times))
-
-
-def scalable_lanes(lanes: object) -> int | None:
-    """Return k if `lanes` is k times vscale, otherwise None."""
-    match lanes:
-        case expr.Call(op=op) if getattr(op, "name", "") == "tir.vscale":
-            return 1
-        case expr.Mul(a=a, b=expr.IntImm(value=times)) | expr.Mul(a=expr.IntImm(value=times), b=a):
-            return times if scalable_lanes(a) == 1 else None
-        case _:
-            return None
 
 
 def as_float(value: object, dtype: DataType) -> float:
@@ -153,7 +117,7 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
     else:
         raise MisuseError(f"there are no constants of dtype {str(kind)!r}")
     if kind.is_scalable:
-        return expr.Broadcast(literal, lanes_of(kind.lanes))
+        return expr.Broadcast(literal, vectors.lanes_of(kind.lanes))
     return expr.Broadcast(literal, kind.lanes) if kind.lanes > 1 else literal
 
 
@@ -279,7 +243,9 @@ def _match_scalable(
     """Broadcast a scalar operand to the scalable vector type of the other operand."""
     for one, other in ((left, right), (right, left)):
         if one.dtype.is_scalable and not other.dtype.vector:
-            wide = expr.Broadcast(cast_to(other, one.dtype.element), lanes_of(one.dtype.lanes))
+            wide = expr.Broadcast(
+                cast_to(other, one.dtype.element), vectors.lanes_of(one.dtype.lanes)
+            )
             return (left, wide) if one is left else (wide, right)
     raise MisuseError(f"cannot match types {left.dtype} and {right.dtype}")
 

@@ -1,0 +1,43 @@
+"""The lanes of vectors: a number, or a multiple of the hardware's vscale."""
+
+from __future__ import annotations
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import INT32, DataType
+from relaxpy.ir.tir import expr, ops
+
+
+def vector_of(
+    scalar: DataType, lanes: int | expr.PrimExpr, what: str
+) -> tuple[int | expr.PrimExpr, DataType]:
+    """Return the lanes of a vector of scalars, a number or a multiple of vscale, and its datatype.
+
+    Errors:
+        MisuseError: `scalar` is a vector, or there are fewer than 2 lanes.
+    """
+    times = scalable_lanes(lanes)
+    if times is None:
+        count = ops.as_int(lanes)
+        if scalar.vector or count < 2:
+            raise MisuseError(f"{what} and at least 2 lanes")
+        return count, scalar.with_lanes(count)
+    if scalar.vector or times < 1:
+        raise MisuseError(f"{what} and a positive multiple of vscale as lanes")
+    return lanes_of(times), DataType(f"{scalar.element}xvscalex{times}")
+
+
+def lanes_of(times: int) -> expr.PrimExpr:
+    """Return `times` vscale, the number of lanes of a scalable vector."""
+    vscale = expr.Call(INT32, "tir.vscale", ())
+    return expr.Mul(vscale, expr.IntImm(INT32, times))
+
+
+def scalable_lanes(lanes: object) -> int | None:
+    """Return k if `lanes` is k times vscale, otherwise None."""
+    match lanes:
+        case expr.Call(op=op) if getattr(op, "name", "") == "tir.vscale":
+            return 1
+        case expr.Mul(a=a, b=expr.IntImm(value=times)) | expr.Mul(a=expr.IntImm(value=times), b=a):
+            return times if scalable_lanes(a) == 1 else None
+        case _:
+            return None
