@@ -19,9 +19,8 @@ from relaxpy.errors import (
     Source,
     Span,
     UnknownAttributeError,
-    is_user_frame,
-    keep_callback_frames,
 )
+from relaxpy.frames import is_user_frame, keep_callback_frames
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,14 +13,15 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").
 
 ROOMS = {
     "screen": set(),
-    "errors": {"screen"},
-    "entry": {"errors"},
+    "frames": set(),
+    "errors": {"frames", "screen"},
+    "entry": {"errors", "frames"},
     "rules": {"entry", "errors"},
     "pysource": {"errors"},
     "pytest_plugin": {"errors"},
-    "ir": {"errors", "entry", "ir"},
+    "ir": {"errors", "entry", "frames", "ir"},
     "script": {"errors", "entry", "screen", "pysource", "ir", "script"},
-    "exec": {"errors", "entry", "screen", "pysource", "ir", "exec"},
+    "exec": {"errors", "entry", "frames", "screen", "pysource", "ir", "exec"},
 }
 #: The rooms of a package whose files import each other in one direction only.
 INNER = {

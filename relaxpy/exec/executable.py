@@ -20,14 +20,13 @@ from relaxpy.errors import (
     RuntimeCheckError,
     UnknownNameError,
     close_names,
-    is_user_frame,
-    keep_callback_frames,
     unknown_attribute,
 )
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import Value, from_outside
+from relaxpy.frames import is_user_frame, keep_callback_frames
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.serialize import save_json
 from relaxpy.screen import Table

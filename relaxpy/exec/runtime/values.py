@@ -20,8 +20,8 @@ from relaxpy.errors import (
     RuntimeCheckError,
     counted,
     digits,
-    is_user_frame,
 )
+from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
