@@ -292,7 +292,7 @@ class VirtualMachine:
         """
         if not isinstance(closure, FunctionValue):
             raise MisuseError(f"invoke_closure takes a closure, found {describe(closure)}")
-        return closure.called(args, outside=True)
+        return closure.call_with(args, from_user=True)
 
     @user_facing
     def save_function(

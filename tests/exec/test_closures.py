@@ -147,7 +147,7 @@ def test_a_closure_holds_no_more_than_the_function_takes(target: str) -> None:
 
     run = relaxpy.compile(main, target)["main"]
     one = relaxpy.compile(Calls, target)["closure"](Y)
-    with pytest.raises(RuntimeCheckError, match="a function of 1 argument cannot hold 2"):
+    with pytest.raises(RuntimeCheckError, match="a function of 1 argument cannot capture 2"):
         run(one, X)
     with pytest.raises(RuntimeCheckError, match="make_closure takes a function, found"):
         run(3, X)

@@ -615,7 +615,7 @@ def test_a_negative_size_cannot_be_allocated(build: Compile) -> None:
     main = function([x], [], call_tir(gv, [], tensor((n - 3,))))
     ex = build(IRModule({gv: func, "main": main}))
     assert ex["main"](np.zeros(4, "float32")).shape == (1,)
-    with pytest.raises(RuntimeCheckError, match=r"tensor of shape \(-1,\) can be allocated"):
+    with pytest.raises(RuntimeCheckError, match=r"cannot allocate a .* tensor of shape \(-1,\)"):
         ex["main"](X)
 
 
@@ -627,7 +627,7 @@ def test_memory_that_there_is_not_cannot_be_allocated(
     gv = rx.GlobalVar("fill")
     func = prim_func([buffer(shape, "O")], st.Evaluate(tir.IntImm("int32", 0)), "fill")
     ex = build(IRModule({gv: func, "main": function([], [], call_tir(gv, [], tensor(shape)))}))
-    with pytest.raises(RuntimeCheckError, match="can be allocated"):
+    with pytest.raises(RuntimeCheckError, match="cannot allocate"):
         ex["main"]()
 
 
@@ -963,7 +963,7 @@ def test_memory_that_cannot_be_written_is_refused(build: Compile) -> None:
 def test_a_format_that_does_not_fit_is_an_error_of_the_program(build: Compile, format: str) -> None:
     x = rx.Var("x")
     ex = build(main=function([x], [], op("print", x, format=format), pure=False))
-    with pytest.raises(RuntimeCheckError, match="does not fit its 1 value"):
+    with pytest.raises(RuntimeCheckError, match="does not match its 1 value"):
         ex["main"](3)
 
 

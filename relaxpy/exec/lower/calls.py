@@ -11,14 +11,14 @@ from math import prod
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.lower.errstate import is_allocation
-from relaxpy.exec.lower.proof import Sizes, sizes_in_signature, sizes_of_fitting
-from relaxpy.exec.lower.scope import GlobalCallee, Globals, Scope
+from relaxpy.exec.lower.proof import Sizes, matching_sizes, signature_sizes
+from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicOperator, is_dynamic
 from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.python_functions import symbol_of
-from relaxpy.exec.runtime.signatures import output_infos, packed_keywords
+from relaxpy.exec.runtime.signatures import output_sinfos, packed_keywords
 from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS
@@ -32,17 +32,17 @@ from relaxpy.ir.tir import expr as tir
 OBJECT = rx.ObjectStructInfo()
 _ALLOCATING = (CallKind.KERNEL, CallKind.DPS_PACKED)
 _SMALL = 2**30
-"""Bits that are taken to be there; where more are wanted, an error may have to be told."""
+"""The number of bits below which an allocation is assumed to succeed."""
 
 
 class CallLowering(ABC):
-    """Writes the calls of one function, each after what its operands need.
+    """Writes the calls of one function, each after the statements that compute its operands.
 
-    `_may_warn` are the statements in which NumPy may warn. `_calls_out` tells whether anything
-    but kernels is called, for which NumPy's settings must be those of the caller.
+    NumPy may warn in the statements `_may_warn`. `_calls_out` is whether the function calls more
+    than kernels, so that NumPy's settings must be those of the caller.
     """
 
-    def __init__(self, module: Globals) -> None:
+    def __init__(self, module: ModuleContext) -> None:
         self._module = module
         self._names = module.names.local()
         self._scope = Scope()
@@ -50,18 +50,18 @@ class CallLowering(ABC):
         self._owned: set[str] = set()
         self._may_warn: list[ast.stmt] = []
         self._calls_out = False
-        self._branch_infos: dict[rx.If, rx.StructInfo] = {}
+        self._branch_sinfos: dict[rx.If, rx.StructInfo] = {}
 
     @abstractmethod
     def _expression(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
-        """`expr` as Python; statements that must run before it are put out."""
+        """`expr` as Python; the statements that must run before it are appended to `_out`."""
 
     @property
     def _sizes(self) -> SizeLowering:
         return SizeLowering(self._scope.sizes, self._module.share)
 
     def _named(self, value: ast.expr, hint: str) -> ast.expr:
-        """`value`, bound to a new name unless it is a name or a literal already."""
+        """Assign `value` to a new name, unless it is a name or a literal."""
         if isinstance(value, (ast.Name, ast.Constant)):
             return value
         name = self._names.fresh(hint)
@@ -70,14 +70,14 @@ class CallLowering(ABC):
         return py.path(name)
 
     def _operand(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
-        """An operand: what takes more than naming is computed before."""
+        """An operand, assigned to a name unless its expression is simple."""
         value = self._expression(expr, hint)
         simple = isinstance(expr, (rx.Var, rx.GlobalVar, rx.StringImm, rx.DataTypeImm))
         simple = simple or isinstance(expr, (rx.PrimValue, rx.ShapeExpr, rx.Constant, rx.Tuple))
         return value if simple else self._named(value, hint)
 
     def _operands(self, exprs: Iterable[rx.Expr | Op]) -> list[ast.expr]:
-        """Operands in order (EV-17): what stands before a computed one is computed before it."""
+        """Operands, which are evaluated in order (EV-17)."""
         values: list[ast.expr] = []
         for expr in exprs:
             mark = len(self._out)
@@ -90,17 +90,17 @@ class CallLowering(ABC):
             values.append(value)
         return values
 
-    # ---- what is surely known
+    # ---- known struct info
 
     def _known(self, expr: rx.Expr | Op) -> rx.StructInfo:
-        """An info that the value of `expr` has for certain, as it was checked or made so."""
+        """Struct info that the value of `expr` certainly has, as it was checked or created."""
         match expr:
             case rx.Var():
                 return self._scope.known.get(expr, OBJECT)
             case rx.Tuple(fields=fields):
                 return rx.TupleStructInfo(tuple(self._known(f) for f in fields))
-            case rx.TupleGetItem(tuple_value=of, index=index):
-                known = self._known(of)
+            case rx.TupleGetItem(tuple_value=tuple_value, index=index):
+                known = self._known(tuple_value)
                 if isinstance(known, rx.TupleStructInfo) and index < len(known.fields):
                     return known.fields[index]
                 return OBJECT
@@ -113,9 +113,9 @@ class CallLowering(ABC):
             case rx.SeqExpr(body=body):
                 return self._known(body)
             case rx.If():
-                return self._branch_infos.get(expr, OBJECT)
-            case rx.Call(op=Op() as op, sinfo_args=[info, *_]) if op.record.calls in _ALLOCATING:
-                return info
+                return self._branch_sinfos.get(expr, OBJECT)
+            case rx.Call(op=Op() as op, sinfo_args=[sinfo, *_]) if op.record.calls in _ALLOCATING:
+                return sinfo
             case _:
                 return OBJECT
 
@@ -134,49 +134,49 @@ class CallLowering(ABC):
                 return self._call_packed(func, call.args, call)
             case rx.Var() as var if self._scope.functions.get(var, ("", -1))[1] == len(call.args):
                 args = self._operands(call.args)
-                return self._outward(self._scope.functions[var][0], *args)
+                return self._call_out(self._scope.functions[var][0], *args)
             case op:
-                return self._outward("rx.invoke", *self._operands((op, *call.args)))
+                return self._call_out("rx.invoke", *self._operands((op, *call.args)))
 
-    def _outward(self, function: str | ast.expr, *args: ast.expr) -> ast.expr:
-        """A call of what may run anything."""
+    def _call_out(self, function: str | ast.expr, *args: ast.expr) -> ast.expr:
+        """A call of a function that may run any code."""
         self._calls_out = True
         return py.call(function, *args)
 
     def _call_global(self, var: rx.GlobalVar, callee: GlobalCallee, call: rx.Call) -> ast.expr:
         args = self._operands(call.args)
         if callee.prim_func is not None or len(args) != len(callee.signature.params):
-            return self._outward("rx.invoke", self._module.function_value(var), *args)
-        return self._outward(callee.name, *args)
+            return self._call_out("rx.invoke", self._module.function_value(var), *args)
+        return self._call_out(callee.name, *args)
 
     def _packed(self, func: rx.ExternFunc, call: rx.Call | None) -> ast.expr:
-        """The call of a packed function, which looks it up each time."""
-        made = CompiledPackedCall(
+        """The function that looks up a packed function and calls it."""
+        packed_call = CompiledPackedCall(
             symbol_of(func),
             call.sinfo_args if call is not None else (),
             packed_keywords(call) if call is not None else {},
-            self._module.own_functions,
+            self._module.module_functions,
             func.span if call is None else call.span,
         )
-        return self._module.share(f"packed_{func.global_symbol}", made)
+        return self._module.share(f"packed_{func.global_symbol}", packed_call)
 
     def _call_packed(self, func: rx.ExternFunc, args: Sequence[rx.Expr], call: rx.Call) -> ast.expr:
         callee = self._packed(func, call)
         mark = len(self._out)
         operands = self._operands(args)
         if len(self._out) > mark:
-            callee = self._found_before(mark, callee)
+            callee = self._resolved_before(mark, callee)
         elif not all(isinstance(a, ast.Name | ast.Constant) for a in operands):
-            callee = py.call(py.attribute(callee, "found"))
-        return self._outward(callee, *operands)
+            callee = py.call(py.attribute(callee, "resolved"))
+        return self._call_out(callee, *operands)
 
-    def _found_before(self, mark: int, packed: ast.expr) -> ast.expr:
+    def _resolved_before(self, mark: int, packed: ast.expr) -> ast.expr:
         """A packed function that is looked up before the statements from `mark` on (EV-17)."""
-        later = self._out[mark:]
+        following = self._out[mark:]
         del self._out[mark:]
-        found = self._named(py.call(py.attribute(packed, "found")), "f")
-        self._out += later
-        return found
+        resolved = self._named(py.call(py.attribute(packed, "resolved")), "f")
+        self._out += following
+        return resolved
 
     def _operator(self, call: rx.Call, op: Op, hint: str) -> ast.expr:
         match op.record.calls:
@@ -189,32 +189,32 @@ class CallLowering(ABC):
                 if isinstance(callee, rx.ExternFunc):
                     plain = call if kind is CallKind.PACKED else replace(call, attrs=EMPTY_ATTRS)
                     return self._call_packed(callee, args, plain)
-                return self._outward("rx.invoke", *self._operands(call.args))
+                return self._call_out("rx.invoke", *self._operands(call.args))
             case CallKind.PACKED_WITH_CONTEXT:
                 function = self._operand(call.args[0], "f")
-                infos = self._module.share("infos", call.sinfo_args)
-                given = self._spread(call.args[1])
-                return self._outward("rx.with_context", function, infos, *given)
+                sinfos = self._module.share("infos", call.sinfo_args)
+                spread = self._spread(call.args[1])
+                return self._call_out("rx.with_context", function, sinfos, *spread)
             case CallKind.DYNAMIC_KERNEL:
-                return self._outward("rx.call_tir_dyn", *[self._operand(a) for a in call.args])
+                return self._call_out("rx.call_tir_dyn", *[self._operand(a) for a in call.args])
             case CallKind.PYTHON:
-                called, operands = python_callee(call)
-                return self._call_packed(self._module.python_callee(called), operands, call)
+                name, operands = python_callee(call)
+                return self._call_packed(self._module.python_callee(name), operands, call)
             case CallKind.CLOSURE:
                 function = self._operand(call.args[0], "f")
-                return self._outward("rx.invoke", function, *self._spread(call.args[1]))
+                return self._call_out("rx.invoke", function, *self._spread(call.args[1]))
             case None if op.record.runtime is not None:
                 values = self._operands(call.args)
-                named = {key: self._attribute(value) for key, value in call.attrs.items()}
+                attrs = {key: self._attribute(value) for key, value in call.attrs.items()}
                 self._calls_out |= op.record.calls_out
                 run = op.record.runtime
                 name = getattr(run, "__name__", op.name.rpartition(".")[2])
-                return py.call(self._module.share(name, run), *values, **named)
+                return py.call(self._module.share(name, run), *values, **attrs)
             case None if is_dynamic(call):
-                site = OperatorCall(call)
-                dynamic = DynamicOperator(site, self._module.programs)
+                template = OperatorCall(call)
+                dynamic = DynamicOperator(template, self._module.programs)
                 operator = self._module.share(f"any_{op.name.rpartition('.')[2]}", dynamic)
-                return py.call(operator, *self._operands(site.open_operands))
+                return py.call(operator, *self._operands(template.open_operands))
             case _:
                 raise CompileError(f"operator {op.name} has no lowering", span=call.span)
 
@@ -233,33 +233,33 @@ class CallLowering(ABC):
         return [ast.Starred(value, ast.Load())]
 
     def _outputs(self, call: rx.Call, hint: str) -> list[ast.expr]:
-        """New tensors for what a call writes, one name each."""
-        infos = output_infos(call)
+        """New tensors for the outputs of a call, each with a name."""
+        sinfos = output_sinfos(call)
         return [
-            self._allocate(info, hint if len(infos) == 1 else f"{hint}_{i}")
-            for i, info in enumerate(infos)
+            self._allocate(sinfo, hint if len(sinfos) == 1 else f"{hint}_{i}")
+            for i, sinfo in enumerate(sinfos)
         ]
 
-    def _allocate(self, info: rx.TensorStructInfo, hint: str) -> ast.expr:
-        dtype = py.path(self._module.dtype_name(info.dtype))
-        if isinstance(info.shape, rx.ShapeExpr):
-            dims = info.shape.values
+    def _allocate(self, sinfo: rx.TensorStructInfo, hint: str) -> ast.expr:
+        dtype = py.path(self._module.dtype_name(sinfo.dtype))
+        if isinstance(sinfo.shape, rx.ShapeExpr):
+            dims = sinfo.shape.values
             shape = py.tuple_of(self._sizes.write(d) for d in dims)
-            known = [d.value for d in dims if isinstance(d, tir.IntImm)]
-            small = len(known) == len(dims) <= 32 and prod(known) * info.dtype.bits < _SMALL
-            safe = small and min(known, default=0) >= 0
+            literals = [d.value for d in dims if isinstance(d, tir.IntImm)]
+            small = len(literals) == len(dims) <= 32 and prod(literals) * sinfo.dtype.bits < _SMALL
+            safe = small and min(literals, default=0) >= 0
             return self._named(py.call("np.empty" if safe else "rx.empty", shape, dtype), hint)
-        assert info.shape is not None
-        return self._named(py.call("rx.empty", self._shape(info.shape), dtype), hint)
+        assert sinfo.shape is not None
+        return self._named(py.call("rx.empty", self._shape(sinfo.shape), dtype), hint)
 
     def _shape(self, expr: rx.Expr) -> ast.expr:
-        """A shape that a variable holds."""
+        """The shape that is the value of a variable."""
         value = self._operand(expr)
         known = isinstance(self._known(expr), rx.ShapeStructInfo)
         return value if known else py.call("rx.sizes", value)
 
     def _call_tir(self, call: rx.Call, hint: str) -> ast.expr:
-        """OP-5, OP-6, OP-7, OP-8, with the scalars of `tir_vars` at the end."""
+        """OP-5, OP-6, OP-7, OP-8; the scalars of `tir_vars` are the last arguments."""
         callee = (
             self._module.callee(call.args[0]) if isinstance(call.args[0], rx.GlobalVar) else None
         )
@@ -270,22 +270,22 @@ class CallLowering(ABC):
                 span=call.span,
             )
         inputs = self._spread(call.args[1])
-        infos = output_infos(call)
-        indices = call.attrs.get("inplace_indices", (-1,) * len(infos))
+        sinfos = output_sinfos(call)
+        indices = call.attrs.get("inplace_indices", (-1,) * len(sinfos))
         assert isinstance(indices, tuple)
         for index in indices:
             if index >= 0 and not isinstance(inputs[0], ast.Starred):
                 inputs[index] = self._named(inputs[index], hint)
         scalars = [member for shape in call.args[2:] for member in self._members(shape)]
         outputs = [
-            self._allocate(info, hint if len(infos) == 1 else f"{hint}_{i}")
+            self._allocate(sinfo, hint if len(sinfos) == 1 else f"{hint}_{i}")
             if index < 0
             else _input(inputs, index)
-            for i, (info, index) in enumerate(zip(infos, indices, strict=True))
+            for i, (sinfo, index) in enumerate(zip(sinfos, indices, strict=True))
         ]
         fresh = [out for out, index in zip(outputs, indices, strict=True) if index < 0]
         args = [*inputs, *fresh, *scalars]
-        sizes = self._sizes_if_fitting(call, callee)
+        sizes = self._matching_sizes(call, callee)
         if sizes is not None:
             self._run_unchecked(callee, args, {var: self._sizes.write(sizes[var]) for var in sizes})
         else:
@@ -293,51 +293,51 @@ class CallLowering(ABC):
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return py.tuple_of(outputs) if several else outputs[0]
 
-    def _sizes_if_fitting(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
-        """The kernel's sizes, where new outputs and what is known of the inputs surely fit."""
+    def _matching_sizes(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
+        """The kernel's sizes, if the arguments certainly match its parameters, or else None."""
         inputs, scalars = call.args[1], call.args[2:]
         plain = isinstance(inputs, rx.Tuple) and all(isinstance(s, rx.ShapeExpr) for s in scalars)
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
         if not plain or unchecked is None or self._writes_inputs(call, callee):
             return None
-        found = sizes_of_fitting(
+        sizes = matching_sizes(
             callee,
             [self._known(field) for field in inputs.fields],  # type: ignore[attr-defined]
-            output_infos(call),
+            output_sinfos(call),
             [v for shape in scalars for v in shape.values],  # type: ignore[attr-defined]
         )
-        if found is None:
+        if sizes is None:
             return None
-        passed = {size: found[size] for size in unchecked.sizes}
+        passed = {size: sizes[size] for size in unchecked.sizes}
         used = {v for size in passed.values() for v in variables_of(size)}
         return passed if used <= self._scope.sizes.keys() else None
 
     def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """Whether the kernel may write what is not a new tensor."""
-        outputs = len(output_infos(call))
+        """Whether the kernel may write tensors that are not new."""
+        outputs = len(output_sinfos(call))
         first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
         return "inplace_indices" in call.attrs or any(i < first for i in callee.written)
 
     def _run_checked(self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr]) -> None:
-        """The kernel with a check of its arguments here, which says where the call stands."""
+        """Call the kernel after a check of its arguments, whose errors have the call's position."""
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
         fixed = not any(isinstance(arg, ast.Starred) for arg in args)
         if not fixed or len(args) != len(callee.signature.params):
             function = self._module.function_value(call.args[0])  # type: ignore[arg-type]
-            self._out.append(py.do(self._outward("rx.invoke", function, *args)))
+            self._out.append(py.do(self._call_out("rx.invoke", function, *args)))
             return
         args = [self._named(arg, "v") for arg in args]
         names = self._check_call(replace(callee.signature, span=call.span), args)
         if unchecked is None or self._writes_inputs(call, callee):
-            self._out.append(py.do(self._outward(callee.name, *args)))
+            self._out.append(py.do(self._call_out(callee.name, *args)))
             return
-        wide = sizes_in_signature(callee)
+        wide = signature_sizes(callee)
         sizes = {size: py.path(names[wide[size]]) for size in unchecked.sizes}
         self._run_unchecked(callee, args, sizes)
 
     @abstractmethod
     def _check_call(self, signature: Signature, args: Sequence[ast.expr]) -> Mapping[tir.Var, str]:
-        """Check the arguments of a kernel; the names of the sizes read from them."""
+        """Check the arguments of a kernel; return the names of the sizes that they determine."""
 
     def _run_unchecked(
         self, callee: GlobalCallee, args: Sequence[ast.expr], sizes: Mapping[tir.Var, ast.expr]
@@ -350,31 +350,31 @@ class CallLowering(ABC):
             self._may_warn.append(run)
 
     def _members(self, shape: rx.Expr) -> list[ast.expr]:
-        """The members of a shape, as arguments that nothing can go wrong with any more."""
+        """The members of a shape as arguments that are already evaluated."""
         if isinstance(shape, rx.ShapeExpr):
             return [self._named(self._sizes.write(v), "scalar") for v in shape.values]
         return [ast.Starred(self._named(self._shape(shape), "scalars"), ast.Load())]
 
     def _call_dps_packed(self, call: rx.Call, hint: str) -> ast.expr:
-        """OP-9: as call_tir, of a packed function."""
+        """OP-9, which is like call_tir with a packed function."""
         callee = call.args[0]
         if isinstance(callee, rx.ExternFunc):
             packed, mark = self._packed(replace(callee, span=call.span), None), len(self._out)
             inputs, outputs = self._spread(call.args[1]), self._outputs(call, hint)
             if not all(is_allocation(stmt, "np") for stmt in self._out[mark:]):
-                packed = self._found_before(mark, packed)
-            made = self._outward(packed, *inputs, *outputs)
+                packed = self._resolved_before(mark, packed)
+            run = self._call_out(packed, *inputs, *outputs)
         else:
             function = self._operand(callee, "f")
             inputs, outputs = self._spread(call.args[1]), self._outputs(call, hint)
-            made = self._outward("rx.invoke", function, *inputs, *outputs)
-        self._out.append(py.do(made))
+            run = self._call_out("rx.invoke", function, *inputs, *outputs)
+        self._out.append(py.do(run))
         several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return py.tuple_of(outputs) if several else outputs[0]
 
 
 def _input(inputs: Sequence[ast.expr], index: int) -> ast.expr:
-    """One of the arguments, which may be the fields of one tuple."""
+    """Argument `index`, which may be a field of a starred tuple."""
     match inputs:
         case [ast.Starred(value=fields)]:
             return py.item(fields, index)
@@ -383,6 +383,6 @@ def _input(inputs: Sequence[ast.expr], index: int) -> ast.expr:
 
 
 def _length(shape: rx.Expr) -> int:
-    """How many scalars a shape after the operands stands for."""
-    info = shape.struct_info
-    return info.ndim if isinstance(info, rx.ShapeStructInfo) else 0
+    """The number of scalars in a shape after the operands."""
+    sinfo = shape.struct_info
+    return sinfo.ndim if isinstance(sinfo, rx.ShapeStructInfo) else 0

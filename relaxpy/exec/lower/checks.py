@@ -1,7 +1,7 @@
-"""Checks against infos as inline Python: conditions that hold for every fitting value.
+"""Checks against struct info as inline Python conditions that only matching values satisfy.
 
-They are quick, and may fail for an odd value that does fit (a subclass, say): the full check that
-follows a failure decides.
+They are quick, and may fail for an unusual value that matches, such as an instance of a subclass.
+If they fail, the full check decides.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _PYTHON_TYPES = {"int64": "int", "float64": "float", "bool": "bool"}
 
 @dataclass(slots=True)
 class QuickCheck:
-    """What to test first, what to bind then, and what to compare after that."""
+    """Conditions on the structure, then bindings of variables, then comparisons with them."""
 
     structure: list[ast.expr] = field(default_factory=list)
     binds: list[tuple[tir.Var, ast.expr]] = field(default_factory=list)
     comparisons: list[ast.expr] = field(default_factory=list)
-    always_full: bool = False
+    needs_full_check: bool = False
 
 
 class CheckLowering:
-    """Writes the quick check of several values; `size_names` grows by what they bind."""
+    """Writes the quick check of several values; the variables that they bind join `size_names`."""
 
     def __init__(
         self,
@@ -45,27 +45,27 @@ class CheckLowering:
         self._shape_name = shape_name
         self._dtype_name = dtype_name
         self._new_name = new_name
-        self._later: list[Callable[[], None]] = []
+        self._deferred: list[Callable[[], None]] = []
         self.check = QuickCheck()
 
-    def add(self, value: ast.expr, info: rx.StructInfo | None) -> None:
-        """Check `value`, an expression that may be written several times, against `info`."""
+    def add(self, value: ast.expr, sinfo: rx.StructInfo | None) -> None:
+        """Check `value`, which may be evaluated several times, against `sinfo`."""
         out = self.check.structure
-        scalar = isinstance(info, (rx.PrimStructInfo, rx.ObjectStructInfo)) or info is None
+        scalar = isinstance(sinfo, (rx.PrimStructInfo, rx.ObjectStructInfo)) or sinfo is None
         if isinstance(value, ast.Constant) and not scalar:
-            # A literal is none of the others, and `4.dtype` is not even Python.
-            self.check.always_full = True
+            # A literal is only a scalar, and `4.dtype` is not valid Python.
+            self.check.needs_full_check = True
             return
-        match info:
+        match sinfo:
             case rx.TensorStructInfo():
-                self._tensor(value, info)
+                self._tensor(value, sinfo)
             case rx.PrimStructInfo(dtype=dtype, value=expected):
                 kind = _PYTHON_TYPES.get(dtype) or f"{self._dtype_name(dtype)}.type"
                 out.append(_has_type(value, kind))
                 if expected is not None:
                     whole = py.call("bool" if dtype.is_bool else "int", value)
-                    found = value if dtype.is_float else whole
-                    self._size(found, expected, compared=value)
+                    actual = value if dtype.is_float else whole
+                    self._size(actual, expected, compared=value)
             case rx.ShapeStructInfo(values=values, ndim=ndim):
                 out.append(_has_type(value, "rx.ShapeTuple"))
                 if ndim >= 0:
@@ -77,30 +77,30 @@ class CheckLowering:
                 out.append(_has_type(value, "tuple"))
                 length = py.call("len", value)
                 out.append(py.compare(length, ast.Eq, py.code(len(fields))))
-                for i, part in enumerate(fields):
-                    self.add(py.item(value, i), part)
+                for i, nested in enumerate(fields):
+                    self.add(py.item(value, i), nested)
             case rx.FuncStructInfo():
-                self.check.always_full = True
+                self.check.needs_full_check = True
             case _:
                 return
 
     def finish(self) -> QuickCheck:
-        """The check, once everything was added."""
-        for compare in self._later:
+        """The check of all values that were added."""
+        for compare in self._deferred:
             compare()
         return self.check
 
-    def _tensor(self, value: ast.expr, info: rx.TensorStructInfo) -> None:
+    def _tensor(self, value: ast.expr, sinfo: rx.TensorStructInfo) -> None:
         out = self.check.structure
         out.append(_has_type(value, "ndarray"))
-        found = py.attribute(value, "dtype")
-        if info.dtype.is_void:
-            out.append(py.call("rx.holds_numbers", found))
+        actual = py.attribute(value, "dtype")
+        if sinfo.dtype.is_void:
+            out.append(py.call("rx.holds_numbers", actual))
         else:
-            out.append(py.compare(found, ast.Eq, py.path(self._dtype_name(info.dtype))))
+            out.append(py.compare(actual, ast.Eq, py.path(self._dtype_name(sinfo.dtype))))
         shape = py.attribute(value, "shape")
-        if isinstance(info.shape, rx.ShapeExpr):
-            dims = info.shape.values
+        if isinstance(sinfo.shape, rx.ShapeExpr):
+            dims = sinfo.shape.values
             if all(isinstance(d, tir.IntImm) for d in dims):
                 self._same(shape, dims, out)
                 return
@@ -108,54 +108,54 @@ class CheckLowering:
             out.append(py.compare(ndim, ast.Eq, py.code(len(dims))))
             self._dimensions(shape, dims)
             return
-        if info.ndim >= 0:
+        if sinfo.ndim >= 0:
             ndim = py.attribute(value, "ndim")
-            out.append(py.compare(ndim, ast.Eq, py.code(info.ndim)))
-        if isinstance(info.shape, rx.Var):
-            shape_var = info.shape
-            self._later.append(lambda: self._same_as_var(shape, shape_var))
+            out.append(py.compare(ndim, ast.Eq, py.code(sinfo.ndim)))
+        if isinstance(sinfo.shape, rx.Var):
+            shape_var = sinfo.shape
+            self._deferred.append(lambda: self._same_as_var(shape, shape_var))
 
     def _same_as_var(self, shape: ast.expr, shape_var: rx.Var) -> None:
         name = self._shape_name(shape_var)
         if name is None:
-            self.check.always_full = True
+            self.check.needs_full_check = True
         else:
             self.check.comparisons.append(py.compare(shape, ast.Eq, py.path(name)))
 
-    def _same(self, found: ast.expr, dims: Sequence[tir.PrimExpr], out: list[ast.expr]) -> None:
+    def _same(self, actual: ast.expr, dims: Sequence[tir.PrimExpr], out: list[ast.expr]) -> None:
         expected = py.tuple_of(self._sizes.write(d) for d in dims)
-        out.append(py.compare(found, ast.Eq, expected))
+        out.append(py.compare(actual, ast.Eq, expected))
 
-    def _dimensions(self, found: ast.expr, dims: Sequence[tir.PrimExpr]) -> None:
-        """All at once where that is sure to give an answer, else from left to right (MC-8)."""
-        sure = all(isinstance(d, (tir.Var, tir.IntImm)) for d in dims)
-        if sure and not any(map(self._is_new, dims)):
-            self._later.append(lambda: self._same(found, dims, self.check.comparisons))
+    def _dimensions(self, actual: ast.expr, dims: Sequence[tir.PrimExpr]) -> None:
+        """Compare all dimensions at once if that cannot fail, or else from left to right (MC-8)."""
+        simple = all(isinstance(d, (tir.Var, tir.IntImm)) for d in dims)
+        if simple and not any(map(self._is_new, dims)):
+            self._deferred.append(lambda: self._same(actual, dims, self.check.comparisons))
             return
         for axis, expr in enumerate(dims):
-            self._size(py.item(found, axis), expr)
+            self._size(py.item(actual, axis), expr)
 
     def _is_new(self, expr: tir.PrimExpr) -> bool:
         return isinstance(expr, tir.Var) and expr not in self._size_names
 
     def _size(
-        self, found: ast.expr, expr: tir.PrimExpr, *, compared: ast.expr | None = None
+        self, actual: ast.expr, expr: tir.PrimExpr, *, compared: ast.expr | None = None
     ) -> None:
         if self._is_new(expr) and self._new_name is not None:
             assert isinstance(expr, tir.Var)
             self._size_names[expr] = self._new_name(expr.name)
-            self.check.binds.append((expr, found))
+            self.check.binds.append((expr, actual))
             return
 
-        if _may_divide_by_zero(expr):  # the full check says of which info that is
-            self.check.always_full = True
+        if _may_divide_by_zero(expr):  # the full check reports the position of the error
+            self.check.needs_full_check = True
             return
 
         def compare() -> None:
             expected = self._sizes.write(expr)
-            self.check.comparisons.append(py.compare(compared or found, ast.Eq, expected))
+            self.check.comparisons.append(py.compare(compared or actual, ast.Eq, expected))
 
-        self._later.append(compare)
+        self._deferred.append(compare)
 
 
 def _may_divide_by_zero(expr: tir.PrimExpr) -> bool:

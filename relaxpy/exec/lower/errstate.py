@@ -1,4 +1,4 @@
-"""NumPy's warnings, suppressed around kernels that a generated function calls unchecked."""
+"""Suppression of NumPy's warnings around kernels that generated functions call unchecked."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from relaxpy.exec import python_ast as py
 def suppress_warnings(
     function: ast.FunctionDef, may_warn: Collection[ast.stmt], *, whole: bool
 ) -> None:
-    """Let NumPy not warn in the `may_warn` of `function`, or in the `whole` of it.
+    """Suppress NumPy's warnings in the statements `may_warn`, or in the `whole` function.
 
-    The whole will do where nothing in it calls functions that should see the caller's settings.
+    The whole function is possible if it calls no functions that should see the caller's settings.
     """
     if not may_warn:
         return
@@ -24,7 +24,7 @@ def suppress_warnings(
 
 
 def _with_errstate(body: list[ast.stmt], may_warn: Collection[int]) -> list[ast.stmt]:
-    """`body` with runs of statements that may warn, and their allocations, under `errstate`."""
+    """`body` with `errstate` around runs of statements that may warn, and their allocations."""
     out: list[ast.stmt] = []
     run: list[ast.stmt] = []
     for stmt in body:
@@ -43,7 +43,7 @@ def _with_errstate(body: list[ast.stmt], may_warn: Collection[int]) -> list[ast.
 
 
 def _closed(run: list[ast.stmt], may_warn: Collection[int]) -> list[ast.stmt]:
-    """The run up to its last statement that may warn under `errstate`, and what follows that."""
+    """The run with `errstate` around the statements up to the last one that may warn."""
     count = max((i + 1 for i, stmt in enumerate(run) if id(stmt) in may_warn), default=0)
     if not count:
         return run
@@ -52,7 +52,7 @@ def _closed(run: list[ast.stmt], may_warn: Collection[int]) -> list[ast.stmt]:
 
 
 def is_allocation(stmt: ast.stmt, *modules: str) -> bool:
-    """Whether all that a statement does is to make a new tensor, by `empty` of these modules."""
+    """Whether a statement only creates a tensor, by the function `empty` of these modules."""
     match stmt:
         case ast.Assign(
             value=ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr="empty"))

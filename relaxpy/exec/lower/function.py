@@ -1,4 +1,4 @@
-"""One Relax function as one straight Python function."""
+"""Lowering of one Relax function to one Python function."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from relaxpy.exec.lower.calls import OBJECT, CallLowering
 from relaxpy.exec.lower.checks import CheckLowering, QuickCheck
 from relaxpy.exec.lower.errstate import suppress_warnings
 from relaxpy.exec.lower.liveness import delete_after_last_use
-from relaxpy.exec.lower.scope import GlobalCallee, Globals, Scope
+from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
 from relaxpy.exec.lower.uses import functions_used, shared_constants
 from relaxpy.exec.runtime.checks import (
+    CapturedVars,
     CompiledCast,
     CompiledResult,
     CompiledSignature,
     Signature,
-    Surroundings,
     cast_title,
-    place_of,
+    span_of_binding,
 )
-from relaxpy.exec.runtime.signatures import declared_result, function_info
+from relaxpy.exec.runtime.signatures import declared_result, function_sinfo
 from relaxpy.exec.runtime.support import CompiledClosure
 from relaxpy.exec.runtime.tail_calls import Jumps
 from relaxpy.ir.core.traverse import walk
@@ -48,9 +48,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Loop:
-    """The function that is being lowered, where some calls are `jumps`.
+    """The function that is being lowered, some of whose calls are `jumps`.
 
-    `callers` are the sizes by which earlier iterations check the result, where they may differ.
+    `callers` is the variable with the sizes by which earlier iterations check the result, if they
+    may differ. `start` are the statements before the loop.
     """
 
     signature: Signature
@@ -64,7 +65,7 @@ class Loop:
 class FunctionLowering(CallLowering):
     """Writes the Python function for one Relax function of the module, local functions included."""
 
-    def __init__(self, module: Globals, func: rx.Function, name: str) -> None:
+    def __init__(self, module: ModuleContext, func: rx.Function, name: str) -> None:
         CallLowering.__init__(self, module)
         self._func = func
         self._name = name
@@ -79,7 +80,7 @@ class FunctionLowering(CallLowering):
         return callee.prim_func if isinstance(callee, GlobalCallee) else None
 
     def lower(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
-        """The definitions: that of the step, if there is one, and that under the callee's name.
+        """The definition of the step, if there is one, and that of the function.
 
         Errors:
             CompileError: something in the function cannot be lowered.
@@ -114,35 +115,39 @@ class FunctionLowering(CallLowering):
         set_span(self._out, func.span)
         body = delete_after_last_use(self._out, self._owned)
         doc = py.docstring(str(signature))
-        made = py.function(python_name, params, [doc, *body])
+        definition = py.function(python_name, params, [doc, *body])
         suppress_warnings(
-            made, self._may_warn, whole=not (self._calls_out or self._module.is_watched)
+            definition, self._may_warn, whole=not (self._calls_out or self._module.is_instrumented)
         )
         if jumps.calls and not jumps.by_steps:
-            made.body = [doc, *self._loop.start, ast.While(py.code(True), made.body[1:], [])]
+            definition.body = [
+                doc,
+                *self._loop.start,
+                ast.While(py.code(True), definition.body[1:], []),
+            ]
         self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned
         (self._may_warn, self._calls_out), self._loop = outer_calls, outer_loop
-        return made
+        return definition
 
     # ---- checks
 
-    def _surroundings(self, infos: Sequence[rx.StructInfo | None], scope: Scope) -> Surroundings:
-        """What of `scope` the infos use."""
-        given = [info for info in infos if info is not None]
-        free = dict.fromkeys(v for info in given for v in free_shape_vars(info, scope.sizes))
+    def _captured_vars(self, sinfos: Sequence[rx.StructInfo | None], scope: Scope) -> CapturedVars:
+        """The variables of `scope` that the struct info uses."""
+        used = [sinfo for sinfo in sinfos if sinfo is not None]
+        free = dict.fromkeys(v for sinfo in used for v in free_shape_vars(sinfo, scope.sizes))
         sizes = tuple(v for v in free if v in scope.sizes)
         shapes = dict.fromkeys(
-            node for info in given for node in walk(info) if isinstance(node, rx.Var)
+            node for sinfo in used for node in walk(sinfo) if isinstance(node, rx.Var)
         )
-        return Surroundings(
+        return CapturedVars(
             sizes,
             tuple(v for v in shapes if v in scope.values),
             {v: scope.origins.get(v, "") or "the surroundings" for v in sizes},
         )
 
-    def _captured(self, around: Surroundings) -> list[ast.expr]:
-        sizes = [py.path(self._scope.sizes[v]) for v in around.size_vars]
-        return sizes + [self._scope.values[v] for v in around.shape_vars]
+    def _captured_values(self, captured: CapturedVars) -> list[ast.expr]:
+        sizes = [py.path(self._scope.sizes[v]) for v in captured.size_vars]
+        return sizes + [self._scope.values[v] for v in captured.shape_vars]
 
     def _quick(self, new_names: bool = True) -> CheckLowering:
         return CheckLowering(
@@ -154,44 +159,44 @@ class FunctionLowering(CallLowering):
         )
 
     def _shape_name(self, var: rx.Var) -> str | None:
-        found = self._scope.values.get(var)
-        return found.id if isinstance(found, ast.Name) else None
+        expr = self._scope.values.get(var)
+        return expr.id if isinstance(expr, ast.Name) else None
 
     def _emit_check(
         self, quick: QuickCheck, full: ast.expr, names: Mapping[tir.Var, str] | None = None
     ) -> None:
-        """The quick check in line, the full one where it fails."""
+        """Write the quick check, and a call of the full check if it fails."""
         names = self._scope.sizes if names is None else names
-        if quick.always_full:
+        if quick.needs_full_check:
             self._out.append(py.do(full))
         elif quick.structure:
             self._out.append(_unless(quick.structure, full))
-        for var, found in quick.binds:
-            self._out.append(py.assign(names[var], found))
-        if quick.comparisons and not quick.always_full:
+        for var, value in quick.binds:
+            self._out.append(py.assign(names[var], value))
+        if quick.comparisons and not quick.needs_full_check:
             self._out.append(_unless(quick.comparisons, full))
 
     def _check_arguments(
         self, signature: Signature, params: Sequence[str], outer: Scope
     ) -> ast.expr:
-        """The name of the full checks, which are made when the result is known.
+        """Write the check of the arguments; return the object with the full checks.
 
         Rule:
             FN-1, FN-3, FN-4, FN-5, FN-6, FN-7.
         """
-        infos = [p.struct_info for p in signature.params]
-        around = self._surroundings(infos, outer)
+        sinfos = [p.struct_info for p in signature.params]
+        captured = self._captured_vars(sinfos, outer)
         quick = self._quick()
-        for param, info in zip(params, infos, strict=True):
-            quick.add(py.path(param), info)
-        found = quick.finish()
-        for var, _ in found.binds:
+        for param, sinfo in zip(params, sinfos, strict=True):
+            quick.add(py.path(param), sinfo)
+        check = quick.finish()
+        for var, _ in check.binds:
             self._scope.origins[var] = f"the parameters of {signature.name}"
-        inside = self._surroundings([signature.ret], self._scope)
-        check = CompiledSignature(signature, around, inside)
-        name = self._module.share(f"{signature.name}_signature", check)
-        args = [*map(py.path, params), *self._captured(around)]
-        self._emit_check(found, py.call(py.attribute(name, "arguments"), *args))
+        local = self._captured_vars([signature.ret], self._scope)
+        signature_check = CompiledSignature(signature, captured, local)
+        name = self._module.share(f"{signature.name}_signature", signature_check)
+        args = [*map(py.path, params), *self._captured_values(captured)]
+        self._emit_check(check, py.call(py.attribute(name, "arguments"), *args))
         return name
 
     @override
@@ -214,7 +219,7 @@ class FunctionLowering(CallLowering):
         full: ast.expr,
         outer: Scope,
     ) -> None:
-        """FN-8, FN-9, left out where what is surely known of the result fits."""
+        """FN-8 and FN-9, unless the known struct info of the result implies the annotation."""
         ret = signature.ret
         if ret is None or is_base_of(ret, known, self._scope.sizes):
             if self._loop is not None and self._loop.callers is not None:
@@ -225,10 +230,10 @@ class FunctionLowering(CallLowering):
         value = self._named(result, "result")
         quick = self._quick(new_names=False)
         quick.add(value, ret)
-        inside = self._surroundings([ret], self._scope)
+        local = self._captured_vars([ret], self._scope)
         self._emit_check(
             quick.finish(),
-            py.call(py.attribute(full, "result"), value, *self._captured(inside)),
+            py.call(py.attribute(full, "result"), value, *self._captured_values(local)),
         )
         self._check_for_callers(value)
         self._out.append(ast.Return(value))
@@ -236,7 +241,7 @@ class FunctionLowering(CallLowering):
     # ---- calls that are jumps
 
     def _jump(self, call: rx.Call, loop: Loop) -> None:
-        """A tail call of the function itself: other arguments, and the next iteration."""
+        """Write a tail call of the function itself as an assignment to its parameters."""
         if loop.jumps.by_steps:
             self._return_call(call, loop)
             return
@@ -256,32 +261,32 @@ class FunctionLowering(CallLowering):
         self._out.append(ast.Continue())
 
     def _return_call(self, call: rx.Call, loop: Loop) -> None:
-        """A tail call in a step: whoever runs the steps makes it, and checks the result last."""
+        """Write a tail call in a step, which the loop over the steps makes."""
         if isinstance(call.op, rx.Var):
             self._variable(call.op)
             step, callee = self._local_steps[call.op]
         else:
             assert isinstance(call.op, rx.GlobalVar)
-            found = self._module.callee(call.op)
-            assert isinstance(found, GlobalCallee)
-            assert found.step is not None
-            step, callee = found.step, found.signature
-        made = [py.path(step), py.tuple_of(self._operands(call.args))]
+            target = self._module.callee(call.op)
+            assert isinstance(target, GlobalCallee)
+            assert target.step is not None
+            step, callee = target.step, target.signature
+        args = [py.path(step), py.tuple_of(self._operands(call.args))]
         ret = loop.signature.ret
-        sizes = self._captured(self._surroundings([ret], self._scope))
+        sizes = self._captured_values(self._captured_vars([ret], self._scope))
         if ret is not None and (sizes or not _implies(callee.ret, ret)):
-            made += [py.attribute(loop.full, "result"), py.tuple_of(sizes)]
-        self._out.append(ast.Return(py.call("rx.TailCall", *made)))
+            args += [py.attribute(loop.full, "result"), py.tuple_of(sizes)]
+        self._out.append(ast.Return(py.call("rx.TailCall", *args)))
 
     def _note_caller(self, loop: Loop, known: Sequence[rx.StructInfo]) -> None:
-        """Keep the sizes by which the result is checked, unless the next iteration has the same."""
+        """Save the sizes by which the result is checked, unless they cannot change."""
         ret = loop.signature.ret
         if ret is None:
             return
-        sizes = self._captured(self._surroundings([ret], self._scope))
-        infos = [param.struct_info or OBJECT for param in loop.signature.params]
-        pairs = ((i, k) for i, k in zip(infos, known, strict=True) if free_shape_vars(i))
-        if not sizes or all(is_base_of(info, found, self._scope.sizes) for info, found in pairs):
+        sizes = self._captured_values(self._captured_vars([ret], self._scope))
+        sinfos = [param.struct_info or OBJECT for param in loop.signature.params]
+        pairs = ((i, k) for i, k in zip(sinfos, known, strict=True) if free_shape_vars(i))
+        if not sizes or all(is_base_of(param, arg, self._scope.sizes) for param, arg in pairs):
             return
         if loop.callers is None:
             loop.callers = self._names.fresh("callers")
@@ -289,7 +294,7 @@ class FunctionLowering(CallLowering):
         self._out.append(py.do(py.call("rx.note_caller", loop.callers, py.tuple_of(sizes))))
 
     def _check_for_callers(self, result: ast.expr) -> None:
-        """The checks of the result by those whose sizes were others, the last of them first."""
+        """Write the checks of the result by the sizes of earlier iterations."""
         if self._loop is not None and self._loop.callers is not None:
             check = py.attribute(self._loop.full, "result")
             self._out.append(
@@ -300,7 +305,7 @@ class FunctionLowering(CallLowering):
 
     @override
     def _expression(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
-        """`expr` as Python; statements that must run before it are put out."""
+        """`expr` as Python; the statements that must run before it are appended to `_out`."""
         match expr:
             case rx.Var():
                 return self._variable(expr)
@@ -320,16 +325,16 @@ class FunctionLowering(CallLowering):
                 return self._module.share(f"datatype_{dtype}", dtype)
             case rx.Tuple(fields=fields):
                 return py.tuple_of(self._operands(fields))
-            case rx.TupleGetItem(tuple_value=of, index=index):
-                known = self._known(of)
-                value = self._operand(of)
+            case rx.TupleGetItem(tuple_value=tuple_value, index=index):
+                known = self._known(tuple_value)
+                value = self._operand(tuple_value)
                 if isinstance(known, rx.TupleStructInfo) and index < len(known.fields):
                     return py.item(value, index)
                 return py.call("rx.field", value, py.code(index))
             case rx.ExternFunc():
                 return py.call(py.attribute(self._packed(expr, None), "function"))
             case rx.SeqExpr():
-                outer, self._scope = self._scope, self._scope.opened()
+                outer, self._scope = self._scope, self._scope.nested()
                 value = self._body(expr, hint)
                 self._scope = outer
                 return value
@@ -343,15 +348,15 @@ class FunctionLowering(CallLowering):
                 raise CompileError(f"{expr} has no value here", span=getattr(expr, "span", None))
 
     def _variable(self, var: rx.Var) -> ast.expr:
-        found = self._scope.values.get(var)
-        if found is None:
+        expr = self._scope.values.get(var)
+        if expr is None:
             raise CompileError(
                 f"variable {var.name_hint} is not bound here", rule="SC-5", span=var.span
             )
-        return found
+        return expr
 
     def _body(self, body: rx.Expr, hint: str) -> ast.expr:
-        """The body of a function or branch, whose scope is open (EV-20)."""
+        """Write the body of a function or branch in the current scope (EV-20); its result."""
         if not isinstance(body, rx.SeqExpr):
             return self._expression(body, hint)
         for block in body.blocks:
@@ -360,9 +365,9 @@ class FunctionLowering(CallLowering):
         return self._expression(body.body, hint)
 
     def _bind(self, binding: rx.Binding) -> None:
-        before = len(self._out)
+        start = len(self._out)
         self._write_binding(binding)
-        set_span(self._out[before:], place_of(binding))
+        set_span(self._out[start:], span_of_binding(binding))
 
     def _write_binding(self, binding: rx.Binding) -> None:
         var = binding.var
@@ -384,7 +389,7 @@ class FunctionLowering(CallLowering):
             known = binding.struct_info
         elif (declared := declared_result(binding.value)) is not None:
             value = self._named(value, var.name_hint if var else "v")
-            self._declared_result(*declared, value, place_of(binding))
+            self._declared_result(*declared, value, span_of_binding(binding))
         if var is None:
             if not isinstance(value, (ast.Name, ast.Constant)):
                 self._out.append(py.do(value))
@@ -402,33 +407,35 @@ class FunctionLowering(CallLowering):
         return py.path(name)
 
     def _declared_result(
-        self, info: rx.StructInfo, title: str, value: ast.expr, span: Span | None
+        self, sinfo: rx.StructInfo, title: str, value: ast.expr, span: Span | None
     ) -> None:
         """DER-29."""
-        around = self._surroundings([info], self._scope)
-        full = self._module.share("returned", CompiledResult(info, title, around, span))
+        captured = self._captured_vars([sinfo], self._scope)
+        full = self._module.share("returned", CompiledResult(sinfo, title, captured, span))
         quick = self._quick(new_names=False)
-        quick.add(value, info)
-        call = py.call(py.attribute(full, "check"), value, *self._captured(around))
+        quick.add(value, sinfo)
+        call = py.call(py.attribute(full, "check"), value, *self._captured_values(captured))
         checks, self._out = self._out, []
         self._emit_check(quick.finish(), call)
         checks, self._out = self._out, checks
         if checks:
-            given = py.compare(value, ast.IsNot, py.code(None))
-            self._out.append(ast.If(given, checks, []))
+            is_given = py.compare(value, ast.IsNot, py.code(None))
+            self._out.append(ast.If(is_given, checks, []))
 
     def _match_cast(self, cast: rx.MatchCast, value: ast.expr) -> None:
         """Check the value of a match_cast, then bind that very value (MC-18, MC-19, MC-20)."""
         title = cast_title(cast, self._name)
-        around = self._surroundings([cast.struct_info], self._scope)
-        full = self._module.share("cast", CompiledCast(cast.struct_info, title, around, cast.span))
-        captured = self._captured(around)
+        captured = self._captured_vars([cast.struct_info], self._scope)
+        full = self._module.share(
+            "cast", CompiledCast(cast.struct_info, title, captured, cast.span)
+        )
+        values = self._captured_values(captured)
         quick = self._quick()
         quick.add(value, cast.struct_info)
-        found = quick.finish()
-        for bound, _ in found.binds:
+        check = quick.finish()
+        for bound, _ in check.binds:
             self._scope.origins[bound] = title
-        self._emit_check(found, py.call(py.attribute(full, "check"), value, *captured))
+        self._emit_check(check, py.call(py.attribute(full, "check"), value, *values))
 
     def _conditional(self, branch: rx.If, hint: str) -> ast.expr:
         """EV-12."""
@@ -438,7 +445,7 @@ class FunctionLowering(CallLowering):
             test = py.call("rx.truth", test)
         name = self._names.fresh(hint)
         self._owned.add(name)
-        arms, infos = [], []
+        arms, sinfos = [], []
         for arm in (branch.true_branch, branch.false_branch):
             with self._branch() as statements:
                 result = self._body(arm, hint)
@@ -448,27 +455,27 @@ class FunctionLowering(CallLowering):
                 statements.append(py.assign(name, result))
                 if isinstance(arm, rx.SeqExpr):
                     set_span(statements[-1:], arm.body.span)
-                infos.append(self._known(arm))
+                sinfos.append(self._known(arm))
         self._out.append(ast.If(test, *arms))
-        if not infos:
+        if not sinfos:
             return py.code(None)
-        self._branch_infos[branch] = infos[0] if len(infos) == 1 else self._common(*infos)
+        self._branch_sinfos[branch] = sinfos[0] if len(sinfos) == 1 else self._common_sinfo(*sinfos)
         return py.path(name)
 
-    def _common(self, first: rx.StructInfo, second: rx.StructInfo) -> rx.StructInfo:
-        """What is known after a branch whose arms give values of these infos."""
+    def _common_sinfo(self, first: rx.StructInfo, second: rx.StructInfo) -> rx.StructInfo:
+        """Struct info of the value of a branch whose arms have values of these kinds."""
         sizes = self._scope.sizes
         for general, special in ((first, second), (second, first)):
-            inside = any(v not in sizes for v in free_shape_vars(general))
-            if not inside and is_base_of(general, special, sizes):
+            is_visible = all(v in sizes for v in free_shape_vars(general))
+            if is_visible and is_base_of(general, special, sizes):
                 return general
         return OBJECT
 
     @contextmanager
     def _branch(self) -> Iterator[list[ast.stmt]]:
-        """A scope and a place for statements of its own."""
+        """Enter a nested scope; return its list of statements."""
         scope, out = self._scope, self._out
-        self._scope, self._out = scope.opened(), []
+        self._scope, self._out = scope.nested(), []
         try:
             yield self._out
         finally:
@@ -477,7 +484,7 @@ class FunctionLowering(CallLowering):
     # ---- functions
 
     def _run_of(self, step: ast.FunctionDef, name: str) -> ast.FunctionDef:
-        """The function that runs `step`, and what steps return to be called next, to the end."""
+        """The function that runs `step`, and the tail calls that steps return, to the end."""
         params = [arg.arg for arg in step.args.args]
         returned = self._names.fresh("returned")
         run = py.assign(returned, py.call(step.name, *params))
@@ -489,7 +496,7 @@ class FunctionLowering(CallLowering):
     def _function_value(
         self, func: rx.Function, hint: str, var: rx.Var | None, forced: bool = False
     ) -> ast.expr:
-        """EV-8, EV-9: the local function, and the closure where it is used as a value."""
+        """Write a local function, and its closure if it is used as a value (EV-8, EV-9)."""
         name = self._names.fresh(hint)
         needs_value = forced or var is None or var in self._used_as_values
         value_name = self._names.fresh(f"{hint}_closure") if needs_value else name
@@ -500,24 +507,24 @@ class FunctionLowering(CallLowering):
         if var is not None and jumps.by_steps:
             step = self._names.fresh(f"{hint}_step")
             self._local_steps[var] = step, Signature.of(func, hint)
-            made = self._definition(func, hint, step, var, jumps)
-            self._out += [made, self._run_of(made, name)]
+            step_definition = self._definition(func, hint, step, var, jumps)
+            self._out += [step_definition, self._run_of(step_definition, name)]
         else:
             self._out.append(self._definition(func, hint, name, var, jumps))
         if needs_value:
-            info = function_info(func)
-            around = self._scope.sizes
-            sizes = tuple(v for v in free_shape_vars(info, around) if v in around)
-            shared = self._module.share(f"{hint}_info", CompiledClosure(info, hint, sizes))
+            sinfo = function_sinfo(func)
+            outer_sizes = self._scope.sizes
+            sizes = tuple(v for v in free_shape_vars(sinfo, outer_sizes) if v in outer_sizes)
+            shared = self._module.share(f"{hint}_info", CompiledClosure(sinfo, hint, sizes))
             captured = [py.path(self._scope.sizes[v]) for v in sizes]
             closure = py.call(py.attribute(shared, "make"), py.path(name), *captured)
             self._out.append(py.assign(value_name, closure))
         return py.path(value_name)
 
 
-def _implies(found: rx.StructInfo | None, wanted: rx.StructInfo) -> bool:
-    """Whether a result of info `found` needs no other check for `wanted`."""
-    return found is not None and not free_shape_vars(wanted) and is_base_of(wanted, found)
+def _implies(actual: rx.StructInfo | None, expected: rx.StructInfo) -> bool:
+    """Whether every result of `actual` struct info satisfies `expected`."""
+    return actual is not None and not free_shape_vars(expected) and is_base_of(expected, actual)
 
 
 def _unless(conditions: Sequence[ast.expr], then: ast.expr) -> ast.stmt:

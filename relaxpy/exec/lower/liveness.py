@@ -1,4 +1,4 @@
-"""Tensors die after their last use: `del` statements put into generated functions."""
+"""Insertion of `del` statements after the last use of tensors in generated functions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from relaxpy.exec import python_ast as py
 
 
 def delete_after_last_use(body: list[ast.stmt], owned: Collection[str]) -> list[ast.stmt]:
-    """`body` with each name in `owned` deleted once nothing mentions it any more.
+    """`body` with a deletion of each name in `owned` after its last use.
 
-    Names that inner functions capture are left alone, and so are those that live to the end anyway.
+    Names that nested functions capture are not deleted, nor are names that are used at the end.
     """
     captured: set[str] = set()
     counts = [Counter(_mentions(stmt, captured)) for stmt in body]
@@ -24,30 +24,30 @@ def delete_after_last_use(body: list[ast.stmt], owned: Collection[str]) -> list[
 
 
 def _mentions(stmt: ast.AST, captured: set[str]) -> Iterator[str]:
-    """The names in `stmt`; those in functions inside it are entered into `captured`, too."""
+    """The names in `stmt`; names in nested functions are also added to `captured`."""
     stack = [stmt]
     while stack:
         node = stack.pop()
         if isinstance(node, ast.Name):
             yield node.id
         elif isinstance(node, ast.FunctionDef):
-            inside = [*chain.from_iterable(_mentions(s, captured) for s in _parts(node))]
-            captured.update(inside)
-            yield from inside
+            names = [*chain.from_iterable(_mentions(s, captured) for s in _child_nodes(node))]
+            captured.update(names)
+            yield from names
         else:
-            stack += _parts(node)
+            stack += _child_nodes(node)
 
 
-def _parts(node: ast.AST) -> list[ast.AST]:
-    """The nodes in the fields of `node`."""
-    found: list[ast.AST] = []
+def _child_nodes(node: ast.AST) -> list[ast.AST]:
+    """The child nodes of `node`, without constants and contexts."""
+    children: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)
         if isinstance(value, list):
-            found += [item for item in value if isinstance(item, ast.AST)]
+            children += [item for item in value if isinstance(item, ast.AST)]
         elif isinstance(value, ast.AST) and not isinstance(value, (ast.Constant, ast.Load)):
-            found.append(value)
-    return found
+            children.append(value)
+    return children
 
 
 def _with_deletions(
@@ -56,25 +56,25 @@ def _with_deletions(
     names: Collection[str],
     totals: Counter[str],
 ) -> list[ast.stmt]:
-    here: Counter[str] = Counter()
+    counts_here: Counter[str] = Counter()
     last: dict[str, int] = {}
-    inside: dict[int, set[str]] = {}
+    only_in: dict[int, set[str]] = {}
     for i, (stmt, mentions) in enumerate(zip(body, counts, strict=True)):
         count = {name: number for name, number in mentions.items() if name in names}
-        here.update(count)
+        counts_here.update(count)
         last.update(dict.fromkeys(count, i))
         if isinstance(stmt, ast.If):
-            inside[i] = {name for name, number in count.items() if number == totals[name]}
+            only_in[i] = {name for name, number in count.items() if number == totals[name]}
     dying: dict[int, list[str]] = {}
     for name, i in last.items():
-        if here[name] == totals[name] and name not in inside.get(i, ()):
+        if counts_here[name] == totals[name] and name not in only_in.get(i, ()):
             dying.setdefault(i, []).append(name)
     out: list[ast.stmt] = []
     for i, stmt in enumerate(body):
         if isinstance(stmt, ast.If):
             for suite in (stmt.body, stmt.orelse):
-                parts = [Counter(_mentions(s, set())) for s in suite]
-                suite[:] = _with_deletions(suite, parts, inside.get(i, ()), totals)
+                suite_counts = [Counter(_mentions(s, set())) for s in suite]
+                suite[:] = _with_deletions(suite, suite_counts, only_in.get(i, ()), totals)
         out.append(stmt)
         ends = py.leaves([stmt]) or (i + 2 == len(body) and _only_returns(body[-1]))
         if i in dying and not ends:
@@ -83,7 +83,7 @@ def _with_deletions(
 
 
 def _only_returns(stmt: ast.stmt) -> bool:
-    """Whether `stmt` gives a result without computing anything."""
+    """Whether `stmt` returns names or a constant."""
     match stmt:
         case ast.Return(value=ast.Name() | ast.Constant() | None):
             return True

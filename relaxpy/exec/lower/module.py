@@ -1,4 +1,4 @@
-"""A whole module as one Python text: kernels, Relax functions, and the objects they name."""
+"""Lowering of a module to one Python text with its kernels and Relax functions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.lower.uses import written_params
 from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
-from relaxpy.exec.runtime.instrument import Instrument, Watched
+from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.python_functions import symbol_of, symbols
-from relaxpy.exec.runtime.signatures import function_info, signature_of
-from relaxpy.exec.runtime.support import WatchedPackedCall, invoke_watched
+from relaxpy.exec.runtime.signatures import function_sinfo, signature_of
+from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
@@ -34,7 +34,7 @@ KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str, Mapping[str, str]], Ke
 
 @dataclass(frozen=True, slots=True)
 class LoweredModule:
-    """The text of a module, and its functions: Relax functions plain, PrimFuncs as values."""
+    """The text of a module, its Relax functions in Python, and its PrimFuncs as values."""
 
     source: str
     functions: Mapping[str, Callable[..., Value]]
@@ -42,7 +42,7 @@ class LoweredModule:
 
 
 class ModuleLowering:
-    """Names and shared objects of one module's text."""
+    """The names and shared objects of one module's text."""
 
     def __init__(
         self,
@@ -50,46 +50,46 @@ class ModuleLowering:
         compile_kernel: KernelCompiler,
         programs: DynamicPrograms,
         *,
-        is_watched: bool,
+        is_instrumented: bool,
     ) -> None:
-        self.is_watched = is_watched
+        self.is_instrumented = is_instrumented
         self._module = module
         self._compile_kernel = compile_kernel
         self.programs = programs
         self.names = Names(("np", "math", "rt", "rx", "ndarray"))
-        self.own_functions: dict[str, Value] = dict(symbols(module))
+        self.module_functions: dict[str, Value] = dict(symbols(module))
         self.namespace: dict[str, Any] = {}
         self.dtypes: dict[str, str] = {}
         self.value_names: dict[str, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
         self._without_checks: set[str] = set()
         functions = module.functions_by_name
-        graphs = {own: func for own, func in functions.items() if isinstance(func, rx.Function)}
-        # An instrument sees every call, so that there all of them are calls.
-        self.jumps: Mapping[FunctionKey, Jumps] = {} if is_watched else find_jumps(graphs)
-        names = {own: self.names.fresh(own) for own in functions}
-        self._own_names = {
-            own: name
-            for own, name in names.items()
-            if not isinstance(functions[own], rx.ExternFunc)
+        graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
+        # An instrument observes every call, so that none of them can be a jump.
+        self.jumps: Mapping[FunctionKey, Jumps] = {} if is_instrumented else find_jumps(graphs)
+        names = {name: self.names.fresh(name) for name in functions}
+        self._python_names = {
+            name: python_name
+            for name, python_name in names.items()
+            if not isinstance(functions[name], rx.ExternFunc)
         }
         self.callees = {
-            own: func if isinstance(func, rx.ExternFunc) else self._callee(own, names[own], func)
-            for own, func in functions.items()
+            name: func if isinstance(func, rx.ExternFunc) else self._callee(name, names[name], func)
+            for name, func in functions.items()
         }
 
-    def _callee(self, own: str, name: str, func: rx.BaseFunc) -> GlobalCallee:
-        signature = signature_of(func, own)
+    def _callee(self, name: str, python_name: str, func: rx.BaseFunc) -> GlobalCallee:
+        signature = signature_of(func, name)
         if not isinstance(func, PrimFunc):
-            by_steps = (own, None) in self.jumps and self.jumps[own, None].by_steps
-            step = self.names.fresh(f"{name}_step") if by_steps else None
-            return GlobalCallee(name, signature, step=step)
-        unchecked = self.names.fresh(f"{name}_unchecked")
-        kernel = self._compile_kernel(func, name, unchecked, self._own_names)
-        return GlobalCallee(name, signature, func, kernel, written_params(func))
+            by_steps = (name, None) in self.jumps and self.jumps[name, None].by_steps
+            step = self.names.fresh(f"{python_name}_step") if by_steps else None
+            return GlobalCallee(python_name, signature, step=step)
+        unchecked = self.names.fresh(f"{python_name}_unchecked")
+        kernel = self._compile_kernel(func, python_name, unchecked, self._python_names)
+        return GlobalCallee(python_name, signature, func, kernel, written_params(func))
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
-        """What a GlobalVar stands for.
+        """The function that a GlobalVar refers to.
 
         Errors:
             CompileError: it is not in the module (SC-1).
@@ -99,49 +99,49 @@ class ModuleLowering:
         return self.callees[var.name_hint]
 
     def python_callee(self, name: str) -> rx.ExternFunc:
-        """What `call_py_func` calls by a name: a Python function of the module, or a packed one."""
-        own = self.callees.get(name)
+        """The callee of `call_py_func`: a Python function of the module or a packed function."""
+        func = self.callees.get(name)
         return (
-            own
-            if isinstance(own, rx.ExternFunc) and python_function_of(own)
+            func
+            if isinstance(func, rx.ExternFunc) and python_function_of(func)
             else rx.ExternFunc(name)
         )
 
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
-        """The kernel of `callee` without its checks, which becomes part of the text."""
+        """The kernel of `callee` without its checks, which is added to the text."""
         assert callee.kernel is not None
         assert callee.kernel.unchecked is not None
         self._without_checks.add(callee.name)
         return callee.kernel.unchecked
 
     def kernel_definitions(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
-        """The functions that are the kernel of `callee`: that which does the work comes first."""
+        """The functions of the kernel of `callee`; the first one does the work."""
         assert callee.kernel is not None
-        found = callee.kernel.unchecked
-        if found is None or callee.name not in self._without_checks:
+        unchecked = callee.kernel.unchecked
+        if unchecked is None or callee.name not in self._without_checks:
             return [callee.kernel.tree]
-        return [found.tree, found.entry]
+        return [unchecked.tree, unchecked.entry]
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
-        """The function that a GlobalVar stands for, as a value."""
+        """The function that a GlobalVar refers to, as a value."""
         callee = self.callee(var)
         if isinstance(callee, rx.ExternFunc):
-            made = support.CompiledPackedCall(
-                symbol_of(callee), (), {}, self.own_functions, var.span
+            packed_call = support.CompiledPackedCall(
+                symbol_of(callee), (), {}, self.module_functions, var.span
             )
-            return py.call(py.attribute(self.share(callee.global_symbol, made), "function"))
-        own = var.name_hint
-        if own not in self.value_names:
-            self.value_names[own] = self.names.fresh(f"{callee.name}_value")
-        return py.path(self.value_names[own])
+            return py.call(py.attribute(self.share(callee.global_symbol, packed_call), "function"))
+        name = var.name_hint
+        if name not in self.value_names:
+            self.value_names[name] = self.names.fresh(f"{callee.name}_value")
+        return py.path(self.value_names[name])
 
     def share(self, hint: str, value: object) -> ast.expr:
-        """A global name for `value`; one name for one object."""
-        found = self._shared.get(id(value))
-        if found is None:
-            found = self._shared[id(value)] = value, self.names.fresh(hint)
-            self.namespace[found[1]] = value
-        return py.path(found[1])
+        """The global name of the object `value`."""
+        entry = self._shared.get(id(value))
+        if entry is None:
+            entry = self._shared[id(value)] = value, self.names.fresh(hint)
+            self.namespace[entry[1]] = value
+        return py.path(entry[1])
 
     def dtype_name(self, dtype: str) -> str:
         """The global name of a datatype."""
@@ -150,7 +150,7 @@ class ModuleLowering:
         return self.dtypes[dtype]
 
     def definitions(self, func: rx.Function, var: rx.GlobalVar) -> list[ast.FunctionDef]:
-        """The Python function for a Relax function, after its step if it has one."""
+        """The Python function for a Relax function, and before it its step, if there is one."""
         callee = self.callee(var)
         assert isinstance(callee, GlobalCallee)
         return FunctionLowering(self, func, var.name_hint).lower(callee)
@@ -162,10 +162,10 @@ def lower_module(
     runtime: object,
     instrument: Instrument | None = None,
 ) -> LoweredModule:
-    """Every function of `module` as Python, loaded; `runtime` is what kernels call `rt`.
+    """Compile every function of `module` to Python; kernels refer to `runtime` as `rt`.
 
-    The calls that functions make of each other, of kernels, packed functions and operators lowered
-    at run time are shown to `instrument`.
+    Calls of functions of the module, packed functions and operators that are lowered at run time
+    are reported to `instrument`.
 
     Errors:
         CompileError: something in the module cannot be lowered.
@@ -174,9 +174,11 @@ def lower_module(
     def build(program: IRModule) -> Callable[..., Value]:
         return lower_module(program, compile_kernel, runtime).functions["main"]
 
-    is_watched = instrument is not None
-    lowering = ModuleLowering(module, compile_kernel, DynamicPrograms(build), is_watched=is_watched)
-    functions_of_graphs = [
+    is_instrumented = instrument is not None
+    lowering = ModuleLowering(
+        module, compile_kernel, DynamicPrograms(build), is_instrumented=is_instrumented
+    )
+    graph_functions = [
         definition
         for var, func in module.functions.items()
         if isinstance(func, rx.Function)
@@ -184,11 +186,11 @@ def lower_module(
     ]
     kernels: dict[str, Kernel] = {}
     definitions: list[ast.stmt] = []
-    for own, callee in lowering.callees.items():
+    for name, callee in lowering.callees.items():
         if isinstance(callee, GlobalCallee) and callee.kernel is not None:
-            kernels[own] = callee.kernel
+            kernels[name] = callee.kernel
             definitions += lowering.kernel_definitions(callee)
-    tree = ast.Module([*_header(lowering), *definitions, *functions_of_graphs], [])
+    tree = ast.Module([*_header(lowering), *definitions, *graph_functions], [])
     source = render(tree)
     try:
         names = {**lowering.namespace, "rt": runtime}
@@ -196,49 +198,51 @@ def lower_module(
     except IndentationError:
         raise CompileError(
             "branches and local functions nest deeper than Python's 100 levels of indentation",
-            hint="make functions of the module of the inner ones",
+            hint="move inner functions or branches to functions of the module",
         ) from None
-    except SyntaxError as error:  # of what was generated: Python nests no more blocks
+    except SyntaxError as error:  # Python limits the nesting of blocks
         raise CompileError(
             f"the loops of a kernel nest deeper than Python does: {error.msg}",
             hint='fuse loops, or use target="reference"',
         ) from None
     plain_functions = dict(namespace)
     if instrument is not None:
-        _watch(lowering, namespace, instrument)
+        _instrument_calls(lowering, namespace, instrument)
     functions = {}
-    for own, callee in lowering.callees.items():
+    for name, callee in lowering.callees.items():
         if isinstance(callee, rx.ExternFunc):
             continue
         plain = (plain_functions if callee.prim_func is None else namespace)[callee.name]
-        value = _function_value(module[own], callee, plain)
+        value = _function_value(module[name], callee, plain)
         if isinstance(value, PrimFuncValue):
             symbol = callee.prim_func.attrs.get("global_symbol") if callee.prim_func else None
             if symbol is not None:
-                lowering.own_functions[str(symbol)] = value
-        if own in lowering.value_names:
-            namespace[lowering.value_names[own]] = value
-        functions[own] = value if isinstance(value, PrimFuncValue) else plain
+                lowering.module_functions[str(symbol)] = value
+        if name in lowering.value_names:
+            namespace[lowering.value_names[name]] = value
+        functions[name] = value if isinstance(value, PrimFuncValue) else plain
     return LoweredModule(source, functions, kernels)
 
 
-def _watch(lowering: ModuleLowering, namespace: dict[str, Any], instrument: Instrument) -> None:
-    """Put what shows its calls in the place of every function that the text calls by a name."""
+def _instrument_calls(
+    lowering: ModuleLowering, namespace: dict[str, Any], instrument: Instrument
+) -> None:
+    """Replace the functions that the text calls by name with functions that report their calls."""
     for name, value in lowering.namespace.items():
         if isinstance(value, support.CompiledPackedCall):
-            namespace[name] = WatchedPackedCall(value, instrument)
+            namespace[name] = InstrumentedPackedCall(value, instrument)
         elif isinstance(value, DynamicOperator):
-            namespace[name] = Watched(value, value.name, instrument)
-    for own, callee in lowering.callees.items():
+            namespace[name] = Instrumented(value, value.name, instrument)
+    for symbol, callee in lowering.callees.items():
         if isinstance(callee, rx.ExternFunc):
             continue
         name = callee.name
         if callee.kernel is not None:
             name = lowering.kernel_definitions(callee)[0].name
         count = len(callee.signature.params)
-        namespace[name] = Watched(namespace[name], own, instrument, count)
-    watched = {"invoke": partial(invoke_watched, instrument)}
-    namespace["rx"] = SimpleNamespace(**vars(support) | watched)
+        namespace[name] = Instrumented(namespace[name], symbol, instrument, count)
+    instrumented = {"invoke": partial(invoke_instrumented, instrument)}
+    namespace["rx"] = SimpleNamespace(**vars(support) | instrumented)
 
 
 def _header(lowering: ModuleLowering) -> list[ast.stmt]:
@@ -256,6 +260,6 @@ def _function_value(
 ) -> Closure | PrimFuncValue:
     name = callee.signature.name
     if isinstance(func, rx.Function):
-        return Closure(run, function_info(func), name)
+        return Closure(run, function_sinfo(func), name)
     assert isinstance(func.struct_info, rx.FuncStructInfo)
     return PrimFuncValue(partial(support.run_kernel, run), func.struct_info, name)

@@ -1,4 +1,4 @@
-"""What a Relax function that is being lowered sees around it."""
+"""The module and the scope of a Relax function that is being lowered."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from relaxpy.pysource import Names
 
 @dataclass(frozen=True, slots=True)
 class GlobalCallee:
-    """A function of the module: its Python name, and the signature that calls are checked by.
+    """A function of the module, with its Python name and the signature for checks of calls.
 
-    Of a kernel also what it was compiled to, and the parameters that it may write. Of a function
-    that calls others in circles also the name of its `step`, which returns before the next call.
+    A kernel has its PrimFunc, its compiled form and the positions of the parameters that it may
+    write. A function with recursive tail calls may have a `step`, which returns these calls.
     """
 
     name: str
@@ -33,26 +33,26 @@ class GlobalCallee:
     step: str | None = None
 
 
-class Globals(Protocol):
-    """What a function needs to know of the module around it."""
+class ModuleContext(Protocol):
+    """What the lowering of a function needs of its module."""
 
     names: Names
-    is_watched: bool
-    own_functions: dict[str, object]
+    is_instrumented: bool
+    module_functions: dict[str, object]
     programs: DynamicPrograms
     jumps: Mapping[FunctionKey, Jumps]
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
-        """What a GlobalVar stands for."""
+        """The function that a GlobalVar refers to."""
 
     def python_callee(self, name: str) -> rx.ExternFunc:
-        """What `call_py_func` calls by a name."""
+        """The callee of `call_py_func`."""
 
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
-        """The kernel of `callee` without its checks, which becomes part of the text."""
+        """The kernel of `callee` without its checks, which is added to the text."""
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
-        """The function that a GlobalVar stands for, as a value."""
+        """The function that a GlobalVar refers to, as a value."""
 
     def share(self, hint: str, value: object) -> ast.expr:
         """A global name for `value`."""
@@ -63,7 +63,7 @@ class Globals(Protocol):
 
 @dataclass(slots=True)
 class Scope:
-    """What is bound where a function stands: variables, sizes, and what is surely known of them."""
+    """The variables and sizes in scope, with their known struct info, and local functions."""
 
     values: dict[rx.Var, ast.expr] = field(default_factory=dict)
     sizes: dict[tir.Var, str] = field(default_factory=dict)
@@ -72,15 +72,15 @@ class Scope:
     functions: dict[rx.Var, tuple[str, int]] = field(default_factory=dict)
 
     def captured(self, itself: rx.Var | None) -> Scope:
-        """What the function `itself` sees here: itself, but no other DataflowVar (EV-9, EV-11)."""
-        inner = self.opened()
+        """The scope that the function `itself` captures: no other DataflowVar (EV-9, EV-11)."""
+        inner = self.nested()
         for var in [v for v in inner.values if isinstance(v, rx.DataflowVar) and v is not itself]:
             del inner.values[var]
             inner.functions.pop(var, None)
         return inner
 
-    def opened(self) -> Scope:
-        """The surroundings of a branch that stands here."""
+    def nested(self) -> Scope:
+        """A scope nested in this one."""
         return replace(
             self,
             values=dict(self.values),

@@ -40,7 +40,7 @@ _DIVISIONS: dict[type[tir.PrimExpr], str] = {
 
 @dataclass(frozen=True, slots=True)
 class CompiledScalar:
-    """A PrimExpr that Python's operators do not express, evaluated for values of its variables."""
+    """A PrimExpr without Python syntax, which is evaluated for values of its variables."""
 
     expr: tir.PrimExpr
     variables: tuple[tir.Var, ...]
@@ -49,14 +49,14 @@ class CompiledScalar:
         """The value of the expression.
 
         Errors:
-            RuntimeCheckError: a division by zero, or a result out of range.
+            RuntimeCheckError: a division by zero, or an overflow.
         """
         bound = dict(zip(self.variables, values, strict=True))
         return prim_value(ScalarEvaluator(bound, checked).value(self.expr), self.expr.dtype)
 
 
 class SizeLowering:
-    """Writes PrimExprs; `names` are the variables bound so far, `share` names an object."""
+    """Writes PrimExprs; `names` has the bound variables, and `share` names an object."""
 
     def __init__(
         self, names: Mapping[tir.Var, str], share: Callable[[str, object], ast.expr]
@@ -65,10 +65,10 @@ class SizeLowering:
         self._share = share
 
     def write(self, expr: tir.PrimExpr) -> ast.expr:
-        """`expr` as Python, giving an int, or a prim value of another datatype.
+        """`expr` as Python code for an int, or for a prim value of another datatype.
 
         Errors:
-            CompileError: a variable of it is not bound (PX-7).
+            CompileError: a variable is not bound (PX-7).
         """
         match expr:
             case tir.Var():
@@ -99,7 +99,7 @@ class SizeLowering:
                 return self._evaluated(expr)
 
     def prim_value(self, expr: tir.PrimExpr) -> ast.expr:
-        """`expr` as Python, giving a prim value of its datatype."""
+        """`expr` as Python code for a prim value of its datatype."""
         plain = _is_plain(expr.dtype) or isinstance(expr, tir.FloatImm)
         return self.write(expr) if plain else self._evaluated(expr)
 
@@ -114,7 +114,7 @@ class SizeLowering:
         return py.call(_DIVISIONS[kind], left, right)
 
     def _evaluated(self, expr: tir.PrimExpr) -> ast.expr:
-        """A literal kept as an object, or a call of the evaluator."""
+        """A literal as a shared object, or a call of the evaluator."""
         variables = variables_of(expr)
         compiled = CompiledScalar(expr, variables)
         if isinstance(expr, tir.ConstExpr):
@@ -123,7 +123,7 @@ class SizeLowering:
 
 
 def _is_plain(dtype: DataType) -> bool:
-    """Whether values of `dtype` are Python's integers or truth values throughout."""
+    """Whether all values of `dtype` are Python integers or Booleans."""
     return dtype == "int64" or dtype.is_bool
 
 

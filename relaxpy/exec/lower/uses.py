@@ -1,4 +1,4 @@
-"""How the variables of a Relax function are used: what a copy or a function value is needed for."""
+"""Uses of the variables of a Relax function, which decide about copies and closures."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LEAVING = frozenset(
         *("address_of", "tvm_access_ptr"),
     )
 )
-"""Intrinsics that let memory out of a kernel, so that it may be written there."""
+"""Intrinsics that pass pointers out of a kernel, so that other code may write the memory."""
 
 
 def functions_used(nodes: Sequence[Node]) -> frozenset[rx.Var]:
-    """The variables of local functions that `nodes` use otherwise than as what a call calls."""
+    """The variables of local functions that `nodes` use other than as callees."""
     bindings = (node for node in nodes if isinstance(node, (rx.VarBinding, rx.MatchCast)))
     local = {binding.var for binding in bindings if isinstance(binding.value, rx.Function)}
     if not local:
@@ -38,7 +38,7 @@ def functions_used(nodes: Sequence[Node]) -> frozenset[rx.Var]:
 
 
 def _operands(node: Node) -> Iterator[Node]:
-    """The children of `node` whose value is handed on."""
+    """The children of `node` whose values escape from it."""
     match node:
         case rx.Call(args=args):
             yield from args
@@ -49,15 +49,15 @@ def _operands(node: Node) -> Iterator[Node]:
 
 
 def shared_constants(nodes: Sequence[Node], kernel_of: KernelOf) -> frozenset[rx.Expr]:
-    """Constants among the nodes of a function that nothing but kernels reads.
+    """The constants among the nodes of a function that are only read by kernels.
 
-    A literal is a new tensor each time (EV-2); where no one could write to it, keep it or hand it
-    on, one tensor serves all evaluations.
+    A literal is a new tensor at each evaluation (EV-2). If it is not written and does not escape,
+    one tensor is enough for all evaluations.
     """
     if not any(isinstance(node, rx.Constant) for node in nodes):
         return frozenset()
     read: set[Node] = set()
-    handed_on: set[Node] = set()
+    escaping: set[Node] = set()
     written_by = cache(written_params)
     for node in nodes:
         match node:
@@ -67,21 +67,21 @@ def shared_constants(nodes: Sequence[Node], kernel_of: KernelOf) -> frozenset[rx
                 kernel = kernel_of(callee)
                 written = frozenset(range(len(inputs))) if kernel is None else written_by(kernel)
                 for i, arg in enumerate(inputs):
-                    (handed_on if i in written else read).add(arg)
-                handed_on.update(rest)
+                    (escaping if i in written else read).add(arg)
+                escaping.update(rest)
             case rx.Tuple():
                 continue
             case _:
                 for operand in _operands(node):
-                    handed_on.update(_spread(operand))
-    return frozenset(n for n in read - handed_on if isinstance(n, rx.Constant))
+                    escaping.update(_spread(operand))
+    return frozenset(n for n in read - escaping if isinstance(n, rx.Constant))
 
 
 def _spread(operand: Node) -> Iterator[Node]:
     yield operand
     if isinstance(operand, rx.Tuple):
-        for part in operand.fields:
-            yield from _spread(part)
+        for leaf in operand.fields:
+            yield from _spread(leaf)
 
 
 def written_params(kernel: PrimFunc) -> frozenset[int]:
@@ -95,14 +95,14 @@ def written_params(kernel: PrimFunc) -> frozenset[int]:
             case MatchBufferRegion(buffer=buffer, source=source):
                 views.append((buffer.data, source.buffer.data))
             case tir.Call(op=op, args=args) if op in _LEAVING or isinstance(op, rx.GlobalVar):
-                for part in chain.from_iterable(map(walk, args)):
-                    written.add(part.buffer.data if isinstance(part, BufferLoad) else part)
+                for leaf in chain.from_iterable(map(walk, args)):
+                    written.add(leaf.buffer.data if isinstance(leaf, BufferLoad) else leaf)
     for view, source_data in reversed(views):
         if view in written:
             written.add(source_data)
+    pointers = {param: buffer.data for param, buffer in kernel.buffer_map.items()}
     return frozenset(
         i
         for i, param in enumerate(kernel.params)
-        if param in written
-        or ((found := kernel.buffer_of(param)) is not None and found.data in written)
+        if param in written or pointers.get(param) in written
     )

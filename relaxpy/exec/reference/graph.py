@@ -1,6 +1,6 @@
-"""The reference evaluator: a module run literally by the evaluation rules.
+"""The reference evaluator for Relax functions, which follows the evaluation rules literally.
 
-It is slow and obvious, and takes IR that is not in normal form. Kernels run scalar by scalar.
+It is slow and simple, and accepts IR that is not in normal form. Kernels run scalar by scalar.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
@@ -21,10 +20,10 @@ from relaxpy.exec.runtime.checks import (
     cast_title,
     check_declared_result,
     match_cast,
-    place_of,
+    span_of_binding,
 )
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
-from relaxpy.exec.runtime.instrument import Instrument, Watched
+from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.operators import truth
 from relaxpy.exec.runtime.packed import call_users
@@ -32,8 +31,8 @@ from relaxpy.exec.runtime.registry import packed_function
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.signatures import (
     declared_result,
-    function_info,
-    output_infos,
+    function_sinfo,
+    output_sinfos,
     packed_keywords,
     signature_of,
 )
@@ -66,27 +65,27 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def check_runnable(module: IRModule, *, kernels: bool = True) -> None:
-    """Look for what cannot be run; in kernels, for what the reference evaluator cannot.
+    """Check that the module can run; with `kernels`, also by the reference evaluator.
 
     Errors:
-        CompileError: operators without a lowering, names that the module does not have,
-            intrinsics without meaning; all of them are named.
+        CompileError: the module has operators without a lowering, undefined global functions or
+            unsupported intrinsics; all of them are reported.
     """
-    faults: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for name, func in module.functions_by_name.items():
         if isinstance(func, PrimFunc):
             if kernels:
                 check_supported(func, name)
             continue
         for node in walk(func):
-            error = _fault(node, name, module)
+            error = _unsupported(node, name, module)
             if error is not None:
-                faults += error.diagnostics
-    if faults:
-        raise CompileError(faults)
+                diagnostics += error.diagnostics
+    if diagnostics:
+        raise CompileError(diagnostics)
 
 
-def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
+def _unsupported(node: object, name: str, module: IRModule) -> CompileError | None:
     if isinstance(node, rx.GlobalVar) and node not in module:
         return CompileError(
             f"{name} uses the global function {node.name_hint}, which the module does not have",
@@ -107,7 +106,7 @@ def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
             inspect.signature(record.runtime).bind(*node.args, **node.attrs)
         except TypeError as error:
             return CompileError(f"{operator}: {error} (in {name})", rule="DER-36", span=node.span)
-        except ValueError:  # a function in C does not say what it takes
+        except ValueError:  # a function in C may have no signature
             pass
         return None
     if record.calls not in (None, CallKind.LOCAL_KERNEL):
@@ -127,7 +126,7 @@ def _fault(node: object, name: str, module: IRModule) -> CompileError | None:
 
 @contextmanager
 def _at(span: Span | None) -> Iterator[None]:
-    """Give errors of the program that say no place this one."""
+    """Set the position of errors of the program that have none."""
     try:
         yield
     except RuntimeCheckError as error:
@@ -144,33 +143,69 @@ class Scope:
     values: dict[rx.Var, Value] = field(default_factory=dict)
     bindings: Bindings = field(default_factory=Bindings)
 
-    def opened(self) -> Scope:
-        """A scope inside this one (EV-20)."""
+    def nested(self) -> Scope:
+        """A scope nested in this one (EV-20)."""
         return Scope(self.name, dict(self.values), self.bindings.copy())
 
     def captured(self) -> Scope:
-        """What a function made here takes with it: all but the DataflowVars (EV-8, EV-11)."""
-        scope = self.opened()
+        """The scope that a function defined here captures: no DataflowVars (EV-8, EV-11)."""
+        scope = self.nested()
         for var in [v for v in scope.values if isinstance(v, rx.DataflowVar)]:
             del scope.values[var]
         return scope
 
     def bind(self, var: rx.Var, value: Value) -> None:
-        """Let `var` stand for `value`, itself and not a copy (EV-21)."""
+        """Bind `var` to `value` itself, not to a copy (EV-21)."""
         self.values[var] = value
         self.bindings.shapes[var] = value
 
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """A function of the program, with the scope that it was defined in."""
+    """A function of the program with the scope that it captured, called with values."""
 
+    evaluator: ReferenceEvaluator
     func: rx.Function
     captured: Scope
     signature: Signature
 
-    def checked_by(self, bindings: Bindings) -> object:
-        """What the check of the result depends on: the annotation, its sizes and shapes."""
+    def __call__(self, *args: Value) -> Value:
+        """Call the function (EV-18)."""
+        return self.run(args)
+
+    def run(self, args: tuple[Value, ...]) -> Value:
+        """The result for these arguments.
+
+        The result of a tail call is checked against the signatures of its callers, too, the last
+        caller first.
+        """
+        code = self
+        callers: dict[object, tuple[Signature, Bindings]] = {}
+        span: Span | None = None
+        certain: set[rx.Function] = set()
+        while True:
+            with _at(span):
+                scope = code.captured.nested()
+                code.signature.bind(args, scope.bindings)
+                for param, arg in zip(code.func.params, args, strict=True):
+                    scope.bind(param, arg)
+                result = code.evaluator.result(code.func.body, scope)
+                if not isinstance(result, _TailCall):
+                    code.signature.check_result(result, scope.bindings)
+                    break
+            key = code._check_key(scope.bindings)
+            callers.pop(key, None)
+            callers[key] = code.signature, scope.bindings
+            certain = certain | {code.func} if result.is_certain else set()
+            code, args, span = result.code, result.args, result.span
+            if code.func in certain:
+                raise RecursionError  # the loop is infinite for all values
+        for signature, bindings in reversed(callers.values()):
+            signature.check_result(result, bindings)
+        return result
+
+    def _check_key(self, bindings: Bindings) -> object:
+        """All that the check of the result depends on: the annotation and its variables."""
         ret = self.func.ret_struct_info
         nodes = () if ret is None else walk(ret)
         values = [bindings.sizes.get(n) for n in nodes if isinstance(n, tir.Var)]
@@ -178,23 +213,13 @@ class _Code:
         return self.func, *values, *shapes
 
 
-class _Defined(Closure):
-    """A closure of the evaluator's own."""
-
-    __slots__ = ("code",)
-    code: _Code
-
-
 @dataclass(frozen=True, slots=True)
 class _TailCall:
-    """The call that gives the result of the function that is being evaluated.
-
-    It `is_certain` if no If stands before it.
-    """
+    """A tail call of a function, not yet made; it `is_certain` if no If precedes it."""
 
     code: _Code
     args: tuple[Value, ...]
-    place: Span | None
+    span: Span | None
     is_certain: bool
 
 
@@ -213,7 +238,7 @@ class ReferenceEvaluator:
         self._dynamic: dict[rx.Call, DynamicOperator] = {}
 
     def run(self, name: str, args: Sequence[Value]) -> Value:
-        """What global function `name` gives for values `args`.
+        """Call the global function `name` with the values `args`.
 
         Errors:
             RuntimeCheckError: a check of the program fails.
@@ -221,7 +246,7 @@ class ReferenceEvaluator:
         return self.call(self.global_value(self.module.get_global_var(name)), args)
 
     def global_value(self, var: rx.GlobalVar) -> Value:
-        """The function that a GlobalVar stands for, as a value (TOP-5, TOP-6)."""
+        """The function that a GlobalVar refers to, as a value (TOP-5, TOP-6)."""
         func = self.module[var]
         if isinstance(func, PrimFunc):
             return self._prim_func(func, var.name_hint)
@@ -234,7 +259,7 @@ class ReferenceEvaluator:
         def work(*args: Value) -> Value:
             return run_prim_func(func, args, name, self._call_global)
 
-        watched = self._watched(work, name)
+        watched = self._instrumented(work, name)
 
         def run(*args: Value) -> Value:
             result = watched(*args)
@@ -244,18 +269,18 @@ class ReferenceEvaluator:
         assert isinstance(info, rx.FuncStructInfo)
         return PrimFuncValue(run, info, name)
 
-    def _watched(self, function: Callable[..., Value], symbol: str) -> Callable[..., Value]:
-        """`function`, whose calls the instrument sees if there is one."""
+    def _instrumented(self, function: Callable[..., Value], symbol: str) -> Callable[..., Value]:
+        """`function` with its calls reported to the instrument, if there is one."""
         if self._instrument is None:
             return function
-        is_users = category_of(function) is Category.PACKED_FUNC
-        return Watched(function, symbol, self._instrument, is_users=is_users)
+        is_user_function = category_of(function) is Category.PACKED_FUNC
+        return Instrumented(function, symbol, self._instrument, is_user_function=is_user_function)
 
     def _call_global(self, var: rx.GlobalVar, args: tuple[Value, ...]) -> Value:
         return self.call(self.global_value(var), args)
 
     def call(self, callee: Value, args: Sequence[Value]) -> Value:
-        """EV-17, EV-18, EV-19, EV-27: what a function value gives for `args`."""
+        """Call a function value (EV-17, EV-18, EV-19, EV-27)."""
         match category_of(callee):
             case Category.CLOSURE | Category.PRIM_FUNC:
                 return callee(*args)
@@ -281,8 +306,8 @@ class ReferenceEvaluator:
                 return self.global_value(expr)
             case rx.Tuple(fields=fields):
                 return tuple(self.value(f, scope) for f in fields)
-            case rx.TupleGetItem(tuple_value=of, index=index):
-                return self._field(self.value(of, scope), index)
+            case rx.TupleGetItem(tuple_value=tuple_value, index=index):
+                return self._field(self.value(tuple_value, scope), index)
             case rx.ShapeExpr(values=values):
                 return ShapeTuple(scope.bindings.evaluate(v) for v in values)
             case rx.PrimValue(value=scalar):
@@ -295,9 +320,9 @@ class ReferenceEvaluator:
             case rx.Function():
                 return self._closure(expr, scope.captured(), "")
             case rx.If(cond=cond, true_branch=yes, false_branch=no):
-                return self.value(yes if truth(self.value(cond, scope)) else no, scope.opened())
+                return self.value(yes if truth(self.value(cond, scope)) else no, scope.nested())
             case rx.SeqExpr():
-                return self._sequence(expr, scope.opened())
+                return self._sequence(expr, scope.nested())
             case rx.ExternFunc(global_symbol=name):
                 return self._extern(name, expr.span)
             case rx.Call():
@@ -312,10 +337,10 @@ class ReferenceEvaluator:
             )
         return scope.values[var]
 
-    def _field(self, of: Value, index: int) -> Value:
-        if category_of(of) is not Category.TUPLE or index >= len(of):
-            raise RuntimeCheckError(f"{describe(of)} has no field {index}", rule="EV-5")
-        return of[index]
+    def _field(self, tuple_value: Value, index: int) -> Value:
+        if category_of(tuple_value) is not Category.TUPLE or index >= len(tuple_value):
+            raise RuntimeCheckError(f"{describe(tuple_value)} has no field {index}", rule="EV-5")
+        return tuple_value[index]
 
     def _sequence(self, seq: rx.SeqExpr, scope: Scope) -> Value:
         for block in seq.blocks:
@@ -335,14 +360,14 @@ class ReferenceEvaluator:
             if binding.var is not None:
                 captured.bind(binding.var, value)
         else:
-            with _at(place_of(binding)):
+            with _at(span_of_binding(binding)):
                 value = self.value(binding.value, scope)
         if isinstance(binding, rx.MatchCast):
             title = cast_title(binding, scope.name)
             match_cast(value, binding.struct_info, scope.bindings, title, binding.span)
         elif (declared := declared_result(binding.value)) is not None:
             check_declared_result(
-                value, declared[0], scope.bindings, declared[1], place_of(binding)
+                value, declared[0], scope.bindings, declared[1], span_of_binding(binding)
             )
         if binding.var is not None:
             scope.bind(binding.var, value)
@@ -350,68 +375,40 @@ class ReferenceEvaluator:
     # ---- functions
 
     def _closure(self, func: rx.Function, captured: Scope, name: str) -> Closure:
-        """EV-8: the function with the present values of what is free in it."""
+        """The closure of `func` over the values of its free variables (EV-8)."""
         signature = Signature.of(func, name or "the local function")
-        code = _Code(func, captured, signature)
-        found = _Defined(
-            partial(self._run, code), function_info(func), name, captured.bindings.sizes
-        )
-        found.code = code
-        return found
+        code = _Code(self, func, captured, signature)
+        return Closure(code, function_sinfo(func), name, captured.bindings.sizes)
 
-    def _run(self, code: _Code, *args: Value) -> Value:
-        """EV-18; what a tail call gives is checked by those who made it, the last one first."""
-        callers: dict[object, tuple[Signature, Bindings]] = {}
-        place: Span | None = None
-        certain: set[rx.Function] = set()
+    def result(self, body: rx.Expr, scope: Scope) -> Value | _TailCall:
+        """The value of a function body; a tail call of a Relax function is returned unevaluated."""
+        is_certain = True
         while True:
-            with _at(place):
-                scope = code.captured.opened()
-                code.signature.bind(args, scope.bindings)
-                for param, arg in zip(code.func.params, args, strict=True):
-                    scope.bind(param, arg)
-                result = self._result(code.func.body, scope)
-                if not isinstance(result, _TailCall):
-                    code.signature.check_result(result, scope.bindings)
-                    break
-            key = code.checked_by(scope.bindings)
-            callers.pop(key, None)
-            callers[key] = code.signature, scope.bindings
-            certain = certain | {code.func} if result.is_certain else set()
-            code, args, place = result.code, result.args, result.place
-            if code.func in certain:
-                raise RecursionError  # whatever the values are, this never ends
-        for signature, bindings in reversed(callers.values()):
-            signature.check_result(result, bindings)
-        return result
-
-    def _result(
-        self, body: rx.Expr, around: Scope, *, is_certain: bool = True
-    ) -> Value | _TailCall:
-        """What a body evaluates to; a call of a Relax function at its end is not yet made."""
-        bindings, result = split_result(body)
-        if not isinstance(result, (rx.Call, rx.If)) or declared_result(result) is not None:
-            return self.value(body, around)
-        scope = around.opened()
-        for binding in bindings:
-            self._bind(binding, scope)
-        with _at(result.span):
-            if isinstance(result, rx.If):
-                test = truth(self.value(result.cond, scope))
-                branch = result.true_branch if test else result.false_branch
-                return self._result(branch, scope, is_certain=False)
-            if isinstance(result.op, Op):
-                return self.value(result, scope)
-            callee = self._callee(result.op, result, scope)
-            args = tuple(self.value(arg, scope) for arg in result.args)
-            if isinstance(callee, _Defined):
-                return _TailCall(callee.code, args, result.span, is_certain)
-            return self._invoke(callee, args, result)
+            bindings, result = split_result(body)
+            if not isinstance(result, (rx.Call, rx.If)) or declared_result(result) is not None:
+                return self.value(body, scope)
+            scope = scope.nested()
+            for binding in bindings:
+                self._bind(binding, scope)
+            with _at(result.span):
+                if isinstance(result, rx.If):
+                    test = truth(self.value(result.cond, scope))
+                    body = result.true_branch if test else result.false_branch
+                    is_certain = False
+                    continue
+                if isinstance(result.op, Op):
+                    return self.value(result, scope)
+                callee = self._callee(result.op, result, scope)
+                args = tuple(self.value(arg, scope) for arg in result.args)
+                code = _code_of(callee)
+                if code is not None:
+                    return _TailCall(code, args, result.span, is_certain)
+                return self._invoke(callee, args, result)
 
     def _extern(self, name: str, span: Span | None) -> Value:
-        """EV-13, EV-14: a registered function, else the module's own PrimFunc of that symbol."""
-        own = self.symbols.get(name)
-        return packed_function(name, None if own is None else self.global_value(own), span)
+        """A registered function, or else the module's PrimFunc of that symbol (EV-13, EV-14)."""
+        var = self.symbols.get(name)
+        return packed_function(name, None if var is None else self.global_value(var), span)
 
     # ---- calls
 
@@ -419,16 +416,17 @@ class ReferenceEvaluator:
         if isinstance(call.op, Op):
             return self._operator(call, call.op, scope)
         callee = self._callee(call.op, call, scope)
-        args = [self.value(a, scope) for a in call.args]
-        return self._invoke(callee, args, call)
+        args = tuple(self.value(a, scope) for a in call.args)
+        code = _code_of(callee)
+        return self._invoke(callee, args, call) if code is None else code.run(args)
 
     def _python_callee(self, name: str) -> rx.BaseFunc:
-        """What `call_py_func` calls by a name: a Python function of the module, or a packed one."""
-        own = self.module.functions_by_name.get(name)
-        return rx.ExternFunc(name) if own is None or python_function_of(own) is None else own
+        """The callee of `call_py_func`: a Python function of the module or a packed function."""
+        func = self.module.functions_by_name.get(name)
+        return rx.ExternFunc(name) if func is None or python_function_of(func) is None else func
 
     def _callee(self, callee: rx.Expr, call: rx.Call, scope: Scope) -> Value:
-        """What is called; an instrument sees packed functions, and those called by name."""
+        """The value of a callee; calls of packed and global functions are instrumented."""
         if isinstance(callee, rx.ExternFunc):
             symbol = callee.global_symbol
             function = python_function_of(callee) or self._extern(symbol, call.span)
@@ -438,19 +436,19 @@ class ReferenceEvaluator:
         category = category_of(function)
         by_name = category is Category.CLOSURE and isinstance(callee, rx.GlobalVar)
         if by_name or category is Category.PACKED_FUNC:
-            return self._watched(function, symbol)
+            return self._instrumented(function, symbol)
         return function
 
     def _invoke(self, callee: Value, args: Sequence[Value], call: rx.Call) -> Value:
         if category_of(callee) is not Category.PACKED_FUNC:
             return self.call(callee, args)
         attrs = packed_keywords(call)
-        if isinstance(callee, Watched):
+        if isinstance(callee, Instrumented):
             return from_packed(callee(*args, **attrs), call.sinfo_args)
         op = call.op
         symbol = op.global_symbol if isinstance(op, rx.ExternFunc) else packed_name(callee)
-        found = call_users(callee, symbol, tuple(args), attrs, call.span)
-        return from_packed(found, call.sinfo_args)
+        result = call_users(callee, symbol, tuple(args), attrs, call.span)
+        return from_packed(result, call.sinfo_args)
 
     def _operator(self, call: rx.Call, op: Op, scope: Scope) -> Value:
         match op.record.calls:
@@ -483,16 +481,16 @@ class ReferenceEvaluator:
                 raise CompileError(f"operator {op.name} has no lowering", span=call.span)
 
     def _dynamic_operator(self, call: rx.Call, scope: Scope) -> Value:
-        """An operator that was not lowered beforehand."""
+        """Call an operator that was not lowered at compile time."""
         site = OperatorCall(call)
         operator = self._dynamic.get(call)
         if operator is None:
             operator = self._dynamic[call] = DynamicOperator(site, self._programs)
-        run = self._watched(operator, operator.name)
+        run = self._instrumented(operator, operator.name)
         return run(*[self.value(operand, scope) for operand in site.open_operands])
 
     def _call_tir(self, call: rx.Call, scope: Scope) -> Value:
-        """OP-5, OP-6, OP-7, OP-8, with the scalars of `tir_vars` at the end."""
+        """OP-5, OP-6, OP-7, OP-8; the scalars of `tir_vars` are the last arguments."""
         callee = self.value(call.args[0], scope)
         if category_of(callee) is not Category.PRIM_FUNC:
             raise RuntimeCheckError(
@@ -500,12 +498,12 @@ class ReferenceEvaluator:
             )
         inputs = fields(self.value(call.args[1], scope))
         scalars = sizes(self.value(call.args[2], scope)) if len(call.args) > 2 else ()
-        infos = output_infos(call)
-        indices = call.attrs.get("inplace_indices", (-1,) * len(infos))
+        sinfos = output_sinfos(call)
+        indices = call.attrs.get("inplace_indices", (-1,) * len(sinfos))
         assert isinstance(indices, tuple)
         outputs = [
-            self._allocate(info, scope) if index < 0 else inputs[index]
-            for info, index in zip(infos, indices, strict=True)
+            self._allocate(sinfo, scope) if index < 0 else inputs[index]
+            for sinfo, index in zip(sinfos, indices, strict=True)
         ]
         fresh = [out for out, index in zip(outputs, indices, strict=True) if index < 0]
         args = (*inputs, *fresh, *scalars)
@@ -518,26 +516,31 @@ class ReferenceEvaluator:
     def _call_dps_packed(self, call: rx.Call, scope: Scope) -> Value:
         callee = self._callee(call.args[0], call, scope)
         inputs = fields(self.value(call.args[1], scope))
-        outputs = [self._allocate(info, scope) for info in output_infos(call)]
+        outputs = [self._allocate(sinfo, scope) for sinfo in output_sinfos(call)]
         self.call(callee, (*inputs, *outputs))
         return outputs_value(call, outputs)
 
-    def _allocate(self, info: rx.TensorStructInfo, scope: Scope) -> Array:
-        assert info.shape is not None
-        return empty(sizes(self.value(info.shape, scope)), info.dtype.numpy())
+    def _allocate(self, sinfo: rx.TensorStructInfo, scope: Scope) -> Array:
+        assert sinfo.shape is not None
+        return empty(sizes(self.value(sinfo.shape, scope)), sinfo.dtype.numpy())
+
+
+def _code_of(callee: Value) -> _Code | None:
+    """The code of a closure of an evaluator, or None; a direct call takes fewer Python frames."""
+    return callee.run if isinstance(callee, Closure) and isinstance(callee.run, _Code) else None
 
 
 def _program_function(program: IRModule) -> Value:
-    """The function of a lowered operator, which the evaluation rules run."""
+    """The main function of a lowered operator."""
     return ReferenceEvaluator(program).global_value(program.get_global_var("main"))
 
 
 def outputs_value(call: rx.Call, outputs: list[Array]) -> Value:
-    """OP-6: the tensor, or the tuple of them."""
+    """The tensor or the tuple of tensors that a call returns (OP-6)."""
     several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
     return tuple(outputs) if several else outputs[0]
 
 
 def evaluate(expr: rx.Expr, module: IRModule | None = None) -> Value:
-    """The value of an expression without free variables; globals are those of `module`."""
+    """The value of an expression without free variables, which may use functions of `module`."""
     return ReferenceEvaluator(module or IRModule()).value(expr, Scope())

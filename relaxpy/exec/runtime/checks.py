@@ -1,4 +1,4 @@
-"""Checks at run time: values against infos, as match_cast and the signatures of functions ask."""
+"""Run-time checks of values against struct info, by match_cast and by function signatures."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Bindings:
-    """The shape variables bound so far, where each was bound, and Vars that may be shapes."""
+    """The bound shape variables, what bound each of them, and the values of Relax variables."""
 
     sizes: dict[tir.Var, Scalar] = field(default_factory=dict)
     origins: dict[tir.Var, str] = field(default_factory=dict)
     shapes: dict[rx.Var, Value] = field(default_factory=dict)
 
     def copy(self) -> Bindings:
-        """The same bindings; changes to one leave the other as it is."""
+        """An independent copy."""
         return Bindings(dict(self.sizes), dict(self.origins), dict(self.shapes))
 
     def adopt(self, other: Bindings) -> None:
-        """Take over the shape variables of `other`."""
+        """Add the shape variables of `other`."""
         self.sizes.update(other.sizes)
         self.origins.update(other.origins)
 
     def evaluate(self, expr: tir.PrimExpr) -> Scalar:
-        """The value of `expr` for the present sizes (PX-1, PX-2, PX-3, PX-4, PX-5, PX-7, PX-9).
+        """The value of `expr` under the bindings (PX-1, PX-2, PX-3, PX-4, PX-5, PX-7, PX-9).
 
         Errors:
-            RuntimeCheckError: an unbound variable, a division by zero, or a result out of range.
+            RuntimeCheckError: a variable is not bound, a division by zero, or an overflow.
         """
         return ScalarEvaluator(self.sizes, checked).value(expr)
 
 
 @dataclass(slots=True)
 class _Subject:
-    """What is being checked, for messages."""
+    """The value that is checked, and its description in messages."""
 
     title: str
     annotation: rx.StructInfo
@@ -67,25 +67,25 @@ class _Subject:
 
 
 @dataclass(slots=True)
-class _Place:
-    """A part of the subject: `text` says which, `rule` what the part has to obey."""
+class _Location:
+    """A component of the subject, such as a field of a tuple; `text` is its path in messages."""
 
     subject: _Subject
     text: str = ""
 
-    def part(self, text: str) -> _Place:
-        return _Place(self.subject, f"{self.text}{text}: ")
+    def nested(self, text: str) -> _Location:
+        return _Location(self.subject, f"{self.text}{text}: ")
 
 
 _COMPARISON_RULES = frozenset(("MC-4", "MC-7", "MC-10", "MC-12", "MC-16", "MC-17"))
 
 
 class Matcher:
-    """Checks values against infos, from left to right, and binds lone shape variables.
+    """Checks values against struct info, from left to right, and binds new shape variables.
 
-    With `defer`, comparisons wait until `finish`: then everything is bound before the first of them
-    (FN-5). With `binds` false nothing is bound (FN-9). `rules` are the IDs given in errors for a
-    wrong structure and a wrong size; without them the MC-n rule concerned.
+    With `defer`, comparisons are made by `finish`, after all variables are bound (FN-5). If `binds`
+    is false, no variable is bound (FN-9). Errors cite the two `rules` for a wrong structure and a
+    wrong dimension, or else the MC-n rules.
     """
 
     def __init__(
@@ -102,27 +102,27 @@ class Matcher:
         self._defer = defer
         self._binds = binds
         self._rules = rules
-        self._waiting: list[Callable[[], None]] = []
+        self._deferred: list[Callable[[], None]] = []
 
     def check(
-        self, value: Value, info: rx.StructInfo, title: str, span: Span | None = None
+        self, value: Value, sinfo: rx.StructInfo, title: str, span: Span | None = None
     ) -> None:
-        """Check `value`, which `title` names in messages.
+        """Check `value`, which messages call `title`.
 
         Errors:
-            RuntimeCheckError: of the class given, if it does not fit.
+            RuntimeCheckError: it does not match; the error is of the class `error`.
         """
-        self._structure(value, info, _Place(_Subject(title, info, value, span)))
+        self._structure(value, sinfo, _Location(_Subject(title, sinfo, value, span)))
 
     def finish(self) -> None:
-        """Make the comparisons that were put off."""
-        for compare in self._waiting:
+        """Make the deferred comparisons."""
+        for compare in self._deferred:
             compare()
 
     def _fail(
-        self, place: _Place, problem: str, rule: str, used: Sequence[tir.Var] = ()
+        self, at: _Location, problem: str, rule: str, used: Sequence[tir.Var] = ()
     ) -> RuntimeCheckError:
-        subject = place.subject
+        subject = at.subject
         if self._rules is not None:
             rule = self._rules[1 if rule in _COMPARISON_RULES else 0]
         known = self._bindings
@@ -133,215 +133,224 @@ class Matcher:
         ]
         return self._error(
             f"{subject.title}: expected {subject.annotation}, found {describe(subject.value)}: "
-            f"{place.text}{problem}",
+            f"{at.text}{problem}",
             rule=rule,
             span=subject.span,
             notes=notes,
             hint=_hint(subject.value, subject.annotation),
         )
 
-    def _later(self, compare: Callable[[], None]) -> None:
+    def _compare(self, compare: Callable[[], None]) -> None:
         if self._defer:
-            self._waiting.append(compare)
+            self._deferred.append(compare)
         else:
             compare()
 
-    def _category(self, value: Value, place: _Place, *expected: Category) -> None:
-        found = category_of(value)
-        if found not in expected:
-            wanted = " or ".join(f"a {c.value}" for c in expected)
-            name = f"a {found.value}"
-            if found is Category.OBJECT:
-                name = describe(value) if place.text else "it"
-            raise self._fail(place, f"{name} is not {wanted}", "MC-2")
+    def _category(self, value: Value, at: _Location, *expected: Category) -> None:
+        category = category_of(value)
+        if category not in expected:
+            expected_text = " or ".join(f"a {c.value}" for c in expected)
+            name = f"a {category.value}"
+            if category is Category.OBJECT:
+                name = describe(value) if at.text else "it"
+            raise self._fail(at, f"{name} is not {expected_text}", "MC-2")
 
-    def _structure(self, value: Value, info: rx.StructInfo, place: _Place) -> None:
-        """Check everything but dimensions and values that are compared later.
+    def _structure(self, value: Value, sinfo: rx.StructInfo, at: _Location) -> None:
+        """Check everything but the deferred comparisons of dimensions and scalar values.
 
         Rule:
             Kinds MC-1, MC-2; ranks and datatypes MC-3, MC-9, MC-11; fields MC-13; functions MC-14,
             MC-15, MC-16, MC-17.
         """
-        assert isinstance(info, rx.AnyStructInfo)
-        match info:
+        assert isinstance(sinfo, rx.AnyStructInfo)
+        match sinfo:
             case rx.ObjectStructInfo():
                 return
             case rx.TensorStructInfo():
-                self._tensor(value, info, place)
+                self._tensor(value, sinfo, at)
             case rx.PrimStructInfo():
-                self._prim(value, info, place)
+                self._prim(value, sinfo, at)
             case rx.ShapeStructInfo(values=values, ndim=ndim):
-                self._category(value, place, Category.SHAPE)
+                self._category(value, at, Category.SHAPE)
                 if ndim not in (-1, len(value)):
                     raise self._fail(
-                        place, f"it has {counted(len(value), 'dimension')}, not {ndim}", "MC-11"
+                        at, f"it has {counted(len(value), 'dimension')}, not {ndim}", "MC-11"
                     )
                 if values is not None:
-                    self._sizes(value, values, place, "MC-12")
+                    self._sizes(value, values, at, "MC-12")
             case rx.TupleStructInfo(fields=fields):
-                self._category(value, place, Category.TUPLE)
+                self._category(value, at, Category.TUPLE)
                 if len(value) != len(fields):
                     raise self._fail(
-                        place,
+                        at,
                         f"it has {counted(len(value), 'field')}, not {len(fields)}",
                         "MC-13",
                     )
-                for i, (part, part_info) in enumerate(zip(value, fields, strict=True)):
-                    self._structure(part, part_info, place.part(f"field {i}"))
+                for i, (nested, nested_sinfo) in enumerate(zip(value, fields, strict=True)):
+                    self._structure(nested, nested_sinfo, at.nested(f"field {i}"))
             case rx.FuncStructInfo():
-                self._function(value, info, place)
+                self._function(value, sinfo, at)
             case _:
-                assert_never(info)
+                assert_never(sinfo)
 
-    def _tensor(self, value: Value, info: rx.TensorStructInfo, place: _Place) -> None:
-        self._category(value, place, Category.TENSOR)
-        if info.ndim not in (-1, value.ndim):
-            raise self._fail(place, f"its rank (ndim) is {value.ndim}, not {info.ndim}", "MC-3")
-        if not info.dtype.is_void:
-            if info.dtype != DataType(value.dtype.name):
-                raise self._fail(
-                    place, f"its dtype is {value.dtype.name}, not {info.dtype}", "MC-3"
-                )
+    def _tensor(self, value: Value, sinfo: rx.TensorStructInfo, at: _Location) -> None:
+        self._category(value, at, Category.TENSOR)
+        if sinfo.ndim not in (-1, value.ndim):
+            raise self._fail(at, f"its rank (ndim) is {value.ndim}, not {sinfo.ndim}", "MC-3")
+        if not sinfo.dtype.is_void:
+            if sinfo.dtype != DataType(value.dtype.name):
+                raise self._fail(at, f"its dtype is {value.dtype.name}, not {sinfo.dtype}", "MC-3")
             if not value.dtype.isnative:
-                raise self._fail(place, "the bytes of its elements are swapped", "MC-3")
-        if isinstance(info.shape, rx.ShapeExpr):
-            self._sizes(value.shape, info.shape.values, place, "MC-7")
-        elif isinstance(info.shape, rx.Var):
-            shape_var = info.shape
-            self._later(lambda: self._same_shape(value, shape_var, place))
+                raise self._fail(at, "the bytes of its elements are swapped", "MC-3")
+        if isinstance(sinfo.shape, rx.ShapeExpr):
+            self._sizes(value.shape, sinfo.shape.values, at, "MC-7")
+        elif isinstance(sinfo.shape, rx.Var):
+            shape_var = sinfo.shape
+            self._compare(lambda: self._same_shape(value, shape_var, at))
 
-    def _same_shape(self, value: Value, shape_var: rx.Var, place: _Place) -> None:
+    def _same_shape(self, value: Value, shape_var: rx.Var, at: _Location) -> None:
         expected = self._bindings.shapes.get(shape_var)
         name = shape_var.name_hint
         if not isinstance(expected, ShapeTuple):
-            raise self._fail(place, f"{name} holds {describe(expected)}, no shape", "MC-4")
+            raise self._fail(at, f"{name} is {describe(expected)}, not a shape", "MC-4")
         if value.shape != tuple(expected):
             raise self._fail(
-                place, f"its shape is {value.shape}, but {name} is {tuple(expected)}", "MC-4"
+                at, f"its shape is {value.shape}, but {name} is {tuple(expected)}", "MC-4"
             )
 
-    def _prim(self, value: Value, info: rx.PrimStructInfo, place: _Place) -> None:
-        self._category(value, place, Category.PRIM)
-        if prim_dtype(value) != info.dtype:
-            raise self._fail(place, f"its dtype is {prim_dtype(value)}, not {info.dtype}", "MC-9")
-        if info.value is not None:
-            self._size(value, info.value, place, "its value", "MC-10")
+    def _prim(self, value: Value, sinfo: rx.PrimStructInfo, at: _Location) -> None:
+        self._category(value, at, Category.PRIM)
+        if prim_dtype(value) != sinfo.dtype:
+            raise self._fail(at, f"its dtype is {prim_dtype(value)}, not {sinfo.dtype}", "MC-9")
+        if sinfo.value is not None:
+            self._size(value, sinfo.value, at, "its value", "MC-10")
 
     def _sizes(
-        self, found: Sequence[int], expected: Sequence[tir.PrimExpr], place: _Place, rule: str
+        self,
+        actual: Sequence[int],
+        expected: Sequence[tir.PrimExpr],
+        at: _Location,
+        rule: str,
     ) -> None:
-        if len(found) != len(expected):
+        if len(actual) != len(expected):
             raise self._fail(
-                place, f"it has {counted(len(found), 'dimension')}, not {len(expected)}", "MC-5"
+                at,
+                f"it has {counted(len(actual), 'dimension')}, not {len(expected)}",
+                "MC-5",
             )
-        for axis, (size, expr) in enumerate(zip(found, expected, strict=True)):
-            self._size(size, expr, place, f"dimension {axis}", rule)
+        for axis, (size, expr) in enumerate(zip(actual, expected, strict=True)):
+            self._size(size, expr, at, f"dimension {axis}", rule)
 
-    def _size(self, found: Scalar, expr: tir.PrimExpr, place: _Place, what: str, rule: str) -> None:
+    def _size(
+        self, actual: Scalar, expr: tir.PrimExpr, at: _Location, what: str, rule: str
+    ) -> None:
         sizes = self._bindings.sizes
         if isinstance(expr, tir.Var) and expr not in sizes and self._binds:
-            sizes[expr] = found
-            self._bindings.origins[expr] = f"{what} of {place.subject.title}"
+            sizes[expr] = actual
+            self._bindings.origins[expr] = f"{what} of {at.subject.title}"
             return
-        self._later(lambda: self._equal(found, expr, place, what, rule))
+        self._compare(lambda: self._equal(actual, expr, at, what, rule))
 
     def _equal(
-        self, found: Scalar, expr: tir.PrimExpr, place: _Place, what: str, rule: str
+        self, actual: Scalar, expr: tir.PrimExpr, at: _Location, what: str, rule: str
     ) -> None:
         try:
             expected = self._bindings.evaluate(expr)
         except RuntimeCheckError as error:
-            error.located(place.subject.span)
+            error.located(at.subject.span)
             raise
-        if found == expected:
+        if actual == expected:
             return
         text = ShortText().prim(expr, INT64)
         how = f"not {expected}" if isinstance(expr, tir.ConstExpr) else f"but {text} = {expected}"
         used = [v for v in walk(expr) if isinstance(v, tir.Var)]
-        raise self._fail(place, f"{what} is {found}, {how}", rule, used)
+        raise self._fail(at, f"{what} is {actual}, {how}", rule, used)
 
-    def _function(self, value: Value, info: rx.FuncStructInfo, place: _Place) -> None:
-        if info.params is None:
-            self._category(value, place, Category.PACKED_FUNC)
+    def _function(self, value: Value, sinfo: rx.FuncStructInfo, at: _Location) -> None:
+        if sinfo.params is None:
+            self._category(value, at, Category.PACKED_FUNC)
             return
-        self._category(value, place, Category.CLOSURE, Category.PRIM_FUNC)
-        self._later(lambda: self._signature(value, info, place))
+        self._category(value, at, Category.CLOSURE, Category.PRIM_FUNC)
+        self._compare(lambda: self._signature(value, sinfo, at))
 
-    def _signature(self, value: FunctionValue, info: rx.FuncStructInfo, place: _Place) -> None:
+    def _signature(self, value: FunctionValue, sinfo: rx.FuncStructInfo, at: _Location) -> None:
         known = self._bindings.sizes
         expected = substitute_info(
-            info,
-            {v: ops.const(known[v], v.dtype) for v in free_shape_vars(info, known) if v in known},
+            sinfo,
+            {v: ops.const(known[v], v.dtype) for v in free_shape_vars(sinfo, known) if v in known},
         )
-        found = value.struct_info
-        if info.purity and not found.purity:
-            raise self._fail(place, "it is impure", "MC-17")
-        if not is_base_of(expected, found):
-            raise self._fail(place, f"{found} is not below {expected}", "MC-16")
+        actual = value.struct_info
+        if sinfo.purity and not actual.purity:
+            raise self._fail(at, "it is impure", "MC-17")
+        if not is_base_of(expected, actual):
+            raise self._fail(at, f"{actual} is not a subtype of {expected}", "MC-16")
 
 
-def _hint(value: Value, info: rx.StructInfo) -> str | None:
-    """What to pass instead, where a usual kind of Python object does not do."""
-    if isinstance(info, rx.TensorStructInfo) and isinstance(value, (list, tuple)):
-        dtype = "" if info.dtype.is_void else f', "{info.dtype}"'
-        return f"make an array of it: numpy.asarray(...{dtype})"
-    if isinstance(info, rx.ShapeStructInfo) and isinstance(value, (list, tuple)):
-        return "make a shape of it with relaxpy.runtime.ShapeTuple"
-    wrong_type = isinstance(info, rx.TensorStructInfo) and category_of(value) is Category.TENSOR
-    if wrong_type and not info.dtype.is_void and value.dtype.name != info.dtype:  # type: ignore[attr-defined]
-        return f'convert it with .astype("{info.dtype}")'  # type: ignore[attr-defined]
+def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
+    """What to pass instead of a common Python object, or None."""
+    if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, (list, tuple)):
+        dtype = "" if sinfo.dtype.is_void else f', "{sinfo.dtype}"'
+        return f"convert it to an array: numpy.asarray(...{dtype})"
+    if isinstance(sinfo, rx.ShapeStructInfo) and isinstance(value, (list, tuple)):
+        return "convert it to a shape: relaxpy.runtime.ShapeTuple(...)"
+    wrong_type = isinstance(sinfo, rx.TensorStructInfo) and category_of(value) is Category.TENSOR
+    if wrong_type and not sinfo.dtype.is_void and value.dtype.name != sinfo.dtype:  # type: ignore[attr-defined]
+        return f'convert it with .astype("{sinfo.dtype}")'  # type: ignore[attr-defined]
     return None
 
 
 def match_cast(
     value: Value,
-    info: rx.StructInfo,
+    sinfo: rx.StructInfo,
     bindings: Bindings,
     title: str = "match_cast",
     span: Span | None = None,
 ) -> None:
-    """Check `value` against `info`, and add to `bindings` what the cast binds (MC-6, MC-18).
+    """Check `value` against `sinfo`, and add the variables that the cast binds (MC-6, MC-18).
 
     Errors:
-        MatchCastError: it does not fit; then nothing is bound.
+        MatchCastError: it does not match; then nothing is bound.
     """
     trial = bindings.copy()
-    Matcher(trial, MatchCastError).check(value, info, title, span)
+    Matcher(trial, MatchCastError).check(value, sinfo, title, span)
     bindings.adopt(trial)
 
 
 def check_declared_result(
-    value: Value, info: rx.StructInfo, bindings: Bindings, title: str, span: Span | None
+    value: Value, sinfo: rx.StructInfo, bindings: Bindings, title: str, span: Span | None
 ) -> None:
-    """Check what a function outside the program returned against what its call declares (DER-29).
+    """Check the result of an external function against the declaration of its call (DER-29).
 
-    A function that returns nothing may be declared as anything: null is no tensor of another shape.
+    A function that returns None may be declared in any way.
 
     Errors:
-        FunctionSignatureError: it does not fit.
+        FunctionSignatureError: it does not match.
     """
     if value is not None:
         rules = ("DER-29", "DER-29")
         matcher = Matcher(bindings, FunctionSignatureError, binds=False, rules=rules)
-        matcher.check(value, info, title, span)
+        matcher.check(value, sinfo, title, span)
 
 
-def place_of(binding: rx.Binding) -> Span | None:
-    """Where what goes wrong in a binding is to be found: of a cast, where its value stands."""
-    found = (binding.value.span, binding.span)
-    first, second = reversed(found) if isinstance(binding, rx.MatchCast) else found
-    return first or second
+def span_of_binding(binding: rx.Binding) -> Span | None:
+    """The position of errors in the value of a binding, or in the cast of a match_cast."""
+    if isinstance(binding, rx.MatchCast):
+        return binding.span or binding.value.span
+    return binding.value.span or binding.span
 
 
 def cast_title(binding: rx.MatchCast, function_name: str) -> str:
-    """What messages call a match_cast."""
-    of = f" of {binding.var.name_hint}" if binding.var is not None else ""
-    return f"match_cast{of}" + (f" in {function_name}" if function_name else "")
+    """The description of a match_cast in messages."""
+    variable = f" of {binding.var.name_hint}" if binding.var is not None else ""
+    return f"match_cast{variable}" + (f" in {function_name}" if function_name else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a call of a Relax function checks (FN-1, FN-2, FN-8, FN-10, FN-11)."""
+    """The signature that calls of a Relax function are checked by (FN-1, FN-2, FN-8, FN-10, FN-11).
+
+    Messages call the function `name`.
+    """
 
     name: str
     params: tuple[rx.Var, ...]
@@ -350,7 +359,7 @@ class Signature:
 
     @staticmethod
     def of(func: rx.Function, name: str) -> Signature:
-        """The signature of `func`, which messages call `name`."""
+        """The signature of `func`."""
         return Signature(name, func.params, func.ret_struct_info, func.span)
 
     @override
@@ -372,13 +381,14 @@ class Signature:
             )
 
     def bind(self, args: Sequence[Value], bindings: Bindings) -> None:
-        """Check the arguments and add to `bindings` what they bind.
+        """Check the arguments and add the variables that they bind to `bindings`.
 
         Rule:
             FN-1, FN-3, FN-4, FN-5, FN-6, FN-7.
 
         Errors:
-            FunctionSignatureError: an argument does not fit. RuntimeCheckError: a wrong number.
+            FunctionSignatureError: an argument does not match its parameter.
+            RuntimeCheckError: the number of arguments is wrong.
         """
         self.check_count(len(args))
         bindings.shapes.update(zip(self.params, args, strict=True))
@@ -390,10 +400,10 @@ class Signature:
         matcher.finish()
 
     def check_result(self, result: Value, bindings: Bindings) -> None:
-        """Compare the result with the return annotation (FN-8, FN-9).
+        """Check the result against the return annotation (FN-8, FN-9).
 
         Errors:
-            FunctionSignatureError: it does not fit.
+            FunctionSignatureError: it does not match.
         """
         if self.ret is None:
             return
@@ -402,15 +412,15 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What generated code passes to a check after the value: captured sizes, then shape values."""
+class CapturedVars:
+    """The captured variables whose values generated code passes to a check: sizes, then shapes."""
 
     size_vars: tuple[tir.Var, ...] = ()
     shape_vars: tuple[rx.Var, ...] = ()
     origins: Mapping[tir.Var, str] = field(default_factory=dict)
 
     def bindings(self, captured: Sequence[Value]) -> Bindings:
-        """The bindings that these values stand for."""
+        """The bindings of the variables to these values."""
         count = len(self.size_vars)
         sizes = dict(zip(self.size_vars, captured[:count], strict=True))
         shapes = dict(zip(self.shape_vars, captured[count:], strict=True))
@@ -419,58 +429,58 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSignature:
-    """The full checks of one function, which generated code calls where its quick ones fail."""
+    """The full checks of one function, which generated code calls if its quick checks fail."""
 
     signature: Signature
-    outside: Surroundings = Surroundings()
-    inside: Surroundings = Surroundings()
+    enclosing: CapturedVars = CapturedVars()
+    local: CapturedVars = CapturedVars()
 
     def arguments(self, *values: Value) -> None:
-        """Check the arguments, which are followed by what is captured.
+        """Check the arguments; the values of captured variables follow them.
 
         Errors:
-            FunctionSignatureError: an argument does not fit.
+            FunctionSignatureError: an argument does not match its parameter.
         """
         count = len(self.signature.params)
-        self.signature.bind(values[:count], self.outside.bindings(values[count:]))
+        self.signature.bind(values[:count], self.enclosing.bindings(values[count:]))
 
     def result(self, value: Value, *captured: Value) -> None:
-        """Check the result, which is followed by sizes and shapes of the function.
+        """Check the result; the values of captured variables follow it.
 
         Errors:
-            FunctionSignatureError: it does not fit.
+            FunctionSignatureError: it does not match.
         """
-        self.signature.check_result(value, self.inside.bindings(captured))
+        self.signature.check_result(value, self.local.bindings(captured))
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledCast:
-    """The full check of one match_cast, which generated code calls where its quick one fails."""
+    """The full check of one match_cast, which generated code calls if its quick check fails."""
 
-    info: rx.StructInfo
+    sinfo: rx.StructInfo
     title: str
-    outside: Surroundings = Surroundings()
+    enclosing: CapturedVars = CapturedVars()
     span: Span | None = None
 
     def check(self, value: Value, *captured: Value) -> None:
-        """Check `value`, which is followed by sizes and shapes that the info uses.
+        """Check `value`; the values of captured variables follow it.
 
         Errors:
-            MatchCastError: it does not fit.
+            MatchCastError: it does not match.
         """
-        match_cast(value, self.info, self.outside.bindings(captured), self.title, self.span)
+        match_cast(value, self.sinfo, self.enclosing.bindings(captured), self.title, self.span)
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledResult(CompiledCast):
-    """The full check of what a call of a function outside the program returned."""
+    """The full check of the result of an external function."""
 
     @override
     def check(self, value: Value, *captured: Value) -> None:
-        """Check `value`, which is followed by sizes and shapes that the info uses.
+        """Check `value`; the values of captured variables follow it.
 
         Errors:
-            FunctionSignatureError: it does not fit.
+            FunctionSignatureError: it does not match.
         """
-        known = self.outside.bindings(captured)
-        check_declared_result(value, self.info, known, self.title, self.span)
+        known = self.enclosing.bindings(captured)
+        check_declared_result(value, self.sinfo, known, self.title, self.span)

@@ -1,4 +1,4 @@
-"""Closures made at run time: a function whose last arguments are held."""
+"""Partial application of functions at run time."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from relaxpy.ir.relax.nodes import FuncStructInfo
 from relaxpy.ir.relax.relations import erase_to_well_defined
 
 
-def make_closure(function: Value, held: tuple[Value, ...]) -> Value:
-    """`function` with its last arguments given.
+def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
+    """The closure that appends the `captured` values to its arguments.
 
     Errors:
-        RuntimeCheckError: it is no function, or takes fewer arguments.
+        RuntimeCheckError: `function` is not a function, or takes fewer arguments.
     """
     if category_of(function) is Category.PACKED_FUNC:
-        return lambda *args: function(*args, *held)
+        return lambda *args: function(*args, *captured)
     if not isinstance(function, FunctionValue):
         raise RuntimeCheckError(f"make_closure takes a function, found {describe(function)}")
-    open_count = function.arity - len(held)
+    open_count = function.arity - len(captured)
     if open_count < 0:
         raise RuntimeCheckError(
-            f"a function of {counted(function.arity, 'argument')} cannot hold {len(held)}",
+            f"a function of {counted(function.arity, 'argument')} cannot capture {len(captured)}",
             rule="FN-11",
         )
-    info = function.struct_info
-    assert info.params is not None
-    rest = FuncStructInfo(info.params[:open_count], info.ret, info.purity)
-    # Sizes that only the held arguments bind mean nothing to who calls the closure.
-    return Closure(lambda *args: function(*args, *held), erase_to_well_defined(rest), function.name)
+    sinfo = function.struct_info
+    assert sinfo.params is not None
+    rest = FuncStructInfo(sinfo.params[:open_count], sinfo.ret, sinfo.purity)
+    # Shape variables that only the captured arguments bind are unknown to callers of the closure.
+    return Closure(
+        lambda *args: function(*args, *captured), erase_to_well_defined(rest), function.name
+    )

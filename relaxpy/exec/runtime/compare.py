@@ -12,31 +12,31 @@ _OPAQUE = (Category.CLOSURE, Category.PACKED_FUNC, Category.PRIM_FUNC, Category.
 def assert_allclose(
     actual: Value, desired: Value, rtol: float = 1e-7, atol: float = 1e-7, verbose: bool = True
 ) -> None:
-    """Refuse values that differ in shape, or anywhere by more than `atol + rtol * abs(desired)`.
+    """Assert that shapes are equal and elements differ by at most `atol + rtol * abs(desired)`.
 
-    Tuples are compared field by field, numbers of fewer than 32 bits in double precision; NaN is
-    close to NaN alone. Of what is no number, equals are wanted.
+    Tuples are compared field by field, numbers of fewer than 32 bits in double precision. NaN is
+    close to NaN only. Values that are not numbers must be equal.
 
     Errors:
-        AssertionError: they differ; `verbose` shows both.
+        AssertionError: the values differ; `verbose` shows both.
     """
     __tracebackhide__ = True
-    waiting = [("the value", actual, desired)]
-    while waiting:
-        where, found, expected = waiting.pop()
-        if isinstance(found, tuple) and isinstance(expected, tuple):
-            if len(found) != len(expected):
+    stack = [("the value", actual, desired)]
+    while stack:
+        where, a_value, b_value = stack.pop()
+        if isinstance(a_value, tuple) and isinstance(b_value, tuple):
+            if len(a_value) != len(b_value):
                 raise AssertionError(
-                    f"{where} has {len(found)} fields, {len(expected)} were expected"
+                    f"{where} has {len(a_value)} fields, {len(b_value)} were expected"
                 )
-            fields = zip(found, expected, strict=True)
-            waiting += [(f"field {k} of {where}", *pair) for k, pair in enumerate(fields)][::-1]
+            fields = zip(a_value, b_value, strict=True)
+            stack += [(f"field {k} of {where}", *pair) for k, pair in enumerate(fields)][::-1]
             continue
-        if _is_opaque(found) or _is_opaque(expected):
-            if found is not expected and not np.array_equal(found, expected):
-                raise AssertionError(f"{where} is {found!r:.60}, {expected!r:.60} was expected")
+        if _is_opaque(a_value) or _is_opaque(b_value):
+            if a_value is not b_value and not np.array_equal(a_value, b_value):
+                raise AssertionError(f"{where} is {a_value!r:.60}, {b_value!r:.60} was expected")
             continue
-        a, b = _comparable(found), _comparable(expected)
+        a, b = _comparable(a_value), _comparable(b_value)
         if a.shape != b.shape:
             raise AssertionError(f"{where} has shape {a.shape}, {b.shape} was expected")
         np.testing.assert_allclose(a, b, rtol, atol, err_msg=where, verbose=verbose)
@@ -48,6 +48,6 @@ def _is_opaque(value: Value) -> bool:
 
 
 def _comparable(value: Value) -> Array:
-    """The value as an array that NumPy compares: it has no tolerances for small numbers."""
+    """The value as an array that NumPy can compare with tolerances: not of narrow numbers."""
     array = np.asarray(value)
     return array.astype(np.float64) if array.dtype.itemsize < 4 else array

@@ -1,4 +1,4 @@
-"""Operators whose operands are not known beforehand: lowered for the values that arrive."""
+"""Operators with unknown operands, which are lowered at run time for the values that arrive."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from relaxpy.ir.relax.transform.legalize import LegalizeOps, is_known
 from relaxpy.ir.tir import expr as tir
 
 Build: TypeAlias = Callable[[IRModule], Callable[..., Value]]
-"""From a module of kernels and one function `main` to that function, for some target."""
+"""Compiles a module of kernels and a function `main`, which it returns."""
 
 MAX_PROGRAMS: Final = 256
-"""How many lowered operators an executable keeps."""
+"""The number of lowered operators that an executable caches."""
 MAX_SHAPES: Final = 4096
-"""For how many combinations of shapes a call remembers which program runs."""
+"""The number of combinations of shapes for which a call caches its program."""
 
 _ndarray: Final = np.ndarray
 
@@ -44,7 +44,7 @@ def operator_name(call: rx.Call) -> str:
 
 
 def is_dynamic(call: rx.Call) -> bool:
-    """Whether the call is left to be lowered at run time: its operator has a legalisation."""
+    """Whether the call is lowered at run time: its operator has a legalisation only."""
     if not isinstance(call.op, Op):
         return False
     record = call.op.record
@@ -52,7 +52,7 @@ def is_dynamic(call: rx.Call) -> bool:
 
 
 def dynamic_calls(module: IRModule) -> Iterator[tuple[str, rx.Call]]:
-    """The calls that are lowered at run time, each with the name of the function it stands in."""
+    """The calls that are lowered at run time, each with the name of its function."""
     for name, func in module.functions_by_name.items():
         if isinstance(func, rx.Function):
             for node in walk(func):
@@ -62,39 +62,41 @@ def dynamic_calls(module: IRModule) -> Iterator[tuple[str, rx.Call]]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A lowered call: takes the open operands, tuples spread out; `result` is what it gives."""
+    """A lowered call with the struct info of its result.
+
+    `run` takes the open operands; the fields of tuples are separate arguments.
+    """
 
     run: Callable[..., Value]
     result: rx.StructInfo
 
 
 class DynamicPrograms:
-    """The programs made at run time for one executable, least recently wanted ones forgotten."""
+    """A least-recently-used cache of the programs of one executable that are made at run time."""
 
     def __init__(self, build: Build) -> None:
         self._build = build
-        self._made: OrderedDict[object, Program | Diagnostic] = OrderedDict()
+        self._cache: OrderedDict[object, Program | Diagnostic] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._cache)
 
-    def find(self, site: OperatorCall, call: rx.Call, form: Form) -> Program | Diagnostic:
-        """What runs `call`, which is `site` with the operands of `form`, or why nothing does."""
-        key = site.key, tuple(form.key)
+    def find(self, template: OperatorCall, call: rx.Call, form: Form) -> Program | Diagnostic:
+        """The program, or the error, for `call`: `template` with the operands of `form`."""
+        key = template.key, tuple(form.key)
         with self._lock:
-            found = self._made.get(key)
-            if found is not None:
-                self._made.move_to_end(key)
-                return found
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
             try:
-                made: Program | Diagnostic = self._lower(call, form)
+                result: Program | Diagnostic = self._lower(call, form)
             except RelaxpyError as error:
-                made = error.diagnostic
-            self._made[key] = made
-            if len(self._made) > MAX_PROGRAMS:
-                self._made.popitem(last=False)
-            return made
+                result = error.diagnostic
+            self._cache[key] = result
+            if len(self._cache) > MAX_PROGRAMS:
+                self._cache.popitem(last=False)
+            return result
 
     def _lower(self, call: rx.Call, form: Form) -> Program:
         builder = BlockBuilder()
@@ -114,29 +116,29 @@ class DynamicPrograms:
 class DynamicOperator:
     """One call of an operator, inferred and lowered for the values that arrive.
 
-    Shapes are checked by the operator's rule when they arrive for the first time. The program that
-    runs then serves all values of these ranks, datatypes and broadcast pattern; where the operator
-    is undecided so, it is made for these very sizes and scalars.
+    The operator's rule checks each new combination of shapes. Its program is used for all values
+    with these ranks, datatypes and broadcast pattern. If that does not determine the program, it is
+    specialised to these dimensions and scalars.
     """
 
-    __slots__ = ("_by_value", "_known", "_programs", "_site")
+    __slots__ = ("_known", "_programs", "_scalars_matter", "_template")
 
-    def __init__(self, site: OperatorCall, programs: DynamicPrograms) -> None:
-        self._site = site
+    def __init__(self, template: OperatorCall, programs: DynamicPrograms) -> None:
+        self._template = template
         self._programs = programs
         self._known: dict[object, Callable[..., Value]] = {}
-        self._by_value = False
+        self._scalars_matter = False
 
     @property
     def name(self) -> str:
         """The name of the operator."""
-        return operator_name(self._site.call)
+        return operator_name(self._template.call)
 
     def __call__(self, *values: Value) -> Value:
         """The result, for the values of the open operands.
 
         Errors:
-            RuntimeCheckError: the operator does not take them.
+            RuntimeCheckError: the operator does not accept them.
         """
         key = tuple([(v.dtype, v.shape) if type(v) is _ndarray else self._key(v) for v in values])
         run = self._known.get(key)
@@ -145,15 +147,15 @@ class DynamicOperator:
         return run(*values)
 
     def _key(self, value: Value) -> object:
-        """What the choice of a program depends on."""
+        """The part of a value that the choice of a program depends on."""
         match category_of(value):
             case Category.TENSOR:
                 return value.dtype, value.shape
             case Category.SHAPE:
                 return ShapeTuple, value
             case Category.PRIM:
-                # The text tells apart 0.0 and -0.0, and is equal for NaNs.
-                return type(value), repr(value) if self._by_value else ""
+                # The text distinguishes 0.0 from -0.0, and is equal for NaNs.
+                return type(value), repr(value) if self._scalars_matter else ""
             case Category.TUPLE:
                 return tuple(map(self._key, value))
             case category:
@@ -172,42 +174,42 @@ class DynamicOperator:
         return run
 
     def _program(self, values: tuple[Value, ...]) -> Program:
-        """The most general program that is decided, and gives what the operator gives here."""
-        found = self._inferred(values, "literal" if self._by_value else "open")
+        """The most general program whose result matches that of the operator here."""
+        actual = self._inferred(values, "literal" if self._scalars_matter else "open")
         failure: Diagnostic | None = None
-        for symbolic, prims in self._generality(found):
-            if prims != "open" and not self._by_value:
-                self._by_value = True
-                found = self._inferred(values, "literal")
+        for symbolic, prims in self._generality(actual):
+            if prims != "open" and not self._scalars_matter:
+                self._scalars_matter = True
+                actual = self._inferred(values, "literal")
             form = Form(symbolic, prims)
-            call = self._site.filled([form.operand(v) for v in values])
-            program = self._programs.find(self._site, call, form)
+            call = self._template.filled([form.operand(v) for v in values])
+            program = self._programs.find(self._template, call, form)
             if isinstance(program, Diagnostic):
                 failure = program
-            elif _agrees(program.result, found, form.bound):
+            elif _agrees(program.result, actual, form.bound):
                 return program
         assert failure is not None
         raise RuntimeCheckError(failure)
 
-    def _generality(self, found: rx.StructInfo) -> Iterator[tuple[bool, Prims]]:
-        """Which forms to try, from general to special."""
+    def _generality(self, actual: rx.StructInfo) -> Iterator[tuple[bool, Prims]]:
+        """The forms to try, from general to specific."""
         yield True, "open"
-        if isinstance(found, rx.PrimStructInfo):
+        if isinstance(actual, rx.PrimStructInfo):
             yield True, "symbolic"
         yield True, "literal"
         yield False, "literal"
 
     def _inferred(self, values: tuple[Value, ...], prims: Prims) -> rx.StructInfo:
         form = Form(symbolic=False, prims=prims)
-        call = self._site.filled([form.operand(v) for v in values])
+        call = self._template.filled([form.operand(v) for v in values])
         assert isinstance(call.op, Op)
         return infer_op_call(call.op, call, Context())
 
-    def _refusal(self, found: Diagnostic, values: tuple[Value, ...]) -> RuntimeCheckError:
+    def _refusal(self, diagnostic: Diagnostic, values: tuple[Value, ...]) -> RuntimeCheckError:
         form = Form(symbolic=False, prims="literal")
         notes: list[str] = []
         try:
-            args = self._site.filled([form.operand(v) for v in values]).args
+            args = self._template.filled([form.operand(v) for v in values]).args
         except RuntimeCheckError:
             args = ()
         record = registered_ops().get(self.name)
@@ -215,12 +217,12 @@ class DynamicOperator:
         for i, arg in enumerate(args):
             operand = names[i] if len(names) == len(args) else f"operand {i + 1}"
             notes.append(f"{operand} is {Context().info_of(arg)}")
-        about = "" if found.message.startswith(self.name) else f"{self.name}: "
+        prefix = "" if diagnostic.message.startswith(self.name) else f"{self.name}: "
         return RuntimeCheckError(
-            about + found.message,
-            rule=found.rule,
-            span=self._site.call.span,
-            hint=found.hint,
+            prefix + diagnostic.message,
+            rule=diagnostic.rule,
+            span=self._template.call.span,
+            hint=diagnostic.hint,
             notes=notes,
         )
 
@@ -229,23 +231,23 @@ def _run_spread(run: Callable[..., Value], *values: Value) -> Value:
     return run(*leaves(values))
 
 
-def _agrees(general: rx.StructInfo, found: rx.StructInfo, bound: Mapping[tir.Var, Value]) -> bool:
-    """Whether a general result has, at these sizes, the datatype and shape found for them."""
-    if not is_known(found):
+def _agrees(general: rx.StructInfo, actual: rx.StructInfo, bound: Mapping[tir.Var, Value]) -> bool:
+    """Whether a general result has the actual datatype and shape under the bindings."""
+    if not is_known(actual):
         return True
-    match general, found:
-        case rx.TupleStructInfo(fields=some), rx.TupleStructInfo(fields=others):
-            return len(some) == len(others) and all(
-                _agrees(a, b, bound) for a, b in zip(some, others, strict=True)
+    match general, actual:
+        case rx.TupleStructInfo(fields=left), rx.TupleStructInfo(fields=right):
+            return len(left) == len(right) and all(
+                _agrees(a, b, bound) for a, b in zip(left, right, strict=True)
             )
         case rx.TensorStructInfo(), rx.TensorStructInfo():
-            return general.dtype == found.dtype and _sizes(general, bound) == _sizes(found, {})
+            return general.dtype == actual.dtype and _sizes(general, bound) == _sizes(actual, {})
         case _:
-            return type(general) is type(found)
+            return type(general) is type(actual)
 
 
-def _sizes(info: rx.TensorStructInfo, bound: Mapping[tir.Var, Value]) -> list[Value] | None:
-    if not isinstance(info.shape, rx.ShapeExpr):
+def _sizes(sinfo: rx.TensorStructInfo, bound: Mapping[tir.Var, Value]) -> list[Value] | None:
+    if not isinstance(sinfo.shape, rx.ShapeExpr):
         return None
     evaluator = ScalarEvaluator(dict(bound), checked)
-    return [evaluator.value(size) for size in info.shape.values]
+    return [evaluator.value(size) for size in sinfo.shape.values]

@@ -1,4 +1,4 @@
-"""The calls that a running program makes, for who watches them: instruments and profiles."""
+"""Instruments, which observe the calls of a running program, and profiles."""
 
 from __future__ import annotations
 
@@ -18,38 +18,37 @@ from relaxpy.exec.runtime.values import Value
 from relaxpy.screen import Table
 
 Instrument: TypeAlias = Callable[..., object]
-"""Called before and after a call, with (function, its name, whether before, result, *arguments)."""
+"""Called before and after each call with (function, its name, whether before, result, *args)."""
 
 
 class VMInstrumentReturnKind(IntEnum):
-    """What an instrument says before a call: let it run, or go on without it."""
+    """The result of an instrument before a call: run the call, or skip it."""
 
     NO_OP = 0
     SKIP_RUN = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """A function whose calls `instrument` sees, with the first `count` of their arguments.
+class Instrumented:
+    """A function that reports its calls to `instrument`, with the first `count` arguments.
 
-    What the function raises is a PackedFuncError where it `is_users`; what the instrument raises
-    passes as it is.
+    Exceptions of a user's function become PackedFuncErrors; those of the instrument do not.
     """
 
     function: Callable[..., Value]
     symbol: str
     instrument: Instrument
     count: int | None = None
-    is_users: bool = False
+    is_user_function: bool = False
 
     def __call__(self, *args: Value, **named: Value) -> Value:
-        """The result, or None where the instrument let the call be skipped."""
+        """The result, or None if the instrument skips the call."""
         _calls_users = True
         shown = args[: self.count]
         kind = self.instrument(self.function, self.symbol, True, None, *shown)
         if isinstance(kind, int) and kind == VMInstrumentReturnKind.SKIP_RUN:
             return None
-        if self.is_users:
+        if self.is_user_function:
             result = call_users(self.function, self.symbol, args, named)
         else:
             result = self.function(*args, **named)
@@ -59,7 +58,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """What all calls of one function took, calls inside them apart.
+    """The time of all calls of one function, without the calls inside them.
 
     Units: seconds.
     """
@@ -71,7 +70,7 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True)
 class ProfileReport:
-    """Where the time of one call of a function went, the longest first; `str` lays out a table.
+    """The time of one call of a function by callee, the longest first; `str` is a table.
 
     Units: seconds.
     """
@@ -80,7 +79,7 @@ class ProfileReport:
     duration: float
 
     def table(self) -> str:
-        """The rows in columns, and their sum."""
+        """The rows in columns, and their total."""
         return str(self._table)
 
     @property
@@ -115,9 +114,9 @@ _COLUMNS = ("Name", "Duration (us)", "Percent", "Count")
 
 @dataclass(slots=True)
 class Profiler:
-    """An instrument that measures; what runs between the calls is that of the function itself."""
+    """An instrument that measures the time of each function outside the calls that it makes."""
 
-    _own: dict[str, list[float]] = field(default_factory=dict)
+    _own_times: dict[str, list[float]] = field(default_factory=dict)
     _open: list[tuple[float, str]] = field(default_factory=list)
     _inside: list[float] = field(default_factory=list)
 
@@ -132,20 +131,20 @@ class Profiler:
         return VMInstrumentReturnKind.NO_OP
 
     def begin(self, symbol: str) -> None:
-        """A call begins."""
+        """Begin a call."""
         self._inside.append(0.0)
         self._open.append((perf_counter(), symbol))
 
     def end(self) -> float:
-        """The call that began last ends; the seconds it took."""
+        """End the innermost call, and return its seconds."""
         start, symbol = self._open.pop()
         taken = perf_counter() - start
-        self._own.setdefault(symbol, []).append(taken - self._inside.pop())
+        self._own_times.setdefault(symbol, []).append(taken - self._inside.pop())
         if self._inside:
             self._inside[-1] += taken
         return taken
 
     def report(self, duration: float) -> ProfileReport:
-        """What was measured in a call that took `duration`."""
-        rows = (ProfileRow(name, len(own), sum(own)) for name, own in self._own.items())
+        """The profile of a call that took `duration`."""
+        rows = (ProfileRow(name, len(times), sum(times)) for name, times in self._own_times.items())
         return ProfileReport(tuple(sorted(rows, key=lambda row: -row.duration)), duration)

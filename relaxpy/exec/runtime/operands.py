@@ -1,4 +1,4 @@
-"""Values that arrive at run time as operands of a call: what stays open of them, what is fixed."""
+"""Run-time values as operands of a call, with open or literal dimensions and scalars."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Prims: TypeAlias = Literal["open", "symbolic", "literal"]
 
 
 class OperatorCall:
-    """The call of an operator, and those of its operands whose values are not written in it."""
+    """The call of an operator, and its open operands, which are not literals."""
 
     __slots__ = ("call", "open_operands")
 
     def __init__(self, call: rx.Call) -> None:
         self.call = call
-        self.open_operands = tuple(_open_in(call.args))
+        self.open_operands = tuple(_open_operands(call.args))
 
     @property
     def key(self) -> object:
-        """Equal for calls that differ in their open operands alone."""
+        """A key that is equal for calls that differ only in their open operands."""
         call = self.call
         return call.op, call.attrs, call.sinfo_args, tuple(map(_literal_key, call.args))
 
     def filled(self, operands: Iterable[rx.Expr]) -> rx.Call:
-        """The call with other operands in the open places, in order; nothing is derived."""
+        """The call with the open operands replaced in order, without derived struct info."""
         rest = iter(operands)
         call = self.call
         args = tuple(_filled(arg, rest) for arg in call.args)
@@ -51,10 +51,10 @@ def _is_literal(expr: rx.Expr) -> bool:
             return False
 
 
-def _open_in(args: Sequence[rx.Expr]) -> Iterator[rx.Expr]:
+def _open_operands(args: Sequence[rx.Expr]) -> Iterator[rx.Expr]:
     for arg in args:
         if isinstance(arg, rx.Tuple):
-            yield from _open_in(arg.fields)
+            yield from _open_operands(arg.fields)
         elif not _is_literal(arg):
             yield arg
 
@@ -95,11 +95,11 @@ def _scalar(index: int, dtype: DataType) -> tir.Var:
 
 @dataclass(slots=True)
 class Form:
-    """Values as operands, with parameters that a function of them has.
+    """Values as operands, and the parameters of a function that takes them.
 
-    Sizes are literals, or, where they are `symbolic`, one variable for all that are equal, beside
-    the literals 0 and 1, on which broadcasting turns. Scalars are left open, become variables, or
-    are literals. `key` says all of it: one function serves all values of equal keys.
+    Dimensions are literals. If `symbolic`, equal dimensions become one variable, except for 0 and
+    1, which broadcasting depends on. Scalars are left open, become variables, or are literals. One
+    function serves all values with the same `key`.
     """
 
     symbolic: bool
@@ -110,10 +110,10 @@ class Form:
     _sizes: dict[int, tir.Var] = field(default_factory=dict)
 
     def operand(self, value: Value) -> rx.Expr:
-        """What stands for `value` in a call.
+        """The operand for `value` in a call.
 
         Errors:
-            RuntimeCheckError: it is a tensor whose bytes are swapped.
+            RuntimeCheckError: it is a tensor with swapped bytes.
         """
         match category_of(value):
             case Category.TENSOR:
@@ -133,9 +133,9 @@ class Form:
             case category:
                 return self._param(rx.ObjectStructInfo(), category)
 
-    def _param(self, info: rx.StructInfo, *key: object) -> rx.Var:
+    def _param(self, sinfo: rx.StructInfo, *key: object) -> rx.Var:
         self.key.append(key)
-        self.params.append(rx.Var(f"x{len(self.params)}", info))
+        self.params.append(rx.Var(f"x{len(self.params)}", sinfo))
         return self.params[-1]
 
     def _members(self, sizes: Sequence[int]) -> tuple[tir.PrimExpr, ...]:
@@ -162,7 +162,7 @@ class Form:
 
 
 def leaves(values: Iterable[Value]) -> Iterator[Value]:
-    """The values, and in place of tuples what is in them, at any depth."""
+    """The values, with tuples flattened."""
     for value in values:
         if type(value) is tuple:
             yield from leaves(value)

@@ -1,4 +1,4 @@
-"""Implementations of operators on run-time values, which both targets share."""
+"""Implementations of operators on run-time values for both targets."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def tensor_shape_i(value: Value, axis: Value) -> int:
 
 @inspect.tensor_stride_i.implement
 def tensor_stride_i(value: Value, axis: Value) -> int:
-    """The elements between neighbours along an axis of a tensor whose rows follow one another.
+    """The distance in elements between neighbours along an axis of a compact row-major tensor.
 
-    It depends on the shape alone: where NumPy has the elements is no matter of the program.
+    It depends on the shape only, since programs do not see the strides of NumPy arrays.
     """
     array = _tensor(value, "tensor_stride_i")
     return prod(array.shape[_axis(array, axis, "tensor_stride_i") + 1 :])
@@ -108,7 +108,7 @@ def tensor_stride_i(value: Value, axis: Value) -> int:
 @inspect.tensor_byte_offset.implement
 @inspect.tensor_elem_offset.implement
 def tensor_offset(value: Value) -> np.uint64:
-    """What lies before the first element of a tensor in its memory, which begins with it."""
+    """The offset of the first element of a tensor in its memory, which is always 0."""
     _tensor(value, "tensor_offset")
     return np.uint64(0)
 
@@ -128,18 +128,18 @@ def null_value() -> None:
 
 @op.print.implement
 def print_values(*values: Value, format: str = "") -> tuple[()]:
-    """Write the values to the console, through `format` if there is one (OP-15); unit."""
+    """Print the values, formatted by `format` if it is not empty (OP-15); return unit."""
     builtins.print(_formatted(format, values) if format else " ".join(map(shown, values)))
     return ()
 
 
 @op.assert_op.implement
 def assert_op(condition: Value, *values: Value, format: str = "") -> tuple[()]:
-    """Unit.
+    """Check the condition and return unit.
 
     Errors:
         AssertionFailedError (also AssertionError): the condition is false.
-        RuntimeCheckError: the condition is no Boolean of rank 0.
+        RuntimeCheckError: the condition is not a Boolean tensor of rank 0.
     """
     if condition is True or (condition is not False and truth(condition)):
         return ()
@@ -154,13 +154,13 @@ def _formatted(format: str, values: tuple[Value, ...]) -> str:
         return format.format(*map(shown, values))
     except (LookupError, ValueError, AttributeError, TypeError, MemoryError) as error:
         raise RuntimeCheckError(
-            f"the format {format!r} does not fit its {counted(len(values), 'value')}: "
+            f"the format {format!r} does not match its {counted(len(values), 'value')}: "
             f"{str(error) or 'not enough memory'}"
         ) from None
 
 
 def shown(value: Value) -> str:
-    """A value as programs print it."""
+    """The text that programs print for a value."""
     if isinstance(value, ShapeTuple):
         return str(list(value))
     if isinstance(value, tuple):
@@ -169,10 +169,10 @@ def shown(value: Value) -> str:
 
 
 def truth(value: Value) -> bool:
-    """What an If makes of its condition (EV-12).
+    """The truth of the condition of an If (EV-12).
 
     Errors:
-        RuntimeCheckError: it is no Boolean of rank 0 (RES-24).
+        RuntimeCheckError: it is not a Boolean tensor of rank 0 (RES-24).
     """
     if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype == np.bool_:
         return bool(value)
@@ -186,7 +186,7 @@ def truth(value: Value) -> bool:
 @op.builtin.stop_lift_params.implement
 @op.memory.ensure_zero_offset.implement
 def same_value(value: Value, *, dst_vdevice: object = None, memory_scope: object = None) -> Value:
-    """The value itself: there is one memory."""
+    """The value itself, since there is only one memory."""
     return value
 
 

@@ -1,4 +1,4 @@
-"""Python functions of a module: made methods of an instance, and found by name."""
+"""Python functions of a module, as methods of an instance and by symbol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relaxpy.ir.relax.nodes.python_function import python_function, python_funct
 
 
 def takes_self(function: Callable[..., Any]) -> bool:
-    """Whether a function is a method that belongs to no object yet."""
+    """Whether a function is an unbound method."""
     try:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # a function of C
@@ -40,13 +40,13 @@ def with_instance(module: IRModule) -> IRModule:
 
 
 def symbols(module: IRModule) -> Mapping[str, Callable[..., Any]]:
-    """The Python functions of `module` by symbols that no packed function is registered under."""
-    own = (func for func in module.functions.values() if isinstance(func, ExternFunc))
-    found = ((symbol_of(func), python_function_of(func)) for func in own)
-    return {symbol: function for symbol, function in found if function is not None}
+    """The Python functions of `module` by symbol; packed functions cannot have these symbols."""
+    funcs = (func for func in module.functions.values() if isinstance(func, ExternFunc))
+    pairs = ((symbol_of(func), python_function_of(func)) for func in funcs)
+    return {symbol: function for symbol, function in pairs if function is not None}
 
 
 def symbol_of(func: ExternFunc) -> str:
-    """The symbol by which generated code finds a packed or a Python function."""
+    """The symbol by which generated code looks up a packed or a Python function."""
     name = func.global_symbol
     return name if python_function_of(func) is None else f"@I.pyfunc {name}"

@@ -1,4 +1,4 @@
-"""Packed functions: Python callables known to programs by name."""
+"""The registry of packed functions: Python callables that programs call by name."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ def register_func(name: F) -> F: ...
 def register_func(
     name: str | F, f: F | None = None, override: bool = False, *, pure: bool = False
 ) -> F | Callable[[F], F]:
-    """Enter `f` under `name`; without `f`, a decorator that does. Alone, `f` has its own name.
+    """Register `f` under `name`, or return a decorator that does.
+
+    `register_func(f)` uses the name of `f`.
 
     `pure` promises that calling `f` has no visible effect (PU-4).
 
     Errors:
         PackedFuncError (also ValueError): the name is taken, and `override` is not set.
-        MisuseError (also TypeError): the name is no string, or `f` cannot be called.
+        MisuseError (also TypeError): the name is not a string, or `f` is not callable.
     """
     if callable(name):
         return _enter(getattr(name, "__name__", ""), name, override, pure)
@@ -63,7 +65,7 @@ def _enter(name: str, func: F, override: bool, pure: bool) -> F:
     if name in _functions and not override:
         raise PackedFuncError(
             f"a packed function {name!r} is already registered",
-            hint="pass override=True to put another in its place",
+            hint="pass override=True to replace it",
             about=name,
         )
     _functions[name] = func
@@ -80,13 +82,13 @@ def get_global_func(name: str) -> Callable[..., Any]: ...
 def get_global_func(name: str, allow_missing: bool) -> Callable[..., Any] | None: ...
 @user_facing
 def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:
-    """The packed function registered under `name`; with `allow_missing`, None if there is none.
+    """The packed function that is registered under `name`, or None if `allow_missing` is set.
 
     Errors:
-        UnknownPackedFuncError (also ValueError, KeyError): there is none (EV-13).
+        UnknownPackedFuncError (also ValueError, KeyError): there is no such function (EV-13).
     """
-    found = _functions.get(name) if isinstance(name, str) else None
-    if found is None and not allow_missing:
+    func = _functions.get(name) if isinstance(name, str) else None
+    if func is None and not allow_missing:
         raise UnknownPackedFuncError(
             f"no packed function is registered as {name!r}",
             rule="EV-13",
@@ -94,7 +96,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
             or f"register it: relaxpy.register_func({name!r}, f)",
             about=name,
         )
-    return found
+    return func
 
 
 def is_registered_pure(name: str) -> bool:
@@ -109,25 +111,25 @@ def list_global_func_names() -> list[str]:
 
 @user_facing
 def remove_global_func(name: str) -> None:
-    """Take the function under `name` out of the registry.
+    """Remove the function under `name` from the registry.
 
     Errors:
-        UnknownPackedFuncError (also ValueError, KeyError): there is none.
+        UnknownPackedFuncError (also ValueError, KeyError): there is no such function.
     """
     get_global_func(name)
     del _functions[name]
     _pure_names.discard(name)
 
 
-def packed_function(name: str, own: Value | None, span: Span | None) -> Callable[..., Any]:
-    """What a program means by `name`: the registered function, else its `own` (EV-13, EV-14).
+def packed_function(name: str, default: Value | None, span: Span | None) -> Callable[..., Any]:
+    """The function that is registered under `name`, or else `default` (EV-13, EV-14).
 
     Errors:
-        UnknownPackedFuncError: there is neither; `span` is where the program asks for it.
+        UnknownPackedFuncError: there is neither; its position is `span`.
     """
-    found = _functions.get(name, own)
-    if found is not None:
-        return found
+    func = _functions.get(name, default)
+    if func is not None:
+        return func
     try:
         return get_global_func(name)
     except UnknownPackedFuncError as error:
@@ -135,5 +137,5 @@ def packed_function(name: str, own: Value | None, span: Span | None) -> Callable
 
 
 def call_packed(name: str, args: tuple[Value, ...]) -> Value:
-    """What the packed function under `name` gives for `args`, as a value (EV-19)."""
+    """Call the packed function under `name`; return its result as a value (EV-19)."""
     return from_packed(call_users(get_global_func(name), name, args), ())

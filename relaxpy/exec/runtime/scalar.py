@@ -1,7 +1,7 @@
-"""Scalar arithmetic, one operation at a time: what every PrimExpr gives, by the datatype it has.
+"""Evaluation of PrimExprs, one scalar operation at a time.
 
-Integers are Python integers brought into the range of their datatype after each operation, Booleans
-Python's, floats NumPy (or ml_dtypes) scalars rounded after each operation; a vector is a tuple.
+Integers are Python integers, which are wrapped to their datatype or checked after each operation.
+Booleans are Python's, floats are scalars of NumPy or ml_dtypes, and a vector is a tuple.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from relaxpy.ir.tir.stmt import AttrStmt
 
 Scalar: TypeAlias = Any
 Integers: TypeAlias = Callable[[int, DataType], int]
-"""What becomes of an integer result: brought into range, or refused."""
+"""Brings an integer result into the range of its datatype, or raises an error."""
 
 
 def wrapped(value: int, dtype: DataType) -> int:
-    """`value` as a kernel computes it: modulo 2**bits."""
+    """`value` modulo 2**bits, as kernels compute it."""
     return bool(value & 1) if dtype.is_bool else ops.wrap_int(value, dtype)
 
 
 def checked(value: int, dtype: DataType) -> int:
-    """`value` as a dimension is computed.
+    """`value`, which is a dimension.
 
     Errors:
-        RuntimeCheckError: it is outside its datatype (PX-9).
+        RuntimeCheckError: it is outside the range of its datatype (PX-9).
     """
     low, high = ops.int_range(dtype)
     if low <= value <= high:
@@ -92,16 +92,16 @@ def literal(value: bool | int | float, dtype: DataType) -> Scalar:
 
 
 def cast(value: Scalar, source: DataType, target: DataType) -> Scalar:
-    """`value` converted as C converts: floats to integers toward zero, numbers to Bool by != 0."""
+    """`value` converted as in C: floats to integers toward zero, numbers to Bool by != 0."""
     if target.family == "handle":
         return value
     if target.is_bool:
         return bool(value != 0)
     if source.is_int and target.is_float and target.bits >= 16:
-        # Rounded once: Python would go through double precision.
+        # NumPy rounds once; Python's conversion would also round to double precision.
         return np.array(value, source.numpy()).astype(target.numpy())[()]
     if not target.is_int:
-        # The small floats' types take no integer of more than 64 bits with sign.
+        # The narrow types of ml_dtypes accept no integers outside int64.
         return target.numpy().type(float(value) if target.bits < 32 else value)
     if not source.is_float:
         return wrapped(int(value), target)
@@ -178,18 +178,18 @@ SUPPORTED: frozenset[str] = frozenset(
         *("tvm_call_cpacked", "address_of", "isnullptr"),
     )
 )
-"""The intrinsics that can be evaluated, without the leading `tir.`"""
+"""The names of the intrinsics that can be evaluated, without the prefix `tir.`"""
 
 
 def display_name(call: tir.Call) -> str:
-    """What a message calls the intrinsic, or the external kernel, of a call."""
+    """The name of an intrinsic or external kernel in messages."""
     external = kernel_name(call)
     name = call.op.name if isinstance(call.op, Op) else str(call.op)
     return f"intrinsic {name}" if external is None else f"external kernel {external!r:.60}"
 
 
 def unsupported(call: tir.Call, where: str) -> CompileError:
-    """The error for an intrinsic that no machine at hand performs."""
+    """The error for an intrinsic that relaxpy does not implement."""
     return CompileError(
         f"the {display_name(call)} cannot run here" + (f" (in {where})" if where else ""),
         hint="it needs hardware, or a pass that lowers it",
@@ -197,7 +197,7 @@ def unsupported(call: tir.Call, where: str) -> CompileError:
 
 
 def launched(name: str, statement: AttrStmt) -> CompileError:
-    """The error for a `T.launch_thread` in the kernel `name`: there is no hardware index here."""
+    """The error for a `T.launch_thread` in the kernel `name`, since there are no GPU threads."""
     tag = getattr(statement.node, "thread_tag", "")
     return CompileError(
         f"{name}: T.launch_thread({tag!r}, {statement.value}) cannot run here",
@@ -207,7 +207,7 @@ def launched(name: str, statement: AttrStmt) -> CompileError:
 
 
 class ScalarEvaluator:
-    """Evaluates PrimExprs over the variables in `values`; `integers` says how integers overflow."""
+    """Evaluates PrimExprs over the variables in `values`; `integers` handles integer overflow."""
 
     def __init__(self, values: Mapping[tir.Var, Scalar], integers: Integers = wrapped) -> None:
         self.values = values
@@ -215,11 +215,11 @@ class ScalarEvaluator:
         self.name = ""
 
     def value(self, expr: tir.PrimExpr) -> Scalar:
-        """What `expr` gives with the present values of its variables.
+        """The value of `expr`.
 
         Errors:
-            RuntimeCheckError: division by zero, or (with `checked`) a result out of range.
-            CompileError: an intrinsic that cannot be performed.
+            RuntimeCheckError: a division by zero, or (with `checked`) an overflow.
+            CompileError: an unsupported intrinsic.
         """
         match expr:
             case tir.Var():
@@ -271,10 +271,10 @@ class ScalarEvaluator:
                 raise CompileError(f"a {type(expr).__name__} has no value: `{expr}`")
 
     def variable(self, var: tir.Var) -> Scalar:
-        """The present value of `var`.
+        """The value of `var`.
 
         Errors:
-            RuntimeCheckError: it has none (PX-7).
+            RuntimeCheckError: it is not bound (PX-7).
         """
         try:
             return self.values[var]
@@ -282,11 +282,11 @@ class ScalarEvaluator:
             raise RuntimeCheckError(f"the variable {var.name} is not bound", rule="PX-7") from None
 
     def load(self, load: BufferLoad) -> Scalar:
-        """An element of a buffer; here there are no buffers."""
+        """The element of a buffer; only kernels have buffers."""
         raise CompileError(f"`{load}` reads a buffer outside a kernel")
 
     def within(self, more: Mapping[tir.Var, Scalar], body: tir.PrimExpr) -> Scalar:
-        """`body` with `more` variables."""
+        """The value of `body` with `more` variables."""
         outer = self.values
         self.values = {**outer, **more}
         try:
@@ -313,10 +313,10 @@ class ScalarEvaluator:
         return _lanewise(lambda x, y: rounded(number(x, y)), a, b)
 
     def call(self, call: tir.Call) -> Scalar:
-        """What a call of an intrinsic gives.
+        """The result of an intrinsic.
 
         Errors:
-            CompileError: there is no way to perform it here.
+            CompileError: the intrinsic is not supported.
         """
         name = call.op.name.removeprefix("tir.") if isinstance(call.op, Op) else ""
         args = [a for a in call.args if isinstance(a, tir.PrimExpr)]
@@ -348,7 +348,7 @@ class ScalarEvaluator:
     def _operation(
         self, name: str, kinds: list[DataType], dtype: DataType
     ) -> Callable[..., Scalar] | None:
-        """The scalar function that intrinsic `name` performs, or None."""
+        """The scalar function for the intrinsic `name`, or None."""
         if name in _BIT_OPERATIONS:
             combine = _BIT_OPERATIONS[name]
             return lambda a, b: wrapped(combine(int(a), int(b), dtype), dtype)
@@ -375,12 +375,12 @@ class ScalarEvaluator:
 
 
 def lanes_of(value: Scalar) -> tuple[Scalar, ...]:
-    """The lanes of a vector; a scalar is its own only lane."""
+    """The lanes of a vector; a scalar has one lane."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def _lanewise(function: Callable[..., Scalar], *values: Scalar) -> Scalar:
-    """`function` of scalars, or lane by lane where any operand is a vector."""
+    """Apply `function` to scalars, or lane by lane if an operand is a vector."""
     count = next((len(v) for v in values if isinstance(v, tuple)), None)
     if count is None:
         return function(*values)

@@ -1,4 +1,4 @@
-"""NumPy's settings while kernels run: it does not warn."""
+"""NumPy's floating-point warnings, suppressed while kernels run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _silent.run(np.seterr, all="ignore")
 
 
 def without_warnings(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, in which overflow, division by zero and NaN are values and not warnings.
+    """Decorate `function` so that NumPy does not warn of overflow, division by zero and NaN.
 
-    It must call no code of users, which would not see their context variables. Entering a copy of a
-    context costs a third of entering `numpy.errstate`.
+    It must not call users' code, which would not see its context variables. Entering a copy of a
+    context takes a third of the time of entering `numpy.errstate`.
     """
     copy = _silent.copy
 

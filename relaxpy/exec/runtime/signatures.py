@@ -1,4 +1,4 @@
-"""Signatures of functions and kernels, which of them are public, and what calls put out."""
+"""Signatures of functions and kernels, and the declared outputs and results of calls."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def public_signatures(module: IRModule) -> dict[str, tuple[str, Signature]]:
-    """For each symbol that can be called from outside (TOP-3): the module's name, the signature."""
-    found = {}
+    """The name in the module and the signature of each public function by symbol (TOP-3)."""
+    signatures = {}
     for name, func in module.functions_by_name.items():
         symbol = func.attrs.get("global_symbol")
         if symbol is not None and not isinstance(func, rx.ExternFunc):
-            found[str(symbol)] = (name, signature_of(func, str(symbol)))
-    return found
+            signatures[str(symbol)] = (name, signature_of(func, str(symbol)))
+    return signatures
 
 
 def signature_of(func: rx.BaseFunc, name: str) -> Signature:
-    """The signature of a Relax function, or that of a kernel, read off its buffers and scalars.
+    """The signature of a Relax function, or that of a kernel from its buffers and scalars.
 
-    The sizes of a kernel's buffers are 64-bit there, whatever the kernel computes indices in.
+    The dimensions of a kernel's buffers become int64, whatever the datatype of its indices is.
     """
     if isinstance(func, rx.Function):
         return Signature.of(func, name)
@@ -41,18 +41,18 @@ def signature_of(func: rx.BaseFunc, name: str) -> Signature:
     params = []
     for param in func.params:
         buffer = func.buffer_of(param)
-        info: rx.StructInfo = rx.ObjectStructInfo()
+        sinfo: rx.StructInfo = rx.ObjectStructInfo()
         if buffer is not None:
             shape = tuple(_widened(size, wide) for size in buffer.shape)
-            info = rx.TensorStructInfo(rx.ShapeExpr(shape), buffer.dtype)
+            sinfo = rx.TensorStructInfo(rx.ShapeExpr(shape), buffer.dtype)
         elif param.dtype.family != "handle":
-            info = rx.PrimStructInfo(param.dtype, param)
-        params.append(rx.Var(param.name, info))
+            sinfo = rx.PrimStructInfo(param.dtype, param)
+        params.append(rx.Var(param.name, sinfo))
     return Signature(name, tuple(params), None, func.span)
 
 
 def _widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
-    """`size` computed in 64 bits; its variables become 64-bit ones of the same names."""
+    """`size` computed in int64, with int64 variables of the same names."""
 
     def rule(node: Node) -> Node | None:
         match node:
@@ -73,27 +73,27 @@ def _widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimE
     return widened
 
 
-def function_info(func: rx.Function) -> rx.FuncStructInfo:
-    """The info of a function: the derived one if it is one of such functions, or its signature."""
+def function_sinfo(func: rx.Function) -> rx.FuncStructInfo:
+    """The derived struct info of a function if it has its parameters, or else its annotations."""
     match func.struct_info:
         case rx.FuncStructInfo(params=params) as derived if params is not None:
             if len(params) == len(func.params):
                 return derived
-    infos = (p.struct_info or rx.ObjectStructInfo() for p in func.params)
+    sinfos = (p.struct_info or rx.ObjectStructInfo() for p in func.params)
     return rx.FuncStructInfo(
-        tuple(infos), func.ret_struct_info or rx.ObjectStructInfo(), func.is_pure
+        tuple(sinfos), func.ret_struct_info or rx.ObjectStructInfo(), func.is_pure
     )
 
 
-def output_infos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
-    """The infos of the tensors that a call in destination-passing style writes (OP-3).
+def output_sinfos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
+    """The struct info of each output of a call in destination-passing style (OP-3).
 
     Errors:
-        CompileError: they do not say datatype and shape.
+        CompileError: a datatype or shape is unknown.
     """
-    [info] = call.sinfo_args or (None,)
+    [sinfo] = call.sinfo_args or (None,)
     operator = call.op.name if isinstance(call.op, Op) else call.op
-    fields = info.fields if isinstance(info, rx.TupleStructInfo) else (info,)
+    fields = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
     outputs = []
     for output in fields:
         known = isinstance(output, rx.TensorStructInfo) and output.shape is not None
@@ -108,9 +108,9 @@ def output_infos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
 
 
 def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
-    """What a call declares a function outside the program to return, and what messages call it.
+    """The struct info that a call declares for an external function, and its name in messages.
 
-    None where it declares nothing, and for calls whose outputs are allocated here.
+    It is None if the call declares nothing or allocates its outputs.
     """
     if not isinstance(call, rx.Call) or isinstance(call.struct_info, rx.ObjectStructInfo | None):
         return None
@@ -128,5 +128,5 @@ def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
 
 
 def packed_keywords(call: rx.Call) -> dict[str, object]:
-    """What a packed function is given by name; that a call is pure says nothing to it (LEG-15)."""
+    """The keyword arguments of a packed function, which do not include `pure` (LEG-15)."""
     return {name: value for name, value in call.attrs.items() if name != "pure"}

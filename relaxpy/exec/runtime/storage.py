@@ -1,4 +1,4 @@
-"""Storage as a value, and the tensors that lie in it or over the memory of another tensor."""
+"""Storage as a value, and tensors in storage or in the memory of another tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaxpy.ir.core.dtype import DataType
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """Memory in which tensors lie."""
+    """Memory that contains tensors."""
 
     data: Array
 
@@ -32,15 +32,15 @@ def _sizes(value: Value, operator: str) -> tuple[int, ...]:
 
 
 def new_tensor(shape: Value, dtype: Value, device: Value, scope: Value) -> Array:
-    """A new tensor, its elements not set."""
+    """A new tensor with undefined elements."""
     return empty(_sizes(shape, "alloc_tensor"), _datatype(dtype, "alloc_tensor"))
 
 
 def new_storage(shape: Value, device: Value, dtype: Value, scope: Value) -> Storage:
-    """New memory for so many elements.
+    """New memory for the elements of a tensor of this shape.
 
     Errors:
-        RuntimeCheckError: a size is negative, or the memory does not suffice.
+        RuntimeCheckError: a dimension is negative, or there is not enough memory.
     """
     kind = _datatype(dtype, "alloc_storage")
     sizes = _sizes(shape, "alloc_storage")
@@ -50,7 +50,7 @@ def new_storage(shape: Value, device: Value, dtype: Value, scope: Value) -> Stor
 
 
 def planned_storage(size: Value, device: Value, scope: Value, dtype: Value) -> Storage:
-    """New memory of so many bytes, or for as many elements as several sizes say."""
+    """New memory of `size` bytes, or for the elements of a shape with several dimensions."""
     flat = len(_sizes(size, "alloc_storage")) == 1
     return new_storage(size, device, DataType("uint8") if flat else dtype, scope)
 
@@ -59,18 +59,18 @@ def tensor_in(storage: Value, offset: Value, shape: Value, dtype: Value) -> Arra
     """The tensor in storage that begins at byte `offset`.
 
     Errors:
-        RuntimeCheckError: this is no storage, or the tensor leaves it.
+        RuntimeCheckError: `storage` is not storage, or the tensor exceeds it.
     """
     if not isinstance(storage, Storage):
         raise RuntimeCheckError(f"alloc_tensor takes storage, found {describe(storage)}")
     kind = _datatype(dtype, "alloc_tensor")
-    return _placed(storage.data, int(offset), _sizes(shape, "alloc_tensor"), kind, "the storage")
+    return _tensor_at(storage.data, int(offset), _sizes(shape, "alloc_tensor"), kind, "the storage")
 
 
-def _placed(
+def _tensor_at(
     data: Array, offset: int, shape: tuple[int, ...], kind: np.dtype[np.generic], where: str
 ) -> Array:
-    """The tensor over the bytes `data` from `offset` on."""
+    """The tensor in the bytes `data` that begins at `offset`."""
     end = offset + math.prod(shape) * kind.itemsize
     if min(shape, default=0) < 0:
         raise RuntimeCheckError(f"a tensor has no negative sizes, found {list(shape)}")
@@ -83,15 +83,15 @@ def _placed(
 
 
 def released(value: Value) -> tuple[()]:
-    """Unit: memory is given back when nothing refers to it."""
+    """Unit; Python frees memory that is not referenced any more."""
     return ()
 
 
 def view(data: Value, shape: Value = (), dtype: Value = (), offset: Value = ()) -> Array:
-    """The memory of a tensor read as another; what is unit stays as in `data`.
+    """A tensor over the memory of another; arguments that are unit have the values of `data`.
 
     Errors:
-        RuntimeCheckError: `data` is no tensor without gaps, or the view leaves it.
+        RuntimeCheckError: `data` is not a compact row-major tensor, or the view exceeds it.
     """
     if category_of(data) is not Category.TENSOR:
         raise RuntimeCheckError(f"view takes a tensor, found {describe(data)}")
@@ -100,4 +100,4 @@ def view(data: Value, shape: Value = (), dtype: Value = (), offset: Value = ()) 
     sizes = data.shape if category_of(shape) is Category.TUPLE else _sizes(shape, "view")
     kind = data.dtype if category_of(dtype) is Category.TUPLE else _datatype(dtype, "view")
     begin = 0 if category_of(offset) is Category.TUPLE else int(offset)
-    return _placed(data.reshape(-1).view(np.uint8), begin, sizes, kind, "the tensor")
+    return _tensor_at(data.reshape(-1).view(np.uint8), begin, sizes, kind, "the tensor")

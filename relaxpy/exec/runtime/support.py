@@ -1,4 +1,4 @@
-"""What generated code calls as `rx`: arithmetic of sizes, allocation, calls of function values."""
+"""The functions that generated code calls as `rx`: arithmetic of dimensions, checks, calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError, Span
-from relaxpy.exec.runtime.instrument import Instrument, Watched
+from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth as truth
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.registry import packed_function
@@ -45,7 +45,7 @@ def dtype(name: str) -> np.dtype[Any]:
 
 
 def floordiv(a: int, b: int) -> int:
-    """a / b rounded down. Errors: RuntimeCheckError for b = 0 or a result outside 64 bits."""
+    """a / b rounded down. Errors: RuntimeCheckError for b = 0 or a result outside int64."""
     return check_int64(a // divisor(b))
 
 
@@ -55,7 +55,7 @@ def floormod(a: int, b: int) -> int:
 
 
 def truncdiv(a: int, b: int) -> int:
-    """a / b rounded toward zero. Errors: RuntimeCheckError for b = 0 or a result over 64 bits."""
+    """a / b rounded toward zero. Errors: RuntimeCheckError for b = 0 or a result outside int64."""
     return check_int64(ops.trunc_div(a, divisor(b)))
 
 
@@ -68,7 +68,7 @@ def field(value: Value, index: int) -> Value:
     """Field `index` of a tuple.
 
     Errors:
-        RuntimeCheckError: it is no tuple, or too short.
+        RuntimeCheckError: it is not a tuple, or too short.
     """
     if category_of(value) is not Category.TUPLE or index >= len(value):
         raise RuntimeCheckError(f"{describe(value)} has no field {index}", rule="EV-5")
@@ -76,33 +76,25 @@ def field(value: Value, index: int) -> Value:
 
 
 def fields(value: Value) -> tuple[Value, ...]:
-    """A tuple, as it is.
-
-    Errors:
-        RuntimeCheckError: it is none.
-    """
+    """`value`, a tuple of arguments. Errors: RuntimeCheckError if it is not a tuple."""
     if category_of(value) is not Category.TUPLE:
         raise RuntimeCheckError(f"the arguments are a tuple, found {describe(value)}", rule="OP-5")
-    found: tuple[Value, ...] = value
-    return found
+    result: tuple[Value, ...] = value
+    return result
 
 
 def sizes(value: Value) -> ShapeTuple:
-    """A shape value, as it is.
-
-    Errors:
-        RuntimeCheckError: it is none.
-    """
+    """`value`, a shape. Errors: RuntimeCheckError if it is not a shape."""
     if type(value) is not ShapeTuple:
         raise RuntimeCheckError(f"expected a shape, found {describe(value)}", rule="MC-2")
     return value
 
 
 def invoke(function: Value, *args: Value) -> Value:
-    """What a function value gives for `args` (EV-17, EV-18, EV-19, EV-27).
+    """Call a function value (EV-17, EV-18, EV-19, EV-27).
 
     Errors:
-        RuntimeCheckError: it is no function, or takes another number of arguments.
+        RuntimeCheckError: it is not a function, or takes another number of arguments.
     """
     match category_of(function):
         case Category.CLOSURE | Category.PRIM_FUNC:
@@ -114,25 +106,25 @@ def invoke(function: Value, *args: Value) -> Value:
 
 
 CONTEXT = object()
-"""What `call_builtin_with_ctx` hands a packed function first: a handle, of no use to Python."""
+"""The first argument that `call_builtin_with_ctx` passes: a handle, which Python cannot use."""
 
 
-def with_context(function: Value, infos: tuple[StructInfo, ...], *args: Value) -> Value:
-    """What a packed function gives for the context and `args`; unit where no info is expected."""
+def with_context(function: Value, sinfos: tuple[StructInfo, ...], *args: Value) -> Value:
+    """Call a packed function with the context and `args`; unit if no result is declared."""
     if category_of(function) is not Category.PACKED_FUNC:
         raise RuntimeCheckError(f"expected a packed function, found {describe(function)}")
     result = call_users(function, packed_name(function), (CONTEXT, *args))
-    return from_packed(result, infos) if infos else ()
+    return from_packed(result, sinfos) if sinfos else ()
 
 
 def call_tir_dyn(kernel: Value, args: tuple[Value, ...]) -> tuple[()]:
-    """Unit, after a kernel ran on all but the last of `args` and on the members of that."""
+    """Call a kernel with `args`, of which the last is a shape of scalars; return unit."""
     invoke(kernel, *args[:-1], *args[-1])
     return ()
 
 
 def note_caller(callers: dict[tuple[Value, ...], None], caller: tuple[Value, ...]) -> None:
-    """Keep that by which a caller checks the result, such as its sizes: once, the latest last."""
+    """Add the values by which a caller checks the result, without duplicates, the latest last."""
     callers.pop(caller, None)
     callers[caller] = None
 
@@ -140,10 +132,10 @@ def note_caller(callers: dict[tuple[Value, ...], None], caller: tuple[Value, ...
 def check_for_callers(
     check: Callable[..., None], result: Value, callers: dict[tuple[Value, ...], None]
 ) -> None:
-    """Check the result of a loop by the sizes of its iterations, the last one first.
+    """Check the result of a loop by the sizes of its iterations, the last iteration first.
 
     Errors:
-        FunctionSignatureError: it does not fit.
+        FunctionSignatureError: it does not match.
     """
     for sizes in reversed(callers):
         check(result, *sizes)
@@ -151,9 +143,10 @@ def check_for_callers(
 
 @dataclass(slots=True)
 class TailCall:
-    """What a step of a function returns in place of calling the next one.
+    """A tail call that a step of a function returns.
 
-    `check` is how its own function checks the result, by `sizes`, where the next one does not.
+    `check` and `sizes` are the check of the result by the function that makes the call, unless the
+    check of the callee implies it.
     """
 
     step: Callable[..., Value]
@@ -162,52 +155,52 @@ class TailCall:
     sizes: tuple[Value, ...] = ()
 
     def result(self) -> Value:
-        """Make the call, and those that follow; the checks of those that made them come after.
+        """Make this call and the tail calls that follow; then make the checks of the callers.
 
         Errors:
-            FunctionSignatureError: the result does not fit.
+            FunctionSignatureError: the result does not match.
         """
         callers: dict[tuple[Value, ...], None] = {}
-        found: Value = self
-        while type(found) is TailCall:
-            if found.check is not None:
-                note_caller(callers, (found.check, found.sizes))
-            args, found.args = found.args, ()  # which die with the step
-            found = found.step(*args)
+        result: Value = self
+        while type(result) is TailCall:
+            if result.check is not None:
+                note_caller(callers, (result.check, result.sizes))
+            args, result.args = result.args, ()  # so that the step can free them
+            result = result.step(*args)
         for check, sizes in reversed(callers):
-            check(found, *sizes)
-        return found
+            check(result, *sizes)
+        return result
 
 
 def run_kernel(kernel: Callable[..., Value], *args: Value) -> Value:
-    """What a kernel gives for values, which it checks itself (EV-27); unit if nothing.
+    """Call a kernel, which checks its arguments (EV-27); unit if it returns nothing.
 
     Errors:
-        RuntimeCheckError: an argument does not fit.
+        RuntimeCheckError: an argument does not match its parameter.
     """
-    found = kernel(*args)
-    if found is None:
+    result = kernel(*args)
+    if result is None:
         return ()
-    return prim_value(found, prim_dtype(found)) if isinstance(found, np.generic) else found
+    return prim_value(result, prim_dtype(result)) if isinstance(result, np.generic) else result
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledPackedCall:
-    """A call of a packed function by name, which is looked up anew each time (EV-13, EV-14)."""
+    """A call of a packed function by name, which is looked up at each call (EV-13, EV-14)."""
 
     symbol: str
-    infos: tuple[StructInfo, ...]
+    sinfos: tuple[StructInfo, ...]
     attrs: Mapping[str, object]
-    own_functions: Mapping[str, Value]
+    module_functions: Mapping[str, Value]
     span: Span | None
 
     def function(self) -> Value:
-        """The registered function, else the module's own PrimFunc of that symbol.
+        """The registered function, or else the module's function of that symbol.
 
         Errors:
             UnknownPackedFuncError: there is neither.
         """
-        return packed_function(self.symbol, self.own_functions.get(self.symbol), self.span)
+        return packed_function(self.symbol, self.module_functions.get(self.symbol), self.span)
 
     def __call__(self, *args: Value) -> Value:
         """The result, as a value."""
@@ -215,12 +208,12 @@ class CompiledPackedCall:
 
     def _result(self, function: Value, args: tuple[Value, ...]) -> Value:
         if category_of(function) is not Category.PACKED_FUNC:  # a PrimFunc of the module
-            return from_packed(function(*args, **self.attrs), self.infos)
-        found = call_users(function, self.symbol, args, self.attrs, self.span)
-        return from_packed(found, self.infos)
+            return from_packed(function(*args, **self.attrs), self.sinfos)
+        result = call_users(function, self.symbol, args, self.attrs, self.span)
+        return from_packed(result, self.sinfos)
 
-    def found(self) -> Callable[..., Value]:
-        """The call, looked up before its arguments are evaluated (EV-17, LEG-32).
+    def resolved(self) -> Callable[..., Value]:
+        """The callee, for calls that look it up before they evaluate arguments (EV-17, LEG-32).
 
         Errors:
             UnknownPackedFuncError: there is no such function.
@@ -230,8 +223,8 @@ class CompiledPackedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedPackedCall:
-    """A call of a packed function that `instrument` sees."""
+class InstrumentedPackedCall:
+    """A call of a packed function that is reported to `instrument`."""
 
     call: CompiledPackedCall
     instrument: Instrument
@@ -240,37 +233,37 @@ class WatchedPackedCall:
         """The function as a value."""
         return self.call.function()
 
-    def found(self) -> Watched:
-        """The call, looked up before its arguments are evaluated."""
-        return Watched(self.call.found(), self.call.symbol, self.instrument)
+    def resolved(self) -> Instrumented:
+        """The callee, for calls that look it up before they evaluate arguments."""
+        return Instrumented(self.call.resolved(), self.call.symbol, self.instrument)
 
     def __call__(self, *args: Value) -> Value:
         """The result, as a value."""
-        return self.found()(*args)
+        return self.resolved()(*args)
 
 
-def invoke_watched(instrument: Instrument, function: Value, *args: Value) -> Value:
-    """As `invoke`; the instrument sees calls of packed functions."""
+def invoke_instrumented(instrument: Instrument, function: Value, *args: Value) -> Value:
+    """Call a function value as `invoke` does; report calls of packed functions."""
     if category_of(function) is not Category.PACKED_FUNC:
         return invoke(function, *args)
-    return Watched(partial(invoke, function), packed_name(function), instrument)(*args)
+    return Instrumented(partial(invoke, function), packed_name(function), instrument)(*args)
 
 
 def packed_name(function: Value) -> str:
-    """What an instrument is told of a packed function that is called as a value."""
+    """The name of a packed function that is called as a value."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledClosure:
-    """What is known of a local function before it runs."""
+    """The struct info, name and captured shape variables of a local function."""
 
-    info: FuncStructInfo
+    sinfo: FuncStructInfo
     name: str
     size_vars: tuple[SizeVar, ...] = ()
 
     def make(self, function: Any, *sizes: int) -> Closure:
-        """The closure over the generated `function`, where shape variables have these values."""
+        """The closure of the generated `function` with these values of the shape variables."""
         return Closure(
-            function, self.info, self.name, dict(zip(self.size_vars, sizes, strict=True))
+            function, self.sinfo, self.name, dict(zip(self.size_vars, sizes, strict=True))
         )

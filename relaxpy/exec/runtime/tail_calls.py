@@ -1,4 +1,4 @@
-"""Calls that give the result of the function which makes them, so that they may be jumps."""
+"""Tail calls, which need no stack."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.call_graph import strongly_connected
 
 FunctionKey: TypeAlias = tuple[str, rx.Var | None]
-"""A function of the module by its name, or one inside that by its variable."""
+"""The name of a global function, and the variable of a local function in it or None."""
 
 
 def split_result(seq: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
-    """The bindings of a sequence up to the call or If that gives its result, and that.
+    """The call or If that computes the result of a sequence, and the bindings before it.
 
-    Where there is no such call or If, all bindings and the expression that is the result.
+    If there is none, all bindings and the expression of the result.
     """
     if not isinstance(seq, rx.SeqExpr):
         return [], seq
     bindings = [binding for block in seq.blocks for binding in block.bindings]
-    first, found = list(bindings), seq.body
-    while first and _is_plain(first[-1]) and first[-1].var is found:
-        found = first.pop().value
-        if isinstance(found, (rx.Call, rx.If)):
-            return first, found
+    before, result = list(bindings), seq.body
+    while before and _is_plain(before[-1]) and before[-1].var is result:
+        result = before.pop().value
+        if isinstance(result, (rx.Call, rx.If)):
+            return before, result
     return bindings, seq.body
 
 
 def _is_plain(binding: rx.Binding) -> bool:
-    """Whether a binding only gives its value to its variable, which outlives its block."""
+    """Whether a binding has no check, and its variable is visible after its block."""
     return isinstance(binding, rx.VarBinding) and not isinstance(binding.var, rx.DataflowVar)
 
 
@@ -41,7 +41,8 @@ def _is_plain(binding: rx.Binding) -> bool:
 class Jumps:
     """The tail calls of one function that take no stack.
 
-    They go to its own beginning or, `by_steps`, return to a loop that makes the call.
+    They jump to the beginning of the function or, if `by_steps`, return to a loop that makes the
+    call.
     """
 
     calls: frozenset[rx.Call] = frozenset()
@@ -49,10 +50,10 @@ class Jumps:
 
 
 def find_jumps(functions: Mapping[str, rx.Function]) -> dict[FunctionKey, Jumps]:
-    """The tail calls by which the functions of a module, local ones included, call in circles.
+    """The recursive tail calls of the functions of a module, local functions included.
 
-    A function that calls itself is a loop, unless it defines functions, which hold on to the
-    variables of their iteration. Circles that no path leaves have no jumps: they never end.
+    A function that calls itself becomes a loop, unless it defines functions, which capture the
+    variables of their iteration. Recursion that no path leaves has no jumps, since it is infinite.
     """
     members: dict[FunctionKey, rx.Function] = {}
     for name, func in functions.items():
@@ -61,7 +62,7 @@ def find_jumps(functions: Mapping[str, rx.Function]) -> dict[FunctionKey, Jumps]
     results = {key: list(_results(func.body)) for key, func in members.items()}
     callees = {key: [_callee(r, key[0], members) for r in results[key]] for key in members}
     graph = {key: [c for c in callees[key] if c is not None] for key in members}
-    found = {}
+    jumps = {}
     for group in map(frozenset, strongly_connected(graph)):
         if all(callee in group for key in group for callee in callees[key]):
             continue
@@ -70,8 +71,8 @@ def find_jumps(functions: Mapping[str, rx.Function]) -> dict[FunctionKey, Jumps]
             calls = frozenset(r for r, c in pairs if c in group and isinstance(r, rx.Call))
             if calls:
                 by_steps = len(group) > 1 or _defines_functions(members[key])
-                found[key] = Jumps(calls, by_steps)
-    return found
+                jumps[key] = Jumps(calls, by_steps)
+    return jumps
 
 
 def _callee(
@@ -92,7 +93,7 @@ def _callee(
 
 
 def _local_functions(expr: rx.Expr) -> Iterator[tuple[rx.Var, rx.Function]]:
-    """The functions defined in `expr`, however deep, with their names."""
+    """The functions defined in `expr`, at any depth, with their variables."""
     match expr:
         case rx.SeqExpr(blocks=blocks):
             for binding in chain.from_iterable(block.bindings for block in blocks):
@@ -113,9 +114,9 @@ def _defines_functions(func: rx.Function) -> bool:
 
 
 def _results(seq: rx.Expr) -> Iterator[rx.Expr]:
-    _, found = split_result(seq)
-    if isinstance(found, rx.If):
-        yield from _results(found.true_branch)
-        yield from _results(found.false_branch)
+    _, result = split_result(seq)
+    if isinstance(result, rx.If):
+        yield from _results(result.true_branch)
+        yield from _results(result.false_branch)
     else:
-        yield found
+        yield result

@@ -30,14 +30,14 @@ from relaxpy.ir.tir.substitution import substitute
 
 Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
-"""A run-time value, whose kind `category_of` tells (VAL-17): a tensor (VAL-1, VAL-2), tuple (VAL-3,
-VAL-4), closure (VAL-5, VAL-6, VAL-7), shape (VAL-8), packed function (VAL-9), PrimFunc (VAL-10),
-scalar (VAL-11, VAL-12) or opaque object (VAL-13, VAL-14, VAL-15, VAL-16)."""
+"""A run-time value, of a kind that `category_of` returns (VAL-17): tensor (VAL-1, VAL-2), tuple
+(VAL-3, VAL-4), closure (VAL-5, VAL-6, VAL-7), shape (VAL-8), packed function (VAL-9), PrimFunc
+(VAL-10), scalar (VAL-11, VAL-12) or opaque object (VAL-13, VAL-14, VAL-15, VAL-16)."""
 _LEAST, _LARGEST = ops.int_range(INT64)
 
 
 class Category(Enum):
-    """The kinds of value that can always be told apart (VAL-17)."""
+    """The kinds of values, which can always be distinguished (VAL-17)."""
 
     TENSOR = "tensor"
     TUPLE = "tuple"
@@ -50,16 +50,16 @@ class Category(Enum):
 
 
 class ShapeTuple(tuple[int, ...]):
-    """A shape value (VAL-8): an immutable tuple of integers, of a category of its own.
+    """A shape value (VAL-8): an immutable tuple of integers.
 
     Errors:
-        MisuseError (also ValueError, TypeError): a member is no integer of 64 bits.
+        MisuseError (also ValueError, TypeError): a member is not an integer of 64 bits.
     """
 
     __slots__ = ()
 
     def __new__(cls, values: Iterable[int] = ()) -> Self:
-        """The shape of these sizes."""
+        """The shape with these dimensions."""
         if not isinstance(values, Iterable):
             raise MisuseError(f"a shape is a list of integers, found {values!r:.60}", rule="VAL-8")
         members = tuple(values)
@@ -78,9 +78,10 @@ class ShapeTuple(tuple[int, ...]):
 
 
 class FunctionValue:
-    """A function of the program as a value: callable, with its info.
+    """A function of the program as a callable value with struct info.
 
-    The info is that of the definition with `sizes`, the captured shape variables, put in (RES-54).
+    The struct info is that of the definition, with the values `sizes` substituted for the captured
+    shape variables (RES-54).
     """
 
     __slots__ = ("__dict__", "_definition_info", "_sizes", "arity", "name", "run")
@@ -96,11 +97,11 @@ class FunctionValue:
         self.run = run
         self.name = name
         self.arity = len(struct_info.params)
-        self._definition_info = struct_info
+        self._definition_sinfo = struct_info
         self._sizes = sizes or {}
 
     def __copy__(self) -> Self:
-        return self  # as functions of Python are
+        return self  # like functions of Python
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -108,46 +109,46 @@ class FunctionValue:
     @override
     def __reduce__(self) -> tuple[object, ...]:
         raise MisuseError(
-            f"a closure cannot be pickled: {self!r:.80} belongs to the executable that made it",
+            f"a closure cannot be pickled: {self!r:.80} belongs to its executable",
             hint="pickle the executable, and call the function that returns the closure again",
             about=self,
         )
 
     @cached_property
     def struct_info(self) -> rx.FuncStructInfo:
-        """What is known of parameters, result and purity (VAL-7)."""
+        """The struct info of the function (VAL-7)."""
         literals = {var: ops.const(value, var.dtype) for var, value in self._sizes.items()}
-        return substitute(self._definition_info, literals)
+        return substitute(self._definition_sinfo, literals)
 
     @user_facing
     def __call__(self, *args: object) -> Value:
-        """The result for these arguments; Python's numbers and arrays of others are read as values.
+        """Call the function; Python numbers and arrays of other libraries are converted to values.
 
         Errors:
-            RuntimeCheckError: their number is not that of the parameters (FN-11).
-            FunctionSignatureError: one does not fit its parameter.
+            RuntimeCheckError: the number of arguments is wrong (FN-11).
+            FunctionSignatureError: an argument does not match its parameter.
         """
-        return self.called(args, outside=is_user_frame(sys._getframe(1).f_back))
+        return self.call_with(args, from_user=is_user_frame(sys._getframe(1).f_back))
 
-    def called(self, args: tuple[object, ...], *, outside: bool) -> Value:
-        """The result for these arguments, which are values unless they come from `outside`."""
+    def call_with(self, args: tuple[object, ...], *, from_user: bool) -> Value:
+        """Call the function with values, or with objects that are converted if `from_user`."""
         if len(args) != self.arity:
             raise RuntimeCheckError(
                 f"{self._title()} takes {counted(self.arity, 'argument')}, found {len(args)}",
                 rule="FN-11",
                 notes=(f"its signature is {self.struct_info}",),
             )
-        return self.run(*(self._converted(args) if outside else args))
+        return self.run(*(self._converted(args) if from_user else args))
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
-        """What arguments that do not come from the program are in it."""
+        """The values of a user's arguments."""
         values = []
-        for place, (arg, info) in enumerate(zip(args, self.struct_info.params or (), strict=True)):
+        for index, (arg, sinfo) in enumerate(zip(args, self.struct_info.params or (), strict=True)):
             try:
-                values.append(from_outside(arg, info))
+                values.append(from_outside(arg, sinfo))
             except RuntimeCheckError as error:
                 raise FunctionSignatureError(
-                    f"argument {place} of {self._title()}: expected {info}: "
+                    f"argument {index} of {self._title()}: expected {sinfo}: "
                     f"{error.diagnostic.message}",
                     rule="FN-1",
                 ) from None
@@ -162,7 +163,7 @@ class FunctionValue:
 
 
 class Closure(FunctionValue):
-    """A Relax function with what it captured (VAL-5, VAL-6, VAL-7)."""
+    """A Relax function with its captured variables (VAL-5, VAL-6, VAL-7)."""
 
     __slots__ = ()
 
@@ -175,7 +176,7 @@ class PrimFuncValue(FunctionValue):
 
 @cache
 def holds_numbers(dtype: np.dtype[Any]) -> bool:
-    """VAL-1: fixed-width integers, floats or Booleans."""
+    """Whether a datatype is one of fixed-width integers, floats or Booleans (VAL-1)."""
     if dtype.kind in "biuf":
         return True
     return type(dtype.type(0)).__module__ == "ml_dtypes" if dtype.kind == "V" else False
@@ -214,7 +215,7 @@ def prim_dtype(value: bool | int | float | np.generic) -> DataType:
 
 
 def prim_value(value: bool | int | float | np.generic, dtype: DataType) -> Value:
-    """`value` as a prim value of `dtype`, in the form used throughout: Python's if it has one."""
+    """`value` as a prim value of `dtype`: a Python number if possible, or a NumPy scalar."""
     if dtype in ("bool", "int64", "float64"):
         return {"bool": bool, "int64": int, "float64": float}[dtype](value)
     with np.errstate(all="ignore"):
@@ -222,7 +223,7 @@ def prim_value(value: bool | int | float | np.generic, dtype: DataType) -> Value
 
 
 def describe(value: Value) -> str:
-    """What `value` is, for messages: category, datatype, shape, or the value of a scalar."""
+    """The description of `value` in messages: category, datatype, shape, or the number."""
     match category_of(value):
         case Category.TENSOR:
             order = "" if value.dtype.isnative else " with swapped bytes"
@@ -240,45 +241,45 @@ def describe(value: Value) -> str:
         case _ if value is None:
             return "the null object (None)"
         case _ if isinstance(value, np.ndarray):
-            return f"an array of dtype {value.dtype}, which is no tensor"
+            return f"an array of dtype {value.dtype}, which is not a tensor"
         case _:
             return f"an object of class {type(value).__name__}"
 
 
 def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-    """A new tensor whose contents are not defined yet.
+    """A new tensor with undefined elements.
 
     Errors:
-        RuntimeCheckError: a size is negative, or the memory does not suffice.
+        RuntimeCheckError: a dimension is negative, or there is not enough memory.
     """
     try:
         return np.empty(shape, kind)
     except (ValueError, MemoryError, OverflowError) as error:
         raise RuntimeCheckError(
-            f"no {kind.name} tensor of shape {tuple(shape)} can be allocated: {error}", rule="PX-9"
+            f"cannot allocate a {kind.name} tensor of shape {tuple(shape)}: {error}", rule="PX-9"
         ) from None
 
 
-def from_outside(value: object, info: rx.StructInfo | None) -> Value:
-    """A Python object that enters a program as a value, read by the info it is to have.
+def from_outside(value: object, sinfo: rx.StructInfo | None) -> Value:
+    """Convert an object of a user to a value, as the expected struct info requires.
 
-    Arrays of other libraries become tensors over the same memory where that is possible. Scalars
-    become 0-d tensors or prim values if they can be represented exactly; what fits nothing is left
-    as it is, for the check that follows.
+    Arrays of other libraries become tensors over the same memory if that is possible. Scalars
+    become tensors of rank 0 or prim values if they can be represented exactly. Other objects are
+    returned unchanged, and the check that follows rejects them.
 
     Errors:
-        RuntimeCheckError: an array that does not give its elements, or an integer over 64 bits.
+        RuntimeCheckError: an array does not provide its elements, or an integer is outside int64.
     """
     if type(value) is np.ndarray:
         return value
-    read = _read(value, info)
+    read = _read(value, sinfo)
     if isinstance(read, int) and not _LEAST <= read <= _LARGEST:
         raise RuntimeCheckError(f"the integer {digits(read)} needs more than 64 bits", rule="MC-9")
     return read
 
 
-def _read(value: object, info: rx.StructInfo | None) -> Value:
-    match info:
+def _read(value: object, sinfo: rx.StructInfo | None) -> Value:
+    match sinfo:
         case rx.TensorStructInfo(dtype=dtype):
             if is_scalar(value):
                 kind = prim_dtype(value) if dtype.is_void else dtype
@@ -307,9 +308,9 @@ def _is_tuple(value: object) -> TypeIs[tuple[object, ...]]:
     return isinstance(value, tuple) and not isinstance(value, ShapeTuple)
 
 
-def _read_fields(value: tuple[object, ...], infos: Iterable[rx.StructInfo | None]) -> Value:
-    """The tuple with its fields read; the very tuple where that changes none."""
-    read = tuple(map(from_outside, value, infos))
+def _read_fields(value: tuple[object, ...], sinfos: Iterable[rx.StructInfo | None]) -> Value:
+    """The tuple with its fields converted, or the same tuple if none changes."""
+    read = tuple(map(from_outside, value, sinfos))
     return value if all(map(operator.is_, value, read)) else read
 
 
@@ -321,7 +322,7 @@ def is_scalar(value: object) -> TypeIs[bool | int | float | np.generic]:
 
 
 def exact_scalar(value: Any, dtype: DataType) -> Value | None:
-    """`value` as a prim value of `dtype`, or None where that would change it."""
+    """`value` as a prim value of `dtype`, or None if that would change its value."""
     source = prim_dtype(value)
     if source.is_bool != dtype.is_bool or (source.is_float and not dtype.is_float):
         return None
@@ -331,19 +332,19 @@ def exact_scalar(value: Any, dtype: DataType) -> Value | None:
         low, high = ops.int_range(dtype)
         return prim_value(int(value), dtype) if low <= int(value) <= high else None
     try:
-        made = prim_value(value, dtype)
+        result = prim_value(value, dtype)
     except OverflowError:
         return None
-    same = float(made) == float(value) or (made != made and value != value)
-    exact_int = not source.is_int or not np.isfinite(made) or int(made) == int(value)
-    return made if same and exact_int else None
+    same = float(result) == float(value) or (result != result and value != value)
+    exact_int = not source.is_int or not np.isfinite(result) or int(result) == int(value)
+    return result if same and exact_int else None
 
 
 def as_tensor(value: Any) -> Value:
-    """A tensor over the memory of `value`, where it speaks DLPack or is an array, else `value`.
+    """A tensor over the memory of `value` if it supports DLPack or `__array__`, or else `value`.
 
     Errors:
-        RuntimeCheckError: it claims to be an array but does not give its elements, or masks some.
+        RuntimeCheckError: the array does not provide its elements, or masks some.
     """
     if isinstance(value, np.ndarray):
         if rx.is_masked(value):
@@ -364,26 +365,26 @@ def as_tensor(value: Any) -> Value:
     if failure is None:
         return value
     raise RuntimeCheckError(
-        f"{type(value).__module__}.{type(value).__name__} gives no array in this memory: {failure}"
+        f"{type(value).__module__}.{type(value).__name__} is not an array in main memory: {failure}"
     )
 
 
-def from_packed(value: object, infos: tuple[rx.StructInfo, ...]) -> Value:
-    """What a packed function returned, as a value; `infos` are what the call says it returns."""
-    if not infos:
+def from_packed(value: object, sinfos: tuple[rx.StructInfo, ...]) -> Value:
+    """Convert the result of a packed function to a value; `sinfos` are those of the call."""
+    if not sinfos:
         return from_outside(value, None)
-    info = infos[0] if len(infos) == 1 else rx.TupleStructInfo(infos)
-    return from_outside(_with_shapes(value, info), info)
+    sinfo = sinfos[0] if len(sinfos) == 1 else rx.TupleStructInfo(sinfos)
+    return from_outside(_with_shapes(value, sinfo), sinfo)
 
 
-def _with_shapes(value: object, info: rx.StructInfo) -> object:
-    """`value` with shapes for tuples of integers that are declared as such, as `x.shape` is."""
+def _with_shapes(value: object, sinfo: rx.StructInfo) -> object:
+    """Convert tuples of integers, such as `x.shape`, to shapes if they are declared so."""
     if not _is_tuple(value):
         return value
-    if isinstance(info, rx.ShapeStructInfo) and all(type(v) is int for v in value):
+    if isinstance(sinfo, rx.ShapeStructInfo) and all(type(v) is int for v in value):
         return ShapeTuple(cast("tuple[int, ...]", value))
-    if isinstance(info, rx.TupleStructInfo) and len(value) == len(info.fields):
-        read = tuple(map(_with_shapes, value, info.fields))
+    if isinstance(sinfo, rx.TupleStructInfo) and len(value) == len(sinfo.fields):
+        read = tuple(map(_with_shapes, value, sinfo.fields))
         return value if all(map(operator.is_, value, read)) else read
     return value
 
