@@ -6,7 +6,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError
-from relaxpy.script import relax as R, tir as T
+from relaxpy.script import ir as I, relax as R, tir as T
 
 TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
 
@@ -223,6 +223,57 @@ def test_a_loop_that_never_ends_is_refused_like_any_recursion(target: str) -> No
     assert run(10) == 55
     with pytest.raises(RuntimeCheckError, match="nest deeper than Python allows"):
         run(1_000_000)
+
+
+@TARGETS
+def test_recursion_may_be_a_hundred_and_twenty_calls_deep(target: str) -> None:
+    @R.function
+    def triangle(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        if k > 0:
+            result = triangle(k - 1) + k
+        else:
+            result = k
+        return result
+
+    assert relaxpy.compile(triangle, target)["triangle"](120) == 120 * 121 // 2
+
+
+@I.ir_module
+class Doubling:
+    @R.function
+    def step(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        y = R.add(x, x)
+        return y
+
+    @R.function
+    def make() -> R.Callable((R.Tensor((), "int64"),), R.Tensor((), "int64")):
+        @R.function
+        def twice(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            y = Doubling.step(x)
+            z = Doubling.step(y)
+            return z
+
+        return twice
+
+
+@I.ir_module
+class Applying:
+    @R.function
+    def step(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        return x
+
+    @R.function
+    def main(
+        f: R.Callable((R.Tensor((), "int64"),), R.Tensor((), "int64")), x: R.Tensor((), "int64")
+    ) -> R.Tensor((), "int64"):
+        y = f(x)
+        return y
+
+
+@TARGETS
+def test_a_tail_call_of_a_closure_of_another_executable_runs_in_its_module(target: str) -> None:
+    closure = relaxpy.compile(Doubling, target)["make"]()
+    assert relaxpy.compile(Applying, target)["main"](closure, 5) == 20
 
 
 def test_an_instrument_sees_every_call() -> None:
