@@ -7,6 +7,7 @@ constructor of the node is written in its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from keyword import kwlist
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.device import Device
@@ -341,50 +342,76 @@ class ShortText:
                 return self._reducer(value)
             case DummyGlobalInfo():
                 return f"{self.ir_prefix}.dummy_global_info()"
-            case Buffer() | rx.Expr():
-                return self.leaf_doc(value) if isinstance(value, rx.Expr) else self.name_of(value)
+            case rx.Tuple(fields=(_, *_) as fields):  # brackets would make a list
+                return call(f"{self.relax_prefix}.tuple", *map(self.attr_doc, fields))
+            case rx.Expr():
+                return self.leaf_doc(value)
+            case Buffer():
+                return self.name_of(value)
             case _:
                 return self.opaque_doc(value)
 
     def _index_map(self, value: IndexMap) -> Doc:
         """Return an index map as a lambda expression, where its variables allow that."""
-        names = [var.name for var in value.initial_indices]
-        dtypes = {str(var.dtype) for var in value.initial_indices}
-        if (
-            len(dtypes) != 1
-            or len(set(names)) != len(names)
-            or not all(map(str.isidentifier, names))
-        ):
+        dtypes = {var.dtype for var in value.initial_indices}
+        if len(dtypes) != 1:
             return self.opaque_doc(value)
-        args: list[Doc] = [_as_lambda(value)]
-        if value.inverse_index_map is not None:
-            args.append(keyword("inverse_index_map", _as_lambda(value.inverse_index_map)))
-        if dtypes != {"int64"}:
-            args.append(keyword("index_dtype", string_text(dtypes.pop())))
+        [dtype] = dtypes
+        args = [self._lambda(value.initial_indices, value.final_indices, dtype)]
+        inverse = value.inverse_index_map
+        if inverse is not None:
+            shown = self._lambda(inverse.initial_indices, inverse.final_indices, dtype)
+            args.append(keyword("inverse_index_map", shown))
+        if dtype != INT64:
+            args.append(keyword("index_dtype", f'"{dtype}"'))
         return call(f"{self.tir_prefix}.index_map", *args)
 
     def _reducer(self, value: CommReducer) -> Doc:
         """Return a reducer as a lambda expression, where that determines all its fields."""
-        operands = (*value.lhs, *value.rhs)
-        names = [var.name for var in operands]
-        triples = zip(operands[: len(value.lhs)], value.rhs, value.identity_element, strict=True)
-        if (
-            len(set(names)) != len(names)
-            or not all(map(str.isidentifier, names))
-            or any(x.dtype != e.dtype or y.dtype != e.dtype for x, y, e in triples)
-            or not all(
-                v in operands for r in value.result for v in walk(r) if isinstance(v, tir.Var)
-            )
+        operands = value.lhs + value.rhs
+        triples = zip(value.lhs, value.rhs, value.identity_element, strict=True)
+        if any(x.dtype != e.dtype or y.dtype != e.dtype for x, y, e in triples) or any(
+            isinstance(v, tir.Var) and v not in operands for r in value.result for v in walk(r)
         ):
             return self.opaque_doc(value)
-        inner = ShortText(tir_prefix=self.tir_prefix)
-        results = ", ".join(map(inner.prim, value.result))
-        combined = f"({results})" if len(value.result) > 1 else results
         return call(
             f"{self.tir_prefix}.comm_reducer",
-            f"lambda {', '.join(names)}: {combined}",
+            self._lambda(operands, value.result, scalar=len(value.result) == 1),
             Group("[", map(self.prim_doc, value.identity_element), "]"),
         )
+
+    def _lambda(
+        self,
+        variables: tuple[tir.Var, ...],
+        results: tuple[tir.PrimExpr, ...],
+        int_dtype: DataType = INT32,
+        *,
+        scalar: bool = False,
+    ) -> Doc:
+        """Return a lambda expression, in which no variable hides another name."""
+        taken = {self.tir_prefix, *kwlist}
+        taken |= {
+            self.name_of(v)
+            for result in results
+            for v in walk(result)
+            if isinstance(v, tir.Var) and v not in variables
+        }
+        names = [var.name for var in variables]
+        plain = all(n.isidentifier() and n.isascii() and n[:2] != "__" for n in names)
+        if not plain or len({*names} - taken) < len(names):
+            names = [f"v{k}" for k in range(len(names))]
+            while not taken.isdisjoint(names):
+                names = [f"{name}_" for name in names]
+        table: dict[Node, str] = dict(zip(variables, names, strict=True))
+        inner = ShortText(
+            lambda node: table[node] if node in table else self.name_of(node),
+            tir_prefix=self.tir_prefix,
+            relax_prefix=self.relax_prefix,
+            ir_prefix=self.ir_prefix,
+        )
+        docs = [inner.prim_doc(result, int_dtype) for result in results]
+        body = docs[0] if scalar else tuple_doc(docs)
+        return Concat(f"lambda {', '.join(names)}: ", body)
 
     def device_doc(self, device: object) -> Doc:
         """Return the device of a tensor: "cuda:1" where that determines all fields."""
@@ -444,7 +471,12 @@ def _short_text(node: Node) -> str:
     return writer.leaf(node)
 
 
-def _as_lambda(value: IndexMap) -> str:
-    names = ", ".join(var.name for var in value.initial_indices)
-    results = ", ".join(map(str, value.final_indices))
-    return f"lambda {names}: ({results}{',' if len(value.final_indices) == 1 else ''})"
+def lambda_variables(node: Node) -> tuple[tir.Var, ...]:
+    """Return the variables that a node binds in the lambda expression it is written as."""
+    match node:
+        case IndexMap():
+            return node.initial_indices
+        case CommReducer():
+            return node.lhs + node.rhs
+        case _:
+            return ()

@@ -12,8 +12,9 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.short_text.document import Concat, Doc, Group, Infix, call, keyword
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.buffer import BufferLoad, IterVar
 from relaxpy.ir.tir.external_kernel import call_kernel, kernel_call
+from relaxpy.ir.tir.reduce import CommReducer, Reduce
 
 if TYPE_CHECKING:
     from relaxpy.ir.short_text.nodes import ShortText
@@ -92,11 +93,10 @@ class ScalarText:
             case tir.Select(condition=c, true_value=a, false_value=b):
                 return self._call("Select", *map(self._operand_doc, (c, a, b)))
             case tir.Ramp(base=base, stride=stride, lanes=lanes):
-                return self._call(
-                    "Ramp", self._operand_doc(base), self._operand_doc(stride), str(lanes)
-                )
+                docs = (self._operand_doc(base), self._operand_doc(stride), self._field(lanes))
+                return self._call("Ramp", *docs)
             case tir.Broadcast(value=value, lanes=lanes):
-                return self._call("Broadcast", self._operand_doc(value), str(lanes))
+                return self._call("Broadcast", self._operand_doc(value), self._field(lanes))
             case tir.Shuffle(vectors=vectors, indices=indices):
                 groups = (Group("[", map(self._operand_doc, g), "]") for g in (vectors, indices))
                 return self._call("Shuffle", *groups)
@@ -109,7 +109,8 @@ class ScalarText:
             case tir.Call(op=op, args=args):
                 return self._intrinsic(expr, op, args)
             case _:
-                fields = (self._field(getattr(expr, name)) for name in expr._fields)
+                names = Reduce.__match_args__ if isinstance(expr, Reduce) else expr._fields
+                fields = (self._field(getattr(expr, name)) for name in names)
                 return self._call(type(expr).__name__, *fields)
 
     def _binary(self, expr: tir.And | tir.BinaryOpExpr) -> tuple[Doc, int]:
@@ -175,6 +176,8 @@ class ScalarText:
             return self._operand_doc(value) if id(value) in self.done else self.text.prim_doc(value)
         if isinstance(value, tuple):
             return Group("[", map(self._field, value), "]")
+        if isinstance(value, (CommReducer, IterVar)):
+            return self.text.attr_doc(value)
         return repr(value)
 
 

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.global_info import GlobalInfo
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.relax.nodes.distributed import Placement
 from relaxpy.ir.relax.nodes.python_function import is_python_function, text_of
 from relaxpy.ir.relax.nodes.static_type import Type, wrap_type
 from relaxpy.ir.short_text.document import Concat, Doc, Group, call
 from relaxpy.ir.short_text.literals import constant_literal, string_text
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import Stmt
 from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter
 from relaxpy.script.printer.names import Names, function_names
 from relaxpy.script.printer.options import Options
-from relaxpy.script.printer.writer import CONSTANT_KEY, METADATA, Metadata, ScriptText, Writer
+from relaxpy.script.printer.writer import (
+    CONSTANT_KEY,
+    METADATA,
+    Metadata,
+    ScriptText,
+    Writer,
+    listed_devices,
+)
 
 _MODULE = "Module"
 _OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
@@ -35,8 +49,7 @@ class Document:
         self.metadata = Metadata()
         self.writer = Writer(options, node)
         self._title = options.name or _MODULE
-        listed = node.global_infos.get("vdevice") if isinstance(node, IRModule) else None
-        self._devices: Sequence[object] | None = listed
+        self._devices = listed_devices(node) if isinstance(node, IRModule) else None
         self._reserved = {
             options.ir_prefix,
             options.tir_prefix,
@@ -81,8 +94,11 @@ class Document:
     def _names(self, functions: Mapping[str, str] | None = None) -> Names:
         return Names(self._reserved, functions)
 
+    def _text(self, names: Names) -> ScriptText:
+        return ScriptText(names, self.options, self.metadata, self._devices)
+
     def _writers(self, names: Names) -> tuple[GraphWriter, KernelWriter]:
-        text = ScriptText(names, self.options, self.metadata, self._devices)
+        text = self._text(names)
         graphs = GraphWriter(self.writer, text, names, self.options)
         return graphs, KernelWriter(self.writer, text, names)
 
@@ -108,14 +124,20 @@ class Document:
     def _lone_function(self, func: rx.Function | PrimFunc) -> None:
         kernel = isinstance(func, PrimFunc)
         self._header(ir=False, relax=not kernel or _mentions_relax(func), tir=True)
-        symbol = func.attrs.get("global_symbol")
-        hint = self.options.name or str(symbol or "main")
+        hint = self.options.name or str(func.attrs.get("global_symbol") or "main")
         callees = getattr(func, "callees", {})
+        if hint in callees:
+            raise MisuseError(f"{hint!r} is the name of a function that this one calls")
         names = function_names([hint, *callees], self._reserved - {self._title})
-        for own, callee in callees.items():
-            self._function(callee, own, names[own], self._names(names))
-            self.writer.blank()
-        self._function(func, hint, names[hint], self._names(names if callees else None))
+        if not callees:
+            self._function(func, hint, names[hint], self._names())
+            return
+        for symbol, definition in {**callees, hint: func}.items():
+            if self.writer.lines[-1]:
+                self.writer.blank()
+            mentioned = {names[name] for name in mentioned_globals(definition) if name in names}
+            scope = Names(self._reserved | mentioned, names)
+            self._function(definition, symbol, names[symbol], scope)
 
     def _module(self, module: IRModule) -> None:
         functions = module.functions
@@ -146,13 +168,12 @@ class Document:
                     text = text_of(func) or f"def {plain[var]}(self, *args): ...  # text unknown"
                     writer.verbatim(text)
                 else:
-                    leaf = ScriptText(names, options, self.metadata).leaf_doc(func)
-                    writer.line(f"{plain[var]} = ", leaf)
+                    writer.line(f"{plain[var]} = ", self._text(names).leaf_doc(func))
             if writer.lines[-1] == header:
                 writer.line("pass")
 
     def _module_tables(self, module: IRModule) -> None:
-        text = ScriptText(self._names(), self.options, self.metadata)
+        text = ScriptText(self._names(), self.options, self.metadata, {})
         prefix = self.options.ir_prefix
         if module.attrs:
             self.writer.line(call(f"{prefix}.module_attrs", text.table_doc(module.attrs)))
@@ -185,12 +206,8 @@ class Document:
         if self.options.verbose_expr:
             (graphs if isinstance(node, _OF_GRAPHS) else kernels).declare_free(node)
         match node:
-            case rx.BindingBlock():
-                graphs.block(node)
-            case rx.VarBinding() | rx.MatchCast():
-                graphs.binding(node)
-            case rx.Expr():
-                self.writer.line(graphs.sequence(node))
+            case rx.BindingBlock() | rx.VarBinding() | rx.MatchCast() | rx.Expr():
+                graphs.fragment(node)
             case Stmt():
                 kernels.statement(node)
             case rx.StructInfo():
@@ -201,6 +218,8 @@ class Document:
                 self.writer.line(text.name_of(node))
             case BufferRegion():
                 self.writer.line(text.region_doc(node))
+            case GlobalInfo() | Device() | Placement() | IndexMap() | CommReducer():
+                self.writer.line(text.attr_doc(node))
             case _:
                 self.writer.line(short_text(node))
 

@@ -15,7 +15,10 @@ from relaxpy.ir.relax.block_builder.infer import signature_of
 from relaxpy.ir.relax.op import registered_ops
 from relaxpy.ir.short_text.document import Concat, Doc, Group, call, keyword, tuple_doc
 from relaxpy.ir.short_text.literals import string_text
+from relaxpy.ir.short_text.nodes import lambda_variables
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.expr import IntImm, SizeVar, Var
+from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.script.printer.names import Names, is_name
 from relaxpy.script.printer.options import Options
 from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
@@ -97,6 +100,17 @@ class GraphWriter:
         for symbol in wanted:
             self._declare_symbol(symbol)
 
+    def fragment(self, node: rx.BindingBlock | rx.Binding | rx.Expr) -> None:
+        """Write a block, a binding or an expression by itself."""
+        self._used = self._contents(node).used
+        match node:
+            case rx.BindingBlock():
+                self.block(node)
+            case rx.VarBinding() | rx.MatchCast():
+                self.binding(node)
+            case _:
+                self.writer.line(self.sequence(node))
+
     def declare_free(self, node: Node) -> None:
         """Write a line that describes each free variable of `node`."""
         bound = set(bound_vars(node))
@@ -145,6 +159,10 @@ class GraphWriter:
                     found.names_module = True
                 case Var():
                     found.symbols[node] = None
+                case IndexMap() | CommReducer():
+                    nodes = list(walk(node))
+                    bound = {v for n in nodes for v in lambda_variables(n)}
+                    stack += [n for n in nodes if isinstance(n, Var) and n not in bound]
                 case rx.MatchCast(var=var, value=value, struct_info=info):
                     stack += [info, value]
                     if self._annotated and var is not None:

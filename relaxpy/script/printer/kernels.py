@@ -13,12 +13,12 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.short_text.document import Concat, Doc, Group, call, flat, keyword, tuple_doc
 from relaxpy.ir.short_text.literals import string_text
+from relaxpy.ir.short_text.nodes import lambda_variables
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.reduce import CommReducer
+from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
 
@@ -523,20 +523,9 @@ def _launched(node: stmt.AttrStmt) -> IterVar | None:
     return axis if isinstance(axis, IterVar) and node.attr_key == "thread_extent" else None
 
 
-def _lambda_variables(node: Node) -> tuple[Var, ...]:
-    """The variables of a node written as a lambda."""
-    match node:
-        case IndexMap():
-            return node.initial_indices
-        case CommReducer():
-            return node.lhs + node.rhs
-        case _:
-            return ()
-
-
 def _used(nodes: Sequence[Node]) -> dict[Var, None]:
     """The variables among the nodes, except those of lambdas."""
-    of_lambdas = {v for n in nodes for v in _lambda_variables(n)}
+    of_lambdas = {v for n in nodes for v in lambda_variables(n)}
     return {n: None for n in nodes if isinstance(n, Var) and n not in of_lambdas}
 
 
@@ -555,11 +544,12 @@ def _free_variables(
 ) -> Iterator[Var]:
     """The variables used among the nodes of the body that no statement there defines."""
     defined: set[Node] = set(params)
-    attrs = (node for node in nodes if isinstance(node, stmt.AttrStmt))
-    named = {node.node for node in attrs if isinstance(node.node, IterVar) and not _launched(node)}
+    attrs = (node for node in nodes if isinstance(node, stmt.AttrStmt) and not _launched(node))
+    mentioned = {node.node for node in attrs if isinstance(node.node, IterVar)}
+    mentioned.update(axis for node in nodes if isinstance(node, Reduce) for axis in node.axis)
     for node in nodes:
         match node:
-            case IterVar() if node in named:  # its text only mentions the variable
+            case IterVar() if node in mentioned:  # T.iter_var takes a variable that is defined
                 pass
             case stmt.For(loop_var=var) | stmt.LetStmt(var=var) | IterVar(var=var):
                 defined.add(var)

@@ -48,6 +48,10 @@ class Options:
                 f"the prefixes, the module's alias and the name differ from each other, "
                 f"found {', '.join(display_name)}"
             )
+        for key in ("show_meta", "show_all_struct_info", "verbose_expr"):
+            value = getattr(self, key)
+            if not isinstance(value, bool):
+                raise MisuseError(f"{key} is True or False, found {value!r:.60}")
         for key in ("indent_spaces", "width"):
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -72,4 +76,6 @@ class Options:
 
 def _require_name(key: str, value: object) -> None:
     if not isinstance(value, str) or not is_name(value):
-        raise MisuseError(f"{key} is a Python name, found {value!r}")
+        raise MisuseError(f"{key} is a Python name, found {value!r:.60}")
+    if value.startswith("__") or value in ("_", "metadata", "range"):
+        raise MisuseError(f"{key} cannot be {value!r:.60}, which is reserved in a program")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from typing_extensions import override
@@ -10,6 +11,7 @@ from typing_extensions import override
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import reindented
 from relaxpy.ir.short_text.document import Concat, Doc, Group, Layout, call, flat, width_of
@@ -88,10 +90,24 @@ class Metadata:
         return found
 
 
+def listed_devices(module: IRModule) -> dict[VDevice, str] | None:
+    """The names of the devices that `module` lists, such as "cuda:1"; None if it has no list."""
+    listed = module.global_infos.get("vdevice")
+    if listed is None:
+        return None
+    names: dict[VDevice, str] = {}
+    counts: Counter[str] = Counter()
+    for device in listed:
+        if isinstance(device, VDevice) and device.kind:
+            names.setdefault(device, f"{device.kind}:{counts[device.kind]}")
+            counts[device.kind] += 1
+    return names
+
+
 class ScriptText(ShortText):
     """Leaves as a program has them: what is large or opaque is looked up in the metadata.
 
-    `devices` are those that the module lists.
+    `devices` are those that a module lists, with their names there.
     """
 
     def __init__(
@@ -99,7 +115,7 @@ class ScriptText(ShortText):
         names: Names,
         options: Options,
         metadata: Metadata,
-        devices: Sequence[object] | None = None,
+        devices: Mapping[VDevice, str] | None = None,
     ) -> None:
         super().__init__(
             names.of,
@@ -114,10 +130,8 @@ class ScriptText(ShortText):
     def device_doc(self, device: object) -> Doc:
         if self.devices is None or not isinstance(device, VDevice):
             return super().device_doc(device)
-        alike = [d for d in self.devices if isinstance(d, VDevice) and d.kind == device.kind]
-        if device.kind and device in alike:
-            return string_text(f"{device.kind}:{alike.index(device)}")
-        return self.listed_device_doc(device)
+        name = self.devices.get(device)
+        return self.listed_device_doc(device) if name is None else string_text(name)
 
     @override
     def constant_doc(self, expr: rx.Constant) -> Doc:

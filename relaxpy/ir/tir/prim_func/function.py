@@ -90,7 +90,7 @@ class PrimFunc(BaseFunc):
         set_field = object.__setattr__
         set_field(self, "params", tuple(params))
         set_field(self, "buffer_map", MappingProxyType(buffers))
-        set_field(self, "ret_type", None if not ret else DataType(ret))
+        set_field(self, "ret_type", DataType(ret or "") or None)
         set_field(self, "attrs", function_attrs(self.attrs))
         set_field(self, "struct_info", _signature(self))
 
