@@ -11,7 +11,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import ParseError
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.nodes import BaseFunc
+from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script import ir as ir_namespace, relax as relax_namespace, tir as tir_namespace
 from relaxpy.script.language import records
 from relaxpy.script.parser.evaluate.guard import TextGuard
@@ -64,6 +64,11 @@ def from_source(
     """
     if not isinstance(text, str):
         raise ParseError(f"a program is a string, found {type(text).__name__}", about=text)
+    if not isinstance(extra_vars, Mapping | None):
+        raise ParseError(
+            f"extra_vars is a dict of names and values, found {type(extra_vars).__name__}",
+            about=extra_vars,
+        )
     program = parse_text(text.removeprefix("\ufeff"), filename or "<string>", limit=MAX_TEXT)
     names = dict(_USUAL | _SPACES if extra_vars is None else extra_vars)
     # The call of a module would make an instance of a class of Python's.
@@ -198,11 +203,23 @@ class _Text:
         return found
 
     def merged(self, modules: list[IRModule]) -> IRModule:
-        """Merge the functions of several modules."""
-        result = IRModule()
+        """Merge several modules: their functions, attributes and global infos."""
+        functions: dict[GlobalVar, BaseFunc] = {}
+        attrs: dict[str, object] = {}
+        infos: dict[str, list[object]] = {}
+        names: set[str] = set()
         for module in modules:
             for var, func in module.items():
-                if var.name_hint in result:
-                    raise ParseError(f"the text defines {var.name_hint!r} twice", rule="TOP-1")
-                result[var] = func
-        return result
+                if var.name_hint in names:
+                    raise ParseError(
+                        f"the text defines {var.name_hint!r} twice", rule="TOP-1", span=func.span
+                    )
+                names.add(var.name_hint)
+                functions[var] = func
+            for key, value in module.attrs.items():
+                if attrs.setdefault(key, value) != value:
+                    raise ParseError(f"two modules of the text have an attribute {key!r}")
+            for key, listed in module.global_infos.items():
+                known = infos.setdefault(key, [])
+                known += [info for info in listed if info not in known]
+        return IRModule(functions, attrs, infos)

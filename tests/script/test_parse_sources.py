@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError, ParseError
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -285,6 +286,36 @@ def test_text_of_one_function_one_module_or_several() -> None:
     everything = from_source(module + function)
     assert [v.name_hint for v in everything.get_global_vars()] == ["h", "f"]
     assert parse is from_source
+
+
+TABLES = """
+@I.ir_module
+class {name}:
+    I.module_attrs({{"{name}": 1, "both": {both}}})
+    I.module_global_infos({{"vdevice": [I.vdevice("llvm"), I.vdevice("{kind}")]}})
+    @R.function
+    def {function}(x: R.Tensor((4,), "float32", "{kind}:0")) -> R.Tensor((4,), "float32"):
+        return x
+"""
+
+
+def test_modules_of_one_text_keep_their_attributes_and_global_infos() -> None:
+    first = TABLES.format(name="A", both=2, kind="cuda", function="f")
+    module = from_source(first + TABLES.format(name="B", both=2, kind="metal", function="g"))
+    assert module.attrs == {"A": 1, "both": 2, "B": 1}
+    devices = [str(device) for device in module.global_infos["vdevice"]]
+    assert devices == ["llvm:0", "cuda:0", "metal:0"]
+    assert_structural_equal(from_source(module.script()), module)
+    with pytest.raises(ParseError, match="two modules of the text have an attribute 'both'"):
+        from_source(first + TABLES.format(name="B", both=3, kind="metal", function="g"))
+    with pytest.raises(ParseError, match="<string>:15:9: the text defines 'f' twice"):
+        from_source(first + TABLES.format(name="B", both=2, kind="metal", function="f"))
+
+
+@pytest.mark.parametrize("names", [5, [1], "R"])
+def test_extra_vars_are_a_table(names: object) -> None:
+    with pytest.raises(ParseError, match="extra_vars is a dict of names and values, found"):
+        from_source("", names)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
