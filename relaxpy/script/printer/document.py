@@ -18,10 +18,8 @@ from relaxpy.ir.short_text.document import Concat, Doc, Group, call
 from relaxpy.ir.short_text.literals import constant_literal, string_text
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import Stmt
 from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter
@@ -218,7 +216,7 @@ class Document:
                 self.writer.line(text.name_of(node))
             case BufferRegion():
                 self.writer.line(text.region_doc(node))
-            case GlobalInfo() | Device() | Placement() | IndexMap() | CommReducer():
+            case GlobalInfo() | Device() | Placement():
                 self.writer.line(text.attr_doc(node))
             case _:
                 self.writer.line(short_text(node))
